@@ -14,7 +14,7 @@ from porter.ptx import tmem
 from porter.ptx.arch import SM100A, limits
 from porter.ptx.umma import N_STEPS
 
-_PORTS = {"m128": "porter port --style full-rate"}
+_PORTS = {"m128": "porter port --style full-rate", "release": "porter port --style native"}
 _EIGHT_BITS = ("e4m3", "e5m2")
 
 
@@ -122,13 +122,18 @@ def _rows(kernel: KernelPipeline) -> Iterator[str]:
     yield f"{len(warps) // 4} warpgroups of 64 rows, N = {', '.join(str(n) for n in sorted({p.n for p in products}))}"
 
 
-def _thread(kernel: KernelPipeline) -> Iterator[str]:
+def _release(kernel: KernelPipeline) -> Iterator[str]:
     if any(p.a_registers for p in kernel.pipeline.products):
         raise _Missing("a schedule for operands that threads make between products: A is in registers")
-    full, empty = _ring(kernel.pipeline)
+    _, empty = _ring(kernel.pipeline)
     counts = ", ".join(str(c.value) for c in empty.counts)
+    yield f"{empty.name} counts {counts} arrivals; those of consumers become one commit"
+
+
+def _thread(kernel: KernelPipeline) -> Iterator[str]:
+    list(_release(kernel))
+    full, empty = _ring(kernel.pipeline)
     yield f"{full.name} is waited for by the warps that multiply"
-    yield f"{empty.name} counts {counts} arrivals; a commit makes it 1"
     if not all(w.by_parity for b in (full, empty) for w in b.waits):
         yield "waits by token become waits by parity"
 
@@ -246,8 +251,10 @@ def _promotion(kernel: KernelPipeline) -> Iterator[str]:
 
 _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, str], ...] = (
     ("m128", "two tiles of 64 rows in one MMA of 128", _rows, "m128", "PTX ISA 9.7.16.10.5"),
-    ("mma-thread", "one thread issues MMAs and commits onto the empty mbarriers", _thread, "specialize",
-     "PTX ISA 9.7.16.12.1, CUTLASS sm100_mma_warpspecialized"),
+    ("release", "commits give stages back, nobody waits for MMAs in the loop", _release, "specialize",
+     "PTX ISA 9.7.16.12.1, CUTLASS PipelineTmaUmma"),
+    ("mma-thread", "one thread waits for stages and issues MMAs", _thread, "",
+     "CUTLASS sm100_mma_warpspecialized"),
     ("double-buffer", "two accumulators, the epilogue beside the next tile", _buffer, "overlap",
      "CUTLASS sm100_gemm_tma_warpspecialized"),
     ("stages", "as many stages as shared memory holds", _stages, "", "CUTLASS StageCountAutoCarveout"),

@@ -18,11 +18,11 @@ from porter.passes.port import PortOptions, PortResult, port_sources
 KERNELS = sorted(p.stem for p in (GOLDEN / "full_rate").glob("*.diff"))
 
 
-def full_rate_port(name: str) -> PortResult:
+def full_rate_port(name: str, steps: tuple[str, ...] = ()) -> PortResult:
     before = Path.cwd()
     os.chdir(ROOT)
     try:
-        return port_sources(load_sources(Path(f"corpus/{name}/{name}.cu")), PortOptions(full_rate=True))
+        return port_sources(load_sources(Path(f"corpus/{name}/{name}.cu")), PortOptions(full_rate=True, native=steps))
     finally:
         os.chdir(before)
 

@@ -9,6 +9,7 @@ import pytest
 from corpus_kernels import CORPUS
 
 from porter.model.pipeline.facts import KernelPipeline, Number
+from porter.passes.native.step import STEPS
 from porter.rules.load import load_rules
 from porter.scan.native import Step, native_steps
 from porter.scan.pipeline import pipelines
@@ -37,16 +38,21 @@ def said(one: KernelPipeline, name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "yes", "no", "unknown"),
     [
-        ("gemm_persistent", "m128 mma-thread double-buffer stages registers pair",
+        ("gemm_persistent", "m128 release mma-thread double-buffer stages registers pair",
          "persistent tma-store promotion", ""),
-        ("gemm_ws", "m128 mma-thread stages registers pair persistent", "double-buffer promotion", "tma-store"),
-        ("gemm_cluster", "m128 mma-thread stages registers persistent", "double-buffer pair promotion", "tma-store"),
-        ("gemm_fp8_scaled", "m128 mma-thread stages registers pair persistent promotion", "double-buffer", "tma-store"),
+        ("gemm_ws", "m128 release mma-thread stages registers pair persistent", "double-buffer promotion", "tma-store"),
+        ("gemm_cluster", "m128 release mma-thread stages registers persistent", "double-buffer pair promotion",
+         "tma-store"),
+        ("gemm_fp8_scaled", "m128 release mma-thread stages registers pair persistent promotion", "double-buffer",
+         "tma-store"),
         ("attention_fwd", "m128 registers persistent", "double-buffer promotion",
-         "mma-thread stages pair tma-store"),
-        ("gemm_lambda", "", "mma-thread double-buffer stages registers persistent promotion", "m128 pair tma-store"),
-        ("gemm_pipelined", "m128 mma-thread pair persistent", "double-buffer registers promotion", "stages tma-store"),
-        ("gemm_int8", "", "mma-thread double-buffer registers persistent promotion", "m128 stages pair tma-store"),
+         "release mma-thread stages pair tma-store"),
+        ("gemm_lambda", "", "release mma-thread double-buffer stages registers persistent promotion",
+         "m128 pair tma-store"),
+        ("gemm_pipelined", "m128 release mma-thread pair persistent", "double-buffer registers promotion",
+         "stages tma-store"),
+        ("gemm_int8", "", "release mma-thread double-buffer registers persistent promotion",
+         "m128 stages pair tma-store"),
     ],
 )  # fmt: skip
 def test_steps_of_the_corpus(name, yes, no, unknown):
@@ -56,8 +62,10 @@ def test_steps_of_the_corpus(name, yes, no, unknown):
     assert all(s.why and s.reference for s in found.values())
 
 
-def test_only_full_rate_is_rewritten(persistent):
-    assert {s.name: s.port for s in native_steps(persistent) if s.port} == {"m128": "porter port --style full-rate"}
+def test_what_is_rewritten_names_the_command(persistent):
+    ported = {s.name: s.port for s in native_steps(persistent) if s.port}
+    assert ported.pop("m128") == "porter port --style full-rate"
+    assert ported == dict.fromkeys(STEPS, "porter port --style native")
 
 
 def test_stages_are_as_many_as_shared_memory_holds(persistent):
@@ -84,7 +92,11 @@ def test_room_beside_stages_in_static_shared_memory_is_not_known(persistent):
             "mma-thread",
             "as many arrive at",
         ),
-        (lambda p: {"barriers": tuple(replace(b, arriving=7) for b in p.barriers)}, "mma-thread", "who else arrives"),
+        (
+            lambda p: {"barriers": tuple(replace(b, arriving=7) for b in p.barriers)},
+            "release mma-thread",
+            "who else arrives",
+        ),
         (lambda p: {"roles": tuple(replace(r, warps=None) for r in p.roles)}, "pair", "which warps"),
         (lambda p: {"roles": tuple(replace(r, registers=Number("R", None)) for r in p.roles)}, "registers", "`R`"),
         (lambda p: {"rings": tuple(replace(r, stages=None) for r in p.rings)}, "stages", "the stages of s.full[]"),
