@@ -94,7 +94,7 @@ def test_room_beside_stages_in_static_shared_memory_is_not_known(persistent):
         ),
         (
             lambda p: {"barriers": tuple(replace(b, arriving=7) for b in p.barriers)},
-            "release mma-thread",
+            "mma-thread",
             "who else arrives",
         ),
         (lambda p: {"roles": tuple(replace(r, warps=None) for r in p.roles)}, "pair", "which warps"),

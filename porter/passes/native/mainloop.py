@@ -15,13 +15,14 @@ from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.model.pipeline.operations import Operation, Site, Walk, operations_of
 from porter.model.pipeline.rings import split_index
-from porter.model.pipeline.who import MOST_THREADS, Who
+from porter.model.pipeline.who import Who
 from porter.model.program import Program, TensorCoreStatement
 from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep, Step
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native.sites import Left, Path, Place, prefix, steps_below
+from porter.ptx.arch import Limits
 
 
 @dataclass(eq=False)
@@ -42,7 +43,7 @@ class Pipelined:
         self.walk: Walk = operations_of(self.program, self.kernel.function)
         threads = self.program.constants_in(self.kernel.function).evaluate(self.kernel.threads or "")
         self.threads = threads
-        self.who = Who(self.program, min(threads or MOST_THREADS, MOST_THREADS))
+        self.who = Who(self.program, min(threads or Limits.threads_per_block, Limits.threads_per_block))
         self._read()
         self.function = self._function()
         self.first, self.last = self._range()
