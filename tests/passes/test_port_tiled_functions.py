@@ -204,6 +204,28 @@ def test_methods_are_called_by_their_own_class(tmp_path: Path) -> None:
             True,
         ),
         ("  auto view = one(_, 0, _);\n  out[0] = view(0);\n  Tensor two = make();\nTWO", True),
+        # what is asked for its layout, cleared or pinned is not alive for that
+        ("  out[0] = one(0);\n  Tensor two = make();\nTWO  auto l = one.layout();\n", True),
+        (
+            "  out[0] = one(0);\n  Tensor two = make();\nTWO  for (int i = 0; i < size(one); ++i) out[i] = two(i);\n",
+            True,
+        ),
+        ("  out[0] = one(0);\n  Tensor two = make();\n  warpgroup_fence_operand(one);\nTWO  clear(one);\n", True),
+        # a lambda that is called where it stands
+        ("  float t = [&] { return one(0); }();\n  Tensor two = make();\nTWO", True),
+        ("  float t = ([&](int i) { return one(i); })(n);\n  Tensor two = make();\nTWO", True),
+        ("  auto view = one(_, 0, _);\n  float t = [&] { return view(0); }();\n  Tensor two = make();\nTWO", True),
+        ("  float t = [&] { return [&] { return one(0); }(); }();\n  Tensor two = make();\nTWO", True),
+        ("  Tensor two = make();\nTWO  float t = [&] { return one(0); }();\n", False),
+        ("  auto view = [&] { return one(_, 0, _); }();\n  Tensor two = make();\nTWO  out[0] = view(0);\n", False),
+        (
+            "  auto get = [&] { return [&] { return one(0); }; }();\n  Tensor two = make();\nTWO  out[0] = get();\n",
+            False,
+        ),
+        (
+            "  for (int i = 0; i < n; ++i) {\n  out[i] = [&] { return one(0); }();\n  Tensor two = make();\nTWO  }\n",
+            False,
+        ),
         # used behind it, itself or through something else
         ("  Tensor two = make();\nTWO  out[0] = one(0);\n", False),
         ("  auto view = one(_, 0, _);\n  Tensor two = make();\nTWO  out[0] = view(0);\n", False),

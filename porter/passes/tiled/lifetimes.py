@@ -58,10 +58,24 @@ def _is_inside(node: Node, block: Node | None) -> bool:
     return False
 
 
+def _is_called_there(function: Function) -> bool:
+    """Whether a lambda is run where it stands, and nowhere else: `[&] { ... }()`."""
+    node = function.node
+    while node.parent is not None and node.parent.type == "parenthesized_expression":
+        node = node.parent
+    call = node.parent
+    callee = call.child_by_field_name("function") if call is not None and call.type == "call_expression" else None
+    return callee is not None and callee.id == node.id
+
+
 def _last(names: Names, function: Function, handle: Handle) -> int | None:
     """Where a function is done with an accumulator; None if a lambda that is kept uses it, or more is not known."""
     end = handle.declaration.end_byte
     for holder, name in names.of(handle):
+        if names.context.tiled.only_asked(holder, name):
+            continue
+        while holder is not function and _is_called_there(holder) and holder.parent is not None:
+            name, holder = holder.node, holder.parent
         if holder is not function:
             return None
         inner, current = name, name.parent
