@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import cast
 
 from porter.ptx.ast import Imm, Instruction, Mem, Neg, Operand, Pair, Placeholder, Reg, Sym, Vec
 from porter.ptx.forms import bulk, control, conversion, floating, integer, matrix, memory, sync, tcgen05
@@ -295,24 +296,25 @@ def _halves(row: OperandForm, operand: Operand) -> Iterator[tuple[OperandForm, O
         yield row, operand
 
 
-def _registers(operand: Operand) -> Iterator[Reg | Placeholder]:
+def _registers(operand: Operand) -> tuple[Reg | Placeholder, ...]:
     match operand:
         case Reg() | Placeholder():
-            yield operand
+            return (operand,)
         case Vec(items):
-            for item in items:
-                yield from _registers(item)
+            # Accumulators are long.
+            return cast("tuple[Reg, ...]", items) if {*map(type, items)} == {Reg} else _all(items)
         case Neg(_, inner):
-            yield from _registers(inner)
-        case Mem():
-            yield from _registers(operand.base)
-            if operand.displacement is not None:
-                yield operand.displacement
-            for part in operand.parts:
-                yield from _registers(part)
+            return _registers(inner)
+        case Mem(base, _, parts):
+            shift = () if operand.displacement is None else (operand.displacement,)
+            return (*_registers(base), *shift, *_all(parts))
         case Pair(first, second):
-            yield from _registers(first)
-            yield from _registers(second)
+            return _all((first, second))
+    return ()
+
+
+def _all(operands: Iterable[Operand]) -> tuple[Reg | Placeholder, ...]:
+    return tuple(register for operand in operands for register in _registers(operand))
 
 
 def check(instruction: Instruction, target: str, version: tuple[int, int] = (9, 0)) -> str | None:

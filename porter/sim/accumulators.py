@@ -96,7 +96,10 @@ class Accumulators:
 
     def warp(self, warp: int) -> Groups:
         """A warp's wgmmas not yet in a group, and its groups."""
-        return self.warps.setdefault(warp, Groups())
+        found = self.warps.get(warp)
+        if found is None:
+            found = self.warps[warp] = Groups()
+        return found
 
     def tiles(self, rows: tuple[int, ...], n: int, d_type: ElementType) -> TileSet:
         key = rows, n, d_type
