@@ -42,7 +42,7 @@ _TABLE = re.compile(r"(<!-- drafts -->\n).*?(<!-- end -->\n)", re.DOTALL)
 def drafts(source: Path) -> Iterator[dict[str, Any]]:
     """For each kernel with tensor core instructions its guesses, and how many of them are objects handed to it."""
     program = build_program(load_sources(source, ()), vocabulary(load_rules(())))
-    ids = program.reached(program.kernels, (s.function for s in program.statements))
+    ids = program.reaching(s.function for s in program.statements)
     kernels = {k.name: k for k in reversed(program.kernels) if id(k) in ids}
     for name, kernel in sorted(kernels.items()):
         guesses = CudaDraft(program, kernel).make().guesses

@@ -250,3 +250,10 @@ def test_code_that_runs_for_long_is_left(launches: bool, tmp_path: Path, monkeyp
     text = kernel() + PLAIN + busy.replace("BODY", "gemm<128, 64><<<1, 1>>>();" if launches else "")
     draft = drafted(text + TAKES + MAPS + GRID + "(ma, mb, C, M, N, K); }", tmp_path)
     assert set(draft.guesses) == {"reference"}
+
+
+@pytest.mark.parametrize("how", [MMA, "multiply(r);"])
+def test_the_kernel_with_tensor_core_instructions_is_the_one_that_is_drafted(how: str, tmp_path: Path) -> None:
+    helper = f"__device__ void multiply(float* r) {{ {MMA} }}\n"
+    text = helper + f"__global__ void fill(float* x) {{ x[0] = 1; }}\n__global__ void gemm(float* r) {{ {how} }}\n"
+    assert drafted(text, tmp_path).fields["entry"] == "gemm"

@@ -585,5 +585,5 @@ def kernels_to_draft(program: Program, wanted: str | None) -> list[Function]:
     exact = [k for k in kernels if wanted in (k.name, k.qualified_name)]
     if exact or wanted is not None:
         return exact or kernels
-    ids = program.reached(kernels, (s.function for s in program.statements))
+    ids = program.reaching(s.function for s in program.statements)
     return [k for k in kernels if id(k) in ids] or kernels
