@@ -184,7 +184,8 @@ _MOST = {
     "#define lines": (b"define", rb"^[ \t]*#[ \t]*define\b", 50_000),
     "#if lines": (b"if", rb"^[ \t]*#[ \t]*if", 20_000),
     "asm statements": (b"asm", rb"\b(?:asm|__asm|__asm__)\b(?=[\s\w]*\()", 20_000),
-    "semicolons": (b";", rb";", 100_000),
+    "semicolons": (b";", rb";", 80_000),
+    "bodies behind parentheses": (b"{", rb"\)[ \t\r\n]*\{", 20_000),
 }
 """What a file may have: a word of each, what matches one, and how many, which is more than any kernel's library has and
 is read in seconds."""

@@ -65,7 +65,7 @@ class Problem:
 
 
 def place_loads(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
-    """Statements in front of which the accumulator must be loaded; registers them as `builder.anchors`."""
+    """Statements in front of which the accumulator must be loaded; registers them with `builder`."""
     function = accumulator.function
     events = events_of(builder.flow(function))
     # a cleared accumulator is cleared in Tensor Memory only, so reading it takes a load as after an MMA
@@ -74,19 +74,18 @@ def place_loads(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
     touches = [e.node for e in events if e.kind in _TOUCHES and e.accumulator is accumulator]
     stops = waits + [e.node for e in events if e.kind is Kind.MMA and e.accumulator is accumulator]
     anchors: list[Node] = []
-    leaving: dict[int, bool] = {}
     for touch in touches:
-        anchor = _anchor(function.body, touch, mma, waits, stops, leaving)
+        anchor = _anchor(function.body, touch, mma, waits, stops, builder.leaving)
         if anchor is not None and not any(_covers(a, anchor, mma) for a in anchors):
             anchors.append(anchor)
     for anchor in anchors:
-        builder.anchors.setdefault(anchor.id, []).append(accumulator)
+        builder.place_load(anchor, accumulator)
     return anchors
 
 
 def place_stores(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
     """Statements behind which the accumulator must be stored, because an MMA adds to what threads wrote there;
-    registers them as `builder.stores`."""
+    registers them with `builder`."""
     function = accumulator.function
     placed: list[Node] = []
     while True:
@@ -102,7 +101,7 @@ def place_stores(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
             return placed
         placed += anchors
         for anchor in anchors:
-            builder.stores.setdefault(anchor.id, []).append(accumulator)
+            builder.place_store(anchor, accumulator)
 
 
 def _store_anchor(body: Node, write: Node, accumulator: Accumulator, events: list[Event]) -> Node | None:

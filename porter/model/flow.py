@@ -21,7 +21,7 @@ from porter.model.program import Program
 from porter.model.registers import take_apart
 from porter.model.scopes import PREPROCESSOR_BLOCKS
 from porter.model.tensor_core import MmaStep, Step, SyncStep, without_cast
-from porter.model.zeroing import Zeroing, find_zeroing
+from porter.model.zeroing import Zeroing, ZeroingFinder
 
 _SEQUENCES = frozenset(
     ("compound_statement", "else_clause", "case_statement", "labeled_statement", "template_declaration")
@@ -39,7 +39,11 @@ class FlowBuilder(FlowCalls):
         """By id of the statement node."""
         self.anchors: dict[int, list[Accumulator]] = {}
         self.stores: dict[int, list[Accumulator]] = {}
+        self.leaving: dict[int, bool] = {}
+        """By id of a node whether a statement that leaves something stands in it."""
         self._is_whole = False
+        self._kept: dict[tuple[int, int], list[Item]] = {}
+        """Flows of statements of outermost functions, by ids of function and node, until something is placed there."""
         self._found_meetings: dict[int, list[Node]] = {}
         self._asm_by_node: dict[int, dict[int, AsmStatement]] = {}
         """By id of a function: its asm statements by the ids of their nodes."""
@@ -48,8 +52,9 @@ class FlowBuilder(FlowCalls):
         for accumulator in accumulators.accumulators:
             if accumulator.variable.declaration is not None:
                 self._declared.setdefault(accumulator.variable.declaration.id, []).append(accumulator)
+        zeroing = ZeroingFinder(program)
         for accumulator in accumulators.accumulators:
-            for found in find_zeroing(program, accumulator):
+            for found in zeroing.of(accumulator):
                 if self._by_some(found):
                     continue
                 self.zeroing.setdefault(found.node.id, found)
@@ -78,6 +83,30 @@ class FlowBuilder(FlowCalls):
             found = self._found_meetings[id(function)] = own + called
         return found
 
+    def place_load(self, anchor: Node, accumulator: Accumulator) -> None:
+        """Have the accumulator loaded in front of a statement."""
+        self.anchors.setdefault(anchor.id, []).append(accumulator)
+        self._forget(anchor)
+
+    def place_store(self, anchor: Node, accumulator: Accumulator) -> None:
+        """Have it stored behind a statement."""
+        self.stores.setdefault(anchor.id, []).append(accumulator)
+        self._forget(anchor)
+
+    def _forget(self, anchor: Node) -> None:
+        """Drop the flows that a statement is in."""
+        changed: set[int] = set()
+        node: Node | None = anchor
+        while node is not None:
+            if node.type == "lambda_expression":
+                # what a lambda does is in the flow of whoever calls it
+                self._kept.clear()
+                return
+            changed.add(node.id)
+            node = node.parent
+        for key in [k for k in self._kept if k[1] in changed]:
+            del self._kept[key]
+
     def flow(self, function: Function) -> list[Item]:
         return self._body(Frame(function, {}, None, 0), function.body)
 
@@ -101,6 +130,7 @@ class FlowBuilder(FlowCalls):
 
     def keep_registers_true(self, accumulator: Accumulator) -> None:
         """Forget what was placed for an accumulator: zeroing it, say, is nothing but a change of its registers."""
+        self._kept.clear()
         for places in (self.anchors, self.stores):
             for known in places.values():
                 known[:] = [a for a in known if a is not accumulator]
@@ -118,9 +148,15 @@ class FlowBuilder(FlowCalls):
     def _statements_of(self, frame: Frame, node: Node | None) -> list[Item]:
         if node is None:
             return []
+        outermost = frame.depth == 0 and not frame.bound and not self._is_whole
+        key = id(frame.function), node.id
+        if outermost and key in self._kept:
+            return self._kept[key]
         items = self._statement(frame, node)
         if frame.at is None or self._is_whole:
             items += [Event(Kind.STORE, frame.at or node, a) for a in self.stores.get(node.id, ())]
+        if outermost:
+            self._kept[key] = items
         return items
 
     def _statement(self, frame: Frame, node: Node) -> list[Item]:

@@ -110,12 +110,22 @@ class Function:
     calls: list[Call] = field(default_factory=list, repr=False)
     blocks: dict[int, dict[str, list[Node]]] = field(default_factory=dict, repr=False)
     """What `scopes` found out: by id of a block, by name, the children that declare the name."""
+    _named: dict[str, list[Node]] | None = field(default=None, repr=False)
 
     def span(self, node: Node) -> Span:
         return Span(node.start_byte + self.shift, node.end_byte + self.shift)
 
     def text(self, node: Node) -> str:
-        return self.file.text(self.span(node))
+        written = self.file.source[node.start_byte + self.shift : node.end_byte + self.shift]
+        return written.decode("utf-8", "surrogateescape")
+
+    def named(self, name: str) -> list[Node]:
+        """The identifiers of the body that are this name, in source order."""
+        if self._named is None:
+            self._named = {}
+            for node in find(self.body, "identifier"):
+                self._named.setdefault(self.text(node), []).append(node)
+        return self._named.get(name, [])
 
     def param(self, name: str) -> Param | None:
         return next((p for p in self.params if p.name == name), None)

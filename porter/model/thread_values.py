@@ -13,7 +13,7 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find, walk
+from porter.lang.cuda import CudaFile, walk
 from porter.model.facts import Broadcast, Constant, Index
 from porter.model.functions import Call, Function, Path, Style
 from porter.model.names.lookup import Known
@@ -62,6 +62,7 @@ class ThreadValues:
         self.threads = threads
         self._variables: dict[tuple[int, int, str], Values | None] = {}
         self._kept: dict[tuple[int, int, str], bool] = {}
+        self._written: dict[str, str] = {}
         self._calls: dict[int, dict[int, Call]] = {}
         self._indices: dict[Index, Values] = {}
         self._several_dimensions = several_dimensions(program)
@@ -198,8 +199,8 @@ class ThreadValues:
 
     def _may_change(self, variable: Variable) -> bool:
         function, name = variable.function, variable.name
-        for node in find(function.body, "identifier"):
-            if function.text(node) != name or node.parent is None:
+        for node in function.named(name):
+            if node.parent is None:
                 continue
             inner, outer = node, node.parent
             while outer.type in (*_AROUND, *_CHOOSING) and outer.parent is not None:
@@ -222,13 +223,15 @@ class ThreadValues:
                 return True
         if name in self._macro_words:
             return True
-        return any(
-            operand.is_output and name in operand.expr
-            for owner in self.program.functions
-            if owner.file is function.file
-            for statement in owner.asm
-            for operand in statement.operands
-        )
+        return name in self._outputs(function.file)
+
+    def _outputs(self, file: CudaFile) -> str:
+        """What the asm statements of a file write to."""
+        if file.path not in self._written:
+            owners = (f for f in self.program.functions if f.file is file)
+            operands = (o for f in owners for statement in f.asm for o in statement.operands if o.is_output)
+            self._written[file.path] = "\n".join(o.expr for o in operands)
+        return self._written[file.path]
 
     @cached_property
     def _macro_words(self) -> frozenset[str]:

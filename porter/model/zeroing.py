@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import walk
+from porter.lang.cuda import find
 from porter.model.accumulators import Accumulator
 from porter.model.constants import Constants
-from porter.model.functions import Function, declared_name
+from porter.model.functions import Call, Function, declared_name
 from porter.model.program import Program
 from porter.model.pure import is_toolkit
 from porter.model.registers import is_zero, take_apart
@@ -33,40 +34,60 @@ class Zeroing:
     is_declaration: bool = False
 
 
-def find_zeroing(program: Program, accumulator: Accumulator) -> list[Zeroing]:
-    """Statements that zero the accumulator, of the functions (and their lambdas) that may name its registers."""
-    return [z for function in accumulator.home.namers(program) for z in _zeroing_in(program, accumulator, function)]
+_Places = list[tuple[Node, Call | None, frozenset[str]]]
 
 
-def _zeroing_in(program: Program, accumulator: Accumulator, function: Function) -> list[Zeroing]:
-    found: list[Zeroing] = []
-    declaration = accumulator.variable.declaration
-    if declaration is not None and accumulator.home.is_cleared_where_declared():
-        found.append(Zeroing(declaration, function, [accumulator], is_declaration=True))
-    constants = program.constants_in(function)
-    for node in walk(function.body):
-        if node.type == "expression_statement":
-            zeroing = _memset(program, function, accumulator, node) or _scalar_chain(function, accumulator, node)
-            if zeroing is not None:
-                found.append(zeroing)
-        elif node.type in ("for_statement", "for_range_loop"):
-            parent = node.parent
-            if parent is not None and parent.type in ("for_statement", "for_range_loop"):
-                continue
-            if node.type == "for_statement":
+class ZeroingFinder:
+    """Statements of one program that zero accumulators; each function is gone through once."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._places: dict[int, _Places] = {}
+
+    def of(self, accumulator: Accumulator) -> list[Zeroing]:
+        """Those that zero it, of the functions (and their lambdas) that may name its registers."""
+        return [z for f in accumulator.home.namers(self.program) for z in self._in(accumulator, f)]
+
+    def _in(self, accumulator: Accumulator, function: Function) -> list[Zeroing]:
+        if id(function) not in self._places:
+            self._places[id(function)] = list(_places(function))
+        found: list[Zeroing] = []
+        declaration = accumulator.variable.declaration
+        if declaration is not None and accumulator.home.is_cleared_where_declared():
+            found.append(Zeroing(declaration, function, [accumulator], is_declaration=True))
+        constants = self.program.constants_in(function)
+        for node, call, cleared in self._places[id(function)]:
+            zeroing: Zeroing | None
+            if call is not None:
+                zeroing = _memset(self.program, function, accumulator, node, call)
+            elif node.type == "for_statement":
                 zeroing = _loop(function, accumulator, node, constants)
-            else:
+            elif node.type == "for_range_loop":
                 zeroing = _range_loop(function, accumulator, node)
+            else:
+                zeroing = Zeroing(node, function, [accumulator]) if accumulator.home.are_all(set(cleared)) else None
             if zeroing is not None:
                 found.append(zeroing)
-    return found
+        return found
 
 
-def _memset(program: Program, function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
-    inner = node.named_children[0] if node.named_children else None
-    call = next((c for c in function.calls if inner is not None and c.node.id == inner.id), None)
-    if call is None or call.name != "memset":
-        return None
+def _places(function: Function) -> Iterator[tuple[Node, Call | None, frozenset[str]]]:
+    """The loops, calls of `memset` and assignments of zero of a function; with each its call, and what it clears by
+    name."""
+    calls = {c.node.id: c for c in reversed(function.calls) if c.name == "memset"}
+    loops = ("for_statement", "for_range_loop")
+    for node in find(function.body, "expression_statement", *loops):
+        if node.type in loops:
+            if node.parent is None or node.parent.type not in loops:
+                yield node, None, frozenset()
+        elif node.named_children:
+            inner = node.named_children[0]
+            cleared = _scalar_chain(function, inner)
+            if inner.id in calls or cleared:
+                yield node, calls.get(inner.id), cleared
+
+
+def _memset(program: Program, function: Function, accumulator: Accumulator, node: Node, call: Call) -> Zeroing | None:
     meant = program.names.resolve(call)
     if meant.symbols or meant.targets or not is_toolkit(program, call):
         return None
@@ -87,21 +108,16 @@ def _memset(program: Program, function: Function, accumulator: Accumulator, node
     )
 
 
-def _scalar_chain(function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
-    """`d0 = d1 = d2 = 0.f;` or the like, naming every scalar."""
-    if not node.named_children:
-        return None
+def _scalar_chain(function: Function, current: Node) -> frozenset[str]:
+    """What `d0 = d1 = d2 = 0.f` clears."""
     names: list[str] = []
-    current = node.named_children[0]
     while current.type == "assignment_expression":
         left, right = current.child_by_field_name("left"), current.child_by_field_name("right")
         if left is None or right is None:
-            return None
+            return frozenset()
         names.append(function.text(left))
         current = right
-    if is_zero(function.text(current)) and accumulator.home.are_all(set(names)):
-        return Zeroing(node, function, [accumulator])
-    return None
+    return frozenset(names) if names and is_zero(function.text(current)) else frozenset()
 
 
 def _loop(function: Function, accumulator: Accumulator, node: Node, constants: Constants) -> Zeroing | None:
