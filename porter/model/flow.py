@@ -41,6 +41,7 @@ class FlowBuilder(FlowCalls):
         self.stores: dict[int, list[Accumulator]] = {}
         self.leaving: dict[int, bool] = {}
         """By id of a node whether a statement that leaves something stands in it."""
+        self._jumps: dict[int, list[Node]] = {}
         self._is_whole = False
         self._kept: dict[tuple[int, int], list[Item]] = {}
         """Flows of statements of outermost functions, by ids of function and node, until something is placed there."""
@@ -109,6 +110,13 @@ class FlowBuilder(FlowCalls):
 
     def flow(self, function: Function) -> list[Item]:
         return self._body(Frame(function, {}, None, 0), function.body)
+
+    def jumps(self, body: Node) -> list[Node]:
+        """Every `goto` below a node."""
+        found = self._jumps.get(body.id)
+        if found is None:
+            found = self._jumps[body.id] = list(find(body, "goto_statement"))
+        return found
 
     def whole_flow(self, function: Function) -> list[Item] | None:
         """The flow with what callees do to accumulators of their own; None if calls nest too deep to be followed."""
@@ -213,7 +221,7 @@ class FlowBuilder(FlowCalls):
     def _body(self, frame: Frame, node: Node) -> list[Item]:
         """The body of a function; where a `goto` leads nowhere that is known, its events may come in any order."""
         items = self._statements_of(frame, node)
-        jumps = [(jump, _target(frame, jump)) for jump in find(node, "goto_statement")]
+        jumps = [(jump, _target(frame, jump)) for jump in self.jumps(node)]
         if any(target is None for _, target in jumps):
             return in_any_order(items)
         back = any(target is not None and target.start_byte < jump.start_byte for jump, target in jumps)

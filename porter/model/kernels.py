@@ -11,10 +11,9 @@ from functools import partial
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
 from porter.model.block_size import threads_of
 from porter.model.constants import local_definitions
-from porter.model.functions import Call, Function, Style
+from porter.model.functions import Function, Style
 from porter.model.program import Program, TensorCoreStatement
 from porter.model.roles import WarpgroupRoles, warpgroup_roles
 from porter.model.scopes import PREPROCESSOR_BLOCKS
@@ -130,17 +129,30 @@ def contains_tensor_core(program: Program, function: Function, node: Node, uses:
         if spans[at][1] <= node.end_byte:
             return True
         at += 1
-    for inner in find(node, "call_expression"):
-        for candidate in _calls_at(program, function, inner):
-            if any(id(t) in uses for t in program.targets(candidate)):
-                return True
+    calls = _calls_that_use(program, function, uses)
+    at = bisect_left(calls, (node.start_byte, 0))
+    while at < len(calls) and calls[at][0] <= node.end_byte:
+        if calls[at][1] <= node.end_byte:
+            return True
+        at += 1
     return False
 
 
-def _calls_at(program: Program, function: Function, node: Node) -> list[Call]:
-    found = program.calls_by_node.get(node.id, ())
-    inside = [c for c in found if c.caller.file is function.file and c.caller.parent is not None]
-    return [c for c in found if c.caller is function] + [c for c in inside if c.caller is not function]
+def _calls_that_use(program: Program, function: Function, uses: set[int]) -> list[tuple[int, int]]:
+    """Bytes of the nodes of the calls that a function and the lambdas of its file make of functions in `uses`,
+    sorted."""
+    known = program.calls_that_use.get(id(function))
+    if known is None or known[0] is not uses:
+        lambdas = (f for f in program.functions if f.file is function.file and f.parent is not None)
+        callers = {id(f): f for f in (function, *lambdas) if f.shift == function.shift}
+        nodes = [
+            c.node
+            for f in callers.values()
+            for c in f.calls
+            if c.node.type == "call_expression" and any(id(t) in uses for t in program.targets(c))
+        ]
+        known = program.calls_that_use[id(function)] = uses, sorted((n.start_byte, n.end_byte) for n in nodes)
+    return known[1]
 
 
 def setup_position(program: Program, function: Function, runs_mma: Callable[[Node], bool]) -> Node | None:

@@ -80,6 +80,8 @@ class Program:
     _spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict, repr=False)
     _spans_of: tuple[int, int] = (0, 0)
     """The list of `statements` that `_spans` was made of, and how long it was."""
+    calls_that_use: dict[int, tuple[set[int], list[tuple[int, int]]]] = field(default_factory=dict, repr=False)
+    """By id of a function: ids of functions, and the bytes of its calls of those."""
     leaf_calls: set[int] = field(default_factory=set, repr=False)
     """ids of the nodes of calls that a rule speaks for although the function's body is at hand."""
     leaf_bodies: list[Function] = field(default_factory=list, repr=False)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.diagnostics import Code
-from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator, AccumulatorParam
 from porter.model.coherence import Problem, check, place_loads, place_stores
@@ -105,7 +104,7 @@ def _not_followed(context: PortContext, mentions: Mentions, accumulator: Accumul
     why = [f"`{name}` names it in a way that is not understood" for name, _ in flow.unseen_macros(accumulator)]
     moves.problems[accumulator] = check(flow, accumulator)
     why += [p.what for p in moves.problems[accumulator]]
-    if any(True for _ in find(accumulator.function.body, "goto_statement")):
+    if flow.jumps(accumulator.function.body):
         why.append("jumps of `goto` are not followed")
     events = events_of(flow.flow(accumulator.function))
     multiplies = [e.node for e in events if e.kind is Kind.MMA and e.accumulator is accumulator]
