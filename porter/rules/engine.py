@@ -14,7 +14,7 @@ from porter.lang.cuda import location
 from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Span
 from porter.rules.match import matches, text_matches
-from porter.rules.rule import Region, Rule, When
+from porter.rules.rule import UNCHANGED, Region, Rule, When
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ def pattern_groups(
     sources' own, and a library's macro in a condition stays where the sources define it themselves."""
     planned, own = Planned(), own or OwnNames()
     macros = {macro.name for file in sources.files.values() for macro in file.lexed.macros()}
+    staying = True
     claimed: dict[str, list[Span]] = defaultdict(list)
     reported: set[tuple[str, str]] = set()
     for group in taken:
@@ -107,6 +108,7 @@ def pattern_groups(
                     continue
                 if rule.report is not None:
                     reported.add((path, name))
+                    staying = staying and rule.becomes == UNCHANGED
                     values = {"name": name, "library": rule.report}
                     planned.diagnostics.append(Diagnostic(Code.LIBRARY_CONSTRUCT, location(file, match.span), values))
                     continue
@@ -116,6 +118,9 @@ def pattern_groups(
                 insort(claimed[path], match.span)
                 edit = Edit(path, match.span, match.replacement.encode("latin-1"))
                 planned.groups.append(rule_group(rule, [edit]))
+    if staying and not ported:
+        # layouts of operands without an MMA of Hopper's that would read them
+        planned.diagnostics.clear()
     return planned
 
 

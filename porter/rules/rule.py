@@ -15,6 +15,9 @@ from porter.model.recognition import Emitter, Recognizer
 from porter.rules.ptx import PtxPattern
 from porter.rules.python import NamePattern
 
+UNCHANGED = "unchanged"
+"""What becomes of a construct that a port leaves as it is."""
+
 
 class Region(StrEnum):
     """Which text of a file a pattern is tried on."""

@@ -31,14 +31,13 @@ from porter.ptx.ast import Instruction
 from porter.ptx.table import UnknownInstruction, check, opcode_modifiers
 from porter.rules.load import load_rules, names_of
 from porter.rules.match import matches, python_matches, text_matches
-from porter.rules.rule import Region, Rule, When
+from porter.rules.rule import UNCHANGED, Region, Rule, When
 from porter.scan.kernels import KernelSummary
 from porter.scan.levels import Effort
 
 SOURCE_TARGET = "sm_90a"
 TARGET = SM100A.name
 _BEFORE_HOPPER = "sm_80"
-_UNCHANGED = "unchanged"
 
 BUILD_FILES = frozenset({"Makefile", "makefile", "GNUmakefile", "CMakeLists.txt", "setup.py"})
 
@@ -283,7 +282,7 @@ def _instructions(statements: Iterable[AsmStatement], target: str) -> list[Const
             name=name,
             status=status,
             places=tuple(places[name, status]),
-            becomes=_becomes(_PASS_OF_PTX[name]) if name in _PASS_OF_PTX else _UNCHANGED if status == "both" else "",
+            becomes=_becomes(_PASS_OF_PTX[name]) if name in _PASS_OF_PTX else UNCHANGED if status == "both" else "",
             since_hopper=status != "unknown" and _since_hopper(first[name, status]),
             forms=tuple(sorted(forms.get((name, status), Counter()).items())),
             rule=_PASS_OF_PTX.get(name, ""),
@@ -374,7 +373,7 @@ def _from_rules(
     return [
         Construct(
             name,
-            "both" if status == "hopper" and of_rule[rule_id].becomes == _UNCHANGED else status,
+            "both" if status == "hopper" and of_rule[rule_id].becomes == UNCHANGED else status,
             tuple(places[name, rule_id]),
             "guard" if of_rule[rule_id].region is Region.DIRECTIVE else kind,
             of_rule[rule_id].becomes,
@@ -494,4 +493,4 @@ def dsl_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory:
 def _dsl_becomes(name: str, status: str, rules: Sequence[Rule]) -> str:
     """What the rule on a name says."""
     found = NameRules(tuple(r for r in rules if r.replace is not None)).matching(name, False)
-    return found[0][0].becomes if found and status == "hopper" else _UNCHANGED
+    return found[0][0].becomes if found and status == "hopper" else UNCHANGED

@@ -21,10 +21,9 @@ from porter.passes.tiled.port import HEADER
 from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.load import load_rules, names_of
 from porter.rules.match import Match, text_matches
-from porter.rules.rule import Rule
+from porter.rules.rule import UNCHANGED, Rule
 
 PTX_ENDING = ".ptx"
-_UNCHANGED = "unchanged"
 
 
 def sm100_findings(
@@ -62,7 +61,7 @@ def _cuda(
 ) -> list[Diagnostic]:
     ported = any(PurePath(path).name == HEADER for path in sources.files)
     # Where the header of ports stands, CuTe's types of Hopper say who has which element.
-    hopper = [r for r in known if r.report is not None and r.becomes != _UNCHANGED and not ported]
+    hopper = [r for r in known if r.report is not None and r.becomes != UNCHANGED and not ported]
     own_files = [file for path, file in sources.files.items() if PurePath(path).name != HEADER]
     files = [Checked(file, advice, hopper, target) for file in own_files]
     own = Own(frozenset().union(*(checked.defined for checked in files)))
