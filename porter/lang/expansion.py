@@ -30,6 +30,7 @@ _TOKEN = re.compile(
 )
 _BLANKS = re.compile(r"(?:\s+|\\\r?\n|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_BYTES_NAME = re.compile(rb"[A-Za-z_]\w*")
 _DULL = (
     r"(?:\s+|\\\r?\n|//[^\n]*|/\*.*?\*/"
     r'|(?:(?<=[,:(])|(?<=[,:(]\s))"[^"\\\n]*"(?=\()'
@@ -88,13 +89,32 @@ class TooLong(Exception):
     """An expansion that grows beyond what anybody writes by hand."""
 
 
-def joined_strings(sources: SourceSet, pattern: re.Pattern[str]) -> list[Joined]:
-    """Where the pattern is in strings that only the preprocessor puts together, once for each place and text."""
+def joined_strings(sources: SourceSet, pattern: re.Pattern[str], piece: re.Pattern[bytes]) -> list[Joined]:
+    """Where the pattern is in strings that only the preprocessor puts together, once for each place and text. What has
+    no `piece` in it makes none."""
     found: dict[tuple[str, int, str], Joined] = {}
+    macros = [m for file in sources.files.values() for m in file.lexed.macros()]
+    carrying = _carrying(macros, piece)
+    holding = {
+        path
+        for path, file in sources.files.items()
+        if piece.search(file.source) or not carrying.isdisjoint(_BYTES_NAME.findall(file.source))
+    }
     for file, expander in _expansions(sources):
+        if file.path not in holding:
+            continue
         for joined in _of_file(file, expander, pattern):
             found.setdefault((joined.path, joined.span.start, joined.text), joined)
     return list(found.values())
+
+
+def _carrying(macros: Sequence[MacroText], piece: re.Pattern[bytes]) -> set[bytes]:
+    """Names of macros that a piece may come out of: one in a body, in that of a macro in it, or in what `##` names."""
+    words = [(m.name.encode(), set(_BYTES_NAME.findall(m.body))) for m in macros]
+    found = {m.name.encode() for m in macros if b"##" in m.body or piece.search(m.body)}
+    while more := {name for name, used in words if name not in found and not found.isdisjoint(used)}:
+        found |= more
+    return found
 
 
 def unread_templates(sources: SourceSet) -> list[Joined]:

@@ -24,7 +24,7 @@ def unread_pieces(program: Program) -> list[Diagnostic]:
     if not any(b"asm" in f.source for f in files) or not any(_PIECE.search(f.source) for f in files):
         return []
     found = []
-    for joined in joined_strings(program.sources, _INSTRUCTION):
+    for joined in joined_strings(program.sources, _INSTRUCTION, _PIECE):
         if not _was_read(program, joined):
             what = f"`{joined.text}`, put together"
             if joined.chain:

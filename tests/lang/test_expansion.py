@@ -18,7 +18,7 @@ BRANCHES = 5
 
 def found(text: str) -> list[tuple[int, str]]:
     sources = SourceSet("k.cu", {"k.cu": parse_cuda("k.cu", text.encode())})
-    return sorted((j.span.start, j.text) for j in joined_strings(sources, WORD))
+    return sorted((j.span.start, j.text) for j in joined_strings(sources, WORD, re.compile(b"")))
 
 
 def branch(name: str) -> str:
@@ -76,3 +76,30 @@ SIDE_BY_SIDE = {
 def test_ends_of_an_argument_meet_what_stands_beside_it(name: str) -> None:
     head, use = SIDE_BY_SIDE[name]
     assert [text for _, text in found(f"{head}void f() {{ {use}; }}\n")] == ["wgmma.fence"]
+
+
+PIECE = re.compile(rb"\bw(?:g(?:m(?:ma?)?)?)?\b|gmma")
+HEADERS = {
+    "a macro": ('#define WG "wg"\n', 'void f() { asm(WG "mma.fence;"); }'),
+    "a macro of a macro": ('#define W "wg"\n#define WG W\n', 'void f() { asm(WG "mma.fence;"); }'),
+    "a macro that is pasted": (
+        '#define A_1 "wg"\n#define CAT(a, b) a##b\n',
+        'void f() { asm(CAT(A_, 1) "mma.fence;"); }',
+    ),
+    "a macro that pastes in another": (
+        '#define A_1 "wg"\n#define CAT(a, b) a##b\n#define PICK(n) CAT(A_, n)\n',
+        'void f() { asm(PICK(1) "mma.fence;"); }',
+    ),
+    "a whole statement": ('#define FENCE() asm("wg" "mma.fence;")\n', "void f() { FENCE(); }"),
+    "a name in another's argument": ('#define WG "wg"\n#define ID(x) x\n', 'void f() { asm(ID(WG) "mma.fence;"); }'),
+    "a stringized argument": ("#define S(x) #x\n", 'void f() { asm(S(wgmma) ".fence;"); }'),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_what_macros_of_another_file_bring_is_found(name: str) -> None:
+    texts = dict(zip(("k.h", "k.cu"), HEADERS[name], strict=True), other="int g(int a) { return a; }\n")
+    sources = SourceSet("k.cu", {path: parse_cuda(path, text.encode()) for path, text in texts.items()})
+    found = joined_strings(sources, WORD, PIECE)
+    assert [(j.path, j.text) for j in found] == [("k.cu", "wgmma.fence")]
+    assert found == joined_strings(sources, WORD, re.compile(b""))
