@@ -16,6 +16,7 @@ from porter.model.members import (
     MemberField,
     field_extents,
     find_field,
+    measured,
     names_in_class,
     objects_of,
     passed_on,
@@ -191,6 +192,11 @@ class _Finder:
             self._refuse(method, step.d.root, f"member `{member.name}` holds more than one tile")
             return
         self.result.member_steps.append((member, step))
+        for path, node in measured(self.program, member):
+            what = f"code goes by the size of `{member.owner}`, which holds an accumulator and is given its tile"
+            self.result.refusals.append(
+                Refusal(method, path, node.start_byte, node.end_byte, what, Code.ACCUMULATOR_USE)
+            )
         for holder, node in passed_on(self.program, member):
             what = f"an object of class `{member.owner}`, which holds an accumulator, is copied or kept"
             self._refuse(holder, node, what)

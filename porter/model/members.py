@@ -174,6 +174,20 @@ def passed_on(program: Program, member: MemberField) -> Iterator[tuple[Function,
                     yield holder, declaration
 
 
+def measured(program: Program, member: MemberField) -> Iterator[tuple[str, Node]]:
+    """Where the size of an object that holds the member is asked for, with the file: of the class by its name, of an
+    object by its own, or of `*this`."""
+    names = {c.name for c in program.names.index.classes if id(c) in member.family}
+    asked = re.compile(rf"\*\s*this|.*\b(?:{'|'.join(map(re.escape, sorted(names)))})\b(?!\s*::).*", re.DOTALL)
+    objects = {v.name for v in objects_of(program, member)}
+    for path, file in program.sources.files.items():
+        for node in find(file.root, "sizeof_expression"):
+            operand = re.sub(r"\s+", " ", file.text(node)).removeprefix("sizeof").strip()
+            operand = re.sub(r"^decltype\s*", "", operand.strip("() ")).strip("() ")
+            if asked.fullmatch(operand) or operand in objects:
+                yield path, node
+
+
 def _own_fields(scope: ClassScope) -> Iterator[Node]:
     body = scope.node.child_by_field_name("body") if scope.node is not None else None
     for node in body.named_children if body is not None else ():

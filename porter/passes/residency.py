@@ -181,15 +181,22 @@ def declare_members(context: PortContext) -> None:
         ]
         own = {"member": member.name, "stem": member.stem, "tile": tile, "tile_type": qualified("Accumulator")}
         lines = emit.lines("member", moves=moves, **own).splitlines()
-        text = "".join(f"\n{pad}{line}" for line in lines) + "\n"
-        if member.class_node.type == "class_specifier":
-            first = next((c for c in body.named_children if c.type != "comment"), None)
+        text = "\n" + "".join(f"\n{pad}{line}" for line in lines)
+        if not _ends_open(member.method, member.class_node, body):
             outer = context.indent(member.method, member.method.span(member.class_node))
-            text = f"\n{outer}  public:{text}"
-            if first is None or first.type != "access_specifier":
-                text += f"\n{outer}  private:"
-        at = member.method.span(body).start + 1
-        context.edit(RULE, member.method, Span(at, at), text)
+            text = f"\n\n{outer}  public:{text[1:]}"
+        # values that are listed for the members keep their places
+        at = member.method.span(body.named_children[-1]).end
+        source = member.method.file.source
+        if source[at : at + 1] == b";":
+            at += 1
+        context.edit(RULE, member.method, Span(at, at), text + ("" if source[at : at + 1] == b"\n" else f"\n{pad}"))
+
+
+def _ends_open(method: Function, class_node: Node, body: Node) -> bool:
+    """Whether what stands last in a class is public."""
+    named = [method.text(c).strip(": ") for c in body.children if c.type == "access_specifier"]
+    return named[-1] == "public" if named else class_node.type != "class_specifier"
 
 
 def rewrite_zeroing(context: PortContext) -> None:
