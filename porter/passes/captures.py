@@ -47,6 +47,9 @@ def _is_named(context: PortContext, function: Function, accumulator: Accumulator
             return False
         inner = inner.parent
     body, word = function.span(function.body), re.compile(rf"\b{tile}\b")
+    declaration = accumulator.variable.declaration
+    if declaration is not None and body.start <= accumulator.function.span(declaration).start < body.end:
+        return False
     return any(
         edit.path == function.file.path
         and body.start <= edit.span.start < body.end

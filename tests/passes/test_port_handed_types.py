@@ -112,6 +112,12 @@ def test_a_lambda_that_only_waits_lists_nothing_more(tmp_path: Path) -> None:
     assert "[steps](tcgen05::Warpgroup& tc)" in ported(tmp_path, kernel(text))
 
 
+def test_one_that_declares_the_registers_lists_nothing_more(tmp_path: Path) -> None:
+    inner = around("mma(acc, a, b);", "float acc[8] = {0};")
+    port = ported(tmp_path, kernel(f"auto all = [a, b, out, steps]() {{ {inner} }}; all();"))
+    assert "auto all = [a, b, out, steps](tcgen05::Warpgroup& tc) {" in port
+
+
 def test_mmas_onto_a_copy_are_refused(tmp_path: Path) -> None:
     declared = "float acc[8] = {0}; auto issue = [acc](uint64_t a, uint64_t b) mutable { mma(acc, a, b); };"
     assert any("PT2002" in text for text in refused(tmp_path, kernel(around("issue(a, b);", declared))))
