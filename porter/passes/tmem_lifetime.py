@@ -140,7 +140,7 @@ def first_user(context: PortContext, kernel: Kernel, accumulators: list[Accumula
     found: Node | None = None
     inner_node, current = node, node.parent
     while current is not None:
-        if current.type in STATEMENT_LISTS:
+        if current.type in STATEMENT_LISTS and not _jumped_into(current):
             holds_all = all(current.start_byte <= n.start_byte and n.end_byte <= current.end_byte for n in nodes)
             if holds_all and found is None:
                 found = inner_node
@@ -150,6 +150,12 @@ def first_user(context: PortContext, kernel: Kernel, accumulators: list[Accumula
             break
         inner_node, current = current, current.parent
     return found
+
+
+def _jumped_into(block: Node) -> bool:
+    """Whether labels of a `switch` stand in a block: a jump to one would pass by what is declared in front."""
+    within = block.parent.type if block.parent is not None else ""
+    return block.type == "case_statement" or within == "switch_statement"
 
 
 def uses_register_operands(program: Program, kernel: Kernel) -> bool:
