@@ -363,7 +363,11 @@ class Tmem {
     }
 
   private:
+//@ if stacked
+    static constexpr uint32_t kNeeded = kColumns / 2 * kWarpgroups;
+//@ else
     static constexpr uint32_t kNeeded = kColumns * ((kWarpgroups + 1) / 2);
+//@ end
 //@ if joined
     static_assert(kWarpgroups == 2, "an M=128 MMA is for two warpgroups");
 //@ end
