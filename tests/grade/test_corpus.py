@@ -34,7 +34,9 @@ def test_what_is_not_graded_is_said_why(script: ModuleType) -> None:
     assert all("limit" in one or one["unknown"] for row in ROWS for one in (row["original"], *row["ports"].values()))
 
 
-@pytest.mark.parametrize("kernel", ["gemm_ws", "gemm_persistent", "gemm_fp8_scaled", "attention_fwd"])
+@pytest.mark.parametrize(
+    "kernel", ["gemm_ws", "gemm_persistent", "gemm_fp8_scaled", "attention_fwd", "gemm_tma", "gemm_cooperative_128"]
+)
 def test_full_rate_is_graded_above_compat(kernel: str, script: ModuleType) -> None:
     assert script.styles() == ("compat", "full-rate")
     (row,) = (r for r in ROWS if r["kernel"] == kernel)
@@ -43,12 +45,26 @@ def test_full_rate_is_graded_above_compat(kernel: str, script: ModuleType) -> No
     assert full > 1.25 * compat
 
 
-def test_a_port_that_its_case_refuses_is_not_graded() -> None:
-    (row,) = (r for r in ROWS if r["kernel"] == "gemm_cooperative_128")
-    given = dict(row["ports"]["full-rate"])
-    assert "the port differs" in given.pop("left")
-    assert given == row["ports"]["compat"]
-    assert not any("left" in r["ports"]["full-rate"] for r in ROWS if r is not row)
+def test_a_port_that_its_case_refuses_is_not_graded(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("chip", "problem", "capped_percent", "clocks_per_tile", "clocks_per_stage", "limit")
+    percent = {"compat": 30.0, "full-rate": 60.0}
+
+    def graded(_: str, arguments: tuple[str, str]) -> dict[str, object]:
+        port = {"program": "port", "percent_of_nominal": percent[arguments[1]], "lifts": [], **dict.fromkeys(names, "")}
+        return {"kernels": [{**port, "program": "original"}, port]}
+
+    monkeypatch.setattr(script, "styles", lambda: tuple(percent))
+    monkeypatch.setattr(script, "graded", graded)
+    monkeypatch.setattr(script, "refused", lambda *_: "the port differs")
+    (row,) = script.rows({"gemm_tma"})
+    assert row["ports"]["full-rate"] == {**row["ports"]["compat"], "left": "the port differs"}
+    monkeypatch.setattr(script, "refused", lambda *_: "")
+    (row,) = script.rows({"gemm_tma"})
+    assert row["ports"]["full-rate"]["percent_of_nominal"] == percent["full-rate"]
+
+
+def test_no_case_of_the_table_refuses_a_port() -> None:
+    assert not any("left" in port for row in ROWS for port in row["ports"].values())
 
 
 @pytest.mark.slow
