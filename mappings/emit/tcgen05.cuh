@@ -134,6 +134,12 @@ __device__ __forceinline__ void release(uint32_t mbarrier) {
     }
 }
 __device__ __forceinline__ void release(const void* mbarrier) { release(shared_address(mbarrier)); }
+// Of an object that is an mbarrier.
+template <class Barrier>
+__device__ __forceinline__ auto release(Barrier& mbarrier) -> decltype(mbarrier.arrive(), void()) {
+    static_assert(sizeof(Barrier) == sizeof(uint64_t), "this object is no mbarrier");
+    release(static_cast<const void*>(&mbarrier));
+}
 
 //@ section accumulator
 // An m${m}nN accumulator in Tensor Memory: N columns, one lane per row. Its first MMA overwrites it, later

@@ -72,7 +72,7 @@ COMBINATIONS = {
     "registers": helpers(
         {Kind.F16: F16}, {FLOATS: (8,)}, operations=("store",), register_kinds={Kind.F16}, guarded_commit=True, ring=8
     ),
-    "joined": helpers({Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), joined=True),
+    "joined": helpers({Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), joined=True, releases=True),
     "joined behind a producer": helpers(
         {Kind.F16: F16}, {FLOATS: (8,)}, register_kinds={Kind.F16}, joined=True, issuer=4
     ),
@@ -103,6 +103,10 @@ def uses(made: Helpers) -> Iterator[str]:
     if made.uses_clear:
         yield "d.clear();" + (" tcgen05::clear(several);" if made.tile_arrays else "")
     yield "tcgen05::sync_warpgroup();"
+    if made.releases:
+        yield "struct Barrier { uint64_t bits; __device__ uint64_t arrive() { return bits; } };"
+        yield "__shared__ Barrier object; tcgen05::release(object);"
+        yield "__shared__ uint64_t empty; tcgen05::release(&empty);"
     yield f"constexpr uint32_t idesc = tcgen05::instruction_descriptor(1, tcgen05::{element}, 1, 64{flags});"
     yield from (f"tcgen05::mma_{kind.value}(d, a, b, idesc);" for kind in made.kinds)
     yield from (f"tcgen05::mma_{kind.value}(tc, d, 1, 2, 3, 4, b, idesc, false);" for kind in made.register_kinds)

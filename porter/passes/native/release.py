@@ -263,7 +263,8 @@ def _call_at(frame: Frame, node: Node) -> Call | None:
 
 
 def address_of(kernel: Pipelined, operation: Operation, place: Place) -> str:
-    """The address of an operation's mbarrier, in the words of the function that `place` is in."""
+    """An operation's mbarrier, in the words of the function that `place` is in: its address, or an object of a
+    library that the operation is a call for."""
     if place.function is not kernel.kernel.function:
         inner = operations_of(kernel.program, place.function).operations
         operation = next(
@@ -272,7 +273,7 @@ def address_of(kernel: Pipelined, operation: Operation, place: Place) -> str:
     site = operation.sites[-1]
     frame = site.frame
     if _call_at(frame, site.node) is not None:
-        return f"cuda::device::barrier_native_handle({operation.barrier})"
+        return operation.barrier
     for statement in frame.function.asm:
         if statement.node.id != site.node.id or statement.ptx is None:
             continue

@@ -59,7 +59,7 @@ def _is_inside(node: Node, block: Node | None) -> bool:
 
 
 def _is_called_there(function: Function) -> bool:
-    """Whether a lambda is run where it stands, and nowhere else: `[&] { ... }()`."""
+    """Whether a lambda is run where it stands, and nowhere else: a call whose callee is its text."""
     node = function.node
     while node.parent is not None and node.parent.type == "parenthesized_expression":
         node = node.parent
