@@ -211,6 +211,26 @@ extern "C" __global__ void __launch_bounds__(128) outstanding(T const* a, T cons
     copy(acc1, thr.partition_C(local_tile(gmem(d), Shape<_64, _128>{}, make_coord(1, 0))));
 }
 
+// A batch for each k-step, and nobody waits in between.
+extern "C" __global__ void __launch_bounds__(128) unwaited(T const* a, T const* b, float* d) {
+    auto& storage = fetch(a, b);
+    Mma mma;
+    auto thr = mma.get_slice(threadIdx.x);
+    Tensor tA = thr.partition_fragment_A(smem(storage.a));
+    Tensor tB = thr.partition_fragment_B(smem(storage.b));
+    Tensor acc = partition_fragment_C(mma, TileMN{});
+    mma.accumulate_ = GMMA::ScaleOut::Zero;
+    for (int k = 0; k < 4; ++k) {
+        warpgroup_arrive();
+        gemm(mma, tA(_, _, k), tB(_, _, k), acc);
+        mma.accumulate_ = GMMA::ScaleOut::One;
+        warpgroup_commit_batch();
+    }
+    warpgroup_wait<0>();
+    warpgroup_fence_operand(acc);
+    copy(acc, thr.partition_C(gmem(d)));
+}
+
 // Warps that leave at once.
 extern "C" __global__ void __launch_bounds__(256) early(T const* a, T const* b, float* d) {
     auto& storage = fetch(a, b);

@@ -111,7 +111,8 @@ struct Warpgroup {
         fence_before_sync();
         __syncwarp();
         if (elect_one_sync()) arrive_barrier(*met);
-        if (warp == 0) wait_barrier(*met, phase);
+        // Every warp waits, that none arrives for two meetings before the others have come to the first.
+        wait_barrier(*met, phase);
         fence_after_sync();
         phase ^= 1;
         apart = false;
