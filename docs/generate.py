@@ -295,7 +295,7 @@ any kernel with a case, `porter mutate --ptx FILE --launch launch.yaml` for one 
 
 Barriers that reduce (`bar.red`) are left alone, as the kernel needs their value. Each mutant runs at one small size
 at which every pipeline wraps (`mutate_sizes` of the case), those whose instruction does nothing there at its other
-sizes; survivors run once more under a random schedule.
+sizes; survivors run once more under random schedules.
 
 """
 

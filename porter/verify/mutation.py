@@ -15,7 +15,7 @@ from porter.verify.settings import SimOptions
 
 Progress = Callable[[str], None]
 
-RANDOM_SCHEDULES = 1
+RANDOM_SCHEDULES = 3
 """Random schedules under which survivors run again."""
 
 
