@@ -13,20 +13,25 @@ from porter.diagnostics import PorterError
 from porter.grade.model import STANDARD
 from porter.grade.shape import Shape
 from porter.grade.whatif import apply
+from porter.passes.plan import KernelPlan
 from porter.report.native import Gain, NativePlan
 from porter.scan.native import native_steps
 from porter.scan.pipeline import KernelPipeline
 from porter.verify.case import cases_if_any, load_case
 
 
-def native_plans(session: Session, path: Path, kernels: Sequence[KernelPipeline]) -> list[NativePlan]:
-    """The steps of each kernel of a file. Grades need a case beside it and a compiler; without them there are none."""
+def native_plans(
+    session: Session, path: Path, kernels: Sequence[KernelPipeline], plans: Sequence[KernelPlan]
+) -> list[NativePlan]:
+    """The steps of each kernel of a file, and by its plans which of them ports have. Grades need a case beside it and a
+    compiler; without them there are none."""
+    taken = {p.kernel: p.steps for p in plans}
     shapes, reason = _shapes(session, path) if kernels else ({}, "")
     found = []
     for one in kernels:
         known = one.pipeline
         shape, why = shapes.get(known.kernel, (None, reason or "the kernel has no case"))
-        steps = native_steps(one)
+        steps = native_steps(one, taken.get(known.kernel, ()))
         plan = NativePlan(known.kernel, known.where, tuple(Gain(step) for step in steps), why)
         found.append(plan if shape is None else _graded(session, plan, shape))
     return found

@@ -56,7 +56,7 @@ def plan(
             summaries += kernel_summaries(result, rules)
             wanted = pipelines(root, rules, include_dirs) if pipeline or session.style == NATIVE else []
             facts += wanted if pipeline else []
-            native += native_plans(session, root, wanted) if session.style == NATIVE else []
+            native += native_plans(session, root, wanted, result.plans) if session.style == NATIVE else []
         diagnostics += [d for d in includes_first(result.diagnostics) if d not in diagnostics]
         left += [k for k in getattr(result, "left", ()) if k not in left]
         code = worst_exit([code, ExitCode(result.exit_code)])

@@ -436,7 +436,7 @@ class _Finder:
         uses = self.program.uses_tensor_core()
         named: dict[str, Function] = {}
         for function in self.program.functions:
-            if id(function) not in uses:
+            if id(function) not in uses or not function.name:
                 continue
             named.setdefault(function.name, function)
             if is_unnamed(function):

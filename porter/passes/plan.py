@@ -63,6 +63,11 @@ class KernelPlan:
     native: tuple[str, ...] = ()
     """Steps of the native style that the port has."""
 
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Steps of all styles that the port has."""
+        return (*(("m128",) if self.mma_rows > M else ()), *self.native)
+
 
 def kernel_plan(
     context: PortContext,

@@ -114,6 +114,10 @@ class Ported:
         files = {path: self.new[path] for path in (*root.files, *(path for r in near for path in r.added))}
         return {**self.scaffold, **files} if root.dsl else files
 
+    def at(self, path: str) -> dict[str, bytes]:
+        """All that the root of a path is compiled with; nothing if there is no such root."""
+        return next((self.of_root(r) for r in self.roots if r.path == path), {})
+
     @property
     def changed_roots(self) -> list[PortedRoot]:
         return [r for r in self.roots if set(r.files) & set(self.changed)]

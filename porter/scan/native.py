@@ -5,8 +5,8 @@ for the others. Nothing is rewritten here."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator, Iterator
+from dataclasses import dataclass, replace
 
 from porter.model.pipeline.facts import Barrier, KernelPipeline, Pipeline
 from porter.passes.obstacles import SHARED_BYTES
@@ -21,8 +21,8 @@ _EIGHT_BITS = ("e4m3", "e5m2")
 @dataclass(frozen=True)
 class Step:
     """One step. `applies`: None where a fact is missing; `why` are the facts that it rests on, or that stop it, or that
-    are missing. `what_if` is what the grade is asked about it, empty where its model knows no such change; `port` the
-    command that rewrites it, empty where Porter does not."""
+    are missing. `what_if` is what the grade is asked about it, empty where its model knows no such change; `taken`
+    whether the port has it."""
 
     name: str
     title: str
@@ -30,10 +30,12 @@ class Step:
     why: tuple[str, ...]
     what_if: str
     reference: str
+    taken: bool = False
 
     @property
     def port(self) -> str:
-        return _PORTS.get(self.name, "")
+        """The command that rewrites it, empty where Porter does not."""
+        return _PORTS.get(self.name, "") if self.taken else ""
 
 
 class _Stop(Exception):
@@ -44,9 +46,9 @@ class _Missing(Exception):
     """A fact that nobody read; says which."""
 
 
-def native_steps(kernel: KernelPipeline) -> tuple[Step, ...]:
-    """Every step, in the order in which they build on each other."""
-    return tuple(_judged(kernel, *stated) for stated in _STEPS)
+def native_steps(kernel: KernelPipeline, taken: Collection[str] = ()) -> tuple[Step, ...]:
+    """Every step, in the order in which they build on each other; `taken` are the names of those that the port has."""
+    return tuple(replace(step, taken=step.name in taken) for stated in _STEPS for step in [_judged(kernel, *stated)])
 
 
 def _judged(

@@ -59,6 +59,10 @@ UNNAMED = {
         f"struct Late {{ uint64_t a, b; float* out; __device__ ~Late() {{ float d[8]; {RUN} out[0] = d[0]; }} }};",
         "Late late{a, b, out};",
     ),
+    "conversion": (
+        "struct Done { __device__ operator bool() const { wait<0>(); return true; } };",
+        PLAIN + "Done done;",
+    ),
 }
 
 OUTSIDE = {
@@ -74,10 +78,6 @@ OUTSIDE = {
     "value of a parameter": (
         "__device__ int drain() { wait<0>(); return 0; }\n__device__ int last(int n = drain()) { return n; }",
         PLAIN + "last();",
-    ),
-    "conversion": (
-        "struct Done { __device__ operator bool() const { wait<0>(); return true; } };",
-        PLAIN + "Done done;",
     ),
 }
 

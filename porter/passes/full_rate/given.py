@@ -28,7 +28,7 @@ def given(ported: Ported, make: Make, verify: Verify) -> Ported:
     failed = {path for path, one in said.items() if one.code is Code.FULL_RATE_UNPROVED}
     if failed:
         again = make(half_rate=frozenset(failed))
-        if any(again.of_root(r) != _files(ported, r.path) for r in taken(again)):
+        if any(again.of_root(r) != ported.at(r.path) for r in taken(again)):
             # what is shared became another text, which nobody has run
             again = make(half_rate=frozenset(said))
             shared = "it shares a header with a file that stays at M=64"
@@ -56,7 +56,3 @@ def _said(ported: Ported, root: PortedRoot, verify: Verify) -> Diagnostic:
     if is_python(Path(root.path)) or not root.full_rate:
         return unproved(root.path, "its kernels stand in strings, and no case runs those alone")
     return verify(ported, root)
-
-
-def _files(ported: Ported, path: str) -> dict[str, bytes]:
-    return next((ported.of_root(r) for r in ported.roots if r.path == path), {})

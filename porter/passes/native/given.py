@@ -41,9 +41,9 @@ def given(ported: Ported, make: Make, missing: Missing) -> Given:
         if what:
             # which of them it is shows one by one
             _alone(found, root, make, missing)
-        verified[root.path] = _files(found.ported, root.path)
+        verified[root.path] = found.ported.at(root.path)
     for root in ported.roots:
-        if root.path in verified and _files(found.ported, root.path) != verified[root.path]:
+        if root.path in verified and found.ported.at(root.path) != verified[root.path]:
             found.without |= {(r.path, step) for r in ported.roots for step in r.native}
             found.ported = make(without=found.without)
             what = "it shares a header with a file that is without it"
@@ -87,7 +87,3 @@ def _missing(ported: Ported, root: PortedRoot, missing: Missing) -> str:
     if is_python(Path(root.path)):
         return "its kernels stand in strings, and no case runs those alone"
     return missing(ported, root)
-
-
-def _files(ported: Ported, path: str) -> dict[str, bytes]:
-    return next((ported.of_root(r) for r in ported.roots if r.path == path), {})
