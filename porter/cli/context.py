@@ -66,7 +66,7 @@ class Session:
     calibration: Path | None = None
     """Constants of `porter grade` for somebody's GPU."""
     style: str | None = None
-    """`compat` or `full-rate`; None where nobody says."""
+    """`compat`, `full-rate` or `native`; None where nobody says."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()
@@ -87,6 +87,9 @@ class Session:
         return self._console(sys.stderr)
 
     def _console(self, stream: Any) -> Console:
+        if getattr(stream, "errors", None) == "strict":
+            # names of files and texts of sources may hold bytes that are no text in the stream's encoding
+            stream.reconfigure(errors="backslashreplace")
         terminal = bool(getattr(stream, "isatty", lambda: False)())
         color: Literal["auto", "standard"] | None
         forced: bool | None

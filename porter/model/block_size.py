@@ -321,7 +321,7 @@ def _callee(function: Function, node: Node) -> str:
 
 def _is_understood(program: Program, function: Function) -> bool:
     """Whether all that host code does with a kernel is known: launches, and questions about it."""
-    word = re.compile(rb"\b" + function.name.encode() + rb"\b")
+    word = re.compile(rb"\b" + function.name.encode("utf-8", "surrogateescape") + rb"\b")
     for launcher in program.functions:
         if launcher.style is Style.MACRO or not word.search(launcher.file.source, *_range(launcher)):
             continue
@@ -398,7 +398,10 @@ def size_text(program: Program, launcher: Function, block: Node, depth: int = 0)
 def _launches_in_text(program: Program, function: Function) -> Iterator[_Launch]:
     """Launches in text that was not understood as a call, such as a macro's. Where the names in it are declared is not
     known: they have to be the same everywhere."""
-    pattern = re.compile(rb"\b" + function.name.encode() + rb"\s*(?:<[^;(){}]*>)?\s*<<<\s*([^;]*?)>>>", re.DOTALL)
+    pattern = re.compile(
+        rb"\b" + function.name.encode("utf-8", "surrogateescape") + rb"\s*(?:<[^;(){}]*>)?\s*<<<\s*([^;]*?)>>>",
+        re.DOTALL,
+    )
     for file in program.sources.files.values():
         for match in pattern.finditer(file.source):
             parts = split_commas(match.group(1).decode("utf-8", "replace"))

@@ -201,7 +201,11 @@ class Mentions:
         if not words:
             return
         code = function.file.lexed.plain
-        pattern = re.compile(rb"(?<!\w)(?:" + b"|".join(re.escape(w.encode()) for w in sorted(words)) + rb")(?!\w)")
+        pattern = re.compile(
+            rb"(?<!\w)(?:"
+            + b"|".join(re.escape(w.encode("utf-8", "surrogateescape")) for w in sorted(words))
+            + rb")(?!\w)"
+        )
         start, end = function.body.start_byte + function.shift, function.body.end_byte + function.shift
         for match in pattern.finditer(code, start, end):
             yield match.start(), match.group().decode()

@@ -498,8 +498,8 @@ def _span(at: int, rest: str, start: int, end: int) -> Span | None:
     """Where a part of the text behind a name stands in the file."""
     if start < 0:
         return None
-    first = at + len(rest[:start].encode())
-    return Span(first, first + len(rest[start:end].encode()))
+    first = at + len(rest[:start].encode("utf-8", "surrogateescape"))
+    return Span(first, first + len(rest[start:end].encode("utf-8", "surrogateescape")))
 
 
 def _unknown(written: str, head: tuple[str, ...]) -> str:

@@ -41,7 +41,7 @@ def insert_header(context: PortContext, wanted: str, text: str) -> None:
     """Add a header, of the name `wanted` if nothing else has it, and its includes."""
     sources, uses = context.program.sources, _uses(context)
     home = _place(sources, uses)
-    header = text.replace("\n", sources.files[home.path].newline).encode()
+    header = text.replace("\n", sources.files[home.path].newline).encode("utf-8", "surrogateescape")
     path = _free(sources, Path(home.path).parent, wanted, header, context.placement.own)
     places = [home]
     if home.path == sources.root:
@@ -75,7 +75,9 @@ def _insert(context: PortContext, place: _Place, text: str, joins: bool = False)
     lead = "" if ended or not before else "\n" if before.endswith(b"\n") or joins else "\n\n"
     tail = "" if joins or after.startswith((b"\n", b"\r\n")) else "\n"
     written = (lead + text + tail).replace("\n", file.newline)
-    context.edits.setdefault(RULE, []).append(Edit(place.path, Span(place.at, place.at), written.encode()))
+    context.edits.setdefault(RULE, []).append(
+        Edit(place.path, Span(place.at, place.at), written.encode("utf-8", "surrogateescape"))
+    )
 
 
 def _free(sources: SourceSet, directory: Path, wanted: str, text: bytes, own: str) -> Path:

@@ -250,7 +250,7 @@ def _is_needed(port: RootPort, edit: Edit, others: Iterable[RootPort]) -> bool:
     changed = next((n for p in others if (n := _function(p, edit)) is not None), None)
     if changed is None:
         return False
-    name = re.compile(rb"\b" + re.escape(changed.name.encode()) + rb"\b")
+    name = re.compile(rb"\b" + re.escape(changed.name.encode("utf-8", "surrogateescape")) + rb"\b")
     return any(path != edit.path and name.search(f.lexed.code) for path, f in port.sources.files.items())
 
 

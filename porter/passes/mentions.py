@@ -45,7 +45,11 @@ class Mentions:
         self._places: dict[str, list[_Place]] = defaultdict(list)
         self._calls: dict[_Place, list[Call]] = defaultdict(list)
         # operators are called without their name
-        names = {f.name.encode(): f.name for f in functions if f.style is not Style.KERNEL and _is_word(f.name)}
+        names = {
+            f.name.encode("utf-8", "surrogateescape"): f.name
+            for f in functions
+            if f.style is not Style.KERNEL and _is_word(f.name)
+        }
         if not names:
             return
         declared = [*program.functions, *program.forward]

@@ -121,7 +121,7 @@ def _counts(program: Program, kernel: Function) -> bool:
         return True
     known = {f.name_span for f in [*program.functions, *program.forward] if f.name == kernel.name}
     starts = {s.start for s in known if s is not None}
-    name = re.compile(rb"\b" + kernel.name.encode() + rb"\b")
+    name = re.compile(rb"\b" + kernel.name.encode("utf-8", "surrogateescape") + rb"\b")
     return any(
         match.start() not in starts
         for file in program.sources.files.values()

@@ -284,7 +284,7 @@ def _launches(program: Program, kernel: Function) -> list[str]:
     known = {f.name_span for f in [*program.functions, *program.forward] if f.name == kernel.name}
     found = []
     for path, file in program.sources.files.items():
-        for match in re.finditer(rb"\b" + kernel.name.encode() + rb"\b", file.lexed.plain):
+        for match in re.finditer(rb"\b" + kernel.name.encode("utf-8", "surrogateescape") + rb"\b", file.lexed.plain):
             if not any(s is not None and s.start == match.start() for s in known):
                 place = f"{path}:{file.lines.line_column(match.start())[0]}"
                 found += [] if place in found else [place]

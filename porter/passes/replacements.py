@@ -106,7 +106,7 @@ def _edits(function: Function, span: Span, answer: Answer, inner: Sequence[Edit]
             new = _filled(texts, given)
         if function.style is Style.MACRO:
             new = re.sub(r"\s*\\?\n\s*", " ", new)
-        yield Edit(path, span, new.encode())
+        yield Edit(path, span, new.encode("utf-8", "surrogateescape"))
         return
     yield from gap_edits(path, function.file.source, span, texts, known)
 

@@ -76,7 +76,7 @@ class Declared:
     def _parsed(self, written: str) -> tuple[Node, bytes] | None:
         """The type in a text, and the source that it was parsed in."""
         if written not in self._texts:
-            source = f"using x = {written};".encode()
+            source = f"using x = {written};".encode("utf-8", "surrogateescape")
             root = parse_tree(source).root_node
             node = root.named_children[0] if root.named_children and not root.has_error else None
             kind = node.child_by_field_name("type") if node is not None else None

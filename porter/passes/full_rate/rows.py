@@ -89,7 +89,10 @@ class Rows:
     def edits(self) -> list[Edit]:
         """What stands in the place of the terms."""
         call = qualified("tile_row")
-        return [Edit(f.file.path, f.span(n), f"{call}({name})".encode()) for f, n, name in self.terms]
+        return [
+            Edit(f.file.path, f.span(n), f"{call}({name})".encode("utf-8", "surrogateescape"))
+            for f, n, name in self.terms
+        ]
 
     # --- tile by tile
 

@@ -275,7 +275,7 @@ def constant(context: TiledContext, function: Function, node: Node, at: Node) ->
                     new = constant(context, alias.holder, alias.type_node, at).removeprefix("typename ")
         if new != text:
             offset = function.span(name).start - start
-            pieces += [raw[end:offset], new.encode()]
+            pieces += [raw[end:offset], new.encode("utf-8", "surrogateescape")]
             end = function.span(name).end - start
     return " ".join((b"".join(pieces) + raw[end:]).decode("utf-8", "surrogateescape").split())
 

@@ -104,7 +104,7 @@ def _spelled(function: Function, node: Node, at: Place, depth: int) -> str:
         else:
             new = _type(function, name, text, at, depth)
         if new != text:
-            pieces += [raw[end : name.start_byte - start], new.encode()]
+            pieces += [raw[end : name.start_byte - start], new.encode("utf-8", "surrogateescape")]
             end = name.end_byte - start
     return " ".join((b"".join(pieces) + raw[end:]).decode("utf-8", "surrogateescape").split())
 
