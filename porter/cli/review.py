@@ -23,7 +23,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_cod
 from porter.diagnostics.reading import read_file
 from porter.lang.diff import file_diff
 from porter.lang.merge import Merged
-from porter.lang.text import LineIndex, apply_groups
+from porter.lang.text import LineIndex, apply_groups, as_bytes, as_text
 from porter.passes.review import record as kept
 from porter.passes.review.groups import Item, Review, State, review_of, split, texts
 from porter.report import gate as report_gate
@@ -222,7 +222,7 @@ def _edit(item: Item) -> None:
     edits = item.applied.edits
     parts = []
     for n, edit in enumerate(edits, 1):
-        text = kept.as_text(edit.replacement)
+        text = as_text(edit.replacement)
         parts.append(f"@@@@ edit {n} of {len(edits)}: {edit.path}\n{text}\n")
     written = click.edit("".join(parts), extension=Path(edits[0].path).suffix or ".txt")
     if written is None:
@@ -234,7 +234,7 @@ def _edit(item: Item) -> None:
         return
     ends = [m.start() for m in marks[1:]] + [len(written)]
     own = [written[m.end() : end].removesuffix("\n") for m, end in zip(marks, ends, strict=True)]
-    item.own = [kept.as_bytes(text) for text in own]
+    item.own = [as_bytes(text) for text in own]
     item.state = State.EDITED if item.own != texts(item.group.edits) else State.ACCEPTED
 
 
@@ -297,8 +297,8 @@ def _finish(
             diagnostics.append(Diagnostic(Code.MERGE_CONFLICT, None, values))
     write_all({path: one.text for path, one in merged.items()})
     for path in gone:
-        _remove(path, kept.as_bytes(memory.written[str(path)]))
-    memory.written = {str(p): kept.as_text(data) for p, data in placed.items() if p in merged}
+        _remove(path, as_bytes(memory.written[str(path)]))
+    memory.written = {str(p): as_text(data) for p, data in placed.items() if p in merged}
     return _listed(merged)
 
 

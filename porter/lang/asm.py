@@ -15,7 +15,7 @@ from porter.diagnostics import Location
 from porter.lang.cuda import CudaFile, error_nodes, find, location, parse_tree, span
 from porter.lang.lexical import MacroText, without_continuations
 from porter.lang.masking import NO_MACROS, mask
-from porter.lang.text import Span
+from porter.lang.text import Span, as_text
 from porter.ptx.ast import Template
 
 _KEYWORD = re.compile(rb"\b(?:asm|__asm__|__asm)\b(?=(?:volatile|__volatile__|goto|inline|\s)*\()")
@@ -311,9 +311,9 @@ def _literal(source: bytes, known: Mapping[str, str]) -> tuple[str, list[str], s
     pieces: list[str] = []
     for match in _PIECE.finditer(source):
         if match.group("raw") is not None:
-            parts.append(match.group("raw").decode("utf-8", "surrogateescape"))
+            parts.append(as_text(match.group("raw")))
         elif match.group("text") is not None:
-            parts.append(unescape(match.group("text").decode("utf-8", "surrogateescape")))
+            parts.append(unescape(as_text(match.group("text"))))
         elif match.group("name") is not None:
             name = "".join(match.group("name").decode("ascii", "replace").split())
             if name in known:

@@ -15,7 +15,7 @@ from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.lexical import Lexed, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, Masked, mask, specifier_of
-from porter.lang.text import LineIndex, Span, merged
+from porter.lang.text import LineIndex, Span, as_text, merged
 
 LANGUAGE = Language(tree_sitter_cuda.language())
 _ERRORS = Query(LANGUAGE, "(ERROR) @error (MISSING) @error")
@@ -140,7 +140,7 @@ class CudaFile:
     def text(self, where: Node | Span) -> str:
         """The original text; bytes that are not UTF-8 become surrogates that encode back to themselves."""
         start, end = (where.start, where.end) if isinstance(where, Span) else (where.start_byte, where.end_byte)
-        return self.source[start:end].decode("utf-8", "surrogateescape")
+        return as_text(self.source[start:end])
 
     def location(self, where: Node | Span) -> Location:
         return location(self, where if isinstance(where, Span) else span(where))

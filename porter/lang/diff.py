@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from porter.lang.matching import LineMatcher
-from porter.lang.text import EditGroup, LineIndex
+from porter.lang.text import EditGroup, LineIndex, as_bytes
 
 CONTEXT = 3
 
@@ -70,7 +70,7 @@ def file_diff(path: str, old: bytes | None, new: bytes, groups: Sequence[EditGro
     """
     if old == new:
         return b""
-    shown = shown_path(path).encode("utf-8", "surrogateescape")
+    shown = as_bytes(shown_path(path))
     body: list[bytes] = []
     notes: list[bytes] = []
     index = LineIndex(old or b"")

@@ -18,7 +18,7 @@ from porter.diagnostics import Code, Location, PorterError
 from porter.lang.cuda import CudaFile, find, function_specifiers, parse_cuda
 from porter.lang.lexical import blanked
 from porter.lang.sources import is_python, read_source
-from porter.lang.text import LineIndex, Span
+from porter.lang.text import LineIndex, Span, as_bytes
 
 _KERNEL = re.compile(rb"\b__(?:global|device)__\b")
 _ESCAPE = re.compile(rb"\\(.|\n)", re.DOTALL)
@@ -130,7 +130,7 @@ def _python_strings(path: Path, source: bytes, wanted: Callable[[bytes], bool]) 
         for token in tokenize.tokenize(io.BytesIO(source).readline):
             if token.type in formatted and wanted(token.string.encode()):
                 raise _refused(path, token.start[0], "it is a format string")
-            if token.type == tokenize.STRING and wanted(token.string.encode("utf-8", "surrogateescape")):
+            if token.type == tokenize.STRING and wanted(as_bytes(token.string)):
                 text = token.line.split("\n")
                 start = lines.line_start(token.start[0]) + len(text[0][: token.start[1]].encode())
                 yield Span(start, start + len(token.string.encode()))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from porter.lang.text import Span
+from porter.lang.text import Span, as_text
 
 _RAW = rb'R"([^\s()\\]{0,16})\(.*?\)\%d"'
 _CHARACTER = rb"(?:[^'\\\n]|\\[^\n][^'\n]{0,8})'"
@@ -149,14 +149,14 @@ class Lexed:
             if found is not None:
                 quoted = found.group(1) is not None
                 name = found.group(1) if quoted else found.group(2)
-                yield name.decode("utf-8", "surrogateescape"), quoted, span
+                yield as_text(name), quoted, span
 
     def computed_includes(self) -> Iterator[tuple[str, Span]]:
         """(expression, span) of every `#include` that names a macro."""
         for span in self.directives:
             found = _COMPUTED.match(self.code, span.start, span.end)
             if found is not None:
-                yield found.group(1).strip().decode("utf-8", "surrogateescape"), span
+                yield as_text(found.group(1).strip()), span
 
 
 def closing(text: bytes, opening: int) -> int:

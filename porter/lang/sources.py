@@ -17,7 +17,7 @@ from porter.lang.known_headers import is_known, is_library
 from porter.lang.lexical import lexed
 from porter.lang.masking import learn_macros
 from porter.lang.preprocessor import conditionals
-from porter.lang.text import Span
+from porter.lang.text import Span, as_text
 from porter.project.include_dirs import stated_directories
 from porter.project.root import project_root
 
@@ -198,7 +198,7 @@ class _Collector:
             bodies: dict[str, set[str]] = {}
             for source in self.sources.values():
                 for macro in lexed(source).macros():
-                    bodies.setdefault(macro.name, set()).add(macro.joined.decode("utf-8", "surrogateescape"))
+                    bodies.setdefault(macro.name, set()).add(as_text(macro.joined))
             for slot, include in enumerate(self.includes):
                 stated = bodies.get(include.text, set()) if not include.name else set()
                 match = re.fullmatch(r'"([^"]+)"|<([^>]+)>', next(iter(stated))) if len(stated) == 1 else None

@@ -10,6 +10,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
+def as_text(data: bytes) -> str:
+    """Source as text; bytes that are no UTF-8 are kept."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def as_bytes(text: str) -> bytes:
+    """What `as_text` was made of."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 class Safety(StrEnum):
     """How much a reviewer has to trust an edit group."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
+from porter.lang.text import as_bytes
 from porter.model.empty_calls import aborts
 from porter.model.functions import Call, Function, Style, declared_name
 from porter.model.program import Program
@@ -321,7 +322,7 @@ def _callee(function: Function, node: Node) -> str:
 
 def _is_understood(program: Program, function: Function) -> bool:
     """Whether all that host code does with a kernel is known: launches, and questions about it."""
-    word = re.compile(rb"\b" + function.name.encode("utf-8", "surrogateescape") + rb"\b")
+    word = re.compile(rb"\b" + as_bytes(function.name) + rb"\b")
     for launcher in program.functions:
         if launcher.style is Style.MACRO or not word.search(launcher.file.source, *_range(launcher)):
             continue
@@ -399,7 +400,7 @@ def _launches_in_text(program: Program, function: Function) -> Iterator[_Launch]
     """Launches in text that was not understood as a call, such as a macro's. Where the names in it are declared is not
     known: they have to be the same everywhere."""
     pattern = re.compile(
-        rb"\b" + function.name.encode("utf-8", "surrogateescape") + rb"\s*(?:<[^;(){}]*>)?\s*<<<\s*([^;]*?)>>>",
+        rb"\b" + as_bytes(function.name) + rb"\s*(?:<[^;(){}]*>)?\s*<<<\s*([^;]*?)>>>",
         re.DOTALL,
     )
     for file in program.sources.files.values():

@@ -13,7 +13,7 @@ from tree_sitter import Node
 
 from porter.lang.asm import AsmStatement
 from porter.lang.cuda import CudaFile, find, walk
-from porter.lang.text import Span
+from porter.lang.text import Span, as_text
 
 ARRAY_DECLARATORS = ("array_declarator", "abstract_array_declarator")
 
@@ -117,7 +117,7 @@ class Function:
 
     def text(self, node: Node) -> str:
         written = self.file.source[node.start_byte + self.shift : node.end_byte + self.shift]
-        return written.decode("utf-8", "surrogateescape")
+        return as_text(written)
 
     def named(self, name: str) -> list[Node]:
         """The identifiers of the body that are this name, in source order."""

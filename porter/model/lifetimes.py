@@ -17,7 +17,7 @@ from functools import cache
 from tree_sitter import Node
 
 from porter.lang.cuda import find
-from porter.lang.text import Span
+from porter.lang.text import Span, as_bytes
 from porter.model.accumulators import Accumulator
 from porter.model.events import Event, Item, Kind
 from porter.model.flow import FlowBuilder
@@ -106,7 +106,7 @@ class Lifetimes:
     def _is_named_otherwise(self, function: Function) -> bool:
         """Whether the sources name a function where they neither declare nor call it."""
         program, name = self._program, function.name
-        word = re.compile(rb"\b" + re.escape(name.encode("utf-8", "surrogateescape")) + rb"\b")
+        word = re.compile(rb"\b" + re.escape(as_bytes(name)) + rb"\b")
         named = sum(len(word.findall(f.lexed.code)) for f in program.sources.files.values())
         known = sum(f.name == name for f in (*program.functions, *program.forward))
         return named > known + sum(

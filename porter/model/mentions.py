@@ -13,6 +13,7 @@ from tree_sitter import Node
 from porter.lang.cuda import enclosing, find, parse_tree
 from porter.lang.expansion import TooLong
 from porter.lang.macros import Macros
+from porter.lang.text import as_bytes
 from porter.model.accumulators import Accumulator, AccumulatorMap, AccumulatorParam
 from porter.model.empty_calls import is_register_fence_call
 from porter.model.functions import Call, Function
@@ -201,11 +202,7 @@ class Mentions:
         if not words:
             return
         code = function.file.lexed.plain
-        pattern = re.compile(
-            rb"(?<!\w)(?:"
-            + b"|".join(re.escape(w.encode("utf-8", "surrogateescape")) for w in sorted(words))
-            + rb")(?!\w)"
-        )
+        pattern = re.compile(rb"(?<!\w)(?:" + b"|".join(re.escape(as_bytes(w)) for w in sorted(words)) + rb")(?!\w)")
         start, end = function.body.start_byte + function.shift, function.body.end_byte + function.shift
         for match in pattern.finditer(code, start, end):
             yield match.start(), match.group().decode()
@@ -312,7 +309,7 @@ class Mentions:
         return Use.UNKNOWN if named else Use.NOTHING
 
     def _in_text(self, source: str, wanted: _Named) -> Use:
-        data = source.encode("utf-8", "surrogateescape")
+        data = as_bytes(source)
         root = parse_tree(data).root_node
         if root.has_error:
             return Use.UNKNOWN

@@ -17,7 +17,7 @@ from tree_sitter import Node
 
 from porter.diagnostics import Location
 from porter.lang.cuda import walk
-from porter.lang.text import Span
+from porter.lang.text import Span, as_bytes
 from porter.model.facts import TENSOR_CORE, TYPES, Doubt, Fact, Problem, Refused, Replaced
 from porter.model.functions import Call, Component, Function, Path
 from porter.model.names.outside import Verdict, qualified
@@ -498,8 +498,8 @@ def _span(at: int, rest: str, start: int, end: int) -> Span | None:
     """Where a part of the text behind a name stands in the file."""
     if start < 0:
         return None
-    first = at + len(rest[:start].encode("utf-8", "surrogateescape"))
-    return Span(first, first + len(rest[start:end].encode("utf-8", "surrogateescape")))
+    first = at + len(as_bytes(rest[:start]))
+    return Span(first, first + len(as_bytes(rest[start:end])))
 
 
 def _unknown(written: str, head: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from porter.diagnostics import Code
-from porter.lang.text import Span
+from porter.lang.text import Span, as_text
 from porter.model.accumulators import Accumulator
 from porter.model.functions import Function, Style
 from porter.passes.context import PortContext
@@ -53,7 +53,7 @@ def _is_named(context: PortContext, function: Function, accumulator: Accumulator
     return any(
         edit.path == function.file.path
         and body.start <= edit.span.start < body.end
-        and word.search(edit.replacement.decode("utf-8", "surrogateescape"))
+        and word.search(as_text(edit.replacement))
         for edits in context.edits.values()
         for edit in edits
     )

@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.cuda import location
-from porter.lang.text import Edit, Span
+from porter.lang.text import Edit, Span, as_bytes
 from porter.model.accumulators import Accumulator, AccumulatorMap, AccumulatorParam
 from porter.model.batches import Batches
 from porter.model.flow import FlowBuilder
@@ -62,7 +62,7 @@ class PortContext:
             text = re.sub(r"#pragma ([^\n]*)", r'_Pragma("\1")', text)
             text = re.sub(r"[ \t]*\n", " \\\n", text)
         text = text.replace("\n", function.file.newline)
-        self.edits.setdefault(rule, []).append(Edit(function.file.path, span, text.encode("utf-8", "surrogateescape")))
+        self.edits.setdefault(rule, []).append(Edit(function.file.path, span, as_bytes(text)))
 
     def edit_once(self, rule: str, function: Function, span: Span, text: str) -> None:
         """Like `edit`, for a place that several definitions share (a declaration they complete)."""

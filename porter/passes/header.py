@@ -12,7 +12,7 @@ from porter.diagnostics import Code, PorterError
 from porter.lang.cuda import CudaFile
 from porter.lang.preprocessor import conditionals, include_guard, line_end, outermost
 from porter.lang.sources import Include, SourceSet
-from porter.lang.text import Edit, Span
+from porter.lang.text import Edit, Span, as_bytes
 from porter.passes.context import PortContext
 from porter.passes.helpers import NAMESPACE
 
@@ -41,7 +41,7 @@ def insert_header(context: PortContext, wanted: str, text: str) -> None:
     """Add a header, of the name `wanted` if nothing else has it, and its includes."""
     sources, uses = context.program.sources, _uses(context)
     home = _place(sources, uses)
-    header = text.replace("\n", sources.files[home.path].newline).encode("utf-8", "surrogateescape")
+    header = as_bytes(text.replace("\n", sources.files[home.path].newline))
     path = _free(sources, Path(home.path).parent, wanted, header, context.placement.own)
     places = [home]
     if home.path == sources.root:
@@ -75,9 +75,7 @@ def _insert(context: PortContext, place: _Place, text: str, joins: bool = False)
     lead = "" if ended or not before else "\n" if before.endswith(b"\n") or joins else "\n\n"
     tail = "" if joins or after.startswith((b"\n", b"\r\n")) else "\n"
     written = (lead + text + tail).replace("\n", file.newline)
-    context.edits.setdefault(RULE, []).append(
-        Edit(place.path, Span(place.at, place.at), written.encode("utf-8", "surrogateescape"))
-    )
+    context.edits.setdefault(RULE, []).append(Edit(place.path, Span(place.at, place.at), as_bytes(written)))
 
 
 def _free(sources: SourceSet, directory: Path, wanted: str, text: bytes, own: str) -> Path:

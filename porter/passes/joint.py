@@ -19,7 +19,7 @@ from pathlib import Path
 from porter.diagnostics import Code, Diagnostic, ExitCode
 from porter.lang.cuda import location
 from porter.lang.sources import SourceSet
-from porter.lang.text import Edit, EditGroup, Span, apply_groups
+from porter.lang.text import Edit, EditGroup, Span, apply_groups, as_bytes
 from porter.passes.both import keep_hopper
 from porter.passes.helpers import NAMESPACE
 from porter.passes.needs import Need, joined
@@ -250,7 +250,7 @@ def _is_needed(port: RootPort, edit: Edit, others: Iterable[RootPort]) -> bool:
     changed = next((n for p in others if (n := _function(p, edit)) is not None), None)
     if changed is None:
         return False
-    name = re.compile(rb"\b" + re.escape(changed.name.encode("utf-8", "surrogateescape")) + rb"\b")
+    name = re.compile(rb"\b" + re.escape(as_bytes(changed.name)) + rb"\b")
     return any(path != edit.path and name.search(f.lexed.code) for path, f in port.sources.files.items())
 
 

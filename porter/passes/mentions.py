@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from tree_sitter import Node
 
-from porter.lang.text import Span
+from porter.lang.text import Span, as_bytes
 from porter.model.functions import Call, Function, Style
 from porter.model.program import Program
 
@@ -45,11 +45,7 @@ class Mentions:
         self._places: dict[str, list[_Place]] = defaultdict(list)
         self._calls: dict[_Place, list[Call]] = defaultdict(list)
         # operators are called without their name
-        names = {
-            f.name.encode("utf-8", "surrogateescape"): f.name
-            for f in functions
-            if f.style is not Style.KERNEL and _is_word(f.name)
-        }
+        names = {as_bytes(f.name): f.name for f in functions if f.style is not Style.KERNEL and _is_word(f.name)}
         if not names:
             return
         declared = [*program.functions, *program.forward]

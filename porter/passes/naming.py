@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from porter.lang.text import Span
+from porter.lang.text import Span, as_bytes
 from porter.model.functions import Function, Style
 from porter.passes import overloads
 from porter.passes.context import PortContext
@@ -93,7 +93,7 @@ def _places(context: PortContext, name: str, functions: list[Function]) -> list[
                 places[(function.file.path, call.name_span.start)] = (function, call.name_span)
     mentions = 0
     for path, file in context.program.sources.files.items():
-        for match in re.finditer(rb"\b" + name.encode("utf-8", "surrogateescape") + rb"\b", file.lexed.code):
+        for match in re.finditer(rb"\b" + as_bytes(name) + rb"\b", file.lexed.code):
             mentions += 1
             if (path, match.start()) not in places:
                 return None
@@ -104,5 +104,5 @@ def _macro_name(function: Function) -> Span | None:
     macro = function.asm[0].macro if function.asm else None
     if macro is None:
         return None
-    at = function.file.source.index(macro.name.encode("utf-8", "surrogateescape"), macro.span.start)
+    at = function.file.source.index(as_bytes(macro.name), macro.span.start)
     return Span(at, at + len(macro.name))

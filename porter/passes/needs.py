@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from porter.lang.text import Span
+from porter.lang.text import Span, as_bytes
 from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.passes.helpers import Helpers
@@ -121,7 +121,7 @@ def _counts(program: Program, kernel: Function) -> bool:
         return True
     known = {f.name_span for f in [*program.functions, *program.forward] if f.name == kernel.name}
     starts = {s.start for s in known if s is not None}
-    name = re.compile(rb"\b" + kernel.name.encode("utf-8", "surrogateescape") + rb"\b")
+    name = re.compile(rb"\b" + as_bytes(kernel.name) + rb"\b")
     return any(
         match.start() not in starts
         for file in program.sources.files.values()

@@ -16,7 +16,7 @@ from porter.diagnostics import Code, Diagnostic, Severity, has_errors
 from porter.lang.cuda import CudaFile, location, parse_cuda
 from porter.lang.lexical import blanked
 from porter.lang.sources import SourceSet
-from porter.lang.text import Edit, Span
+from porter.lang.text import Edit, Span, as_bytes
 from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.passes.emit import lines
@@ -284,7 +284,7 @@ def _launches(program: Program, kernel: Function) -> list[str]:
     known = {f.name_span for f in [*program.functions, *program.forward] if f.name == kernel.name}
     found = []
     for path, file in program.sources.files.items():
-        for match in re.finditer(rb"\b" + kernel.name.encode("utf-8", "surrogateescape") + rb"\b", file.lexed.plain):
+        for match in re.finditer(rb"\b" + as_bytes(kernel.name) + rb"\b", file.lexed.plain):
             if not any(s is not None and s.start == match.start() for s in known):
                 place = f"{path}:{file.lines.line_column(match.start())[0]}"
                 found += [] if place in found else [place]

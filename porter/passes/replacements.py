@@ -11,7 +11,7 @@ from tree_sitter import Node
 
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.cuda import location
-from porter.lang.text import Edit, EditGroup, Span, gap_edits
+from porter.lang.text import Edit, EditGroup, Span, as_bytes, gap_edits
 from porter.model.facts import Doubt, Problem, Replaced
 from porter.model.functions import Function, Style
 from porter.model.program import Program
@@ -106,7 +106,7 @@ def _edits(function: Function, span: Span, answer: Answer, inner: Sequence[Edit]
             new = _filled(texts, given)
         if function.style is Style.MACRO:
             new = re.sub(r"\s*\\?\n\s*", " ", new)
-        yield Edit(path, span, new.encode("utf-8", "surrogateescape"))
+        yield Edit(path, span, as_bytes(new))
         return
     yield from gap_edits(path, function.file.source, span, texts, known)
 

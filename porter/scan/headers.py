@@ -14,6 +14,7 @@ from porter.lang.cuda import CudaFile
 from porter.lang.known_headers import is_known
 from porter.lang.lexical import lexed
 from porter.lang.sources import Include, SourceSet, read_source
+from porter.lang.text import as_text
 from porter.project.include_dirs import stated_directories
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)', re.MULTILINE)
@@ -32,7 +33,7 @@ def headers_not_found(
             source = read_source(path)
         except PorterError:
             continue
-        names = {n.decode("utf-8", "surrogateescape") for n in _INCLUDE.findall(source)}
+        names = {as_text(n) for n in _INCLUDE.findall(source)}
         if all(is_known(n) for n in names):
             continue
         key = path.as_posix()

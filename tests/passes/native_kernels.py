@@ -10,7 +10,7 @@ from porter.lang.sources import load_sources
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions, PortResult, port_sources
 
-HEAD = """\
+BATCHES = """\
 #include <cstdint>
 __device__ void wgmma_m64n16k16(float (&d)[8], uint64_t a, uint64_t b) {
     asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
@@ -20,6 +20,10 @@ __device__ void wgmma_m64n16k16(float (&d)[8], uint64_t a, uint64_t b) {
 }
 __device__ void fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+"""
+HEAD = (
+    BATCHES
+    + """\
 template <int N> __device__ void drain() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
 __device__ uint32_t shared(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
 __device__ void init(uint64_t* bar, int count) {
@@ -40,6 +44,7 @@ __device__ void wait(uint64_t* bar, int parity) {
                  ::"r"(shared(bar)), "r"(parity) : "memory");
 }
 """
+)
 KERNEL = """\
 @HEAD@
 __global__ void __launch_bounds__(384) kernel(float* out, const void* map, uint64_t a, uint64_t b, int steps) {

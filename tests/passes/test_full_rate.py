@@ -9,24 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from native_kernels import BATCHES
 
 from porter.diagnostics import Code
 from porter.lang.sources import load_sources
 from porter.passes.helpers import Placement
 from porter.passes.port import PortOptions, PortResult, port_sources
 
-WGMMA = """\
-#include <cstdint>
-__device__ void wgmma_m64n16k16(float (&d)[8], uint64_t a, uint64_t b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 1, 1, 1, 0, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
-                 : "l"(a), "l"(b));
-}
-__device__ void fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-__device__ void wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
-"""
+WGMMA = BATCHES + '__device__ void wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }\n'
 KERNEL = """\
 @HEAD@__global__ void __launch_bounds__(@THREADS@) kernel(float* out, uint64_t a, uint64_t b, int steps, int rows) {
     @ROLE@

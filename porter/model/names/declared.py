@@ -10,6 +10,7 @@ from dataclasses import replace
 from tree_sitter import Node
 
 from porter.lang.cuda import parse_tree
+from porter.lang.text import as_bytes
 from porter.model.constants import Constants
 from porter.model.functions import Alias, ClassScope, Path
 from porter.model.names.index import CLASSES
@@ -76,7 +77,7 @@ class Declared:
     def _parsed(self, written: str) -> tuple[Node, bytes] | None:
         """The type in a text, and the source that it was parsed in."""
         if written not in self._texts:
-            source = f"using x = {written};".encode("utf-8", "surrogateescape")
+            source = as_bytes(f"using x = {written};")
             root = parse_tree(source).root_node
             node = root.named_children[0] if root.named_children and not root.has_error else None
             kind = node.child_by_field_name("type") if node is not None else None

@@ -12,11 +12,11 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
 from porter.model.functions import ARRAY_DECLARATORS, Call, Function, declared_name
-from porter.model.kernels import SHARED
 from porter.model.program import Program
 from porter.model.registers import CASTS
 from porter.model.scopes import Variable, resolve
 from porter.passes.full_rate.joining import Missing
+from porter.passes.full_rate.sameness import is_callee, own_declarator
 
 _WAITS = re.compile(r"\b(?:bar|barrier|mbarrier)\b|\bcp\.async|\bcp\.reduce|\bld(?:matrix)?\.(?!param)")
 """Instructions that wait for other threads, or read what those may have written."""
@@ -188,7 +188,7 @@ class Turns:
 
     def _base(self, names: _Names, node: Node, body: Node) -> _Key | None:
         function = names.function
-        name = next((n for n in walk(node) if n.type == "identifier" and not _is_callee(n)), None)
+        name = next((n for n in walk(node) if n.type == "identifier" and not is_callee(n)), None)
         if name is None or function.text(name) in self.tiles:
             return None
         text = function.text(name)
@@ -218,26 +218,16 @@ def _is_part(node: Node, place: Node) -> bool:
 
 def _is_own(variable: Variable) -> bool:
     """Whether a variable is an array that each thread has for itself."""
-    declaration, declarator = variable.declaration, variable.declarator
-    if declaration is None or declarator is None or SHARED in variable.function.text(declaration):
+    named = own_declarator(variable)
+    if named is None or named.type not in ARRAY_DECLARATORS:
         return False
-    named = declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
-    leads = named is None or any(n.type in ("pointer_declarator", "reference_declarator") for n in walk(named))
-    return not leads and named is not None and named.type in ARRAY_DECLARATORS
+    return not any(n.type in ("pointer_declarator", "reference_declarator") for n in walk(named))
 
 
 def _is_cast(function: Function, node: Node) -> bool:
     callee = node.child_by_field_name("function")
     text = function.text(callee).split("<")[0].strip() if callee is not None else ""
     return text in CASTS or text in ("int", "size_t", "unsigned", "long") or text.endswith("_t")
-
-
-def _is_callee(name: Node) -> bool:
-    above = name.parent
-    while above is not None and above.type in ("qualified_identifier", "template_function"):
-        name, above = above, above.parent
-    callee = above.child_by_field_name("function") if above is not None and above.type == "call_expression" else None
-    return callee is not None and callee.id == name.id
 
 
 def _text(function: Function, node: Node) -> str:

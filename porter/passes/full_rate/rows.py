@@ -17,7 +17,7 @@ from functools import cached_property
 from tree_sitter import Node
 
 from porter.lang.cuda import enclosing, find, walk
-from porter.lang.text import Edit
+from porter.lang.text import Edit, as_bytes
 from porter.model.functions import Call, Function, Style
 from porter.model.kernels import SHARED, Kernel
 from porter.model.mentions import Mention
@@ -89,10 +89,7 @@ class Rows:
     def edits(self) -> list[Edit]:
         """What stands in the place of the terms."""
         call = qualified("tile_row")
-        return [
-            Edit(f.file.path, f.span(n), f"{call}({name})".encode("utf-8", "surrogateescape"))
-            for f, n, name in self.terms
-        ]
+        return [Edit(f.file.path, f.span(n), as_bytes(f"{call}({name})")) for f, n, name in self.terms]
 
     # --- tile by tile
 

@@ -346,13 +346,27 @@ def _cast(function: Function, target: Node) -> Iterator[Variable]:
             yield variable
 
 
-def _is_local(variable: Variable) -> bool:
-    """Whether a variable is each thread's own object, not one that threads share or what leads to one."""
+def own_declarator(variable: Variable) -> Node | None:
+    """What names a variable that is not shared by threads, None of one that is, or whose declaration is not known."""
     declaration, declarator = variable.declaration, variable.declarator
     if declaration is None or declarator is None or SHARED in variable.function.text(declaration):
-        return False
-    named = declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
+        return None
+    return declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
+
+
+def _is_local(variable: Variable) -> bool:
+    """Whether a variable is each thread's own object, not one that threads share or what leads to one."""
+    named = own_declarator(variable)
     return named is not None and named.type not in ("pointer_declarator", "reference_declarator")
+
+
+def is_callee(name: Node) -> bool:
+    """Whether a name is that of what a call calls."""
+    above = name.parent
+    while above is not None and above.type in ("qualified_identifier", "template_function"):
+        name, above = above, above.parent
+    callee = above.child_by_field_name("function") if above is not None and above.type == "call_expression" else None
+    return callee is not None and callee.id == name.id
 
 
 def _aliases(function: Function) -> dict[_Key, list[_Key]]:

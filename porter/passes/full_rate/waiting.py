@@ -19,7 +19,7 @@ from porter.model.scopes import LOOPS, resolve
 from porter.model.threads import Threads
 from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.renaming import reached
-from porter.passes.full_rate.sameness import Sameness
+from porter.passes.full_rate.sameness import Sameness, is_callee
 
 _MBARRIER = re.compile(r"\bmbarrier\.(try_wait|test_wait|arrive)([\w.:]*)\s+(?:[^\[;]*,\s*)?\[\s*%(\d+)")
 _POLLS = re.compile(r"\bld\.(?:volatile|relaxed|acquire)|\batom\.|\bred\.")
@@ -96,7 +96,7 @@ class Waiting:
         self, function: Function, node: Node, waits: bool, place: tuple[Function, Node], depth: int
     ) -> Iterator[Use]:
         """Follow an address to where the mbarrier is named."""
-        name = next((n for n in find(node, "identifier") if not _is_callee(n)), None)
+        name = next((n for n in find(node, "identifier") if not is_callee(n)), None)
         if name is None or depth > _MOST:
             return
         variable, whole = resolve(function, name, function.text(name)), name
@@ -106,7 +106,7 @@ class Waiting:
         value = _value(variable.declarator) if variable is not None else None
         if variable is not None and variable.param is not None and variable.function.style is not Style.KERNEL:
             # what the parameter itself is, its callers say
-            rest = [n for n in find(node, "identifier", "field_expression") if n.id != name.id and not _is_callee(n)]
+            rest = [n for n in find(node, "identifier", "field_expression") if n.id != name.id and not is_callee(n)]
             own, index = any(not self.sameness.same(function, n) for n in rest), variable.param.index
             given = [(c, c.args[index]) for c in self.program.callers(variable.function) if index < len(c.args)]
         elif variable is None and function.style is Style.METHOD:
@@ -151,14 +151,6 @@ class Waiting:
 
 def _in(node: Node, outer: Node) -> bool:
     return outer.start_byte <= node.start_byte and node.end_byte <= outer.end_byte
-
-
-def _is_callee(name: Node) -> bool:
-    above = name.parent
-    while above is not None and above.type in ("qualified_identifier", "template_function"):
-        name, above = above, above.parent
-    callee = above.child_by_field_name("function") if above is not None and above.type == "call_expression" else None
-    return callee is not None and callee.id == name.id
 
 
 def _object(call: Node) -> Node | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from porter.lang.cuda import find
-from porter.lang.text import Edit, Span
+from porter.lang.text import Edit, Span, as_bytes
 from porter.model.functions import Function, Style
 from porter.model.kernels import statements_in
 from porter.model.pipeline.frames import Frame
@@ -173,7 +173,7 @@ class Changes:
         self._gone: set[tuple[str, Span]] = set()
 
     def replace(self, function: Function, span: Span, text: str) -> None:
-        encoded = text.replace("\n", function.file.newline).encode("utf-8", "surrogateescape")
+        encoded = as_bytes(text.replace("\n", function.file.newline))
         edit = Edit(function.file.path, span, encoded)
         before = self._edits.setdefault((edit.path, span), edit)
         if before != edit:

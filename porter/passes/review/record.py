@@ -15,6 +15,7 @@ import porter
 from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import read_file
 from porter.lang.merge import Merged, merge
+from porter.lang.text import as_bytes, as_text
 from porter.passes.review.groups import Item, Review, State, split, texts
 from porter.rules.rule import Rule
 
@@ -84,14 +85,6 @@ def load_record(path: Path) -> Record:
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def as_text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
-
-
-def as_bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 def remember(record: Record, review: Review, rules: Iterable[Rule]) -> None:

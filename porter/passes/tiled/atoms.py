@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
-from porter.lang.text import Span
+from porter.lang.text import Span, as_bytes, as_text
 from porter.model.empty_calls import is_register_fence_call
 from porter.model.functions import Call, Function, Style, declared_name
 from porter.model.scopes import resolve
@@ -275,9 +275,9 @@ def constant(context: TiledContext, function: Function, node: Node, at: Node) ->
                     new = constant(context, alias.holder, alias.type_node, at).removeprefix("typename ")
         if new != text:
             offset = function.span(name).start - start
-            pieces += [raw[end:offset], new.encode("utf-8", "surrogateescape")]
+            pieces += [raw[end:offset], as_bytes(new)]
             end = function.span(name).end - start
-    return " ".join((b"".join(pieces) + raw[end:]).decode("utf-8", "surrogateescape").split())
+    return " ".join(as_text(b"".join(pieces) + raw[end:]).split())
 
 
 def _names(node: Node) -> Iterator[Node]:

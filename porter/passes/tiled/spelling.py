@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
-from porter.lang.text import Span
+from porter.lang.text import Span, as_bytes, as_text
 from porter.model.functions import Call, ClassScope, Function, Style, outermost
 from porter.model.program import Program
 from porter.model.scopes import Variable, resolve
@@ -93,7 +93,7 @@ def _spelled(function: Function, node: Node, at: Place, depth: int) -> str:
     if depth > 8 or any(n.type == "lambda_expression" for n in walk(node)):
         raise Unnamed(f"`{function.text(node)}` is too deep")
     whole = written(function, node)
-    raw = function.file.text(whole).encode("utf-8", "surrogateescape")
+    raw = as_bytes(function.file.text(whole))
     start = node.start_byte - (function.span(node).start - whole.start)
     pieces: list[bytes] = []
     end = 0
@@ -104,9 +104,9 @@ def _spelled(function: Function, node: Node, at: Place, depth: int) -> str:
         else:
             new = _type(function, name, text, at, depth)
         if new != text:
-            pieces += [raw[end : name.start_byte - start], new.encode("utf-8", "surrogateescape")]
+            pieces += [raw[end : name.start_byte - start], as_bytes(new)]
             end = name.end_byte - start
-    return " ".join((b"".join(pieces) + raw[end:]).decode("utf-8", "surrogateescape").split())
+    return " ".join(as_text(b"".join(pieces) + raw[end:]).split())
 
 
 def _names(function: Function, node: Node) -> Iterator[Node]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from porter.lang.cuda import CudaFile, walk
-from porter.lang.text import Edit, Span
+from porter.lang.text import Edit, Span, as_bytes
 from porter.model.kernels import DYNAMIC_SHARED
 from porter.model.names.resolver import CALL_OPERATOR
 from porter.passes.obstacles import report_shared
@@ -146,7 +146,7 @@ def _add_member(context: TiledContext, file: CudaFile, body: Node, member: str) 
     at = last.end_byte if last is not None else body.start_byte + 1
     column = last.start_point[1] if last is not None else 0
     lead = f"{file.newline}{' ' * column}" if body.start_point[0] != body.end_point[0] else " "
-    edit = Edit(file.path, Span(at, at), f"{lead}{member}".encode("utf-8", "surrogateescape"))
+    edit = Edit(file.path, Span(at, at), as_bytes(f"{lead}{member}"))
     edits = context.port.edits.setdefault(RULE, [])
     if edit not in edits:
         edits.append(edit)
