@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from porter.diagnostics import PorterError
-from porter.lang.known_headers import is_known
 from porter.lang.sources import Headers, is_header, is_python, read_source, tidy
 
 _QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)', re.MULTILINE)
@@ -51,7 +50,6 @@ class _Walk:
                 names = [(q == b'"', os.fsdecode(n)) for q, n in _QUOTED.findall(read_source(path))]
             except PorterError:
                 continue
-            names = [(quoted, name) for quoted, name in names if not is_known(name)]
             headers = (Headers(path, self._include_dirs), *above[:1]) if names else ()
             for quoted, name in dict.fromkeys(names):
                 target = next((t for h in headers if (t := h.find(path.parent, name, quoted)) is not None), None)

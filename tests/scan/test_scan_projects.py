@@ -55,6 +55,18 @@ TREES: dict[str, dict[str, str]] = {
         "include/ops.cuh": OPS,
         "src/k.cu": root_of(KERNEL, "k", "<ops.cuh>"),
     },
+    "a directory of headers named like one of the system's": {
+        "CMakeLists.txt": CMAKE,
+        "include/ext/ops.cuh": OPS,
+        "src/k.cu": root_of(KERNEL, "k", '"ext/ops.cuh"'),
+    },
+    "headers named like a library's, in brackets": {
+        "CMakeLists.txt": CMAKE,
+        "include/torch/all.cuh": HEAD + '#include "./ops.cuh"\n',
+        "include/torch/ops.cuh": OPS,
+        "src/k.cu": root_of(KERNEL, "k", "<torch/all.cuh>"),
+    },
+    "a header named like one of the language's": {"memory.h": OPS, "k.cu": root_of(KERNEL, "k", '"memory.h"')},
     "a header of another ending": {"ops.impl": OPS, "k.cu": root_of(KERNEL, "k", '"ops.impl"')},
     "a header behind a header": {
         "CMakeLists.txt": CMAKE,
