@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -12,12 +13,14 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session
 from porter.diagnostics import Diagnostic
+from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
-from porter.passes.full_rate.given import given
+from porter.passes.full_rate.given import IN_STRINGS, given
 from porter.passes.native import given as native
+from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.builder import Builder
-from porter.verify.proof import Claim, Proof, prove
+from porter.verify.proof import Claim, Proof, prove, unrun
 from porter.verify.runner import ProgressCall
 
 
@@ -67,6 +70,18 @@ class Proofs:
         proof = self.of(ported, root)
         cases = ", ".join(proof.cases)
         return [native.proved(root.path, step, cases, proof.sizes) for step in root.native]
+
+
+def unless_run(root: Path, plans: Sequence[KernelPlan]) -> tuple[list[KernelPlan], list[Diagnostic]]:
+    """Plans of a file as `porter port` gives it: without M=128 MMAs and steps where no case runs their kernels, with
+    what is said of that."""
+    kernels = [p.kernel for p in plans if p.steps]
+    missing = (IN_STRINGS if is_python(root) else unrun(root, kernels)) if kernels else ""
+    if not missing:
+        return list(plans), []
+    said = [full_rate.unproved(str(root), missing)] if any(p.has_full_rate for p in plans) else []
+    said += [native.left(str(root), step, missing) for step in dict.fromkeys(s for p in plans for s in p.native)]
+    return [p.of_compat() for p in plans], said
 
 
 def verified(session: Session, ported: Ported, make: Make) -> Ported:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import NATIVE, Session, command
+from porter.cli.full_rate import unless_run
 from porter.cli.inputs import processes, require_directories
 from porter.cli.native import native_plans
 from porter.cli.porting import look, port_options
@@ -50,7 +51,9 @@ def plan(
             python.append((str(root), result))
         else:
             # a header is shown once, for all files that include it
-            plans += [p for p in result.plans if p not in plans]
+            given, unproved = unless_run(root, result.plans)
+            plans += [p for p in given if p not in plans]
+            diagnostics += unproved
         if isinstance(result, PortResult):
             rules = load_rules(options.rule_directories)
             summaries += kernel_summaries(result, rules)
@@ -105,7 +108,7 @@ def _ported(
         yield file.root, file.result
 
 
-_FULL_RATE = "128: one MMA for two tiles of 64 rows, if a case beside the kernel verifies it"
+_FULL_RATE = "128: one MMA for two tiles of 64 rows, if `porter port` finds all of this by running the case; else 64"
 
 
 def _show_python(session: Session, path: str, ported: DslPortResult) -> None:
@@ -153,6 +156,7 @@ def _show(session: Session, one: KernelPlan, summary: KernelSummary | None) -> N
         ("warpgroups", who),
         ("Tensor Memory", f"{one.columns} columns a warpgroup; two warpgroups share columns"),
         *([("MMA rows", _FULL_RATE)] if one.mma_rows == 128 else []),
+        *(("to be shown", what) for what in one.gate),
         ("MMA batches", f"{one.in_flight} in flight, one completion barrier each"),
         *([("named barriers", f"{one.barrier} and downwards, one a warpgroup")] if one.barrier else []),
         *([("grade", report_grade.ceiling_line(bound, one.mma_rows))] if (bound := _ceiling(one)) is not None else []),

@@ -42,6 +42,7 @@ from porter.passes.columns import assign_columns
 from porter.passes.context import Names, PortContext
 from porter.passes.findings import model_findings
 from porter.passes.full_rate import step
+from porter.passes.full_rate.asked import asked_of_runs
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import Helpers, Placement
@@ -262,7 +263,8 @@ def rewrite(
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)
     taken = native_steps.take(context, moves, native)
-    plans = [replace(p, native=taken) for p in plans]
+    gates = [asked_of_runs(context.helpers, k.function, taken) for k in context.kernels]
+    plans = [replace(p, native=taken, gate=gate) for p, gate in zip(plans, gates, strict=True)]
     header.insert_helpers(context)
     report_consequences(context)
     return plans

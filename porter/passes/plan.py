@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
@@ -62,11 +62,22 @@ class KernelPlan:
     """Rows of an MMA: 128 where one does the work of two tiles."""
     native: tuple[str, ...] = ()
     """Steps of the native style that the port has."""
+    gate: tuple[str, ...] = ()
+    """What the text does not tell of M=128 MMAs and of steps: a run of the port has to show it."""
+
+    @property
+    def has_full_rate(self) -> bool:
+        """Whether one MMA does the work of two tiles."""
+        return self.mma_rows > M
 
     @property
     def steps(self) -> tuple[str, ...]:
         """Steps of all styles that the port has."""
-        return (*(("m128",) if self.mma_rows > M else ()), *self.native)
+        return (*(("m128",) if self.has_full_rate else ()), *self.native)
+
+    def of_compat(self) -> KernelPlan:
+        """The plan of the same kernel without any of them."""
+        return replace(self, mma_rows=M, native=(), gate=())
 
 
 def kernel_plan(

@@ -27,7 +27,6 @@ from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_
 from porter.passes.joint import RootPort, port_together
 from porter.passes.partial import LeftKernel
 from porter.passes.port import PortOptions, PortResult, port_beside
-from porter.ptx.wgmma import M
 from porter.rules.engine import Selection
 from porter.rules.load import load_rules, names_of, own_names
 
@@ -164,7 +163,7 @@ class Ported:
         self.old.update(old | {path: new[path] for path in there})
         dirs = sources.include_dirs if isinstance(sources, SourceSet) else ()
         rows = result.plans if isinstance(result, PortResult) else ()
-        full_rate = tuple(p.kernel for p in rows if p.mma_rows > M)
+        full_rate = tuple(p.kernel for p in rows if p.has_full_rate)
         native = rows[0].native if rows else ()
         is_dsl = isinstance(sources, DslSources)
         self.roots.append(

@@ -66,21 +66,42 @@ def prove(claim: Claim, builder: Builder, tell: ProgressCall | None = None) -> P
     the file has, or a run ended otherwise than clean."""
     noting = _Noting(builder)
     try:
-        cases = [c for c in map(load_case, cases_if_any(claim.source)) if c.recorded is None and c.dsl is None]
-        run = {c.entry.rsplit("::", 1)[-1] for c in cases}
-        for kernel in claim.kernels:
-            if kernel not in run:
-                return Proof(missing=f"no case beside it runs `{kernel}`")
+        cases, missing = cases_that_run(claim.source, claim.kernels)
+        if missing:
+            return Proof(missing=missing)
         for wanted in _runs(claim):
             wrong = _wrong(verify_cases(cases, wanted, noting, tell))
             if wrong:
                 return Proof(missing=wrong)
     except PorterError as error:
-        return Proof(missing=f"it could not be run: {error.diagnostic.message}")
+        return Proof(missing=_not_run(error))
     others = [n for n in noting.there - noting.entries if function_name(n) in claim.kernels]
     if others:
         return Proof(missing=f"no case runs `{sorted(others)[0]}`, another instantiation")
     return Proof(tuple(c.path.name for c in cases), sum(len(c.all_sizes()) for c in cases))
+
+
+def cases_that_run(source: Path, kernels: Sequence[str]) -> tuple[list[Case], str]:
+    """The cases beside a file that run kernels, and what is missing of them: a kernel that none runs.
+
+    Raises:
+        PorterError: what loading a case raises.
+    """
+    cases = [c for c in map(load_case, cases_if_any(source)) if c.recorded is None and c.dsl is None]
+    run = {c.entry.rsplit("::", 1)[-1] for c in cases}
+    return cases, next((f"no case beside it runs `{k}`" for k in kernels if k not in run), "")
+
+
+def unrun(source: Path, kernels: Sequence[str]) -> str:
+    """Why no case runs all of these kernels of a file, as far as that can be told without running; else empty."""
+    try:
+        return cases_that_run(source, kernels)[1]
+    except PorterError as error:
+        return _not_run(error)
+
+
+def _not_run(error: PorterError) -> str:
+    return f"it could not be run: {error.diagnostic.message}"
 
 
 def _runs(claim: Claim) -> Iterator[Wanted]:

@@ -12,6 +12,8 @@ from porter.lang.sources import is_python
 from porter.passes.full_rate.step import RULE
 from porter.passes.ported import Ported, PortedRoot
 
+IN_STRINGS = "its kernels stand in strings, and no case runs those alone"
+
 Verify = Callable[[Ported, PortedRoot], Diagnostic]
 """Runs the port of a root, and answers with `proved` or `unproved`."""
 
@@ -54,5 +56,5 @@ def proved(path: str, cases: str, sizes: int) -> Diagnostic:
 
 def _said(ported: Ported, root: PortedRoot, verify: Verify) -> Diagnostic:
     if is_python(Path(root.path)) or not root.full_rate:
-        return unproved(root.path, "its kernels stand in strings, and no case runs those alone")
+        return unproved(root.path, IN_STRINGS)
     return verify(ported, root)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `porter plan` says of M=128 MMAs and steps that `porter port` gives only where a run agrees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from fakes_cli import porter
+
+from porter.report.json import schema
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+KERNEL = """\
+#include <cstdint>
+HEAD__global__ void __launch_bounds__(256) gemm(float* out, uint64_t a, uint64_t b, int steps) {
+    const int consumer = threadIdx.x / 128;
+    float d[8] = {};
+    for (int k = 0; k < steps; ++k) {
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 1, 1, 1, 0, 0;"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+                     : "l"(a + consumer * 512), "l"(b));
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    }
+    for (int i = 0; i < 8; ++i) out[threadIdx.x * 8 + i] = d[i];
+}
+"""
+CASE = """\
+version: 1
+kernel: gemm.cu
+entry: gemm
+sizes: {M: 128, N: 16, K: 16}
+tensors:
+  A: {dtype: f16, shape: [M, K], role: input}
+  B: {dtype: f16, shape: [N, K], role: input}
+  C: {dtype: f32, shape: [M, N], role: output}
+launch: {grid: [1, 1, 1], block: [256, 1, 1]}
+params: [C, A, B, K]
+reduction: K
+reference: "A @ B.T"
+"""
+ROWS = "its second A tile lies 64 rows behind the first, for the stride of the descriptor"
+WAITS = "its consumers do not wait for each other in front of MMAs in a way that the text does not show"
+INSTANCES = "each instantiation that the file compiles is one that a case runs"
+ORDER = "nobody waits for good, under any of the schedules"
+SAME = "outputs have the original's bits for all sizes and inputs, and no hazard is new"
+
+
+def planned(path: Path, style: str = "full-rate") -> tuple[dict[str, Any], list[str], str]:
+    """The plan of the one kernel of a file, the warnings beside it, and all that is shown."""
+    shown = " ".join(porter("plan", "--style", style, path).output.split())
+    document = json.loads(porter("--format", "json", "plan", "--style", style, path).stdout)
+    jsonschema.validate(document, schema("plan"))
+    (kernel,) = document["kernels"]
+    return kernel, [d["message"] for d in document["diagnostics"] if d["severity"] == "warning"], shown
+
+
+def written(folder: Path, case: str = CASE, head: str = "") -> Path:
+    (folder / "gemm.cu").write_text(KERNEL.replace("HEAD", head))
+    if case:
+        (folder / "case.yaml").write_text(case)
+    return folder / "gemm.cu"
+
+
+@pytest.mark.parametrize(
+    ("name", "style", "asked"),
+    [
+        ("gemm_struct", "full-rate", [ROWS, WAITS, INSTANCES, SAME]),
+        ("gemm_cooperative_128", "full-rate", [ROWS, SAME]),
+        ("gemm_cluster", "full-rate", [ROWS, WAITS, SAME]),
+        ("gemm_tma", "full-rate", [ROWS, INSTANCES, SAME]),
+        ("gemm_ws", "native", [ROWS, WAITS, ORDER, INSTANCES, SAME]),
+    ],
+)
+def test_what_a_run_has_to_show_is_said(name: str, style: str, asked: list[str]) -> None:
+    kernel, _, _ = planned(CORPUS / name / f"{name}.cu", style)
+    assert kernel["mma_rows"] == 128
+    assert kernel["gate"] == asked
+
+
+def test_it_is_shown_beside_the_rows(tmp_path: Path) -> None:
+    _, warnings, shown = planned(written(tmp_path))
+    assert not warnings
+    assert "running the case; else 64" in shown
+    assert [shown.count(f"to be shown {what}") for what in (ROWS, WAITS, SAME, INSTANCES)] == [1, 1, 1, 0]
+
+
+def test_a_template_is_asked_for_its_instantiations(tmp_path: Path) -> None:
+    assert INSTANCES in planned(written(tmp_path, head="template <int N> "))[0]["gate"]
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    {
+        "none": ("", "no case beside it runs `gemm`"),
+        "of another kernel": (CASE.replace("entry: gemm", "entry: other"), "no case beside it runs `gemm`"),
+        "not to be read": (CASE.replace("version: 1", "version: 77"), "it could not be run: "),
+        "recorded": (CASE + "recorded: nowhere\n", ""),
+    }.values(),
+)
+def test_without_a_run_it_is_m64_as_in_the_port(tmp_path: Path, case: str, why: str) -> None:
+    kernel, warnings, shown = planned(written(tmp_path, case))
+    assert (kernel["mma_rows"], kernel["gate"]) == (64, [])
+    (said,) = warnings
+    assert f"stays at M=64: {why}" in said
+    assert "128: one MMA" not in shown
+    assert "MMAs of M = 64 allow" in shown
+    port = porter("port", "--style", "full-rate", "--no-compile", tmp_path / "gemm.cu", "-o", tmp_path / "out").output
+    assert " ".join(said.split()) in " ".join(port.split())
+
+
+def test_kernels_in_strings_stay_at_m64(tmp_path: Path) -> None:
+    path = tmp_path / "gemm.py"
+    path.write_text(f'SOURCE = r"""\n{KERNEL.replace("HEAD", "")}"""\n')
+    kernel, warnings, _ = planned(path)
+    assert kernel["mma_rows"] == 64
+    assert [w.partition("M=64: ")[2] for w in warnings] == [
+        "its kernels stand in strings, and no case runs those alone"
+    ]
+
+
+def test_without_a_run_there_are_no_steps(tmp_path: Path) -> None:
+    (tmp_path / "gemm_ws.cu").write_text((CORPUS / "gemm_ws" / "gemm_ws.cu").read_text())
+    kernel, warnings, _ = planned(tmp_path / "gemm_ws.cu", "native")
+    assert (kernel["mma_rows"], kernel["native"], kernel["gate"]) == (64, [], [])
+    assert any("without the step release: no case beside it" in w for w in warnings)
+
+
+def test_a_missing_fact_needs_no_run(tmp_path: Path) -> None:
+    path = written(tmp_path, "")
+    path.write_text(path.read_text().replace("__launch_bounds__(256)", "__launch_bounds__(128)"))
+    kernel, warnings, _ = planned(path)
+    assert (kernel["mma_rows"], kernel["gate"]) == (64, [])
+    assert not any("no case" in w for w in warnings)
+
+
+def test_the_compat_style_has_nothing_to_show(tmp_path: Path) -> None:
+    kernel, warnings, _ = planned(written(tmp_path, ""), "compat")
+    assert (kernel["mma_rows"], kernel["gate"], warnings) == (64, [], [])
