@@ -22,7 +22,7 @@ from porter.cli.programs import program_request
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import json as report_json
 from porter.report.exits import capture_exit
-from porter.report.tables import plain_table
+from porter.report.tables import plain_table, quantity
 from porter.verify.capture.events import Captured, Refusal
 from porter.verify.capture.program import CaptureOptions, capture_program
 from porter.verify.capture.simulated import capture_simulated
@@ -104,8 +104,9 @@ def _report(
     session.report(diagnostics)
     if rows:
         session.show(_table(rows))
+    launches = f"{len(written.refusals)} launch{'es' * (len(written.refusals) != 1)}"
     ended = f", {program[0]} ended with exit status {captured.exit_status}" if captured.exit_status else ""
-    session.show(Text(f"{len(rows)} cases, {len(written.refusals)} launches left out{ended}"))
+    session.show(Text(f"{quantity(len(rows), 'case')}, {launches} left out{ended}"))
     code = capture_exit(written)
     body: dict[str, Any] = {
         "program": list(program),

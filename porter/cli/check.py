@@ -14,6 +14,7 @@ from porter.cli.porting import look, port_options
 from porter.diagnostics import ExitCode
 from porter.report import json as report_json
 from porter.report.exits import check_exit
+from porter.report.tables import quantity
 from porter.scan.check import Checked, faults_on_sm100, for_porter, hopper_left
 
 
@@ -43,7 +44,6 @@ def check(
 
 
 def _summary(checked: Checked) -> Text:
-    files = f"{checked.files} file{'s' * (checked.files != 1)}"
     counts = Counter(d.code.id for d in checked.findings)
     listed = ", ".join(f"{n} {code}" for code, n in sorted(counts.items()))
-    return Text(f"{files} checked: {listed or 'nothing found'}")
+    return Text(f"{quantity(checked.files, 'file')} checked: {listed or 'nothing found'}")

@@ -16,6 +16,7 @@ from porter.cli.context import Session, command
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.diagnostics import ExitCode
 from porter.report import json as report_json
+from porter.report.tables import quantity
 from porter.verify.case import cases_of, load_case
 from porter.verify.choose_backend import make_backend
 from porter.verify.record import Entry, Record, environment, record_case, save
@@ -47,7 +48,8 @@ def record(
                 entries += record_case(case, chosen, split_list(families) or None, builder, used, seed)
     facts = environment(" ".join(sys.argv), ran=sorted({e.where for e in entries}))
     save(Record(facts, tuple(entries)), output)
-    session.show(Text(f"{len(entries)} runs of {len({e.case for e in entries})} kernels in {output}"))
+    kernels = len({e.case for e in entries})
+    session.show(Text(f"{quantity(len(entries), 'run')} of {quantity(kernels, 'kernel')} in {output}"))
     body = {"path": str(output), "environment": facts, "runs": [_run(e) for e in entries]}
     session.write_json(report_json.document("record", ExitCode.OK, body))
     return ExitCode.OK

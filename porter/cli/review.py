@@ -30,6 +30,7 @@ from porter.report import gate as report_gate
 from porter.report import json as report_json
 from porter.report.exits import gate_exit
 from porter.report.groups import group_bodies
+from porter.report.tables import quantity
 from porter.rules.load import load_rules
 from porter.verify.gate import GateOptions
 
@@ -182,7 +183,7 @@ def _refuse(seen: Review, item: Item) -> None:
             click.echo(f"    {other.group.rule}  {other.group.title}{mark}")
         files = sorted({e.path for i in (item, *falls) for e in i.group.edits})
         click.echo(f"What is left for sm_90a then: {', '.join(files)}")
-        if _ask(f"Refuse {len(falls) + 1} groups [y,n]? ") != "y":
+        if _ask(f"Refuse {quantity(len(falls) + 1, 'group')} [y,n]? ") != "y":
             return
     item.state = State.REFUSED
 
@@ -205,7 +206,7 @@ def _show(session: Session, seen: Review, item: Item) -> None:
     for path in sorted(before):
         _echo_diff(session, file_diff(path, before[path], after[path]))
     for path in sorted({e.path for e in group.edits} & set(seen.added)):
-        click.echo(f"    adds {path}, {seen.ported.new[path].count(bytes([10]))} lines")
+        click.echo(f"    adds {path}, {quantity(seen.ported.new[path].count(bytes([10])), 'line')}")
 
 
 def _echo_diff(session: Session, diff: bytes) -> None:
@@ -320,7 +321,7 @@ def _summary(seen: Review) -> str:
         "fallen with them": sum(1 for i in seen.items if i.number in fallen and i.state is not State.REFUSED),
         "not decided": len(seen.open()),
     }
-    return f"{len(seen.items)} groups: " + ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+    return f"{quantity(len(seen.items), 'group')}: " + ", ".join(f"{n} {what}" for what, n in counts.items() if n)
 
 
 def _body(

@@ -19,7 +19,7 @@ from porter.cli.inputs import processes, require_directories
 from porter.cli.porting import look, port_options
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
-from porter.report.tables import plain_table
+from porter.report.tables import plain_table, quantity
 from porter.scan.constructs import Construct, FileInventory
 from porter.scan.inventory import Inventory, take_inventory
 from porter.scan.kernels import KernelSummary
@@ -108,7 +108,7 @@ def _file_table(files: Iterable[FileInventory], forms: bool) -> Table:
 
 def _block(file: FileInventory, width: int) -> Iterator[Text]:
     style = _LEVEL_STYLES.get(file.effort.level, "")
-    yield Text.assemble((file.path, "bold"), f"  {file.lines} lines, {file.coverage:.1%} parsed, effort ",
+    yield Text.assemble((file.path, "bold"), f"  {quantity(file.lines, 'line')}, {file.coverage:.1%} parsed, effort ",
                         (file.effort.level, style))  # fmt: skip
     for label, items in (("kernels", file.kernels), ("Hopper", _hopper(file, forms=False))):
         listed = textwrap.wrap(", ".join(items), width - 11, break_long_words=False, break_on_hyphens=False)
@@ -147,7 +147,7 @@ def _totals(found: Inventory, console: Console) -> Iterator[Table | Text]:
     for total in shown:
         becomes = total.becomes or ("not known" if total.status == "unknown" else "")
         table.add_row(total.name, _KINDS[total.kind], str(total.count), str(total.files), becomes)
-        times = f"{total.count} in {total.files} file{'s' * (total.files != 1)}"
+        times = f"{total.count} in {quantity(total.files, 'file')}"
         lines.append(Text.assemble((total.name, "bold"), f"  {_KINDS[total.kind]}, {times}"))
         lines += [Text(f"  {line}") for line in textwrap.wrap(becomes, console.width - 2, break_long_words=False)]
     yield from [table] if _needs(console, table).minimum + _ROOM <= console.width else lines
@@ -184,10 +184,11 @@ def _summary(found: Inventory, judged: bool) -> Text:
     lines = sum(f.lines for f in found.files)
     efforts = ", ".join(f"{n} {level}" for level, n in found.efforts.items()) if judged else "not judged"
     missing = len(found.headers_not_found)
-    headers = f"{missing} header{'s' * (missing != 1)} not found; " if missing else ""
+    headers = f"{quantity(missing, 'header')} not found; " if missing else ""
     return Text(
-        f"{len(found.files)} files, {lines} lines, {found.coverage:.2%} of the bytes parsed, "
-        f"{kernels} kernels, {found.hopper_only} Hopper-only constructs; {headers}effort: {efforts}"
+        f"{quantity(len(found.files), 'file')}, {quantity(lines, 'line')}, {found.coverage:.2%} of the bytes parsed, "
+        f"{quantity(kernels, 'kernel')}, {quantity(found.hopper_only, 'Hopper-only construct')}; {headers}"
+        f"effort: {efforts}"
     )
 
 

@@ -21,7 +21,7 @@ from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import json as report_json
 from porter.report.exits import bits_exit, simulated_exit
-from porter.report.tables import plain_table
+from porter.report.tables import plain_table, quantity
 from porter.verify.backends import SimBackend
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.choose_backend import make_backend
@@ -104,7 +104,7 @@ def _keep(session: Session, path: Path, found: list[Any], errors: list[Diagnosti
         path.write_text(json.dumps({"environment": facts, "simulated": rows}, indent=1) + "\n", "utf-8")
     except OSError as error:
         raise PorterError(Code.WRITE_FAILED, path=path, reason=error.strerror) from None
-    session.show(Text(f"{len(rows)} runs in {path}, {failed} did not finish"))
+    session.show(Text(f"{quantity(len(rows), 'run')} in {path}, {failed} did not finish"))
     body = {"environment": facts, "rows": [], "simulated": rows, "diagnostics": report_json.diagnostics(errors)}
     session.write_json(report_json.document("selfcheck", code, body))
     return code

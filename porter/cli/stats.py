@@ -16,7 +16,7 @@ from porter.cli.inputs import processes, require_directories
 from porter.cli.porting import look, port_options
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
-from porter.report.tables import plain_table
+from porter.report.tables import plain_table, quantity
 from porter.scan.stats import BY, Statistics, take_statistics
 
 
@@ -36,8 +36,8 @@ def stats(
     for by in BY:
         if found.of(by):
             session.show(_table(by, found), Text(""))
-    left = f", {len(found.problems)} problems (porter scan -v names them)" if found.problems else ""
-    session.conclude(Text(f"{found.files} files{left}"))
+    left = f", {quantity(len(found.problems), 'problem')} (porter scan -v names them)" if found.problems else ""
+    session.conclude(Text(f"{quantity(found.files, 'file')}{left}"))
     body = {
         "files": found.files,
         "counts": [asdict(c) for c in found.counts],

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -64,6 +64,11 @@ def is_build_file(path: Path) -> bool:
         return False
     source = path.read_bytes()
     return own_spellings().stand_in("python_build", source.decode("latin-1")) and not _imports_dsl(source)
+
+
+def text_rules(rules: Iterable[Rule]) -> list[Rule]:
+    """The rules on text; those of build files read all of them, whatever they are named."""
+    return [r if r.library != FAMILY else replace(r, files=("*",)) for r in rules if r.region is Region.TEXT]
 
 
 def build_files_beside(source: Path, rules: Sequence[Rule]) -> list[Path]:
@@ -154,12 +159,11 @@ def _groups(
     path: str, text: str, kind: str, rules: Sequence[Rule], selection: Selection, own: list[EditGroup]
 ) -> list[EditGroup]:
     """The edits of the port alone: `own` and what rules say of the rest."""
-    text_rules = [r if r.library != FAMILY else replace(r, files=("*",)) for r in rules if r.region is Region.TEXT]
     renamed, undecided = _single_targets(path, text, kind, spellings(rules))
     own = [g for g in (*own, *renamed) if selection.takes(g.rule)]
     taken = [*undecided, *(e.span for g in own for e in g.edits)]
     kept = []
-    for group in build_file_groups(text_rules, {path: text.encode("latin-1")}, selection):
+    for group in build_file_groups(text_rules(rules), {path: text.encode("latin-1")}, selection):
         edits = tuple(e for e in group.edits if not any(e.span.overlaps(t) for t in taken))
         if edits:
             kept.append(replace(group, edits=edits))

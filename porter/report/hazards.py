@@ -11,6 +11,7 @@ from porter.diagnostics import Diagnostic
 from porter.report import json as report_json
 from porter.report.exits import hazards_exit
 from porter.report.program import finding_body
+from porter.report.tables import quantity
 from porter.sim.check.causes import Cause, causes, places
 from porter.sim.check.hazard import Hazard, Site
 from porter.verify.checked import likeness
@@ -57,7 +58,7 @@ def _first(known: Mapping[int, Inherited], cause: Cause) -> Inherited | None:
 def _summary(run: HazardRun) -> str:
     found = causes(run.hazards)
     errors = sum(c.lead.severity == "error" for c in found)
-    counts = f"{errors} errors, {len(found) - errors} to review"
+    counts = f"{quantity(errors, 'error')}, {len(found) - errors} to review"
     if len(run.hazards) > len(found):
         counts += f" ({len(run.hazards)} pairs of accesses)"
     if run.inherited:

@@ -12,7 +12,7 @@ from rich.text import Text
 from porter.diagnostics import ExitCode
 from porter.report import json as report_json
 from porter.report.hazards import hazard
-from porter.report.tables import plain_table
+from porter.report.tables import plain_table, quantity
 from porter.verify.mutation import MutantRow, MutationResult
 from porter.verify.mutation_record import Record, Row, record_row
 
@@ -71,13 +71,13 @@ def counts(rows: Sequence[MutantRow | Row]) -> str:
     caught = sum(r.caught for r in rows)
     values = sum(r.value if isinstance(r, Row) else r.by_value for r in rows)
     unexplained = sum(not r.caught and r.reason is None for r in rows)
-    text = f"{caught} of {len(rows)} mutants caught by hazard, {values} by value"
+    text = f"{caught} of {quantity(len(rows), 'mutant')} caught by hazard, {values} by value"
     return f"{text}; no run shows why {unexplained} do no harm" if unexplained else text
 
 
 def summary(records: Sequence[Record]) -> str:
     rows = [row for record in records for row in record.rows]
-    return f"{len(records)} kernels: {counts(rows)}"
+    return f"{quantity(len(records), 'kernel')}: {counts(rows)}"
 
 
 def document(

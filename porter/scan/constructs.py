@@ -24,6 +24,7 @@ from porter.lang.lexical import blanked
 from porter.lang.masking import NO_MACROS, MacroUses
 from porter.lang.sources import SourceSet, read_source
 from porter.lang.text import LineIndex, Span
+from porter.passes.build_files import text_rules
 from porter.passes.dsl.renames import NameRules
 from porter.passes.tiled.port import CUTE, HEADER
 from porter.ptx.arch import SM100A
@@ -112,7 +113,8 @@ class FileInventory:
 @functools.cache
 def library_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
     """Rules that name constructs of libraries which are not ported."""
-    return tuple(r for r in load_rules(directories) if r.report is not None and r.pattern is not None)
+    rules = (r for r in load_rules(directories) if r.language == "cuda")
+    return tuple(r for r in rules if r.report is not None and r.pattern is not None)
 
 
 @functools.cache
@@ -122,13 +124,14 @@ def _beside_rules(directories: tuple[str, ...]) -> tuple[Rule, ...]:
         r
         for r in load_rules(directories)
         if r.pattern is not None and r.replace is not None and r.when is When.PORTED and r.region in regions
+        if r.language == "cuda"
     )
 
 
 @functools.cache
 def _text_rules(directories: tuple[str, ...]) -> tuple[Rule, ...]:
-    rules = load_rules(directories)
-    return tuple(r for r in rules if r.pattern is not None and r.replace is not None and r.region is Region.TEXT)
+    rules = text_rules(load_rules(directories))
+    return tuple(r for r in rules if r.pattern is not None and r.replace is not None)
 
 
 @functools.cache
@@ -453,7 +456,12 @@ def build_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory | 
         Construct(name, "beside", tuple(found), "build", becomes, rule=rule)
         for (name, becomes, rule), found in sorted(places.items())
     )
-    return FileInventory(path.as_posix(), _line_count(source), len(source), 1.0, (), constructs, (), kind="build")
+    return build_file(path.as_posix(), source, constructs)
+
+
+def build_file(path: str, source: bytes, constructs: tuple[Construct, ...] = ()) -> FileInventory:
+    """The inventory of a build file, of which nothing is unread."""
+    return FileInventory(path, _line_count(source), len(source), 1.0, (), constructs, (), kind="build")
 
 
 def dsl_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory:

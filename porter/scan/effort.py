@@ -22,9 +22,10 @@ _REASONS = 4
 def port_effort(ported: PortedFile) -> Effort:
     """What the engine made of a file with its local headers."""
     if ported.error is not None:
-        return _judged(ported.error.diagnostics, ())
+        return judged(ported.error.diagnostics, ())
     assert ported.result is not None
-    return _judged(ported.result.diagnostics, ported.result.groups)
+    left = [d for d in getattr(ported.result, "left_over", ()) if d.where and d.where.path == str(ported.root)]
+    return judged([*ported.result.diagnostics, *left], ported.result.groups)
 
 
 def library_effort(path: str, rules: tuple[str, ...] = ()) -> Effort:
@@ -33,13 +34,14 @@ def library_effort(path: str, rules: tuple[str, ...] = ()) -> Effort:
     try:
         source = read_source(Path(path))
     except PorterError as error:
-        return _judged([error.diagnostic], ())
+        return judged([error.diagnostic], ())
     sources = SourceSet(path, {path: parse_cuda(path, source)})
     found = pattern_groups(library_rules(rules), sources, Selection(), False, ())
-    return _judged(found.diagnostics, found.groups)
+    return judged(found.diagnostics, found.groups)
 
 
-def _judged(diagnostics: Iterable[Diagnostic], groups: Iterable[EditGroup]) -> Effort:
+def judged(diagnostics: Iterable[Diagnostic], groups: Iterable[EditGroup]) -> Effort:
+    """The effort where something is said of a file's port, and edits are made."""
     diagnostics, groups = list(diagnostics), list(groups)
     errors = [d for d in diagnostics if d.severity is Severity.ERROR]
     if errors and all(d.code is Code.INCLUDE_NOT_READ for d in errors):

@@ -20,16 +20,15 @@ from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
 from porter.lang.sources import is_header, is_python, load_sources, read_source
-from porter.lang.trees import files_below, source_files
+from porter.lang.trees import source_files
 from porter.model.dsl.reach import marked, uses_kernels
 from porter.passes.port import PortOptions, PortResult
 from porter.passes.ported import Beside, Look, PortedFile, port_each, refused_python
 from porter.rules.load import load_rules, names_of
+from porter.scan.builds import build_files, build_inventories, judge_builds
 from porter.scan.constructs import (
-    BUILD_FILES,
     TARGET,
     FileInventory,
-    build_inventory,
     cuda_inventory,
     dsl_inventory,
     embedded_inventory,
@@ -122,13 +121,11 @@ def take_inventory(
         PorterError: FILE_NOT_FOUND, NO_SOURCES, NOT_TEXT, UNKNOWN_SOURCE_KIND.
     """
     chosen: dict[Path, bool] = {}
-    builds: list[Path] = []
     problems: list[Diagnostic] = []
     for path in paths:
         if path.is_dir():
             for source in source_files(path):
                 chosen.setdefault(source, False)
-            builds += [p for p in files_below(path) if p.name in BUILD_FILES or p.suffix in (".mk", ".cmake")]
         else:
             for source in files_of(path, include_dirs, options.rule_directories):
                 chosen[source] = True
@@ -142,14 +139,13 @@ def take_inventory(
         if file is not None:
             files[file.path] = file
     _drop_own(files, closures)
-    for build in builds:
-        flags = build_inventory(build, rules)
-        if flags is not None:
-            files[flags.path] = flags
+    builds = build_files([path for path in paths if path.is_dir()], files.keys())
+    files |= build_inventories(builds, rules)
     if effort:
         one = partial(port_each, options=options, include_dirs=include_dirs, look=look, jobs=jobs, keep_going=True)
         known = {p: found & files.keys() for p, found in closures.items() if p in files}
         _judge(files, known, partial(one, tell=tell and partial(tell, "porting")), rules)
+        judge_builds(files, builds, options)
     else:
         files = {p: replace(f, effort=Effort("unknown")) for p, f in files.items()}
     cuda = [s for s in sources if not is_python(s)]

@@ -51,7 +51,7 @@ def test_seventeen_findings_of_one_first_site_are_one() -> None:
     text = list(report_hazards.text([run_of(found)]))
     assert sum("Error: RAW hazard G1" in line for line in text) == 1
     assert any("17 pairs of accesses, seen 34 times" in line for line in text)
-    assert "1 errors, 0 to review (17 pairs of accesses)" in text[-1]
+    assert "1 error, 0 to review (17 pairs of accesses)" in text[-1]
 
 
 def test_first_accesses_that_one_barrier_orders_are_one() -> None:

@@ -47,7 +47,7 @@ def test_what_cannot_be_ported_is_counted_as_a_problem(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text("// UNPORTABLE\n" + FENCE)
     document = porter_json("stats", "k.cu")
     assert [d["id"] for d in document["diagnostics"]] == ["PT2001"]
-    assert "1 problems" in porter("stats", "k.cu").output
+    assert "1 file, 1 problem (" in porter("stats", "k.cu").output
 
 
 def test_marks_are_written_on_request_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
