@@ -63,11 +63,14 @@ class RegisterWatch(Observer):
         self.accumulators: set[str] = set()
         self.load_results: set[str] = set()
         self.stored: set[str] = set()
+        # What some wgmma reads as A, and all that it has in registers.
+        self.multiplied: set[str] = set()
         inputs: set[str] = set()
         for ins in program.code:
             if ins.form.completion is Completion.WGMMA_GROUP:
                 self.accumulators.update(ins.writes)
                 inputs |= matrix_registers(ins)
+                self.multiplied |= matrix_registers(ins).difference(ins.writes)
             elif is_load(ins):
                 self.load_results.update(ins.writes)
             elif ins.form.completion is Completion.TCGEN05_ST:
@@ -104,7 +107,8 @@ class RegisterWatch(Observer):
         parts = any(isinstance(o, ast.Vec) for o in ins.operands)
         if (head == "mov" and not parts) or not (self.accumulators or self.load_results):
             return
-        touched = self.accumulators.intersection((*ins.uses, *ins.writes))
+        # A wgmma that reads a register too does not mind others that do.
+        touched = self.accumulators.intersection((*ins.uses, *ins.writes)) | self.multiplied.intersection(ins.writes)
         if touched and head != "wgmma":
             cg.line(cg.call("M.observer.touch_accumulator", repr(frozenset(touched))))
         if head == "mov":

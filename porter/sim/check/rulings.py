@@ -43,3 +43,4 @@ class Ruling(StrEnum):
     TENSORMAP_RELEASE = "tensormap-release"
     THREAD_SYNC_FENCE = "thread-sync-fence"
     WARPGROUP_WAIT = "warpgroup-wait"
+    WGMMA_REGISTERS = "wgmma-registers"

@@ -17,6 +17,7 @@ from porter.sim.check.operations import Operations
 from porter.sim.check.pairs import TensorLifetime
 from porter.sim.check.registers import RegisterWatch
 from porter.sim.check.synchronization import Synchronization
+from porter.sim.check.wgmma_pairs import WgmmaPairs
 from porter.sim.machine import Machine
 from porter.sim.observer import Observer
 
@@ -46,6 +47,7 @@ class CheckedWave(Observer):
             self.check.global_memory,
             SharedAccesses(self.check),
             self._registers,
+            WgmmaPairs(self.check),
             Synchronization(self.check),
             EarlyTests(self.check),
             TensorLifetime(self.check),
