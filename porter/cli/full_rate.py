@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +21,7 @@ from porter.passes.native import given as native
 from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.builder import Builder
-from porter.verify.proof import Claim, Proof, prove, unrun
+from porter.verify.proof import Claim, Outlook, Proof, outlook, prove
 from porter.verify.runner import ProgressCall
 
 
@@ -76,9 +77,12 @@ def unless_run(root: Path, plans: Sequence[KernelPlan]) -> tuple[list[KernelPlan
     """Plans of a file as `porter port` gives it: without M=128 MMAs and steps where no case runs their kernels, with
     what is said of that."""
     kernels = [p.kernel for p in plans if p.steps]
-    missing = (IN_STRINGS if is_python(root) else unrun(root, kernels)) if kernels else ""
-    if not missing:
+    if not kernels:
         return list(plans), []
+    found = Outlook(IN_STRINGS) if is_python(root) else outlook(root, kernels)
+    missing = found.missing
+    if not missing:
+        return [replace(p, gate=(*p.gate, *found.asks)) if p.steps else p for p in plans], []
     said = [full_rate.unproved(str(root), missing)] if any(p.has_full_rate for p in plans) else []
     said += [native.left(str(root), step, missing) for step in dict.fromkeys(s for p in plans for s in p.native)]
     return [p.of_compat() for p in plans], said

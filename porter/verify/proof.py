@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from porter.build.entry import function_name
+from porter.build.entry import function_name, kernel_name
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import Diagnostic, PorterError, Severity
 from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
@@ -23,6 +23,8 @@ from porter.verify.sweep import Wanted, verify_cases
 _EXACT = ("integers", "index")
 """The families that run under random schedules too: each element says which tile it was made of."""
 _SEEDS = (1, 2)
+_NAMED = 4
+"""Instantiations that are named."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,10 @@ def prove(claim: Claim, builder: Builder, tell: ProgressCall | None = None) -> P
                 return Proof(missing=wrong)
     except PorterError as error:
         return Proof(missing=_not_run(error))
-    others = [n for n in noting.there - noting.entries if function_name(n) in claim.kernels]
+    others = sorted(kernel_name(n) for n in noting.there - noting.entries if function_name(n) in claim.kernels)
     if others:
-        return Proof(missing=f"no case runs `{sorted(others)[0]}`, another instantiation")
+        named = ", ".join(f"`{n}`" for n in others[:_NAMED]) + (", and others" if others[_NAMED:] else "")
+        return Proof(missing=f"each instantiation that the file compiles needs a case, and none runs {named}")
     return Proof(tuple(c.path.name for c in cases), sum(len(c.all_sizes()) for c in cases))
 
 
@@ -92,12 +95,22 @@ def cases_that_run(source: Path, kernels: Sequence[str]) -> tuple[list[Case], st
     return cases, next((f"no case beside it runs `{k}`" for k in kernels if k not in run), "")
 
 
-def unrun(source: Path, kernels: Sequence[str]) -> str:
-    """Why no case runs all of these kernels of a file, as far as that can be told without running; else empty."""
+@dataclass(frozen=True)
+class Outlook:
+    """What can be told of a proof without running anything: what is `missing` for it, and what it `asks` for."""
+
+    missing: str = ""
+    asks: tuple[str, ...] = ()
+
+
+def outlook(source: Path, kernels: Sequence[str]) -> Outlook:
+    """That of a proof of these kernels of a file."""
     try:
-        return cases_that_run(source, kernels)[1]
+        cases, missing = cases_that_run(source, kernels)
     except PorterError as error:
-        return _not_run(error)
+        return Outlook(_not_run(error))
+    brought = dict.fromkeys(c.reference_function[0].name for c in cases if c.reference_function is not None)
+    return Outlook(missing, tuple(f"code that its case brings along may run (`--trust`): {name}" for name in brought))
 
 
 def _not_run(error: PorterError) -> str:

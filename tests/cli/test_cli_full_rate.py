@@ -72,7 +72,7 @@ def verified(monkeypatch: pytest.MonkeyPatch, verdict: Verdict, *said: Diagnosti
     def run(items: Any, wanted: Any, builder: Any, tell: Any) -> VerifyResult:
         asked.append(wanted)
         builder.entries.add("_Z4gemmPfmmi")
-        builder.there.update({"_Z4gemmPfmmi", *filter(None, [more])})
+        builder.there.update({"_Z4gemmPfmmi", *more.split()})
         sizes: Mapping[str, int] = {"M": 128}
         return VerifyResult((Row("gemm", sizes, "integers", 0, verdict, diagnostics=said),), "sim", "late", "exact", 0)
 
@@ -129,7 +129,16 @@ def test_an_instantiation_that_no_case_runs_leaves_the_step_out(
     verified(monkeypatch, Verdict.CLEAN, more="_Z4gemmILi256EEvPfmmi")
     text, output = ported(gemm(tmp_path), "--style", "full-rate")
     assert "thread_index" not in text
-    assert "another instantiation" in " ".join(output.split())
+    assert "each instantiation that the file compiles needs a case, and none runs `gemm<256>`" in " ".join(
+        output.split()
+    )
+
+
+def test_many_instantiations_are_not_all_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verified(monkeypatch, Verdict.CLEAN, more=" ".join(f"_Z4gemmILi{n}EEvPfmmi" for n in range(1, 7)))
+    output = " ".join(ported(gemm(tmp_path), "--style", "full-rate")[1].split())
+    assert "none runs `gemm<1>`, `gemm<2>`, `gemm<3>`, `gemm<4>`, and others" in output
+    assert "gemm<5>" not in output
 
 
 def test_the_configuration_asks_for_it_and_the_command_line_decides(

@@ -49,6 +49,7 @@ ROWS = "its second A tile lies 64 rows behind the first, for the stride of the d
 WAITS = "its consumers do not wait for each other in front of MMAs in a way that the text does not show"
 INSTANCES = "each instantiation that the file compiles is one that a case runs"
 ORDER = "nobody waits for good, under any of the schedules"
+TRUST = "code that its case brings along may run (`--trust`): reference.py"
 SAME = "outputs have the original's bits for all sizes and inputs, and no hazard is new"
 
 
@@ -74,6 +75,7 @@ def written(folder: Path, case: str = CASE, head: str = "") -> Path:
         ("gemm_struct", "full-rate", [ROWS, WAITS, INSTANCES, SAME]),
         ("gemm_cooperative_128", "full-rate", [ROWS, SAME]),
         ("gemm_cluster", "full-rate", [ROWS, WAITS, SAME]),
+        ("attention_fwd", "full-rate", [ROWS, WAITS, INSTANCES, SAME, TRUST]),
         ("gemm_tma", "full-rate", [ROWS, INSTANCES, SAME]),
         ("gemm_ws", "native", [ROWS, WAITS, ORDER, INSTANCES, SAME]),
     ],
