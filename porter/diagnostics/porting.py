@@ -223,6 +223,14 @@ SHARED_MEMORY_GROWS = note(
     "follows, the size keeps its 1024-byte alignment.",
     "Check that static and dynamic shared memory together stay within what a block may opt in to.",
 )
+SHARED_MEMORY_NOT_SEEN = warning(
+    "PT2516",
+    "{kernel} takes {bytes} more bytes of static shared memory: a launch with more than {left} bytes of dynamic shared "
+    "memory fails",
+    "The kernel has dynamic shared memory, and no launch of it stands in the sources, so how much it asks for is not "
+    "known. The completion mbarriers and the Tensor Memory address of the port come out of the same bytes of a block.",
+    "Look at the host code that launches the kernel. Where it asks for more, take fewer stages or a smaller tile.",
+)
 SHARED_MEMORY_OVER = error(
     "PT2062",
     ExitCode.UNPORTED,

@@ -188,6 +188,11 @@ def _is_argument(program: Program, launch: _Launch, index: int) -> bool:
     return launch.value is not None and known.evaluate(argument) == launch.value
 
 
+def is_launched(program: Program, function: Function) -> bool:
+    """Whether a launch of the kernel stands in the sources."""
+    return next(_launches(program, function), None) is not None
+
+
 def _launches(program: Program, function: Function) -> Iterator[_Launch]:
     for call in program.callers(function):
         syntax = next((c for c in call.node.named_children if c.type == "kernel_call_syntax"), None)

@@ -11,6 +11,7 @@ from porter.diagnostics import Code, Diagnostic
 from porter.lang.cuda import location
 from porter.lang.macros import Macros
 from porter.lang.text import Span
+from porter.model.block_size import is_launched
 from porter.model.dynamic_shared import asked_for
 from porter.model.functions import Function, Style
 from porter.model.threads import ends_thread, only_ends_thread
@@ -107,7 +108,8 @@ def _opens(text: str) -> bool:
 
 
 def report_shared(context: PortContext, kernel: Function) -> None:
-    """Whether the static shared memory of a port fits beside what launches of a kernel are known to ask for."""
+    """Whether the static shared memory of a port fits beside what launches of a kernel ask for, which has dynamic shared
+    memory."""
     at, asked = kernel.name_span or kernel.span(kernel.body), asked_for(context.program, kernel) or 0
     if asked + SHARED_BYTES > SHARED_LIMIT:
         total = asked + SHARED_BYTES
@@ -115,6 +117,9 @@ def report_shared(context: PortContext, kernel: Function) -> None:
             Code.SHARED_MEMORY_OVER, kernel, at,
             kernel=kernel.name, asked=asked, bytes=SHARED_BYTES, total=total, limit=SHARED_LIMIT,
         )  # fmt: skip
+    elif not is_launched(context.program, kernel):
+        left = SHARED_LIMIT - SHARED_BYTES
+        context.report(Code.SHARED_MEMORY_NOT_SEEN, kernel, at, kernel=kernel.name, bytes=SHARED_BYTES, left=left)
     else:
         context.report(Code.SHARED_MEMORY_GROWS, kernel, at, kernel=kernel.name, bytes=SHARED_BYTES)
 

@@ -76,8 +76,49 @@ def test_a_launch_that_asks_for_too_much_is_refused_with_numbers(
         assert f"{asked} bytes of dynamic shared memory; with the port's 1024 these are {asked + 1024}" in str(found[0])
     else:
         assert result.exit_code is ExitCode.OK, [str(d) for d in result.diagnostics]
-        told = [d.values["bytes"] for d in result.diagnostics if d.code is Code.SHARED_MEMORY_GROWS]
+        grows = (Code.SHARED_MEMORY_GROWS, Code.SHARED_MEMORY_NOT_SEEN)
+        told = [d.values["bytes"] for d in result.diagnostics if d.code in grows]
         assert told == [1024]
+
+
+LAUNCH = "void run(float* p, int bytes) { k<<<1, 128, bytes>>>(p); }\n"
+NOT_SEEN = {
+    "no host code": PLAIN,
+    "host code of another kernel": PLAIN
+    + "__global__ void l(float* p) { p[0] = 1; }\n"
+    + LAUNCH.replace("k<<<", "l<<<"),
+    "an array in a function that the kernel calls": PLAIN.replace("  extern __shared__ char smem[];\n", "").replace(
+        "__global__", "__device__ char* tile() {\n  extern __shared__ char smem[];\n  return smem;\n}\n__global__"
+    ),
+    "an array at file scope": PLAIN.replace("  extern __shared__ char smem[];\n", "").replace(
+        "__global__", "extern __shared__ __align__(1024) uint8_t smem[];\n__global__"
+    ),
+    "a template": PLAIN.replace("__global__", "template <int N> __global__"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_SEEN)
+def test_a_size_that_nobody_says_is_a_warning_with_what_is_left(tmp_path: Path, name: str) -> None:
+    result = port(tmp_path, NOT_SEEN[name])
+    assert result.exit_code is ExitCode.OK
+    (said,) = [d for d in result.diagnostics if d.code is Code.SHARED_MEMORY_NOT_SEEN]
+    assert "more than 231424 bytes of dynamic shared memory fails" in said.message
+    assert not [d for d in result.diagnostics if d.code is Code.SHARED_MEMORY_GROWS]
+
+
+SEEN = {
+    "a launch of a size that is not known": PLAIN + LAUNCH,
+    "a launch by the runtime": PLAIN + "void run(void** a, int n) { cudaLaunchKernel((void*)k, 1, 128, a, n, 0); }\n",
+    "no dynamic shared memory": PLAIN.replace("  extern __shared__ char smem[];\n", ""),
+    "dynamic shared memory in a comment": PLAIN.replace("  extern", "  // extern"),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_a_launch_that_is_there_or_no_such_memory_is_none(tmp_path: Path, name: str) -> None:
+    codes = {d.code for d in port(tmp_path, SEEN[name]).diagnostics}
+    assert Code.SHARED_MEMORY_NOT_SEEN not in codes
+    assert (Code.SHARED_MEMORY_GROWS in codes) == ("launch" in name)
 
 
 def test_a_struct_says_itself_what_it_takes(tmp_path: Path) -> None:
