@@ -108,8 +108,7 @@ def _opens(text: str) -> bool:
 
 
 def report_shared(context: PortContext, kernel: Function) -> None:
-    """Whether the static shared memory of a port fits beside what launches of a kernel ask for, which has dynamic shared
-    memory."""
+    """Whether the static shared memory of a port fits beside the dynamic one that launches of a kernel ask for."""
     at, asked = kernel.name_span or kernel.span(kernel.body), asked_for(context.program, kernel) or 0
     if asked + SHARED_BYTES > SHARED_LIMIT:
         total = asked + SHARED_BYTES

@@ -110,7 +110,6 @@ SEEN = {
     "a launch of a size that is not known": PLAIN + LAUNCH,
     "a launch by the runtime": PLAIN + "void run(void** a, int n) { cudaLaunchKernel((void*)k, 1, 128, a, n, 0); }\n",
     "no dynamic shared memory": PLAIN.replace("  extern __shared__ char smem[];\n", ""),
-    "dynamic shared memory in a comment": PLAIN.replace("  extern", "  // extern"),
 }
 
 
