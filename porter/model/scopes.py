@@ -89,8 +89,7 @@ def _declared(function: Function, node: Node) -> Iterator[str]:
             yield from _declared(function, child)
     elif node.type == "declaration":
         for child in node.children_by_field_name("declarator"):
-            name = declared_name(child)
-            if name is not None:
+            for name in declared_names(child):
                 yield function.text(name)
 
 
@@ -105,7 +104,19 @@ def _declares(function: Function, node: Node, name: str, before: int) -> Variabl
     if node.type != "declaration":
         return None
     for child in node.children_by_field_name("declarator"):
-        declared = declared_name(child)
-        if declared is not None and declared.start_byte < before and function.text(declared) == name:
-            return Variable(function, name, declaration=node, declarator=child)
+        for declared in declared_names(child):
+            if declared.start_byte < before and function.text(declared) == name:
+                return Variable(function, name, declaration=node, declarator=child)
     return None
+
+
+def declared_names(declarator: Node) -> list[Node]:
+    """The identifiers that a declarator declares: several of a structured binding."""
+    inner: Node | None = declarator
+    while inner is not None and inner.type in ("init_declarator", "reference_declarator"):
+        named = inner.named_children
+        inner = inner.child_by_field_name("declarator") or (named[0] if named else None)
+    if inner is not None and inner.type == "structured_binding_declarator":
+        return [n for n in inner.named_children if n.type == "identifier"]
+    name = declared_name(declarator)
+    return [name] if name is not None else []

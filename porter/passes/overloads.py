@@ -123,10 +123,17 @@ def clashing(context: PortContext) -> list[Function]:
 def clashing_in(context: PortContext, group: list[Function]) -> list[Function]:
     """Those of one name and scope."""
     signatures = [_signature(context, f) for f in group]
+    called = _of_classes(context, group)
     if not any(_alike(s, t) for i, s in enumerate(signatures) for t in signatures[:i]):
-        return []
-    direct = [f for f in group if context.program.steps_in(f)]
+        return called
+    direct = [f for f in group if context.program.steps_in(f) or f in called]
     return direct if len(direct) < len(group) else []
+
+
+def _of_classes(context: PortContext, group: list[Function]) -> list[Function]:
+    """Functions that an overload calls with registers of a class, whose tile would lead back to the overload."""
+    classes = [f for f in group if any(p.path for p in context.accumulators.params_of(f))]
+    return [g for g in group if any(f is not g and g in context.program.targets(c) for f in classes for c in f.calls)]
 
 
 def alike_but_for_type(context: PortContext) -> list[tuple[Function, str]]:

@@ -84,7 +84,8 @@ def _add_tile(context: PortContext, param: AccumulatorParam, function: Function)
 
 def _tile_type(context: PortContext, param: AccumulatorParam) -> str:
     """`Accumulator`, or `Tile<registers>` where the number of registers has to show in the type."""
-    if context.helpers.class_tiles and (text := overloads.class_text(param)):
+    text = overloads.class_text(param) if context.helpers.class_tiles else ""
+    if text and param.function not in overloads.clashing(context):
         return f"{qualified('TileOf')}<{text}>"
     if not context.helpers.count_type:
         return qualified("Accumulator")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -486,3 +487,29 @@ def test_no_ids_are_left(tmp_path: Path) -> None:
     assert "PT2016" in {d.code.id for d in result.diagnostics}
     assert b"tcgen05" not in b"".join(result.files.values())
     assert "PT2016" not in {d.code.id for d in port_text(tmp_path, kernel(body)).diagnostics}
+
+
+CLASSES = "struct Inner { float r[8]; };\nstruct Outer { Inner t; };\n"
+FORWARDERS = {
+    "Inner": "__device__ void mma(Inner& i, uint64_t a, uint64_t b) { mma(i.r, a, b); }\n",
+    "Outer": "__device__ void mma(Outer& o, uint64_t a, uint64_t b) { mma(o.t, a, b); }\n",
+}
+
+
+@pytest.mark.parametrize("owner", ["", "Ops"])
+@pytest.mark.parametrize(("held", "registers"), [("Inner", "acc.r"), ("Outer", "acc.t.r")])
+def test_overloads_for_classes_of_the_same_registers_do_not_call_themselves(
+    tmp_path: Path, held: str, registers: str, owner: str
+) -> None:
+    overloads = CLASSES + wrapper(16) + "".join(list(FORWARDERS.values())[: 1 + (held == "Outer")])
+    if owner:
+        overloads = f"struct {owner} {{\n{overloads.replace('__device__', 'static __device__')}}};\n"
+    loop = LOOP.replace("mma(", f"{owner}::mma(" if owner else "mma(")
+    body = f"    {owner + '::' if owner else ''}{held} acc = {{}};\n{loop}{STORE.replace('acc', registers)}"
+    out = ported(tmp_path, kernel(body).replace(wrapper(16), overloads))
+    names = re.findall(
+        r"void (\w+)\(tcgen05::\w+(?:<\w+>)?& \w+, uint64_t a, uint64_t b\) \{\s+(?:constexpr|(\w+)\()", out
+    )
+    assert len({name for name, _ in names}) == len(names) == 2 + (held == "Outer"), out
+    assert {called for _, called in names if called} < {name for name, _ in names}
+    assert all(name != called for name, called in names)

@@ -11,6 +11,7 @@ from porter.model.functions import Function, Style, outermost
 from porter.model.tiled.accumulators import Handle, Tiled
 from porter.model.tiled.activity import Activity
 from porter.model.tiled.batches import Batches
+from porter.model.tiled.flight import Flight
 from porter.passes.context import PortContext
 
 NAMESPACE = "porter"
@@ -58,6 +59,7 @@ class TiledContext:
     tiled: Tiled
     activity: Activity
     batches: Batches
+    flight: Flight
     kernels: list[TiledKernel] = field(default_factory=list)
     frames: dict[int, Frame] = field(default_factory=dict)
     """Kernels and other functions with accumulators, by id of the function."""

@@ -14,6 +14,7 @@ from porter.model.tiled.accumulators import Handle, Origin
 from porter.model.tiled.activity import is_constant_branch, may_leave
 from porter.passes.tiled.atoms import is_whole
 from porter.passes.tiled.context import TiledContext
+from porter.passes.tiled.copies import is_in_flight
 from porter.passes.tiled.names import Names
 from porter.passes.tiled.text import cpp
 
@@ -34,6 +35,8 @@ def insert_loads(context: TiledContext, names: Names) -> None:
         if handle.array is not None and not is_whole(context, handle):
             what = f"registers of `{handle.name}` are used in `{function.name}`, which is handed a pointer to them"
             context.tiled.refuse(function, node, what)
+            continue
+        if is_in_flight(context, names, function, node, statement, handle):
             continue
         is_local = handle.function is function and handle.origin is Origin.FRAGMENT
         if is_local and not context.activity.may_follow(function, statement):

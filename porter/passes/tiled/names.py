@@ -12,10 +12,11 @@ from porter.lang.cuda import walk
 from porter.lang.text import Span
 from porter.model.facts import Fragment
 from porter.model.functions import Alias, Function, Style, outermost
-from porter.model.scopes import Variable, resolve
+from porter.model.scopes import Variable, declared_names, resolve
 from porter.model.tiled.accumulators import Handle, Origin
 from porter.model.tiled.tensors import Key, holder, initializer, names_in
 from porter.passes.tiled.context import TiledContext
+from porter.passes.tiled.kept import Kept, is_address, is_number, kept_by
 from porter.passes.tiled.sight import is_visible
 
 _AROUND = ("parenthesized_expression", "argument_list", "initializer_list")
@@ -29,8 +30,17 @@ class Names:
         self.context = context
         handles = context.tiled.handles.items()
         self._through: dict[Key, set[Key]] = {k: {k} for k, h in handles if not (h.array and h.origin is Origin.VIEW)}
+        self._copies: set[Key] = set()
+        """Variables that may have registers or numbers of their own, taken from those of an accumulator."""
+        self._apart: set[Key] = set()
+        """Those of them that are handed no address."""
         while self._more():
             pass
+
+    def may_be_copied(self, function: Function, name: Node) -> bool:
+        """Whether a name may be that of a copy of registers."""
+        variable = resolve(holder(self.context.activity.lambdas, name, function), name, function.text(name))
+        return variable is not None and variable.key in self._copies
 
     def _more(self) -> bool:
         """Variables that are made of others: views, references, and lambdas that touch registers."""
@@ -39,7 +49,32 @@ class Names:
             for declaration in function.own_nodes("declaration"):
                 for declarator in declaration.children_by_field_name("declarator"):
                     found = self._declared(function, declaration, declarator) or found
+            for kept in kept_by(function, self._mentions, self._points):
+                found = self._keep(function, kept) or found
         return found
+
+    def _mentions(self, function: Function, node: Node) -> bool:
+        return any(self._reached(function, n) for n in self._evaluated(function, node))
+
+    def _points(self, function: Function, name: Node) -> bool:
+        """Whether a name is that of a pointer to registers."""
+        variable = resolve(function, name, function.text(name))
+        if variable is None or variable.key in self.context.tiled.handles or is_number(variable):
+            return False
+        return variable.key not in self._apart and bool(self._reached(function, name))
+
+    def _keep(self, function: Function, kept: Kept) -> bool:
+        """A variable that holds an address; whether that is news."""
+        keys = {k for n in self._evaluated(function, kept.value) for k in self._reached(function, n)}
+        if kept.holder is None:
+            what = f"`{function.text(kept.place)}` keeps the address of registers where it is not followed"
+            self.context.tiled.refuse(function, kept.place, what)
+            return False
+        known = self._through.get(kept.holder.key, set())
+        if kept.holder.key in self.context.tiled.handles or keys <= known:
+            return False
+        self._through[kept.holder.key] = known | keys
+        return True
 
     def _declared(self, function: Function, declaration: Node, declarator: Node) -> bool:
         value = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
@@ -52,13 +87,14 @@ class Names:
         if kind.type in ("primitive_type", "sized_type_specifier") and declared.type == "identifier":
             # a copy of a number
             return False
-        name = next((n for n in _first_names(declarator)), None)
-        if name is None or self.context.tiled.tensors.makes_registers(function, value):
+        names = declared_names(declarator)
+        if not names or self.context.tiled.tensors.makes_registers(function, value):
             return False
         is_copied = value.type == "call_expression" and declared.type == "identifier"
         if is_copied and (self._is_element(function, value) or self._gives_own(function, value)):
             return False
-        variable = Variable(function, function.text(name), declaration=declaration, declarator=declarator)
+        variables = [Variable(function, function.text(n), None, declaration, declarator) for n in names]
+        variable = variables[0]
         copied = self._copied(function, declarator)
         if copied is not None:
             if copied.origin is not Origin.FRAGMENT:
@@ -72,8 +108,22 @@ class Names:
         keys = {k for n in self._evaluated(function, value) for k in self._reached(function, n)}
         if not keys:
             return False
-        self._through[variable.key] = keys
+        self._through |= dict.fromkeys((v.key for v in variables), keys)
+        if self._is_apart(function, declared, value):
+            self._copies |= {v.key for v in variables}
+            if not any(is_address(function, n, self._mentions, self._points) for n in walk(value)):
+                self._apart |= {v.key for v in variables}
         return True
+
+    def _is_apart(self, function: Function, declared: Node, value: Node) -> bool:
+        """Whether what is declared is an object of its own, which may have copied what its value mentions."""
+        if declared.type not in ("identifier", "structured_binding_declarator"):
+            return False
+        if value.type == "lambda_expression":
+            inner = self.context.activity.lambdas.get(value.id)
+            return inner is None or not inner.captures_all
+        is_view = self.context.tiled.tensors.root(function, value) is not None
+        return not is_view and not is_address(function, value, self._mentions, self._points)
 
     def _refuse_in_parentheses(self, function: Function, declarator: Node) -> None:
         """`auto saved(acc);`, which the grammar reads as a function's declaration."""
@@ -231,13 +281,3 @@ def _is_declared(name: Node) -> bool:
             return False
         inner, current = current, current.parent
     return current is not None and current.type == "declaration" and inner.id != name.id
-
-
-def _first_names(declarator: Node) -> Iterator[Node]:
-    declared = declarator.child_by_field_name("declarator")
-    stack = [declared] if declared is not None else []
-    while stack:
-        node = stack.pop()
-        if node.type == "identifier":
-            yield node
-        stack.extend(reversed(node.children))

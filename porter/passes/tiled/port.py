@@ -7,6 +7,7 @@ from porter.diagnostics import Diagnostic, has_errors
 from porter.model.tiled.accumulators import Tiled
 from porter.model.tiled.activity import Activity
 from porter.model.tiled.batches import Batches
+from porter.model.tiled.flight import Flight
 from porter.passes.context import PortContext
 from porter.passes.emit import joined
 from porter.passes.findings import refused
@@ -14,6 +15,7 @@ from porter.passes.header import insert_header
 from porter.passes.plan import KernelPlan
 from porter.passes.tiled.atoms import rewrite_atoms
 from porter.passes.tiled.context import TiledContext
+from porter.passes.tiled.copies import refuse_copies
 from porter.passes.tiled.moves import insert_loads
 from porter.passes.tiled.names import Names
 from porter.passes.tiled.plan import kernel_plan
@@ -36,12 +38,13 @@ def header_text() -> str:
 
 def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[KernelPlan]]:
     """Edit every kernel that multiplies with tiled MMAs; gives what stops it, and a plan of each."""
-    context = TiledContext(port, tiled, Activity(tiled), Batches(tiled))
+    context = TiledContext(port, tiled, Activity(tiled), Batches(tiled), Flight(tiled))
     program = tiled.program
     context.reached = {id(f) for f in program.functions}
     if not tiled.refusals:
         find_kernels(context)
         names = Names(context)
+        refuse_copies(context)
         set_up(context, names)
         rewrite_synchronization(context)
         fence_copies(context)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether MMAs that write an accumulator may be in flight where a statement begins: what the paths to it issue, close
+and wait for, through functions and lambdas that are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.model.facts import Commit, Wait
+from porter.model.functions import Call, Function, Style
+from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
+from porter.model.tiled.accumulators import Handle, Multiply, Origin, Synchronization, Tiled
+from porter.model.tiled.tensors import Key
+
+Ages = frozenset[int | None]
+"""For each path how many batches have been closed since its last MMA on the accumulator; None where that has landed."""
+
+_LANDED: Ages = frozenset([None])
+_UNKNOWN: Ages = frozenset([None, 0])
+_OLDEST = 16
+_DEEPEST = 12
+_BRANCHES = ("if_statement", "switch_statement", "conditional_expression", *PREPROCESSOR_BLOCKS)
+
+
+@dataclass
+class _Path:
+    """What a function's paths have come to, and where those go on that leave a loop."""
+
+    function: Function
+    keys: frozenset[Key]
+    depth: int
+    seen: dict[int, Ages] = field(default_factory=dict)
+    """In front of each statement, by its id."""
+    left: Ages = frozenset()
+    again: Ages = frozenset()
+    returned: Ages = frozenset()
+
+
+class Flight:
+    """Asks about one program."""
+
+    def __init__(self, tiled: Tiled) -> None:
+        self.tiled = tiled
+        self._events: dict[tuple[int, int], Multiply | Synchronization] = {}
+        events: list[Multiply | Synchronization] = [*tiled.multiplies, *tiled.synchronizations]
+        for one in events:
+            self._events[id(one.call.caller.file), one.call.node.id] = one
+        self._atoms = {(id(a.call.caller.file), a.call.node.id): a for a in tiled.atoms}
+        self._known: dict[tuple[int, Key], dict[int, Ages]] = {}
+
+    def ages(self, function: Function, statement: Node, handle: Handle) -> Ages:
+        """What the paths to a statement of a function have behind them of MMAs on an accumulator. Empty where none
+        comes to it; a function begins with none in flight."""
+        key = self._root(handle).variable.key
+        known = self._known.get((id(function), key))
+        if known is None:
+            self._known[id(function), key] = {}
+            path = _Path(function, frozenset([key]), 0)
+            self._run(path, function.body, self._before(function, self._root(handle)))
+            known = self._known[id(function), key] = path.seen
+        return known.get(statement.id, _UNKNOWN)
+
+    def _before(self, function: Function, handle: Handle) -> Ages:
+        """What callers have behind them where a function begins that is handed an accumulator, or a lambda that sees
+        one."""
+        if function is handle.function and handle.origin is Origin.FRAGMENT:
+            return _LANDED
+        found: Ages = frozenset()
+        for call in self.tiled.program.callers(function):
+            given, param = handle, handle.variable.param
+            if function is handle.function and param is not None and param.index < len(call.args):
+                outer = self.tiled.handle_of(call.caller, call.args[param.index])
+                if outer is None:
+                    return _UNKNOWN
+                given = outer
+            found |= self.ages(call.caller, call.node, given)
+        return found or _UNKNOWN
+
+    def _root(self, handle: Handle) -> Handle:
+        """The accumulator whose registers a view names."""
+        for _ in range(_DEEPEST):
+            value = handle.value if handle.origin is Origin.VIEW else None
+            further = self.tiled.handle_of(handle.function, value) if value is not None else None
+            if further is None or further is handle:
+                break
+            handle = further
+        return handle
+
+    def _is_meant(self, path: _Path, function: Function, node: Node) -> bool:
+        handle = self.tiled.handle_of(function, node)
+        return handle is not None and self._root(handle).variable.key in path.keys
+
+    def _run(self, path: _Path, node: Node, ages: Ages) -> Ages:
+        """The ages behind a node of a function."""
+        path.seen[node.id] = path.seen.get(node.id, frozenset()) | ages
+        if node.type == "lambda_expression":
+            return ages | self._inner(path, node, ages)
+        if node.type == "goto_statement":
+            path.left |= _UNKNOWN
+            return _UNKNOWN
+        if node.type == "return_statement":
+            path.returned |= self._all(path, node, ages)
+            return frozenset()
+        if node.type == "break_statement":
+            path.left |= ages
+            return frozenset()
+        if node.type == "continue_statement":
+            path.again |= ages
+            return frozenset()
+        if node.type in LOOPS:
+            return self._loop(path, node, ages)
+        if node.type in _BRANCHES:
+            return self._branch(path, node, ages)
+        ages = self._all(path, node, ages)
+        return self._called(path, node, ages)
+
+    def _all(self, path: _Path, node: Node, ages: Ages) -> Ages:
+        for child in node.named_children:
+            ages = self._run(path, child, ages)
+        return ages
+
+    def _inner(self, path: _Path, node: Node, ages: Ages) -> Ages:
+        """A lambda that is run where it stands, perhaps several times, or is called elsewhere."""
+        inner = next((f for f in self.tiled.program.functions if f.node.id == node.id), None)
+        if inner is None or self.tiled.program.callers(inner) or id(inner) not in self.tiled.active:
+            return ages
+        return ages | self._of(path, inner, path.keys, ages | self._of(path, inner, path.keys, ages))
+
+    def _loop(self, path: _Path, node: Node, ages: Ages) -> Ages:
+        around = path.left, path.again
+        path.left, path.again = frozenset(), frozenset()
+        before = ages
+        while True:
+            ended = self._all(path, node, ages) | path.again
+            if ended <= ages:
+                break
+            ages |= ended
+        behind = path.left | (ended if node.type == "do_statement" else before | ended)
+        path.left, path.again = around
+        return behind
+
+    def _branch(self, path: _Path, node: Node, ages: Ages) -> Ages:
+        condition = node.child_by_field_name("condition")
+        if condition is not None:
+            ages = self._run(path, condition, ages)
+        is_switch = node.type == "switch_statement"
+        around = path.left
+        path.left = frozenset() if is_switch else around
+        ended: Ages = frozenset()
+        kept = [c for c in node.named_children if c.type != "comment"]
+        arms = [c for c in kept if condition is None or c.id != condition.id]
+        cases = arms[0].named_children if is_switch and arms else arms
+        before: Ages = frozenset()
+        for arm in cases:
+            before = self._run(path, arm, ages | before if is_switch else ages)
+            ended |= before
+        if is_switch:
+            ended, path.left = ended | path.left | ages, around
+        # a branch without another one may be passed by
+        whole = len(arms) > 1 and node.type in ("if_statement", "conditional_expression")
+        return ended if whole else ended | ages
+
+    def _called(self, path: _Path, node: Node, ages: Ages) -> Ages:
+        place = (id(path.function.file), node.id)
+        atom = self._atoms.get(place)
+        if atom is not None:
+            return frozenset([0]) if self._is_meant(path, path.function, atom.d) else ages
+        event = self._events.get(place)
+        if isinstance(event, Multiply):
+            return frozenset([0]) if self._is_meant(path, path.function, event.d) else ages
+        if event is not None:
+            return self._synchronized(path.function, event, ages)
+        call = self.tiled.tensors.call(path.function, node)
+        targets = self.tiled.program.targets(call) if call is not None else []
+        active = [t for t in targets if id(t) in self.tiled.active and t.style is not Style.KERNEL]
+        if call is None or not active:
+            return ages
+        found: Ages = frozenset() if len(active) == len(targets) else ages
+        for target in active:
+            found |= self._of(path, target, self._handed(path, call, target), ages)
+        return found
+
+    def _synchronized(self, function: Function, event: Synchronization, ages: Ages) -> Ages:
+        if isinstance(event.fact, Commit):
+            return frozenset(None if a is None else min(a + 1, _OLDEST) for a in ages)
+        if not isinstance(event.fact, Wait):
+            return ages
+        pending = self.tiled.program.value(function, event.fact.pending)
+        if pending is None:
+            return ages | (_LANDED if any(a for a in ages) else frozenset())
+        return frozenset(a if a is not None and a <= pending else None for a in ages)
+
+    def _handed(self, path: _Path, call: Call, target: Function) -> frozenset[Key]:
+        """The names that the accumulator has in a function that is called."""
+        given = [p for p in target.params if p.index < len(call.args)]
+        meant = [p for p in given if self._is_meant(path, call.caller, call.args[p.index])]
+        handed = [(target.node.id, -1, p.name) for p in meant]
+        return frozenset([*handed, *path.keys] if target.style is Style.LAMBDA else handed)
+
+    def _of(self, path: _Path, target: Function, keys: frozenset[Key], ages: Ages) -> Ages:
+        """The ages behind a function or lambda that is run."""
+        if path.depth > _DEEPEST:
+            return _UNKNOWN
+        inner = _Path(target, keys, path.depth + 1)
+        behind = self._run(inner, target.body, ages)
+        return behind | inner.returned
