@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from porter.cli.context import current, install
-from porter.report.formats import FORMATS
+from porter.cli.context import Session, current, fail, install
+from porter.diagnostics import Code, PorterError
+from porter.report.formats import FORMATS, KINDS_OF
 
 WHERE = "Options of all commands (porter --help) may stand here too."
 
@@ -24,6 +26,25 @@ def _take(ctx: click.Context, option: click.Parameter, value: Any) -> None:
 def _take_count(ctx: click.Context, option: click.Parameter, value: int) -> None:
     if value:
         install(replace(current(), verbosity=current().verbosity + (value if option.name == "verbose" else -value)))
+
+
+def asked_format(words: Sequence[str]) -> str:
+    """The format that a command line asks for, also one that cannot be read as a whole."""
+    found = "text"
+    own = list(words[: words.index("--")] if "--" in words else words)
+    for word, following in zip(own, [*own[1:], ""], strict=True):
+        name, joined, value = word.partition("=")
+        if name == "--format":
+            found = value if joined else following
+    return found
+
+
+def refuse_usage(error: click.UsageError, words: Sequence[str]) -> None:
+    """End with a document of the format that a wrong command line asks for; nothing where it asks for none."""
+    form = asked_format(words)
+    if "error" in KINDS_OF.get(form, ()):
+        wrong = PorterError(Code.BAD_OPTION, option="command line", problem=error.format_message())
+        fail(Session(format=form), wrong)
 
 
 def options(hidden: bool = False) -> list[click.Option]:

@@ -14,7 +14,7 @@ import click
 
 import porter
 from porter.cli.context import SIGNALLED, leave
-from porter.cli.everywhere import options
+from porter.cli.everywhere import options, refuse_usage
 
 _SECTIONS = {
     "Look at what there is": {
@@ -54,6 +54,7 @@ _SECTIONS = {
         "mcp": "Porter as tools for coding agents",
     },
 }
+_WORDS = "porter.words"
 _COMMANDS = tuple(name for section in _SECTIONS.values() for name in section)
 
 
@@ -64,9 +65,24 @@ class _Commands(click.Group):
         _open_streams()
         return super().main(*args, **kwargs)
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        words = tuple(args)
+        try:
+            made = super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            refuse_usage(error, words)
+            raise
+        made.meta[_WORDS] = words
+        return made
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            refuse_usage(error, ctx.meta[_WORDS])
+            raise
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             leave(SIGNALLED + signal.SIGINT)

@@ -111,6 +111,10 @@ def _answered(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, An
     def answer(*args: Any, **kwargs: Any) -> dict[str, Any]:
         try:
             return tool(*args, **kwargs)
+        except (OSError, ValueError) as error:
+            # no path and no argument of a program has a NUL byte, or is as long as that
+            wrong = PorterError(Code.BAD_OPTION, option=tool.__name__, problem=str(error))
+            return report_json.error(list(wrong.diagnostics), wrong.exit_code)
         except PorterError as error:
             return report_json.error(list(error.diagnostics), error.exit_code)
 

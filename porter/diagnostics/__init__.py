@@ -18,6 +18,7 @@ PT7xxx  what `porter check` finds
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,11 +80,19 @@ class Diagnostic:
         return f"{head}{self.severity.value}[{self.code.id}]: {self.message}"
 
 
+_NAME_SHOWN = 80
+"""Characters of a name that is too long for a file."""
+
+
 def unforeseen(error: Exception, where: Location | None = None) -> Diagnostic:
     """What is said of an exception that is no `PorterError`: too much was asked for, or Porter is at fault."""
     if isinstance(error, (MemoryError, RecursionError)):
         kind = "nesting" if isinstance(error, RecursionError) else "memory"
         return Diagnostic(Code.TOO_LARGE, where, {"what": f"{kind} ({error})" if str(error) else kind})
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        # no file has such a name
+        named = str(error.filename or "")
+        return Diagnostic(Code.FILE_NOT_FOUND, where, {"path": f"{named[:_NAME_SHOWN]}... ({len(named)} characters)"})
     return Diagnostic(Code.INTERNAL, where, {"what": f"{type(error).__name__}: {error}"})
 
 

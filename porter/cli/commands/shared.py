@@ -14,7 +14,7 @@ import click
 
 from porter.cli.context import STYLES, current, fail, install
 from porter.cli.everywhere import WHERE, options
-from porter.diagnostics import Code, PorterError
+from porter.diagnostics import Code, PorterError, unforeseen
 from porter.report.formats import KINDS_OF
 
 
@@ -50,6 +50,8 @@ class Command(click.Command):
             session = config.configure(ctx, session)
         except PorterError as error:
             fail(session, error)
+        except OSError as error:
+            fail(session, PorterError.of([unforeseen(error)]))
         install(session)
         if session.verbosity > 0 and session.config is not None:
             session.remark(f"configuration: {session.config}")
