@@ -11,6 +11,7 @@ from typing import Any
 
 from porter.ptx import ast
 from porter.ptx.table import UNKNOWN, Completion, Decoded
+from porter.sim.aligned import check_guard
 from porter.sim.blocks import leading
 from porter.sim.codegen import EMITTERS, Context, Unit
 from porter.sim.exec_control import emit_control
@@ -131,6 +132,7 @@ class Compiler(Unit):
             self._guard(cg, ins)
             if ins.form is UNKNOWN:
                 raise Unsupported("not in the instruction table")
+            check_guard(cg, ins)
             if self.machine.observer is not None:
                 self.machine.observer.code(cg, ins)
             if ins.parts[0] in ("bra", "brx", "ret", "exit", "trap", "bar", "barrier", "brkpt"):

@@ -172,6 +172,9 @@ class Observer:
     def joins(self, key: Any, at: int, warps: Array, waits: bool) -> None:
         """Warps are about to arrive at a barrier: ("bar", block, number) or ("cluster", cluster)."""
 
+    def joins_in_parts(self, key: Any, at: int, warps: Array, lanes: Array) -> None:
+        """The same of warps of which perhaps not all threads do, with those that do, [n, 32]; told ahead of `joins`."""
+
     def completes(self, key: Any) -> None:
         """It is complete."""
 

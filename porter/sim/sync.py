@@ -141,6 +141,12 @@ def _expected(M: Machine, at: int, idx: Any, n: int, lanes: Array, count: Any) -
     return expected
 
 
+def _parts(M: Machine, key: Any, at: int, warps: Array, lanes: Array, mask: Any) -> None:
+    """Tell of the threads that come to a barrier where they may not be all of their warps."""
+    if mask is not None and M.observer is not None:
+        M.observer.joins_in_parts(key, at, warps, lanes)
+
+
 def _threads(M: Machine, warps: Array, lanes: Array, counted: bool) -> int:
     """Threads that arrive; for a barrier with a count the block's last warp counts as full."""
     total = int(lanes.sum())
@@ -199,6 +205,7 @@ def barrier_sync(
         threads = _threads(M, warps, these, expected is not None)
         need = expected if expected is not None else int(M.alive[cta])
         if M.observer is not None:
+            _parts(M, ("bar", cta, b), at, warps, these, mask)
             M.observer.joins(("bar", cta, b), at, warps[these.any(axis=1)], True)
         if threads == need and (cta, b) not in M.barriers.named:
             if M.observer is not None:
@@ -225,6 +232,7 @@ def barrier_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any, number: Any
     expected = _expected(M, at, idx, n, lanes, count)
     for cta, b, these in _turns(M, at, idx, n, lanes, number, expected):
         if M.observer is not None:
+            _parts(M, ("bar", cta, b), at, warps, these, mask)
             M.observer.joins(("bar", cta, b), at, warps[these.any(axis=1)], False)
         _arrive(M, at, cta, b, _threads(M, warps, these, expected is not None), expected)
         complete_barrier(M, cta, b)
@@ -244,6 +252,7 @@ def barrier_reduce(
         expected = _expected(M, at, idx, n, fresh, count)
         for cta, b, these in _turns(M, at, idx, n, fresh, number, expected):
             if M.observer is not None:
+                _parts(M, ("bar", cta, b), at, warps, these, mask)
                 M.observer.joins(("bar", cta, b), at, warps[these.any(axis=1)], True)
             state = _arrive(M, at, cta, b, _threads(M, warps, these, expected is not None), expected)
             votes = int((p & these).sum())
@@ -298,7 +307,9 @@ def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     np.add.at(M.barriers.cluster_arrived, cluster, lanes.sum(axis=1))
     if M.observer is not None:
         for k in np.unique(cluster).tolist():
-            M.observer.joins(("cluster", k), at, warps[lanes.any(axis=1) & (cluster == k)], False)
+            these = lanes.any(axis=1) & (cluster == k)
+            _parts(M, ("cluster", k), at, warps[these], lanes[these], mask)
+            M.observer.joins(("cluster", k), at, warps[these], False)
     M.activity += 1
     for k in np.unique(cluster).tolist():
         complete_cluster(M, k)
@@ -320,6 +331,10 @@ def cluster_wait(M: Machine, at: int, idx: Any, n: int, active: Any, mask: Any, 
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     warps = M.warps(idx)
     cluster = M.warp_cta[warps] // M.cluster_size
+    early = lanes & ~M.barriers.cluster_unwaited[warps]
+    if early.any():
+        what = "a barrier.cluster.wait without an arrive before it"
+        raise Stop(Code.SIM_BARRIER, what, at, *M.first_lane(idx, n, early))
     M.barriers.cluster_unwaited[warps] &= ~lanes
     waiting = lanes & (M.barriers.cluster_seen[warps] >= M.barriers.cluster_phase[cluster][:, None])
     if M.observer is not None:

@@ -137,6 +137,8 @@ KINDS: dict[str, HazardKind] = {
         Code.HAZARD_ISSUE,
         ("A1", "shared address as the generic address of a tcgen05.commit's mbarrier",
          "a generic address, or .shared::cluster on the instruction", "PTX ISA 9.7.16.12.1"),
+        ("B1", "barrier that a warp's threads do not execute together",
+         "one barrier instruction that all threads of the warp execute", "PTX ISA 9.7.13.1, 9.7.13.3"),
         ("H22", "tcgen05.commit by a thread that has issued nothing",
          "commit in the thread that issued the operations", "PTX ISA 9.7.16.12"),
         ("H23", "tcgen05.mma issued by several threads", "elect one thread", "PTX ISA 9.7.16.10"),

@@ -93,7 +93,8 @@ class Operations(Observer):
     def _outside(self, effect: Effect, touch: Outside) -> None:
         """Global memory: over, for a copy from there, when any of its mbarriers says so."""
         found, kind, signals = self.check.global_memory, effect.kind, ""
-        if kind == "copy":
+        if kind == "copy" and effect.accesses:
+            # Of a multicast to at least one block.
             signals = f" ({effect.accesses[0].notes['signals']})"
         elif touch.reduces:
             kind = "reduce"
@@ -129,6 +130,9 @@ class Operations(Observer):
         clocks, cta = check.clocks, int(self.machine.warp_cta[warp])
         for signal in effect.signals:
             check.mbarriers.use(at, warp, signal, effect.lane)
+        if not effect.signals:
+            # A mask without blocks: nobody is told.
+            return
         channel, component = self._channel(warp, effect.lane)
         if not channel.issued:
             new = check.generic("commit", at, warp, True, 1, 8)

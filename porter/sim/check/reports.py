@@ -137,7 +137,7 @@ def _padding(read: Access, write: Access) -> bool:
 _WHAT = {
     ("arrival", "generic"): "arrival on another block's mbarrier", ("wait", "generic"): "wait on an mbarrier",
     ("operand", "generic"): "operand", ("register", "generic"): "use of registers",
-    ("wgmma", "generic"): "wgmma using registers",
+    ("wgmma", "generic"): "wgmma using registers", ("barrier", "generic"): "barrier",
     ("commit", "generic"): "tcgen05.commit", ("setmaxnreg", "generic"): "setmaxnreg",
     ("load", "generic"): "load", ("write", "generic"): "store", ("atomic", "generic"): "atomic",
     ("alloc", "generic"): "tcgen05.alloc writing the address", ("alloc", "tensor"): "tcgen05.alloc",

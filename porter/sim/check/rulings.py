@@ -12,6 +12,7 @@ from enum import StrEnum
 
 class Ruling(StrEnum):
     ACCUMULATOR_COPIES = "accumulator-copies"
+    ALIGNED_BARRIER = "aligned-barrier"
     ALLOCATION_ORDER = "allocation-order"
     ARRIVAL_COUNT = "arrival-count"
     BENIGN_RACE = "benign-race"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from porter.sim.check.accesses import SharedAccesses
+from porter.sim.check.barrier_parts import BarrierParts
 from porter.sim.check.checker import Checker
 from porter.sim.check.early_tests import EarlyTests
 from porter.sim.check.global_shadow import GlobalState
@@ -49,6 +50,7 @@ class CheckedWave(Observer):
             self._registers,
             WgmmaPairs(self.check),
             Synchronization(self.check),
+            BarrierParts(self.check),
             EarlyTests(self.check),
             TensorLifetime(self.check),
             Operations(self.check),

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Barriers of blocks and clusters (PTX ISA 9.7.13.1, 9.7.13.3)."""
+
+from __future__ import annotations
+
+from porter.ptx.table import Decoded
+
+
+def is_aligned(barrier: Decoded) -> bool:
+    """Whether all threads of a warp have to execute the same instruction: `bar` is `barrier` with `.aligned`."""
+    return barrier.parts[0] == "bar" or "aligned" in barrier.parts
