@@ -126,12 +126,13 @@ def test_without_a_case_of_the_kernel_the_step_is_left_out(tmp_path: Path, monke
 def test_an_instantiation_that_no_case_runs_leaves_the_step_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verified(monkeypatch, Verdict.CLEAN, more="_Z4gemmILi256EEvPfmmi")
+    asked = verified(monkeypatch, Verdict.CLEAN, more="_Z4gemmILi256EEvPfmmi")
     text, output = ported(gemm(tmp_path), "--style", "full-rate")
     assert "thread_index" not in text
     assert "each instantiation that the file compiles needs a case, and none runs `gemm<256>`" in " ".join(
         output.split()
     )
+    assert len(asked) == 1, "no schedule follows the run that shows it"
 
 
 def test_many_instantiations_are_not_all_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
