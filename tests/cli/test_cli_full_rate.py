@@ -5,6 +5,7 @@ port with the reason. The quick tests stand in for the runs; the slow ones plant
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -222,8 +223,15 @@ def test_the_gate_takes_a_corpus_kernel(name: str, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 @pytest.mark.external
-def test_an_instantiation_that_the_file_launches_and_no_case_runs_fails_the_gate() -> None:
-    assert "KernelTraits" in failure(made("gemm_struct"))
+def test_each_instantiation_that_the_file_launches_needs_a_case(tmp_path: Path) -> None:
+    copy = shutil.copytree(CORPUS / "gemm_struct", tmp_path / "gemm_struct")
+    text = (copy / "case.yaml").read_text()
+    for columns, name in ((96, "middle"), (64, "narrow")):
+        found = port_paths([copy / "gemm_struct.cu"], PortOptions(full_rate=True), (), look)
+        assert f"`gemm_bias_relu<KernelTraits<{columns}, 4> >`" in failure(found)
+        case = re.sub(r"(KernelTraits<|N: )(?:384|192)", rf"\g<1>{columns}", text)
+        (copy / f"{name}.case.yaml").write_text(case)
+    assert failure(found) == ""
 
 
 @pytest.mark.slow
