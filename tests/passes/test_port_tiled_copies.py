@@ -64,15 +64,24 @@ LANDED = {
     "a wait in a function": ("__device__ void all() { warpgroup_wait<0>(); }\n", OPEN + "  all();\n"),
     "a wait in a lambda": ("", "  auto all = [&] { warpgroup_wait<0>(); };\n" + OPEN + "  all();\n"),
     "a younger batch": ("", OPEN + OPEN.replace("acc)", "other)") + "  warpgroup_wait<1>();\n"),
+    "a wait that a template's argument asks for": ("WAITS", OPEN + "  waits<0>();\n"),
+    "a wait that a template's argument leaves out": ("WAITS", OPEN + "  waits<-1>();\n  warpgroup_wait<0>();\n"),
+    "a wait by default": ("WAITS", OPEN + "  waits();\n"),
     "a loop that waits": ("", "  for (int i = 0; i < n; ++i) {\n" + OPEN + "  warpgroup_wait<0>();\n  }\n"),
     "both arms wait": ("", OPEN + "  if (n) warpgroup_wait<0>(); else { warpgroup_wait<0>(); }\n"),
 }
 
 
+WAITS = """template <int kLeft = 0>
+__device__ void waits() { if constexpr (kLeft >= 0) { warpgroup_wait<kLeft>(); } }
+"""
+
+
 @pytest.mark.parametrize("name", LANDED)
 def test_what_may_be_a_view_is_loaded_behind_all_waits(tmp_path: Path, name: str) -> None:
     before, body = LANDED[name]
-    text = kernel(PAIR + batch("other") + "  auto x = viewed(acc);\n" + body + "  out(n) = x(3);\n" + STORE, before)
+    body = PAIR + batch("other") + "  auto x = viewed(acc);\n" + body + "  out(n) = x(3);\n" + STORE
+    text = kernel(body, before.replace("WAITS", WAITS))
     assert f"  {LOAD}\n  out(n) = x(3);\n" in ported(tmp_path, text)
 
 
@@ -168,3 +177,16 @@ SWAP = "template <class C> __device__ void swap_them(C& a, C& b) { C t = a; a = 
 def test_assignments_of_whole_accumulators_are_refused(tmp_path: Path, body: str, before: str, what: str) -> None:
     text = kernel(PAIR + batch() + batch("other") + body + batch() + STORE, before)
     assert f"`{what}` is assigned as a whole, which copies accumulators" in refused(tmp_path, text)
+
+
+ROWS = """struct Rows {
+  using Scales = decltype(make_tensor<float>(Shape<_2>{}));
+  template <bool kFirst, class C> __device__ Scales scale(C const& c) { return make_tensor<float>(Shape<_2>{}); }
+};
+"""
+
+
+def test_registers_of_a_function_are_its_own_whichever_arm_gives_them(tmp_path: Path) -> None:
+    copy = "auto x = n ? rows.template scale<true>(acc) : rows.template scale<false>(acc);"
+    text = kernel(f"  Rows rows;\n{ACC}{batch()}  {copy}\n{FLIGHTS['a branch']}{STORE}", ROWS)
+    assert f"    {LOAD}" not in ported(tmp_path, text)

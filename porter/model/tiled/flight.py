@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
+from porter.model.constants import Constants
 from porter.model.facts import Commit, Wait
 from porter.model.functions import Call, Function, Style
+from porter.model.names.paths import template_heads, template_params
 from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 from porter.model.tiled.accumulators import Handle, Multiply, Origin, Synchronization, Tiled
+from porter.model.tiled.activity import is_constant_branch
 from porter.model.tiled.tensors import Key
 
 Ages = frozenset[int | None]
@@ -30,7 +33,9 @@ class _Path:
 
     function: Function
     keys: frozenset[Key]
-    depth: int
+    known: Constants
+    """What names of constants mean in the function, parameters of its template among them."""
+    depth: int = 0
     seen: dict[int, Ages] = field(default_factory=dict)
     """In front of each statement, by its id."""
     left: Ages = frozenset()
@@ -57,7 +62,7 @@ class Flight:
         known = self._known.get((id(function), key))
         if known is None:
             self._known[id(function), key] = {}
-            path = _Path(function, frozenset([key]), 0)
+            path = _Path(function, frozenset([key]), self.tiled.program.constants_in(function))
             self._run(path, function.body, self._before(function, self._root(handle)))
             known = self._known[id(function), key] = path.seen
         return known.get(statement.id, _UNKNOWN)
@@ -145,6 +150,9 @@ class Flight:
         condition = node.child_by_field_name("condition")
         if condition is not None:
             ages = self._run(path, condition, ages)
+        taken = self._taken(path, node)
+        if taken is not None:
+            return self._run(path, taken, ages) if taken.id != node.id else ages
         is_switch = node.type == "switch_statement"
         around = path.left
         path.left = frozenset() if is_switch else around
@@ -162,6 +170,15 @@ class Flight:
         whole = len(arms) > 1 and node.type in ("if_statement", "conditional_expression")
         return ended if whole else ended | ages
 
+    def _taken(self, path: _Path, node: Node) -> Node | None:
+        """The arm of a constant branch that is run, the branch itself for none; None where that is not known."""
+        condition = node.child_by_field_name("condition") if is_constant_branch(node) else None
+        asked = condition.child_by_field_name("value") if condition is not None else None
+        value = path.known.evaluate(path.function.text(asked)) if asked is not None else None
+        if value is None:
+            return None
+        return node.child_by_field_name("consequence" if value else "alternative") or node
+
     def _called(self, path: _Path, node: Node, ages: Ages) -> Ages:
         place = (id(path.function.file), node.id)
         atom = self._atoms.get(place)
@@ -171,7 +188,7 @@ class Flight:
         if isinstance(event, Multiply):
             return frozenset([0]) if self._is_meant(path, path.function, event.d) else ages
         if event is not None:
-            return self._synchronized(path.function, event, ages)
+            return _synchronized(path, event, ages)
         call = self.tiled.tensors.call(path.function, node)
         targets = self.tiled.program.targets(call) if call is not None else []
         active = [t for t in targets if id(t) in self.tiled.active and t.style is not Style.KERNEL]
@@ -179,18 +196,9 @@ class Flight:
             return ages
         found: Ages = frozenset() if len(active) == len(targets) else ages
         for target in active:
-            found |= self._of(path, target, self._handed(path, call, target), ages)
+            known = self._with_arguments(path, call, target)
+            found |= self._of(path, target, self._handed(path, call, target), ages, known)
         return found
-
-    def _synchronized(self, function: Function, event: Synchronization, ages: Ages) -> Ages:
-        if isinstance(event.fact, Commit):
-            return frozenset(None if a is None else min(a + 1, _OLDEST) for a in ages)
-        if not isinstance(event.fact, Wait):
-            return ages
-        pending = self.tiled.program.value(function, event.fact.pending)
-        if pending is None:
-            return ages | (_LANDED if any(a for a in ages) else frozenset())
-        return frozenset(a if a is not None and a <= pending else None for a in ages)
 
     def _handed(self, path: _Path, call: Call, target: Function) -> frozenset[Key]:
         """The names that the accumulator has in a function that is called."""
@@ -199,10 +207,34 @@ class Flight:
         handed = [(target.node.id, -1, p.name) for p in meant]
         return frozenset([*handed, *path.keys] if target.style is Style.LAMBDA else handed)
 
-    def _of(self, path: _Path, target: Function, keys: frozenset[Key], ages: Ages) -> Ages:
+    def _with_arguments(self, path: _Path, call: Call, target: Function) -> Constants:
+        """What names mean in a function that is called so."""
+        known = self.tiled.program.constants_in(target)
+        head = next(iter(template_heads(target.node)), None)
+        for index, param in enumerate(template_params(head, target.file.text) if head is not None else ()):
+            given = index < len(call.template_args)
+            text = call.template_args[index] if given else param.default or ""
+            value = (path.known if given else known).evaluate(text)
+            known = known.extended({param.name: "" if value is None else str(value)})
+        return known
+
+    def _of(
+        self, path: _Path, target: Function, keys: frozenset[Key], ages: Ages, known: Constants | None = None
+    ) -> Ages:
         """The ages behind a function or lambda that is run."""
         if path.depth > _DEEPEST:
             return _UNKNOWN
-        inner = _Path(target, keys, path.depth + 1)
+        inner = _Path(target, keys, known or self.tiled.program.constants_in(target), path.depth + 1)
         behind = self._run(inner, target.body, ages)
         return behind | inner.returned
+
+
+def _synchronized(path: _Path, event: Synchronization, ages: Ages) -> Ages:
+    if isinstance(event.fact, Commit):
+        return frozenset(None if a is None else min(a + 1, _OLDEST) for a in ages)
+    if not isinstance(event.fact, Wait):
+        return ages
+    pending = path.known.evaluate(event.fact.pending)
+    if pending is None:
+        return ages | (_LANDED if any(a for a in ages) else frozenset())
+    return frozenset(a if a is not None and a <= pending else None for a in ages)

@@ -90,8 +90,7 @@ class Names:
         names = declared_names(declarator)
         if not names or self.context.tiled.tensors.makes_registers(function, value):
             return False
-        is_copied = value.type == "call_expression" and declared.type == "identifier"
-        if is_copied and (self._is_element(function, value) or self._gives_own(function, value)):
+        if declared.type == "identifier" and self._is_own_value(function, value):
             return False
         variables = [Variable(function, function.text(n), None, declaration, declarator) for n in names]
         variable = variables[0]
@@ -150,6 +149,17 @@ class Names:
                 return handle if handle.array is None else None
             value, function = initializer(variable) if variable.is_reference else None, variable.function
         return None
+
+    def _is_own_value(self, function: Function, value: Node) -> bool:
+        """Whether a value is a number or registers of its own, whichever arm of a condition gives it."""
+        if value.type == "parenthesized_expression" and value.named_children:
+            return self._is_own_value(function, value.named_children[0])
+        if value.type == "conditional_expression":
+            arms = [value.child_by_field_name(f) for f in ("consequence", "alternative")]
+            return all(a is not None and self._is_own_value(function, a) for a in arms)
+        if value.type != "call_expression":
+            return False
+        return self._is_element(function, value) or self._gives_own(function, value)
 
     def _is_element(self, function: Function, value: Node) -> bool:
         """Whether a value is one register of a tensor, copied."""
