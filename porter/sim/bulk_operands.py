@@ -68,7 +68,7 @@ class BulkLoad(NamedTuple):
         source: Touch = Outside(Span(self.src, self.nbytes), False)
         if origin is not None:
             source = Shared(origin[0], range_bits(origin[1], self.nbytes), False)
-        return self.by.copy_in(targets, signals, offset, self.nbytes, source)
+        return self.by.copy_in(targets, signals, offset, self.nbytes, source, reduces=bool(self.form.how))
 
 
 class BulkLoadOperands(NamedTuple):

@@ -17,13 +17,15 @@ Place = tuple[int, int]
 
 class Shared(NamedTuple):
     """Granules of a block's shared memory. `signal` is the mbarrier that is told of this part of a copy, `warp` whose
-    part it is of what a warpgroup does."""
+    part it is of what a warpgroup does. `reduces`: what is written is read too; `stored`: for a thread's own store."""
 
     cta: int
     bits: int
     write: bool
     signal: Place | None = None
     warp: int | None = None
+    reduces: bool = False
+    stored: bool = False
 
 
 class Tensor(NamedTuple):

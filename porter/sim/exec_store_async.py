@@ -32,7 +32,8 @@ def store_async(
         signal = store.signal()
         effect = None
         if M.observer is not None:
-            effect = M.observer.issues(store.by.copy_in([owner], [signal], offset, nbytes))
+            effect = store.by.copy_in([owner], [signal], offset, nbytes, reduces=bool(form.how), stored=True)
+            M.observer.issues(effect)
         if offset % nbytes:
             what = f"shared address {offset:#x} is not a multiple of {nbytes}"
             raise Stop(Code.SIM_MISALIGNED, what, at, store.by.warp, store.by.lane)

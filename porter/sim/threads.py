@@ -98,11 +98,16 @@ class Issuer(NamedTuple):
         nbytes: int,
         source: Touch | None = None,
         tensor_map: int | None = None,
+        *,
+        reduces: bool = False,
+        stored: bool = False,
     ) -> Effect:
-        """Of a copy into shared memory of each block of `targets`, which is told to its mbarrier."""
+        """Of a copy into shared memory of each block of `targets`, which is told to its mbarrier; `reduces` and
+        `stored` as a touch has them."""
         bits = range_bits(offset, nbytes)
         touches: list[Touch] = [] if tensor_map is None else [Map(tensor_map)]
-        touches += [Shared(target, bits, True, signal) for target, signal in zip(targets, signals, strict=True)]
+        for target, signal in zip(targets, signals, strict=True):
+            touches.append(Shared(target, bits, True, signal, reduces=reduces, stored=stored))
         if source is not None:
             touches.append(source)
         return self.effect("copy", touches, Completion.MBARRIER_TX)

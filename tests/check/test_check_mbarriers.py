@@ -136,6 +136,10 @@ ret;
 """
 
 
+INVAL = "@%p0 mbarrier.inval.shared.b64 [%r8];"
+OTHER = "setp.eq.u32 %p7, %r0, 32; @%p7"
+
+
 @pytest.mark.parametrize(
     ("between", "last", "wanted"),
     [
@@ -144,6 +148,11 @@ ret;
         ("bar.sync 0;", "@%p0 mbarrier.inval.shared.b64 [%r8]; @%p0 mbarrier.init.shared.b64 [%r8], 1;", set()),
         ("bar.sync 0;", "@%p0 mbarrier.init.shared.b64 [%r8], 1;", {"M2"}),
         ("bar.sync 0;", "@%p0 mbarrier.inval.shared.b64 [%r8]; @%p0 st.shared.u32 [%r8], 1;", set()),
+        # By another warp.
+        ("bar.sync 0;", f"{INVAL} {OTHER} mbarrier.init.shared.b64 [%r8], 1;", {"M2"}),
+        ("bar.sync 0;", f"{INVAL} bar.sync 0; {OTHER} mbarrier.init.shared.b64 [%r8], 1;", set()),
+        ("bar.sync 0;", f"{INVAL} {OTHER} st.shared.u32 [%r8], 1;", {"M4"}),
+        ("bar.sync 0;", f"{INVAL} bar.sync 0; {OTHER} st.shared.u32 [%r8], 1;", set()),
         ("bar.sync 0;", "@%p0 st.shared.u32 [%r8], 1;", {"M4"}),
         ("bar.sync 0;", "@%p0 st.shared.u32 [%r8], 1; bar.sync 0; mbarrier.arrive.shared.b64 %d9, [%r8];", {"M4"}),
     ],

@@ -28,7 +28,10 @@ STORE = {
 }
 SENDS: dict[str, tuple[dict[str, str], set[str]]] = {
     "asynchronous_store": ({}, set()),
-    "asynchronous_reduction": ({"put": f"red.async.relaxed.cluster.{ASYNC}.inc.u32 [%r26], %r21, [%r27];"}, set()),
+    "asynchronous_reduction": (
+        {"put": f"red.async.relaxed.cluster.{ASYNC}.inc.u32 [%r26], %r21, [%r27];",
+         "meet": "@%p0 st.shared.u32 [%r2], 0;" + MEET}, set(),
+    ),
     "polled_with_test_wait": ({"wait": RIGHT["wait"].replace("try_wait", "test_wait")}, set()),
     "relaxed_meeting": ({"meet": MEET.replace("arrive", "arrive.relaxed")}, set()),
     "receiver_waited_before_the_end": ({"end": ""}, set()),
@@ -39,7 +42,7 @@ SENDS: dict[str, tuple[dict[str, str], set[str]]] = {
     "store_and_arrival": (STORE, set()),
     "store_and_relaxed_arrival": ({**STORE, "put": STORE["put"].replace("release", "relaxed")}, {"G1"}),
     "store_and_no_wait": ({**STORE, "wait": "", "end": ""}, {"G1", "H26"}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("level", [pytest.param("strict", marks=pytest.mark.slow), "practice"])

@@ -42,6 +42,7 @@ class SharedAccesses(Observer):
             touch = check.lanes.touch(warps, lanes, where, size, kind != "load", lane)
             for race in check.lanes.races(touch):
                 check.lane_race(at, int(warps[race[0]]), kind, *race[1:])
+        reduces = kind == "atomic" and "exch" not in self.machine.program.code[at].parts
         for row, warp in enumerate(warps.tolist()):
             offsets = where[row][lanes[row]]
             if offsets.size == 0:
@@ -54,7 +55,7 @@ class SharedAccesses(Observer):
                     some = int(np.packbits(lanes[row], bitorder="little").view(np.uint32)[0])
                     access.done.append(check.clocks.by_lanes(warp, some))
                 check.acting = where[row], lanes[row]
-                check.access_shared(cta, access)
+                check.access_shared(cta, access, reads=reduces)
         check.acting = None
         if touch is not None:
             check.lanes.stamp(touch)

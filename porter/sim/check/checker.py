@@ -42,15 +42,15 @@ class Checker(Reports):
 
     # Accesses -----------------------------------------------------------------------------------------
 
-    def access_shared(self, cta: int, new: Access) -> None:
-        """An access to a block's shared memory happens, or is issued, now."""
+    def access_shared(self, cta: int, new: Access, *, reads: bool = False) -> None:
+        """An access to a block's shared memory happens, or is issued, now. `reads`: a write that also reads."""
         shadow = self.shared[cta]
         if new.proxy == "async" and new.lane is not None and new.bits:
             self._lanes_before_issue(cta, new)
         home = int(self.machine.warp_cta[new.warp])
         if cta != home and self.machine.alive[cta] == 0:
             self.report(_GONE, None, new, "", cta)
-        if new.write and self.mbarriers.bits[cta]:
+        if new.write and (self.mbarriers.bits[cta] or self.mbarriers.freed[cta]):
             self.mbarriers.written(cta, new)
         ordered: set[Any] = set()
         for old, common in shadow.conflicts(new):
@@ -63,7 +63,7 @@ class Checker(Reports):
                 self.report(verdict, *self._with_lanes(old, new, common, cta), describe_bytes(common), cta)
             elif alike is not None:
                 ordered.add(alike)
-        if not new.write and new.bits & ~shadow.written:
+        if (reads or not new.write) and new.bits & ~shadow.written:
             where = describe_bytes(new.bits & ~shadow.written)
             self.report(Verdict("U1", "a write of these bytes", "", Ruling.NEVER_WRITTEN), None, new, where, cta)
             shadow.written |= new.bits

@@ -114,7 +114,12 @@ def before_the_end(clocks: Clocks, old: Access) -> str:
     """What would have waited for an operation before its block ends."""
     if old.kind in ("mma", "cp", "shift"):
         return f"{_completion(clocks, old)[1]}, and a wait on its mbarrier"
-    waits = {"wgmma": "wgmma.wait_group", "store": "cp.async.bulk.wait_group", "copy": "mbarrier.try_wait"}
+    waits = {
+        "wgmma": "wgmma.wait_group",
+        "store": "cp.async.bulk.wait_group",
+        "copy": "mbarrier.try_wait",
+        "reduction": "mbarrier.try_wait",
+    }
     return waits.get(old.kind, "barrier.cluster, or a wait on the operation's mbarrier")
 
 
@@ -127,6 +132,9 @@ def judge_shared(clocks: Clocks, old: Access, new: Access, peer: bool, same_bloc
     """Accesses to the same bytes of shared memory. `peer`: of a block other than the new access's own;
     `same_block`: by threads of one block."""
     warp = new.warp
+    if old.kind == new.kind == "reduction":
+        # Each is one relaxed access.
+        return None
     if old.proxy == "generic":
         if new.proxy == "generic":
             if clocks.knows(warp, ORDER, old.done):
@@ -184,6 +192,8 @@ def _generic_then_async(clocks: Clocks, old: Access, new: Access) -> Verdict | N
         return Verdict(id, *_LANES, Ruling.ONE_LANE)
     if clocks.knows(warp, ASYNC, old.done):
         return None
+    if new.notes.get("stored"):
+        return Verdict(id, _PROXY, "fence.proxy.async", Ruling.STORE_ASYNC, doubtful=True)
     # NVIDIA's tutorials have only the barrier between stores and the MMA; nobody omits the fence of a bulk store.
     return Verdict(id, _PROXY, "fence.proxy.async", None if id == "H27" else Ruling.PROXY_FENCE)
 

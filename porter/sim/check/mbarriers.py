@@ -44,6 +44,9 @@ class MbarrierCheck(Observer):
         # Each warp's last use of an mbarrier, and what overwrote one.
         self.uses: dict[Place, dict[int, Access]] = {}
         self.overwritten: dict[Place, Access] = {}
+        # Invalidations whose memory nobody has used since, and where that is.
+        self.ended: dict[Place, Access] = {}
+        self.freed = [0] * self.machine.n_cta
         # Arrivals of other blocks' threads: in the phase that goes on, in the last complete one, and all on a block.
         self.foreign: dict[Place, list[tuple[Access, Scope]]] = {}
         self.told: dict[Place, list[tuple[Access, Scope]]] = {}
@@ -90,6 +93,7 @@ class MbarrierCheck(Observer):
             old = self.inits.get(place)
             self.check.report(Verdict("M2", edge, "mbarrier.inval", ruling), old, init, self.where(place), cta)
             self._after_all_uses("M2", place, init)
+        self._reused("M2", place, init)
         self.bits[cta] |= range_bits(self.machine.mbar.offsets[slot], _BYTES)
         for table in (self.uses, self.overwritten, self.foreign, self.told):
             table.pop(place, None)
@@ -108,6 +112,18 @@ class MbarrierCheck(Observer):
         self._after_all_uses("M3", place, inval)
         self.bits[cta] &= ~range_bits(self.machine.mbar.offsets[slot], _BYTES)
         self.uses.pop(place, None)
+        self.ended[place] = inval
+        self.freed[cta] |= range_bits(self.machine.mbar.offsets[slot], _BYTES)
+
+    def _reused(self, id: str, place: Place, new: Access) -> None:
+        """The memory of an mbarrier that there was is used again: its end has to be known."""
+        inval = self.ended.pop(place, None)
+        if inval is None:
+            return
+        self.freed[place[1]] &= ~range_bits(self.machine.mbar.offsets[place[0]], _BYTES)
+        if inval.warp != new.warp and not self.check.clocks.knows(new.warp, ORDER, inval.done):
+            verdict = Verdict(id, "synchronization with the thread that invalidates", "bar.sync")
+            self.check.report(verdict, inval, new, self.where(place), place[1])
 
     def _in_use(self, place: Place) -> bool:
         """Whether threads wait on it, or operations under way are to signal it."""
@@ -165,7 +181,10 @@ class MbarrierCheck(Observer):
         return not set(who.lanes(warp, place) if isinstance(who, Named) else [who]) <= set(lanes)
 
     def written(self, cta: int, new: Access) -> None:
-        """A store or a copy into shared memory that holds live mbarriers."""
+        """A store or a copy into shared memory that holds mbarriers, or has held some."""
+        for place in [p for p in self.ended if p[1] == cta] if new.bits & self.freed[cta] else ():
+            if new.bits & range_bits(self.machine.mbar.offsets[place[0]], _BYTES):
+                self._reused("M4", place, new)
         common = new.bits & self.bits[cta]
         if not common:
             return

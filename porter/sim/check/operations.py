@@ -68,6 +68,9 @@ class Operations(Observer):
         access = self._access(effect, touch, "generic" if effect.kind == "cp.async" else "async", touch.warp)
         if touch.signal is not None:
             check.mbarriers.use(effect.at, effect.warp, touch.signal, effect.lane)
+            if touch.reduces:
+                access.kind = "reduction"
+            access.notes["stored"] = touch.stored
             access.notes["signals"] = f"at shared address {self.machine.mbar.offsets[touch.signal[0]]:#x}"
         elif effect.kind == "copy":
             # Landing completes reading and writing alike.
@@ -80,7 +83,7 @@ class Operations(Observer):
             if effect.accesses and check.level == "practice":
                 # CUTLASS lets one warp's wait stand for the warpgroup's operation; the ISA gives each warp its own.
                 access.done = effect.accesses[0].done
-        check.access_shared(touch.cta, access)
+        check.access_shared(touch.cta, access, reads=touch.reduces)
         effect.accesses.append(access)
 
     def _tensor(self, effect: Effect, touch: Tensor) -> None:

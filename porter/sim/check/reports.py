@@ -146,6 +146,7 @@ _WHAT = {
     ("relinquish", "tensor"): "tcgen05.relinquish_alloc_permit", ("shift", "generic"): "tcgen05.shift",
     ("ld", "tensor"): "tcgen05.ld", ("st", "tensor"): "tcgen05.st", ("dealloc", "tensor"): "tcgen05.dealloc",
     ("wgmma", "async"): "wgmma reading shared memory", ("copy", "async"): "asynchronous copy to shared memory",
+    ("reduction", "async"): "asynchronous reduction in shared memory",
     ("store", "async"): "asynchronous copy from shared memory", ("cp.async", "generic"): "cp.async",
 }  # fmt: skip
 _GLOBAL_WHAT = {

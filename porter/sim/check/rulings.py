@@ -39,6 +39,7 @@ class Ruling(StrEnum):
     SAME_BYTES = "same-bytes"
     SHARED_FLAG = "shared-flag"
     SHARED_OFFSET = "shared-offset"
+    STORE_ASYNC = "store-async"
     STORE_SOURCES = "store-sources"
     TENSOR_PIPELINE = "tensor-pipeline"
     TENSORMAP_RELEASE = "tensormap-release"

@@ -81,12 +81,12 @@ class Shadow:
         if new.write:
             self.written |= new.bits
             low, high, rest = new.low, new.high, ~new.bits
-            atomic = new.kind == "atomic"
+            atomic = new.kind in _BESIDE
             keep = []
             for old in self.accesses:
                 if old.low < high and low < old.high:
                     # Atomics go on beside those of other warps, which a later access has to be ordered after too.
-                    beside = atomic and old.kind == "atomic" and old.warp != new.warp
+                    beside = atomic and old.kind == new.kind and (old.warp, old.lane) != (new.warp, new.lane)
                     if not beside:
                         old.bits &= rest
                         if not old.bits:
@@ -116,6 +116,7 @@ class Shadow:
         self.written &= ~bits
 
 
+_BESIDE = frozenset(("atomic", "reduction"))
 _REPLACED = frozenset(("load", "atomic"))
 
 
