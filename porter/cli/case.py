@@ -99,7 +99,7 @@ def _of_draft(
     session.report(notes)
     session.show(*(Text(f"wrote {path}") for path in files))
     session.show(*(Text(f"guess: {where}: {why}") for where, why in draft.guesses.items()))
-    session.show(Text(f"{len(draft.guesses)} guesses; next: porter verify {kernel}"))
+    session.show(Text(f"{len(draft.guesses)} guess{'es' * (len(draft.guesses) != 1)}; next: porter verify {kernel}"))
     body: dict[str, Any] = {
         "written": list(map(str, files)),
         "guesses": [{"field": where, "assumed": why} for where, why in draft.guesses.items()],

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import PurePath
 from typing import Any
 
@@ -12,8 +13,8 @@ from porter.lang.lexical import lexed
 from porter.model.functions import Function
 from porter.model.program import Program
 from porter.scan.draft import classes as cls
+from porter.scan.draft import indices, references, sizes, tensors
 from porter.scan.draft import numbers as nums
-from porter.scan.draft import references, sizes, tensors
 from porter.scan.draft.draft import UNKNOWN, Draft
 from porter.scan.draft.launches import best_launch, cluster_of, placed_tiles, struct_types
 from porter.scan.draft.numbers import Num
@@ -41,6 +42,7 @@ _MAP_WORDS = re.compile(
     r"^(?:tensor_?|t|tma_?|desc_?)?(?:map|desc|tma)_?|_?(?:tma_?map|tensor_?map|map|desc|tma)$", re.IGNORECASE
 )
 _INEXACT = re.compile(r"\b(?:__)?(?:exp2?f?|tanhf?|erff?|rsqrtf?|logf?|expf)\s*\(|ex2\.approx|tanh\.approx")
+_LAST_AXIS = "blockIdx.z"
 _RELU = re.compile(r"fmaxf?\s*\([^;]*\b0(?:\.0?f?)?\s*\)|__hmax2?\w*\s*\(|max\.f16x2|relu", re.IGNORECASE)
 
 
@@ -68,8 +70,9 @@ class CudaDraft:
         fields = self.draft.fields
         fields |= {"version": 1, "kernel": PurePath(self.program.sources.root).name, "entry": self._entry()}
         self._collect()
+        shaped = {t.name for t in self.tensors.values() if t.shape}
         proposal = self._proposal()
-        self._shape(proposal)
+        self._shape(proposal, shaped)
         given, by = self._sizes(proposal)
         if self.facts.kernel.template:
             fields["template"] = [self._template(t) for t in self.facts.kernel.template]
@@ -274,7 +277,7 @@ class CudaDraft:
         names = ", ".join(t.name for t in outputs)
         known = next((t for t in inputs if t.shape), None)
         shape = references.texts(known) if known is not None else ("1",)
-        return Proposal("0", 1, f"what {names} should hold", {o.name: shape for o in outputs})
+        return Proposal("0", 1, f"what {names} should hold", {o.name: shape for o in outputs}, is_known=False)
 
     def _attention(self, qkv: list[Tensor], outputs: list[Tensor]) -> Proposal:
         scale = next(iter(self.constants), "1.0")
@@ -326,11 +329,19 @@ class CudaDraft:
             if len(t.shape) == 1:
                 by_row = str(t.shape[0]) == product.rows
                 text = f"{t.name}[:, None]" if by_row else t.name
-                (found.factors if "scale" in t.name.lower() else found.terms).append(text)
+                (found.factors if self._is_scale(t) else found.terms).append(text)
+            elif product.batch and references.texts(t)[:-1] == product.batch:
+                by_row = str(t.shape[-1]) == product.rows
+                text = f"{t.name}[..., None]" if by_row else f"{t.name}[..., None, :]"
+                (found.factors if self._is_scale(t) else found.terms).append(text)
             elif references.texts(t) == product.shape and t.name not in product.expression:
                 found.terms.append(t.name)
         found.relu = bool(_RELU.search(self.text))
         return found
+
+    def _is_scale(self, t: Tensor) -> bool:
+        """Whether a vector is a factor, by its name on the host or in the kernel."""
+        return "scale" in f"{t.name} {self._in_kernel.get(t.name, '')}".lower()
 
     # --- Shapes
 
@@ -341,9 +352,13 @@ class CudaDraft:
         for t in inputs:
             if t.shape:
                 continue
-            index = self._indices(t)
+            index = " ; ".join(self._indices(t))
             stride = self._stride(index)
-            if len(known) < 2 and m and n and k and not re.search(r"bias|scale|residual", t.name, re.IGNORECASE):
+            batched = self._batched(t)
+            if batched:
+                t.shape = batched
+                known += [t] if len(batched) > 2 else []
+            elif len(known) < 2 and m and n and k and not re.search(r"bias|scale|residual", t.name, re.IGNORECASE):
                 first = not known
                 t.shape = (m, k) if first else (k, n) if stride == n else (n, k)
                 known.append(t)
@@ -389,13 +404,54 @@ class CudaDraft:
                     return extent
         return nums.const(int(text)) if text.isdigit() else nums.name(text)
 
-    def _indices(self, t: Tensor) -> str:
+    def _indices(self, t: Tensor) -> list[str]:
         """What the kernel adds to a pointer, or indexes it with."""
         name = self._in_kernel.get(t.name)
         if name is None:
-            return ""
-        found = re.findall(rf"\b{name}\s*\[([^;]*?)\]", self.text) + re.findall(rf"\b{name}\s*\+\s*([^;,]*)", self.text)
-        return " ; ".join(found)
+            return []
+        found = re.findall(rf"\b{name}\s*\[([^;]*?)\]", self.text)
+        begins = re.findall(rf"(\w+)\s*=\s*(?:\w+(?:\.|->))?{name}\s*\+([^;,]*)[;,]", self.text)
+        for alias, first in begins:
+            inside = re.findall(rf"\b{alias}\s*\[([^;]*?)\]", self.text)
+            found += [f"{first.strip()} + ({index})" for index in inside] or [first.strip()]
+        rest = re.findall(rf"\b{name}\s*\+\s*([^;,]*)", self.text)
+        return found + [text for text in rest if text.strip() not in {first.strip() for _, first in begins}]
+
+    def _size_params(self) -> dict[str, Num]:
+        """Sizes by what the kernel calls them: parameters, and members of parameters."""
+        found: dict[str, Any] = {}
+        for param, argument in zip(self.kernel.params, self.facts.arguments, strict=False):
+            items = argument.items if isinstance(argument, Record) else {}
+            found |= {param.name: argument} | {f"{param.name}.{name}": item for name, item in items.items()}
+        return {
+            n: a for n, a in found.items() if isinstance(a, Num) and a.op == "name" and a.name not in self.constants
+        }
+
+    def _batched(self, t: Tensor) -> tuple[Num, ...]:
+        """The shape of a tensor whose outermost dimension the blocks of the grid's last axis count; empty if it has
+        none."""
+        named = self._size_params()
+        found = indices.levels(self._indices(t), named)
+        last = (self.facts.grid or ())[2:]
+        if found is None or not last or last[0].known == 1 or len(found.outer) != 1:
+            return ()
+        (outer,) = found.outer
+        begins = rf"\b{re.escape(outer)}\s*=\s*{re.escape(_LAST_AXIS)}\s*[;,]"
+        is_block = outer == _LAST_AXIS or re.search(begins, self.text) is not None
+        return (last[0], *(named[n] for n in reversed(found.inner))) if is_block else ()
+
+    def _doubt_shapes(self, given: Collection[str]) -> None:
+        """Shapes that indices or names gave are guesses where a size stands in an index and not in the shape, or the
+        grid has blocks for a dimension that no tensor has."""
+        named = self._size_params()
+        there = {n for t in self.tensors.values() for x in (*t.shape, *t.strides) for n in x.names()}
+        missing = {n for x in (self.facts.grid or ())[2:] for n in x.names()} - there - set(self.constants)
+        for t in self.tensors.values():
+            own = {n for x in t.shape for n in x.names()}
+            strides = {named[n].name for n in indices.sizes_in(self._indices(t), named)} - own
+            if t.name not in given and (missing or strides) and f"tensors.{t.name}" not in self.draft.guesses:
+                what = ", ".join(sorted(strides or missing))
+                self.draft.guess(f"tensors.{t.name}", f"its shape; what {what} counts is not known")
 
     def _stride(self, index: str) -> Num | None:
         """The size that a row of a tensor is long, by its indices."""
@@ -416,11 +472,14 @@ class CudaDraft:
             found.append(nums.name(match) if match is not None else None)
         return found[0], found[1], found[2]
 
-    def _shape(self, proposal: Proposal) -> None:
+    def _shape(self, proposal: Proposal, given: Collection[str]) -> None:
         for name, shape in proposal.shapes.items():
             tensor = self.tensors[name]
             if not tensor.shape:
                 tensor.shape = tuple(self._as_number(s) for s in shape)
+                if not proposal.is_known:
+                    self.draft.guess(f"tensors.{name}", "its shape")
+        self._doubt_shapes(given)
         for t in self.tensors.values():
             if not t.shape:
                 t.shape = (nums.name("size"),)

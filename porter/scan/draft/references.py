@@ -41,6 +41,8 @@ class Proposal:
     magnitude: str | None = None
     families: tuple[str, ...] = ()
     steps: dict[str, int] = field(default_factory=dict)
+    is_known: bool = True
+    """False where it is nothing but a value to replace, and shapes are no better."""
 
 
 def texts(tensor: Tensor) -> tuple[str, ...]:
