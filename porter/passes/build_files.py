@@ -22,6 +22,7 @@ from porter.passes.build_asks import lines_for_hopper
 from porter.passes.build_both import both_group, logical_line
 from porter.passes.build_capabilities import capability_group
 from porter.passes.build_kinds import kind_of
+from porter.passes.build_lists import options_of_lists
 from porter.passes.build_variables import Given, Variables, given_hopper, ported_variables, variables_of_both
 from porter.passes.targets import lines_for_sm100, retargeted, said_of
 from porter.ptx.arch import SM100A, PortTarget
@@ -135,7 +136,8 @@ def port_build_text(
         own = [g for g in (asked, _variables(variables)) if g is not None]
         groups = _groups(path, text, kind, rules, selection, own)
     edits = [*settled, *(e.span for g in groups for e in g.edits)]
-    open_options = [at for at in variables.open if not any(s.start <= at < s.end for s in edits)]
+    listed = options_of_lists(text, edits, said) if runtime is False else []
+    open_options = [at for at in (*variables.open, *listed) if not any(s.start <= at < s.end for s in edits)]
     changed = {text.count("\n", 0, e.span.start) + 1 for e in (asked.edits if asked is not None else ())}
     asking = lines_for_hopper(source, changed, said, target) if kind == "python" else set()
     left = list(_left_over(path, text, kind, edits, open_options, asking, said))

@@ -26,9 +26,9 @@ _GIVEN = re.compile(
     r"(?<!\$)(?<!\$[({])(?<![\w-])(\w+)[\"']?\s*(?:[?:+]?=|:(?!=)|[ \t])\s*[\"']?(?:\$\{\w+:-)?(sm_)?90a\b(?![\w-])",
 )
 _TARGETS = re.compile(r"\bCUDA_ARCHITECTURES\s+\"?(?P<name>\$\{\w+\})\"?")
-_OPEN = re.compile(
+OPEN = re.compile(
     r"(?<![\w-])(?:-arch|--gpu-architecture)(?:=|[ \t]+)\\?[\"']?(?:sm_)?"
-    r"(?:[\"']\s*[+%]|%s|\{[^}\n]*\}|@\d@|\$[\w({])"
+    r"(?:[\"']\s*[+%]|%s|\{[^}\n]*\}|@\d@|\$[\w({*])"
 )
 """An option whose value is not all there to read."""
 
@@ -95,7 +95,7 @@ def _pair_of(text: str, match: re.Match[str], kind: str, value: str) -> str | No
 def _still_open(text: str, edits: list[Edit], given: Given) -> list[int]:
     """Where options remain whose variable may hold Hopper's architecture, or that are put together."""
     found = []
-    for match in _OPEN.finditer(text):
+    for match in OPEN.finditer(text):
         if any(e.span.start <= match.start() < e.span.end for e in edits):
             continue
         name = re.search(r"\w+", text[text.index("arch", match.start()) :].split("=", 1)[-1].replace("sm_", "", 1))

@@ -100,7 +100,7 @@ def test_shapes_that_indices_do_not_show_are_marked(name: str, tmp_path: Path) -
     right = {"A": ["batch", "M", "K"], "B": ["batch", "N", "K"], "C": ["batch", "M", "N"]}
     wrong = {n for n, t in draft.fields["tensors"].items() if t["shape"] != right[n]}
     assert "A" in wrong
-    assert {f"tensors.{n}" for n in wrong} <= set(draft.guesses)
+    assert {f"tensors.{n}" for n in wrong} <= {*draft.guesses, *draft.notes}
     assert "# guess" in next(line for line in draft.text().splitlines() if line.startswith("  A:"))
 
 
@@ -120,3 +120,14 @@ def test_shapes_that_indices_do_not_show_are_marked(name: str, tmp_path: Path) -
 )
 def test_levels_of_an_index(index: str, expected: Levels | None) -> None:
     assert levels([index], {"M", "K"}) == expected
+
+
+def test_the_shape_of_an_output_that_nothing_tells_is_marked_with_its_reference(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(
+        "__global__ void k(const float* a, float* out, int n) { out[threadIdx.x] = a[threadIdx.x]; }\n"
+        "void run(const float* a, float* out, int n) { k<<<n / 64, 128>>>(a, out, n); }\n"
+    )
+    draft = draft_case(tmp_path / "k.cu", None)
+    (line,) = (line for line in draft.text().splitlines() if line.startswith("  out:"))
+    assert "# a guess with `reference`" in line
+    assert len(draft.guesses) <= 3

@@ -449,7 +449,8 @@ class CudaDraft:
         for t in self.tensors.values():
             own = {n for x in t.shape for n in x.names()}
             strides = {named[n].name for n in indices.sizes_in(self._indices(t), named)} - own
-            if t.name not in given and (missing or strides) and f"tensors.{t.name}" not in self.draft.guesses:
+            is_open = f"tensors.{t.name}" not in {**self.draft.guesses, **self.draft.notes}
+            if t.name not in given and (missing or strides) and is_open:
                 what = ", ".join(sorted(strides or missing))
                 self.draft.guess(f"tensors.{t.name}", f"its shape; what {what} counts is not known")
 
@@ -478,7 +479,7 @@ class CudaDraft:
             if not tensor.shape:
                 tensor.shape = tuple(self._as_number(s) for s in shape)
                 if not proposal.is_known:
-                    self.draft.guess(f"tensors.{name}", "its shape")
+                    self.draft.notes[f"tensors.{name}"] = "a guess with `reference`: its shape, too, is not known"
         self._doubt_shapes(given)
         for t in self.tensors.values():
             if not t.shape:
