@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +16,7 @@ from porter.cli.context import Session
 from porter.diagnostics import Diagnostic
 from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
-from porter.passes.full_rate.given import IN_STRINGS, given
+from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
 from porter.passes.native import given as native
 from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
@@ -73,19 +73,46 @@ class Proofs:
         return [native.proved(root.path, step, cases, proof.sizes) for step in root.native]
 
 
-def unless_run(root: Path, plans: Sequence[KernelPlan]) -> tuple[list[KernelPlan], list[Diagnostic]]:
-    """Plans of a file as `porter port` gives it: without M=128 MMAs and steps where no case runs their kernels, with
-    what is said of that."""
-    kernels = [p.kernel for p in plans if p.steps]
-    if not kernels:
-        return list(plans), []
-    found = Outlook(IN_STRINGS) if is_python(root) else outlook(root, kernels)
-    missing = found.missing
-    if not missing:
-        return [replace(p, gate=(*p.gate, *found.asks)) if p.steps else p for p in plans], []
-    said = [full_rate.unproved(str(root), missing)] if any(p.has_full_rate for p in plans) else []
-    said += [native.left(str(root), step, missing) for step in dict.fromkeys(s for p in plans for s in p.native)]
-    return [p.of_compat() for p in plans], said
+@dataclass
+class GivenPlans:
+    """The plans of a file as `porter port` gives it, and what is `said` of M=128 MMAs and steps that it leaves out."""
+
+    root: Path
+    plans: list[KernelPlan]
+    said: list[Diagnostic] = field(default_factory=list)
+
+    def settle(self) -> None:
+        """Leave out what no case runs; of the others say what else their cases ask for."""
+        kernels = [p.kernel for p in self.plans if p.steps]
+        if not kernels:
+            return
+        found = Outlook(IN_STRINGS) if is_python(self.root) else outlook(self.root, kernels)
+        if found.missing:
+            self.leave(found.missing)
+        else:
+            self.plans = [replace(p, gate=(*p.gate, *found.asks)) if p.steps else p for p in self.plans]
+
+    def leave(self, what: str) -> None:
+        path = str(self.root)
+        steps = dict.fromkeys(step for p in self.plans for step in p.native)
+        self.said += [full_rate.unproved(path, what)] if any(p.has_full_rate for p in self.plans) else []
+        self.said += [native.left(path, step, what) for step in steps]
+        self.plans = [p.of_compat() for p in self.plans]
+
+
+def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[GivenPlans]:
+    """The plans of files, each with its root, without M=128 MMAs and steps where no case runs their kernels, or where a
+    kernel of theirs stands in a header beside such a file."""
+    found = [GivenPlans(root, list(plans)) for root, plans in planned]
+    for one in found:
+        one.settle()
+    while True:
+        left = {p.path for one in found if one.said for p in one.plans}
+        sharing = [one for one in found if not one.said and any(p.steps and p.path in left for p in one.plans)]
+        if not sharing:
+            return found
+        for one in sharing:
+            one.leave(SHARED)
 
 
 def verified(session: Session, ported: Ported, make: Make) -> Ported:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import NATIVE, Session, command
-from porter.cli.full_rate import unless_run
+from porter.cli.full_rate import as_given
 from porter.cli.inputs import processes, require_directories
 from porter.cli.native import native_plans
 from porter.cli.porting import look, port_options
@@ -46,14 +46,14 @@ def plan(
     python: list[tuple[str, DslPortResult]] = []
     facts: list[KernelPipeline] = []
     native: list[NativePlan] = []
-    for root, result in _ported(session, paths, options, include_dirs, jobs):
+    made = list(_ported(session, paths, options, include_dirs, jobs))
+    for given in as_given([(root, r.plans) for root, r in made if not isinstance(r, DslPortResult)]):
+        # a header is shown once, for all files that include it
+        plans += [p for p in given.plans if p not in plans]
+        diagnostics += given.said
+    for root, result in made:
         if isinstance(result, DslPortResult):
             python.append((str(root), result))
-        else:
-            # a header is shown once, for all files that include it
-            given, unproved = unless_run(root, result.plans)
-            plans += [p for p in given if p not in plans]
-            diagnostics += unproved
         if isinstance(result, PortResult):
             rules = load_rules(options.rule_directories)
             summaries += kernel_summaries(result, rules)

@@ -134,6 +134,22 @@ def test_without_a_run_there_are_no_steps(tmp_path: Path) -> None:
     assert any("without the step release: no case beside it" in w for w in warnings)
 
 
+@pytest.mark.parametrize("order", [("a.cu", "b.cu"), ("b.cu", "a.cu")])
+def test_files_that_share_a_header_stay_at_m64_together(tmp_path: Path, order: tuple[str, str]) -> None:
+    (tmp_path / "gemm.cuh").write_text("#pragma once\n" + KERNEL.replace("HEAD", ""))
+    for name in order:
+        (tmp_path / name).write_text('#include "gemm.cuh"\nvoid launch() { gemm<<<1, 256>>>(nullptr, 0, 0, 1); }\n')
+    (tmp_path / "a.case.yaml").write_text(CASE.replace("gemm.cu", "a.cu"))
+    kernel, warnings, _ = planned(tmp_path / "a.cu")
+    assert (kernel["mma_rows"], warnings) == (128, [])
+    document = json.loads(
+        porter("--format", "json", "plan", "--style", "full-rate", *(tmp_path / n for n in order)).stdout
+    )
+    assert [k["mma_rows"] for k in document["kernels"]] == [64]
+    said = {d["message"].partition(": ")[2] for d in document["diagnostics"] if d["id"] == "PT2511"}
+    assert said == {"no case beside it runs `gemm`", "it shares a header with a file that stays at M=64"}
+
+
 def test_a_missing_fact_needs_no_run(tmp_path: Path) -> None:
     path = written(tmp_path, "")
     path.write_text(path.read_text().replace("__launch_bounds__(256)", "__launch_bounds__(128)"))

@@ -13,6 +13,7 @@ from porter.passes.full_rate.step import RULE
 from porter.passes.ported import Ported, PortedRoot
 
 IN_STRINGS = "its kernels stand in strings, and no case runs those alone"
+SHARED = "it shares a header with a file that stays at M=64"
 
 Verify = Callable[[Ported, PortedRoot], Diagnostic]
 """Runs the port of a root, and answers with `proved` or `unproved`."""
@@ -33,8 +34,7 @@ def given(ported: Ported, make: Make, verify: Verify) -> Ported:
         if any(again.of_root(r) != ported.at(r.path) for r in taken(again)):
             # what is shared became another text, which nobody has run
             again = make(half_rate=frozenset(said))
-            shared = "it shares a header with a file that stays at M=64"
-            said |= {path: unproved(path, shared) for path in said if path not in failed}
+            said |= {path: unproved(path, SHARED) for path in said if path not in failed}
         ported = again
     ported.diagnostics += said.values()
     return ported
