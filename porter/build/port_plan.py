@@ -6,8 +6,8 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,38 @@ from porter.diagnostics import Code, PorterError
 
 
 @dataclass(frozen=True)
+class Relaunch:
+    """What the host code of a port changes of a launch: bytes of dynamic shared memory, and arguments of the kernel's
+    template by their index."""
+
+    dynamic_smem: int
+    template: tuple[tuple[int, str], ...] = ()
+
+    def section(self, template: Sequence[object]) -> dict[str, Any]:
+        """As the section `port` of a case whose kernel has these template arguments."""
+        found: dict[str, Any] = {"launch": {"dynamic_smem": self.dynamic_smem}}
+        if self.template and template:
+            given = dict(self.template)
+            found["template"] = [given.get(index, value) for index, value in enumerate(template)]
+        return found
+
+
+@dataclass(frozen=True)
 class PortPlan:
     """A port: `files` by path of the original (all files of the source set, changed or not), or
     `source`, a finished file. `keeps_hopper`: it has the original's form too. `section` is what the port changes of
-    the launch, in the form of the section `port` of a case; None is as in the case."""
+    the launch, in the form of the section `port` of a case; None is as in the case. `relaunch` is what the port's own
+    host code says of it, for cases of every template."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     source: Path | None = None
     keeps_hopper: bool = False
     section: Mapping[str, Any] | None = None
+    relaunch: Relaunch | None = None
+
+    def on(self, template: Sequence[object]) -> PortPlan:
+        """The port in a case whose kernel has these template arguments."""
+        return self if self.relaunch is None else replace(self, section=self.relaunch.section(template))
 
 
 def materialize(plan: PortPlan, kernel: Path, root: Path | None = None) -> Path:

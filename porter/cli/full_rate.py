@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.context import Session
+from porter.cli.context import NATIVE, Session
+from porter.cli.staging import Counts, port_plan, staged, stages_said
 from porter.diagnostics import Diagnostic
 from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
@@ -26,9 +26,11 @@ from porter.verify.runner import ProgressCall
 
 
 class Make(Protocol):
-    """The same port, with M=64 in some roots, and without some steps of the native style."""
+    """The same port, with M=64 in some roots, without some steps of the native style, and with other stages."""
 
-    def __call__(self, *, half_rate: frozenset[str] = ..., without: native.Left = ...) -> Ported: ...
+    def __call__(
+        self, *, half_rate: frozenset[str] = ..., without: native.Left = ..., stages: Counts = ...
+    ) -> Ported: ...
 
 
 class Proofs:
@@ -50,7 +52,9 @@ class Proofs:
         return self._known[key]
 
     def _run(self, ported: Ported, root: PortedRoot, tell: ProgressCall | None = None) -> Proof:
-        plan = PortPlan(files=ported.of_root(root), keeps_hopper=ported.keeps_hopper)
+        plan = port_plan(self._session, ported, root)
+        if root.stages and plan.relaunch is None:
+            return Proof(missing="the shared memory that its host code asks for is no number")
         kernels = root.full_rate or root.kernels
         return prove(Claim(Path(root.path), kernels, plan, root.include_dirs), self._builder, tell)
 
@@ -117,6 +121,9 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
 
 def verified(session: Session, ported: Ported, make: Make) -> Ported:
     """The port with what cases verify of the session's style."""
+    if session.style == NATIVE:
+        chosen = staged(session, ported, make)
+        ported, make = chosen.ported, partial(make, stages=chosen.counts)
     proofs = Proofs(make_builder(find_toolkit(session.toolkit) if session.toolkit else None), session)
     steps = native.given(ported, make, proofs.missing)
     found = given(steps.ported, partial(make, without=steps.without), proofs.full_rate)
@@ -128,5 +135,5 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
         steps.said += [native.left(path, step, "its MMAs stay at M=64") for path, step in sorted(unproved)]
     found.diagnostics += steps.said
     for root in found.roots:
-        found.diagnostics += proofs.native(found, root)
+        found.diagnostics += [*proofs.native(found, root), *stages_said(session, found, root)]
     return found

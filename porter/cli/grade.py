@@ -8,8 +8,9 @@ from pathlib import Path
 
 from rich.text import Text
 
+from porter.cli.candidates import Candidate, calibration_of, grade_with
 from porter.cli.context import Session, command
-from porter.cli.grading import Candidate, calibration_of, grade_with, of_case, of_launch, of_program, of_ptx
+from porter.cli.grading import of_case, of_launch, of_program, of_ptx
 from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.launches import require_launch
 from porter.cli.timing import calibrate

@@ -4,49 +4,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from porter.build.entry import kernel_name
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
+from porter.cli.candidates import Candidate, calibration_of, candidate, grade_with
 from porter.cli.context import Session
 from porter.cli.porting import plan_of_case
 from porter.cli.programs import program_request
 from porter.diagnostics import Diagnostic
-from porter.grade import calibration_file
-from porter.grade.calibration_file import Calibration
-from porter.grade.model import STANDARD, Grade, missing
-from porter.grade.model import grade as grade_shape
+from porter.grade.model import STANDARD, Grade
 from porter.grade.reading import Launch, Reading, read_shape
-from porter.grade.shape import Problem as Product
-from porter.grade.shape import Shape
 from porter.report import grade as report_grade
-from porter.verify.builder import PORT_ARCH, BuiltKernel, parse_ptx
+from porter.verify.builder import parse_ptx
 from porter.verify.case import Case
 from porter.verify.launch_file import load_launch
-from porter.verify.launched import launched, launched_record
+from porter.verify.launched import launched_record
 from porter.verify.prepare import PortOf, prepare
-from porter.verify.problem import LaunchValues, Problem
 from porter.verify.program.source import run_source_or_executable
 from porter.verify.ptx_files import ptx_texts
 from porter.verify.settings import SimOptions
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A kernel that was read: `label` says whether it is an original, a port or just a kernel."""
-
-    label: str
-    kernel: str
-    arch: str
-    reading: Reading
-
-    @property
-    def gaps(self) -> Sequence[str]:
-        """Facts without which it is not graded."""
-        return missing(self.reading.shape) if self.reading.shape is not None else self.reading.unknown
 
 
 def of_case(
@@ -68,7 +48,7 @@ def of_case(
         port_of or partial(plan_of_case, port=port),
         finished=port is not None,
     )
-    read = [_candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]
+    read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]
     return [read[0], *(with_stages_of(read[0], one) for one in read[1:])] if read else [], notes
 
 
@@ -81,26 +61,6 @@ def with_stages_of(original: Candidate, port: Candidate) -> Candidate:
         return port
     said = (*shape.assumed, "the port has as many stages as its original")
     return replace(port, reading=Reading(replace(shape, stages=first.stages, assumed=said), port.reading.unknown))
-
-
-def calibration_of(session: Session, path: Path | None) -> Calibration | None:
-    """That of a file, or of the configuration.
-
-    Raises:
-        PorterError: what `calibration_file.load` raises.
-    """
-    chosen = path or session.calibration
-    return calibration_file.load(chosen) if chosen is not None else None
-
-
-def grade_with(shape: Shape, problem: Product | None, using: Calibration | None, lifts: bool = True) -> Grade:
-    """A grade; what was measured on a Blackwell GPU says nothing of another chip.
-
-    Raises:
-        ValueError: what `grade` raises.
-    """
-    constants = using.constants if using is not None and shape.arch == PORT_ARCH else None
-    return grade_shape(shape, problem, lifts=lifts, constants=constants)
 
 
 def brief(session: Session, case: Case, port: Path | None, port_of: PortOf | None = None) -> report_grade.Brief:
@@ -130,18 +90,7 @@ def of_launch(launch: Path, ptx: Path | None) -> list[Candidate]:
         PorterError: what `load_launch` raises.
     """
     found = load_launch(launch, ptx)
-    return [_candidate("kernel", found.kernel, found.problem, found.launch)]
-
-
-def _candidate(label: str, kernel: BuiltKernel, problem: Problem, launch: LaunchValues) -> Candidate:
-    function = kernel.function
-    assert function is not None
-    facts = launched(kernel, problem, launch)
-    if kernel.assembled is not None:
-        used = kernel.assembled().resources.get(kernel.entry)
-        facts["registers"] = used.registers if used is not None else None
-    reading = read_shape(kernel.module, function, Launch(**facts))
-    return Candidate(label, kernel_name(kernel.entry), kernel.arch, reading)
+    return [candidate("kernel", found.kernel, found.problem, found.launch)]
 
 
 def of_ptx(path: Path) -> list[Candidate]:

@@ -5,26 +5,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
+from porter.cli.candidates import calibration_of, grade_with
 from porter.cli.context import Session
-from porter.cli.grading import calibration_of, grade_with, of_case
+from porter.cli.grading import of_case
+from porter.cli.porting import plan_of_case
 from porter.diagnostics import PorterError
+from porter.grade.calibration_file import Calibration
 from porter.grade.model import STANDARD
 from porter.grade.shape import Shape
+from porter.grade.stages import best_count
 from porter.grade.whatif import apply
+from porter.passes.native.stages import NAME as STAGES
 from porter.passes.plan import KernelPlan
 from porter.report.native import Gain, NativePlan
-from porter.scan.native import native_steps
+from porter.scan.native import Step, native_steps
 from porter.scan.pipeline import KernelPipeline
 from porter.verify.case import cases_if_any, load_case
 
 
+class Missing(Protocol):
+    """What keeps a port from so many stages; empty if it has them."""
+
+    def __call__(self, count: int) -> str: ...
+
+
 def native_plans(
-    session: Session, path: Path, kernels: Sequence[KernelPipeline], plans: Sequence[KernelPlan]
+    session: Session, path: Path, kernels: Sequence[KernelPipeline], plans: Sequence[KernelPlan], missing: Missing
 ) -> list[NativePlan]:
     """The steps of each kernel of a file, and by its plans which of them ports have. Grades need a case beside it and a
-    compiler; without them there are none."""
+    compiler; without them there are none, and nobody knows how many stages are best."""
     taken = {p.kernel: p.steps for p in plans}
     shapes, reason = _shapes(session, path) if kernels else ({}, "")
     found = []
@@ -33,7 +46,7 @@ def native_plans(
         shape, why = shapes.get(known.kernel, (None, reason or "the kernel has no case"))
         steps = native_steps(one, taken.get(known.kernel, ()))
         plan = NativePlan(known.kernel, known.where, tuple(Gain(step) for step in steps), why)
-        found.append(plan if shape is None else _graded(session, plan, shape))
+        found.append(plan if shape is None else _graded(session, plan, shape, missing))
     return found
 
 
@@ -46,7 +59,7 @@ def _shapes(session: Session, path: Path) -> tuple[dict[str, tuple[Shape | None,
             name = case.entry.rsplit("::", 1)[-1]
             if name in found:
                 continue
-            candidates, notes = of_case(session, case, None)
+            candidates, notes = of_case(session, case, None, partial(plan_of_case, stages=False))
             port = next((c for c in candidates if c.label == "port"), None)
             if port is None:
                 found[name] = None, "; ".join(n.message for n in notes) or "the kernel has no port"
@@ -58,7 +71,19 @@ def _shapes(session: Session, path: Path) -> tuple[dict[str, tuple[Shape | None,
     return found, ""
 
 
-def _graded(session: Session, plan: NativePlan, shape: Shape) -> NativePlan:
+def _staged(step: Step, shape: Shape, using: Calibration | None, missing: Missing) -> Step:
+    """The step to the number of stages that the grade finds best."""
+    most = int(step.what_if.partition("=")[2])
+    held = shape.stages or 1
+    best = best_count(shape, range(held, most + 1), lambda s: grade_with(s, STANDARD, using, lifts=False).rate)
+    if best <= held:
+        return replace(step, applies=False, why=(*step.why, f"by the grade {held} are as fast as {most}"))
+    what = missing(best)
+    why = (*step.why, f"by the grade {best} are as fast as {most}") if best < most else step.why
+    return replace(step, what_if=f"stages={best}", taken=not what, why=(*why, f"missing: {what}") if what else why)
+
+
+def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing) -> NativePlan:
     """The plan with the grade before and after each step that applies, on top of those in front of it."""
     using = calibration_of(session, None)
     rate = grade_with(shape, STANDARD, using, lifts=False).rate
@@ -71,6 +96,12 @@ def _graded(session: Session, plan: NativePlan, shape: Shape) -> NativePlan:
         if not step.what_if:
             gains.append(replace(gain, not_graded="the grade's model has no such change"))
             continue
+        if isinstance(step, Step) and step.name == STAGES:
+            step = _staged(step, shape, using, missing)
+            gain = replace(gain, step=step)
+            if not step.applies:
+                gains.append(gain)
+                continue
         try:
             shape, _ = apply(step.what_if, shape, STANDARD)
             after = grade_with(shape, STANDARD, using, lifts=False).rate

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
-from porter.passes.port import PortOptions, PortResult
+from porter.passes.port import PortOptions, PortResult, port_sources
 from porter.passes.ported import Result, port_each, roots
 from porter.report import grade as report_grade
 from porter.report import json as report_json
@@ -59,7 +59,8 @@ def plan(
             summaries += kernel_summaries(result, rules)
             wanted = pipelines(root, rules, include_dirs) if pipeline or session.style == NATIVE else []
             facts += wanted if pipeline else []
-            native += native_plans(session, root, wanted, result.plans) if session.style == NATIVE else []
+            more = partial(_without_stages, result, options)
+            native += native_plans(session, root, wanted, result.plans, more) if session.style == NATIVE else []
         diagnostics += [d for d in includes_first(result.diagnostics) if d not in diagnostics]
         left += [k for k in getattr(result, "left", ()) if k not in left]
         code = worst_exit([code, ExitCode(result.exit_code)])
@@ -90,6 +91,14 @@ def plan(
     }
     session.write_json(report_json.document("plan", code, body))
     return code
+
+
+def _without_stages(result: PortResult, options: PortOptions, count: int) -> str:
+    """What keeps a port from so many stages."""
+    wanted = frozenset({(result.sources.root, count)})
+    found = port_sources(result.sources, replace(options, stages=wanted))
+    left = [str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT]
+    return "" if any(p.stages for p in found.plans) else "; ".join(left[-1:]) or "a port"
 
 
 def _ported(

@@ -22,6 +22,7 @@ from porter.cli.inputs import processes, require_directories
 from porter.cli.mending import mend
 from porter.cli.options import split_list
 from porter.cli.porting import port_paths
+from porter.cli.staging import port_plan
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.lang.diff import file_diff, unified_diff
 from porter.passes.marks import marked
@@ -114,7 +115,7 @@ def _grade(session: Session, ported: Ported) -> list[Brief]:
     def made(case: Case) -> tuple[PortPlan | None, list[Diagnostic]]:
         if ported.leaves(case.entry):
             return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(case.to_port)})]
-        return PortPlan(files=ported.elsewhere(), keeps_hopper=ported.keeps_hopper), []
+        return port_plan(session, ported).on(case.template), []
 
     return [brief(session, case, None, made) for case in found]
 

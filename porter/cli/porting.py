@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from porter.build.port_plan import PortPlan
 from porter.cli.context import FULL_RATE, NATIVE, Session, current
 from porter.cli.options import split_list
+from porter.cli.staging import port_plan, staged
 from porter.diagnostics import Code, Diagnostic
 from porter.diagnostics.spread import Tell
 from porter.passes import ported as engine
@@ -54,10 +56,11 @@ def port_paths(
     target: str | None = None,
     half_rate: frozenset[str] = frozenset(),
     without: frozenset[tuple[str, str]] = frozenset(),
+    stages: frozenset[tuple[str, int]] = frozenset(),
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
-    `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`: see
-    `PortOptions`.
+    `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`:
+    see `PortOptions`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -66,7 +69,11 @@ def port_paths(
     if select is not None and ignore is not None:
         options = replace(options, select=tuple(select), ignore=tuple(ignore))
     options = replace(
-        options, placement=Placement(inline=inline, storage=storage), half_rate=half_rate, without=without
+        options,
+        placement=Placement(inline=inline, storage=storage),
+        half_rate=half_rate,
+        without=without,
+        stages=stages,
     )
     options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
@@ -78,27 +85,32 @@ def plan_of(
     include_dirs: Sequence[Path] = (),
     entry: str = "",
     target: str | None = None,
+    stages: bool = True,
 ) -> tuple[PortPlan | None, list[Diagnostic]]:
     """The port of a kernel file: `port` if it is given, else one made here. None if constructs were left unported; the
-    diagnostics then say which. Kernels that were left do not matter where `entry` is another one."""
+    diagnostics then say which. Kernels that were left do not matter where `entry` is another one. `stages`: with the
+    step of the native style that changes their number."""
     if port is not None:
         return PortPlan(source=port, keeps_hopper=bool(current().keep_hopper)), []
-    ported = port_paths([kernel], (*include_dirs, *current().include_dirs), target=target)
+    make = partial(port_paths, [kernel], (*include_dirs, *current().include_dirs), target=target)
+    ported = make()
+    if stages and current().style == NATIVE:
+        ported = staged(current(), ported, make).ported
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))
     kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
-    return PortPlan(files=ported.elsewhere(), keeps_hopper=ported.keeps_hopper), kept
+    return port_plan(current(), ported), kept
 
 
 def plan_of_case(
-    case: Case, port: Path | None = None, target: str | None = None
+    case: Case, port: Path | None = None, target: str | None = None, stages: bool = True
 ) -> tuple[PortPlan | None, list[Diagnostic]]:
     """The port of a case's kernel. What a case says of a port is said of one that is given: what Porter makes says
     itself what it changes."""
-    plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry, target)
-    if plan is not None and port is not None:
-        plan = replace(plan, section=case.port)
+    plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry, target, stages)
+    if plan is not None:
+        plan = replace(plan, section=case.port) if port is not None else plan.on(case.template)
     return plan, said
 
 

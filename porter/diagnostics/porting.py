@@ -216,6 +216,13 @@ NATIVE_PROVED = note(
     "Steps of the native style let the tensor core run ahead of the threads.",
     "Nothing has to be done.",
 )
+NATIVE_STAGES = note(
+    "PT2517",
+    "the ring of {path} has {stages} stages; a case that runs the port as a file says `port: {section}`",
+    "What a launch asks for grows with the stages of the ring. The host code of the port follows; a case launches by "
+    "itself. What Porter ports and verifies in one run needs no such section.",
+    "Write the section into the case if you keep the port (docs/cases.md), and follow it in launches elsewhere.",
+)
 SHARED_MEMORY_GROWS = note(
     "PT2504",
     "{kernel} takes {bytes} more bytes of static shared memory",

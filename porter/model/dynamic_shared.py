@@ -7,37 +7,40 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
+from porter.lang.cuda import find
 from porter.model.block_size import LAUNCHERS, kernel_named, size_text
 from porter.model.functions import Function
 from porter.model.program import Program
 
-_ATTRIBUTE = {"cudaFuncSetAttribute": 2, "cuFuncSetAttribute": 2}
+ATTRIBUTES = {"cudaFuncSetAttribute": 2, "cuFuncSetAttribute": 2}
 """Functions that set an attribute of a kernel, and which of their arguments is the value."""
 _IN_RUNTIME = {"cudaLaunchKernel": 4, "cudaLaunchCooperativeKernel": 4}
-_MOST_DYNAMIC = ("cudaFuncAttributeMaxDynamicSharedMemorySize", "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES")
+_MOST_DYNAMIC = ("cudaFuncAttributeMaxDynamicSharedMemorySize", "CU_FUNCATTRIBUTES_MAX_DYNAMIC_SHARED_SIZE_BYTES")
 
 
 def asked_for(program: Program, kernel: Function) -> int | None:
     """The most bytes that a launch of a kernel, or an attribute set for its launches, is known to ask for."""
     values = [
         program.constants_in(caller).evaluate(text)
-        for caller, node in _amounts(program, kernel)
+        for caller, node in amounts(program, kernel)
         if (text := size_text(program, caller, node))
     ]
     return max((v for v in values if v is not None), default=None)
 
 
-def _amounts(program: Program, kernel: Function) -> Iterator[tuple[Function, Node]]:
-    for call in program.callers(kernel):
-        syntax = next((c for c in call.node.named_children if c.type == "kernel_call_syntax"), None)
-        parts = [c for c in syntax.named_children if c.type != "comment"] if syntax is not None else []
-        if len(parts) >= 3:
-            yield call.caller, parts[2]
+def amounts(program: Program, kernel: Function) -> Iterator[tuple[Function, Node]]:
+    """What launches of a kernel, and attributes set for them, ask for, each with the function that says so."""
     for caller in program.functions:
+        for syntax in find(caller.body, "kernel_call_syntax"):
+            parts = [c for c in syntax.named_children if c.type != "comment"]
+            called = syntax.parent.child_by_field_name("function") if syntax.parent is not None else None
+            launches = called is not None and kernel_named(program, kernel, caller, called, 0) is not None
+            if launches and len(parts) >= 3:
+                yield caller, parts[2]
         for call in caller.calls:
             at, named = _IN_RUNTIME.get(call.name), LAUNCHERS.get(call.name, 0)
-            if call.name in _ATTRIBUTE and len(call.args) == 3 and caller.text(call.args[1]).endswith(_MOST_DYNAMIC):
-                at = _ATTRIBUTE[call.name]
+            if call.name in ATTRIBUTES and len(call.args) == 3 and caller.text(call.args[1]).endswith(_MOST_DYNAMIC):
+                at = ATTRIBUTES[call.name]
             if at is None or at >= len(call.args):
                 continue
             if kernel_named(program, kernel, caller, call.args[named], 0) is not None:

@@ -81,12 +81,13 @@ def port_kernels(
     common: Common = NOTHING,
     full_rate: bool = False,
     native: tuple[str, ...] = (),
+    stages: int = 0,
 ) -> KernelPort:
     """Run the passes over everything that uses wgmma, and over builders of libraries; `common` is what other sets,
     which share headers with this one, ask for. `full_rate`: with M=128 MMAs where that can be. `native`: steps of the
-    native style that are taken where they can be."""
+    native style that are taken where they can be, one of them with `stages`."""
     program = build_program(sources, vocabulary)
-    ported = _port_kernels(program, placement, common, full_rate, native)
+    ported = _port_kernels(program, placement, common, full_rate, native, stages)
     _close_arms(ported)
     builders = find_builders(program, _includes(sources, BUILDER_HEADER))
     if builders is not None:
@@ -127,7 +128,12 @@ def _ask_builders(ported: KernelPort, builders: Builders, placement: Placement) 
 
 
 def _port_kernels(
-    program: Program, placement: Placement, common: Common, full_rate: bool, native: tuple[str, ...]
+    program: Program,
+    placement: Placement,
+    common: Common,
+    full_rate: bool,
+    native: tuple[str, ...],
+    stages: int,
 ) -> KernelPort:
     sources = program.sources
     tiled = find_tiled(program)
@@ -145,7 +151,7 @@ def _port_kernels(
     moves = place_moves(context)
     report_depth(context)
     shared = common if full_rate else None
-    plans = rewrite(context, moves, shared, native) if not has_errors(context.diagnostics) else []
+    plans = rewrite(context, moves, shared, native, stages) if not has_errors(context.diagnostics) else []
     report_overlaps(context)
     findings += context.diagnostics
     own = _common(context)
@@ -239,10 +245,14 @@ def report_depth(context: PortContext) -> None:
 
 
 def rewrite(
-    context: PortContext, moves: Moves, full_rate: Common | None = None, native: tuple[str, ...] = ()
+    context: PortContext,
+    moves: Moves,
+    full_rate: Common | None = None,
+    native: tuple[str, ...] = (),
+    stages: int = 0,
 ) -> list[KernelPlan]:
     """Edits for everything that is decided; gives a plan of each kernel. `full_rate`: with M=128 MMAs where that can
-    be, beside what other sets ask for. `native`: steps that are taken where they can be."""
+    be, beside what other sets ask for. `native`: steps that are taken where they can be, one of them with `stages`."""
     overloads.choose_tile_types(context)
     completion.rewrite_statements(context)
     completion.thread_context(context)
@@ -262,9 +272,11 @@ def rewrite(
     plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)
-    taken = native_steps.take(context, moves, native)
-    gates = [asked_of_runs(context.helpers, k.function, taken) for k in context.kernels]
-    plans = [replace(p, native=taken, gate=gate) for p, gate in zip(plans, gates, strict=True)]
+    taken = native_steps.take(context, moves, native, stages)
+    gates = [asked_of_runs(context.helpers, k.function, taken.steps) for k in context.kernels]
+    plans = [
+        replace(p, native=taken.steps, stages=taken.stages, gate=gate) for p, gate in zip(plans, gates, strict=True)
+    ]
     header.insert_helpers(context)
     report_consequences(context)
     return plans

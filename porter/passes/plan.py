@@ -62,6 +62,8 @@ class KernelPlan:
     """Rows of an MMA: 128 where one does the work of two tiles."""
     native: tuple[str, ...] = ()
     """Steps of the native style that the port has."""
+    stages: int = 0
+    """Stages of the ring where one of these steps changed their number, else 0."""
     gate: tuple[str, ...] = ()
     """What the text does not tell of M=128 MMAs and of steps: a run of the port has to show it."""
 

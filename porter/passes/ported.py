@@ -62,6 +62,8 @@ class PortedRoot:
     """Kernels that use the tensor core."""
     native: tuple[str, ...] = ()
     """Steps of the native style that its kernels have."""
+    stages: int = 0
+    """Stages of their ring where a step changed it, else 0."""
 
 
 @dataclass
@@ -164,11 +166,19 @@ class Ported:
         dirs = sources.include_dirs if isinstance(sources, SourceSet) else ()
         rows = result.plans if isinstance(result, PortResult) else ()
         full_rate = tuple(p.kernel for p in rows if p.has_full_rate)
-        native = rows[0].native if rows else ()
+        native, stages = (rows[0].native, rows[0].stages) if rows else ((), 0)
         is_dsl = isinstance(sources, DslSources)
         self.roots.append(
             PortedRoot(
-                root, tuple(sources.sources()), added, is_dsl, dirs, full_rate, tuple(p.kernel for p in rows), native
+                root,
+                tuple(sources.sources()),
+                added,
+                is_dsl,
+                dirs,
+                full_rate,
+                tuple(p.kernel for p in rows),
+                native,
+                stages,
             )
         )
         self.scaffold.update(getattr(result, "scaffold", {}))

@@ -119,7 +119,10 @@ def run_example(rule: Rule, example: Example, folder: Path, directories: Sequenc
     if rule.advice is not None:
         return Found(diagnostics=tuple(d.code.id for d in sm100_findings(path, rules=tuple(directories))))
     native = STEPS if example.style == "native" else ()
-    options = PortOptions(rule_directories=tuple(directories), full_rate=example.style != "compat", native=native)
+    stages = frozenset({(path.as_posix(), example.stages)} if example.stages else ())
+    options = PortOptions(
+        rule_directories=tuple(directories), full_rate=example.style != "compat", native=native, stages=stages
+    )
     root = path
     result: PortResult | DslPortResult
     if is_python(path) and rule.language == "python":

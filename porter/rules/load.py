@@ -475,6 +475,7 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             compile=e.get("compile", ""),
             verify=e.get("verify", False),
             style=e.get("style", "compat"),
+            stages=e.get("stages", 0),
         )
 
 

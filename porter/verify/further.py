@@ -95,6 +95,30 @@ def further_sizes(case: Case) -> Plan:
     return Plan((*chosen, *derived.sizes), derived.left_out)
 
 
+def long_loop(case: Case) -> Mapping[str, Number] | None:
+    """The least work at which every main loop takes `ENOUGH` steps: a size that the case lists, else one that is made
+    of them; None if there is none.
+
+    Raises:
+        PorterError: what binding the default size raises.
+    """
+    default = bind(case, case.sizes)
+    shape = _shape(default)
+    long = {("long", name) for name in shape.steps}
+    listed = [p for p in (default, *_listed(case, math.inf)) if long <= _features(p, shape)]
+    if not long or listed:
+        return min(listed, key=_work).sizes if long else None
+    derived = [f.sizes for f in _derived(case, default, shape, set()).sizes if f.why.startswith("long ")]
+    sizes = {**(derived[0] if derived else default.sizes)}
+    for found in derived:
+        sizes |= {name: max(sizes[name], found[name]) for name in shape.steps}
+    try:
+        problem = bind(case, sizes)
+    except PorterError:
+        return None
+    return sizes if long <= _features(problem, shape) else None
+
+
 def instantiation(problem: Problem) -> str:
     """What the compiler is given besides the source; sizes with the same one share their code."""
     if problem.case.dsl is not None:

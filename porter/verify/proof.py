@@ -4,7 +4,7 @@ checker looks on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from porter.build.port_plan import PortPlan
 from porter.diagnostics import Diagnostic, PorterError, Severity
 from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.expr import Number
+from porter.verify.further import long_loop
 from porter.verify.outcome import Verdict
 from porter.verify.problem import Problem
 from porter.verify.results import VerifyResult
@@ -71,6 +73,8 @@ def prove(claim: Claim, builder: Builder, tell: ProgressCall | None = None) -> P
         cases, missing = cases_that_run(claim.source, claim.kernels)
         if missing:
             return Proof(missing=missing)
+        if claim.plan.relaunch is not None and any(long_loop(c) is None for c in cases):
+            return Proof(missing="no size of the case has a loop that goes through all stages more than once")
         for wanted in _runs(claim):
             # the first run builds all cases: a kernel that none of them runs is known behind it
             wrong = _wrong(verify_cases(cases, wanted, noting, tell)) or _left_out(claim, noting)
@@ -125,15 +129,24 @@ def _not_run(error: PorterError) -> str:
 
 def _runs(claim: Claim) -> Iterator[Wanted]:
     """Every size, each under the late schedule with all families and under random ones with those that are exact; the
-    checker looks on at strict level."""
+    checker looks on at strict level. With other stages a long loop is run, too: a phase that does not turn with them
+    shows when they come round again."""
 
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
-        return claim.plan, []
+        return claim.plan.on(case.template), []
+
+    def long(case: Case) -> Sequence[Mapping[str, Number]]:
+        return [found] if (found := long_loop(case)) is not None else []
 
     late = Wanted(SimOptions(), sizes=Case.all_sizes, hazards=True, port_of=port_of, include_dirs=claim.include_dirs)
     yield late
+    if claim.plan.relaunch is not None:
+        yield replace(late, sizes=long, families=_EXACT)
     for seed in _SEEDS:
-        yield replace(late, settings=SimOptions(schedule="random", seed=seed), families=_EXACT)
+        random = replace(late, settings=SimOptions(schedule="random", seed=seed), families=_EXACT)
+        yield random
+        if claim.plan.relaunch is not None:
+            yield replace(random, sizes=long)
 
 
 def _wrong(result: VerifyResult) -> str:

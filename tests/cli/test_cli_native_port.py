@@ -15,6 +15,7 @@ from porter.build import trust
 from porter.cli import full_rate
 from porter.cli.building import make_builder
 from porter.cli.porting import look
+from porter.cli.staging import Staged
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
@@ -37,6 +38,7 @@ def ported(
         return Proof(missing="results differ") if wrong(text) else Proof(("case.yaml",), 3)
 
     monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     kernel = CORPUS / "gemm_persistent/gemm_persistent.cu"
     result = porter("port", "--style", "native", "--no-compile", kernel, "-o", folder)
     return (folder / kernel.name).read_text(), " ".join(result.output.split()), run

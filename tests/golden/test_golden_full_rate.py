@@ -18,11 +18,13 @@ from porter.passes.port import PortOptions, PortResult, port_sources
 KERNELS = sorted(p.stem for p in (GOLDEN / "full_rate").glob("*.diff"))
 
 
-def full_rate_port(name: str, steps: tuple[str, ...] = ()) -> PortResult:
+def full_rate_port(name: str, steps: tuple[str, ...] = (), stages: int = 0) -> PortResult:
     before = Path.cwd()
     os.chdir(ROOT)
     try:
-        return port_sources(load_sources(Path(f"corpus/{name}/{name}.cu")), PortOptions(full_rate=True, native=steps))
+        sources = load_sources(Path(f"corpus/{name}/{name}.cu"))
+        wanted = frozenset({(sources.root, stages)} if stages else ())
+        return port_sources(sources, PortOptions(full_rate=True, native=steps, stages=wanted))
     finally:
         os.chdir(before)
 

@@ -62,6 +62,9 @@ def _modulo(text: str) -> str | None:
     match = re.fullmatch(r".*%\s*(" + _QUALIFIED + r"|\d+)", text)
     if match is not None:
         return match[1]
+    match = re.fullmatch(r".*&\s*\(\s*(" + _QUALIFIED + r")\s*-\s*1u?\s*\)", text)
+    if match is not None:
+        return match[1]
     return "2" if re.fullmatch(r".*&\s*1u?", text) else None
 
 

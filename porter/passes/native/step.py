@@ -4,32 +4,44 @@ fact that is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from porter.diagnostics import Code
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native import release
+from porter.passes.native import release, stages
 from porter.passes.native.mainloop import Pipelined
-from porter.passes.native.sites import Changes, Left
+from porter.passes.native.sites import Left
 
-_Take = Callable[[PortContext, list[Pipelined]], Changes]
-_STEPS: dict[str, _Take] = {release.NAME: release.take}
-STEPS = tuple(_STEPS)
+STEPS = (release.NAME, stages.NAME)
 """Names of the steps that the port has."""
 
 
-def take(context: PortContext, moves: Moves, wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """Take the wanted steps; gives the names of those that were."""
-    taken = []
-    for name in (n for n in STEPS if n in wanted and context.kernels):
+@dataclass(frozen=True)
+class Taken:
+    """Names of the steps that kernels have, and the number of their stages where one of them changed it, else 0."""
+
+    steps: tuple[str, ...] = ()
+    stages: int = 0
+
+
+def take(context: PortContext, moves: Moves, wanted: tuple[str, ...], count: int = 0) -> Taken:
+    """Take the wanted steps; `count` stages, where 0 leaves them as many as they are."""
+    taken: list[str] = []
+    made = 0
+    for name in (n for n in STEPS if n in wanted and context.kernels and (count or n != stages.NAME)):
         helpers = dict(vars(context.helpers))
         try:
-            _STEPS[name](context, [Pipelined(context, k, moves) for k in context.kernels]).make()
+            found = [Pipelined(context, k, moves) for k in context.kernels]
+            if name == stages.NAME:
+                changes, made = stages.take(context, found, count)
+            else:
+                changes = release.take(context, found)
+            changes.make()
         except Left as left:
             vars(context.helpers).update(helpers)
             names = ", ".join(k.function.name for k in context.kernels)
             context.report(Code.NATIVE_LEFT, left.function, left.span, kernel=names, step=name, what=left.what)
         else:
             taken.append(name)
-    return tuple(taken)
+    return Taken(tuple(taken), made if stages.NAME in taken else 0)

@@ -45,8 +45,11 @@ _MATH: dict[str, Callable[[float], float]] = {
 _ROUNDED_UP = re.compile(r"(?:ceil_?div|cdiv|div_?up|div_?ceil|ceilDiv|DivUp|CEIL_DIV)$", re.IGNORECASE)
 _COMPARED = {"==", "!=", "<", ">", "<=", ">="}
 _LAUNCHERS = {"cudaLaunchKernel", "cudaLaunchCooperativeKernel"}
-_ATTRIBUTES = {"MultiProcessorCount": MULTIPROCESSORS, "ComputeCapabilityMajor": 9, "ComputeCapabilityMinor": 0}
-"""What `cudaDeviceGetAttribute` says of the device."""
+_ATTRIBUTES = {"MultiProcessorCount": MULTIPROCESSORS, "ComputeCapabilityMinor": 0}
+"""What `cudaDeviceGetAttribute` says of every device."""
+_MAJOR = "ComputeCapabilityMajor"
+HOPPER = 9
+"""What it says of Hopper's."""
 _SHIFTS: dict[str, Callable[[int, int], int]] = {
     "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b, "&": lambda a, b: a & b, "|": lambda a, b: a | b,
     "^": lambda a, b: a ^ b,
@@ -54,11 +57,12 @@ _SHIFTS: dict[str, Callable[[int, int], int]] = {
 
 
 class Host(Statements):
-    """Runs functions of one program until they launch `kernel`."""
+    """Runs functions of one program, on a device of compute capability `major`, until they launch `kernel`."""
 
-    def __init__(self, program: Program, kernel: Function) -> None:
+    def __init__(self, program: Program, kernel: Function, major: int = HOPPER) -> None:
         super().__init__(cls.Classes(program.sources.files.values()))
         self.program, self.kernel = program, kernel
+        self._attributes = {**_ATTRIBUTES, _MAJOR: major}
         self.kernels = {f.name for f in program.kernels}
         self.globals = Scope()
         self._by_name: dict[str, list[Function]] = {}
@@ -461,7 +465,7 @@ class Host(Statements):
         for node in given:
             inner = node.child_by_field_name("argument") if node.type == "pointer_expression" else None
             if inner is not None and inner.type == "identifier" and isinstance(self.value(inner, scope), Num):
-                known = next((v for word, v in _ATTRIBUTES.items() if word in whole), None)
+                known = next((v for word, v in self._attributes.items() if word in whole), None)
                 self._assign(inner, nums.const(known) if known is not None else None, scope)
 
     def _called(self, callee: Node, text: str, last: str, template: list[str], values: list[Any], scope: Scope) -> Any:

@@ -11,7 +11,7 @@ from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.scan.draft import classes as cls
 from porter.scan.draft import numbers as nums
-from porter.scan.draft.host import Host
+from porter.scan.draft.host import HOPPER, Host
 from porter.scan.draft.numbers import Num
 from porter.scan.draft.values import KernelName, LaunchFacts, MapValue, Record, Scope, Word
 
@@ -21,9 +21,9 @@ _LAUNCHES = re.compile(r"<<<|\w*[lL]aunch\w*[kK]ernel")
 _CLUSTER = re.compile(r"__cluster_dims__\s*\(([^()]*)\)")
 
 
-def best_launch(program: Program, kernel: Function) -> tuple[LaunchFacts, Host, bool]:
-    """What is known of a kernel's launch, and whether host code says it."""
-    host = Host(program, kernel)
+def best_launch(program: Program, kernel: Function, major: int = HOPPER) -> tuple[LaunchFacts, Host, bool]:
+    """What is known of a kernel's launch on a device of compute capability `major`, and whether host code says it."""
+    host = Host(program, kernel, major)
     found: list[tuple[int, bool, int, LaunchFacts]] = []
     for function in _launching(program):
         if function is kernel:

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel as the grade takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from porter.build.entry import kernel_name
+from porter.cli.context import Session
+from porter.grade import calibration_file
+from porter.grade.calibration_file import Calibration
+from porter.grade.model import Grade, missing
+from porter.grade.model import grade as grade_shape
+from porter.grade.reading import Launch, Reading, read_shape
+from porter.grade.shape import Problem as Product
+from porter.grade.shape import Shape
+from porter.verify.builder import PORT_ARCH, BuiltKernel
+from porter.verify.launched import launched
+from porter.verify.problem import LaunchValues, Problem
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel that was read: `label` says whether it is an original, a port or just a kernel."""
+
+    label: str
+    kernel: str
+    arch: str
+    reading: Reading
+
+    @property
+    def gaps(self) -> Sequence[str]:
+        """Facts without which it is not graded."""
+        return missing(self.reading.shape) if self.reading.shape is not None else self.reading.unknown
+
+
+def calibration_of(session: Session, path: Path | None) -> Calibration | None:
+    """That of a file, or of the configuration.
+
+    Raises:
+        PorterError: what `calibration_file.load` raises.
+    """
+    chosen = path or session.calibration
+    return calibration_file.load(chosen) if chosen is not None else None
+
+
+def grade_with(shape: Shape, problem: Product | None, using: Calibration | None, lifts: bool = True) -> Grade:
+    """A grade; what was measured on a Blackwell GPU says nothing of another chip.
+
+    Raises:
+        ValueError: what `grade` raises.
+    """
+    constants = using.constants if using is not None and shape.arch == PORT_ARCH else None
+    return grade_shape(shape, problem, lifts=lifts, constants=constants)
+
+
+def candidate(label: str, kernel: BuiltKernel, problem: Problem, launch: LaunchValues) -> Candidate:
+    """A kernel that was compiled, with its launch."""
+    function = kernel.function
+    assert function is not None
+    facts = launched(kernel, problem, launch)
+    if kernel.assembled is not None:
+        used = kernel.assembled().resources.get(kernel.entry)
+        facts["registers"] = used.registers if used is not None else None
+    reading = read_shape(kernel.module, function, Launch(**facts))
+    return Candidate(label, kernel_name(kernel.entry), kernel.arch, reading)

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The constant that a number of the sources comes from, and each place where it, or what is made of it, is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.cuda import CudaFile, enclosing, find
+from porter.lang.text import Span
+from porter.model.constants import default_of
+from porter.model.functions import Function, declared_name
+from porter.model.program import Program
+from porter.passes.native.sites import Left
+
+_NAMES = ("identifier", "type_identifier", "field_identifier")
+_SUMS = ("binary_expression", "parenthesized_expression", "cast_expression", "sizeof_expression")
+_LITERAL = re.compile(r"(0[xX][0-9a-fA-F]+|[1-9]\d*)([uUlL]*)")
+_CONSTANT = ("const", "constexpr")
+_TEMPLATES = ("template_type", "template_function", "template_method")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A name of the number itself, or of what is made of it (`derived`). `template` is the declaration whose parameter
+    it is; without one it is meant wherever no template has a parameter of that name."""
+
+    name: str
+    template: Node | None = None
+    derived: bool = False
+
+
+@dataclass(frozen=True)
+class Mention:
+    """One place where a word stands: `node` is its whole name, with what qualifies it."""
+
+    file: CudaFile
+    node: Node
+    word: Word
+
+    @property
+    def span(self) -> Span:
+        return Span(self.node.start_byte, self.node.end_byte)
+
+    def text(self, node: Node) -> str:
+        return self.file.text(node)
+
+
+@dataclass(frozen=True)
+class Literal:
+    """The number that a constant begins with, and where it is written."""
+
+    file: CudaFile
+    node: Node
+
+    @property
+    def value(self) -> int:
+        return int(self._parts()[0], 0)
+
+    def instead(self, value: int) -> str:
+        return f"{value}{self._parts()[1]}"
+
+    def _parts(self) -> tuple[str, str]:
+        match = _LITERAL.fullmatch(self.file.text(self.node))
+        assert match is not None
+        return match[1], match[2]
+
+
+class Counting:
+    """Follows one number through the sources of a program, from a name that a kernel calls it by."""
+
+    def __init__(self, program: Program, kernel: Function) -> None:
+        self.program, self.kernel = program, kernel
+        self.files = tuple(program.sources.files.values())
+        self.words: list[Word] = []
+
+    def left(self, file: CudaFile, node: Node, what: str) -> Left:
+        """The step is left out for what stands in a node of a file."""
+        inside = [f for f in self.program.functions if f.file is file] or [self.kernel]
+        if inside[0].file is not file:
+            return Left(self.kernel, self.kernel.span(self.kernel.body), what)
+        return Left(inside[0], Span(node.start_byte, node.end_byte), what)
+
+    # --- Where it comes from
+
+    def literal(self, name: str, depth: int = 0) -> tuple[str, Literal]:
+        """The constant that a name leads to, and the number that it begins with.
+
+        Raises:
+            Left: there are several, or none that is a number.
+        """
+        body = self.kernel.body
+        found = list(self._constants(name))
+        if depth > 8 or len(found) > 1 or (found and any(True for _ in self._others(name))):
+            raise self.left(self.kernel.file, body, f"which `{name}` of several is meant")
+        if found:
+            file, value = found[0]
+            if _LITERAL.fullmatch(file.text(value)):
+                return name, Literal(file, value)
+            if value.type in ("identifier", "qualified_identifier"):
+                return self.literal(_last(file.text(value)), depth + 1)
+            raise self.left(file, value, f"that `{name}` is a number in the text")
+        given = {
+            _last(file.text(arguments[index]))
+            for template, index in self._parameters(name)
+            for file, arguments in self._uses(template)
+            if index < len(arguments)
+        } - {name}
+        if len(given) != 1 or not re.fullmatch(r"[A-Za-z_]\w*", next(iter(given))):
+            raise self.left(self.kernel.file, body, f"the constant that `{name}` stands for")
+        return self.literal(next(iter(given)), depth + 1)
+
+    def _constants(self, name: str) -> Iterator[tuple[CudaFile, Node]]:
+        """Where a constant of a name gets its value."""
+        for file in self.files:
+            for node in find(file.root, "declaration", "field_declaration"):
+                words = {file.text(c) for c in node.children if c.type in ("type_qualifier", "constexpr")}
+                if words & set(_CONSTANT):
+                    for declarator in node.children_by_field_name("declarator"):
+                        named = declared_name(declarator)
+                        value = declarator.child_by_field_name("value") or default_of(node, declarator)
+                        if named is not None and value is not None and file.text(named) == name:
+                            yield file, value
+            for node in find(file.root, "enumerator", "preproc_def"):
+                named, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+                if named is not None and value is not None and file.text(named) == name:
+                    yield file, value
+
+    def _others(self, name: str) -> Iterator[Node]:
+        """Variables and parameters of functions that have the name of a constant."""
+        for file in self.files:
+            for node in find(file.root, "declaration", "parameter_declaration", "field_declaration"):
+                above = node.parent
+                if above is not None and above.type == "template_parameter_list":
+                    continue
+                words = {file.text(c) for c in node.children if c.type in ("type_qualifier", "constexpr")}
+                for declarator in node.children_by_field_name("declarator"):
+                    named = declared_name(declarator)
+                    if named is not None and file.text(named) == name and not words & set(_CONSTANT):
+                        yield node
+
+    def _parameters(self, name: str) -> Iterator[tuple[Node, int]]:
+        """Templates that have a parameter of a name, and which one it is."""
+        for file in self.files:
+            for node in find(file.root, "template_declaration"):
+                names = _parameter_names(file, node)
+                if name in names:
+                    yield node, names.index(name)
+
+    def _uses(self, template: Node) -> Iterator[tuple[CudaFile, list[Node]]]:
+        """The arguments with which a template is named."""
+        name = _template_name(template)
+        for file in self.files:
+            for node in find(file.root, *_TEMPLATES):
+                named, arguments = node.child_by_field_name("name"), node.child_by_field_name("arguments")
+                if named is not None and arguments is not None and named.text == name:
+                    yield file, arguments.named_children
+
+    # --- Where it goes
+
+    def mentions(self, name: str) -> Iterator[Mention]:
+        """Every place that stands for the number of a constant or for what is made of it, but those that only hand it
+        on under another name.
+
+        Raises:
+            Left: it is handed to what is not followed.
+        """
+        self.words = [Word(name)]
+        done = 0
+        while done < len(self.words):
+            for mention in self._of(self.words[done]):
+                if not self._hands_on(mention):
+                    yield mention
+            done += 1
+        self._only_these()
+
+    def is_one(self, name: str) -> bool:
+        """Whether the last part of a name is one of the number, and not of what is made of it."""
+        return any(w.name == _last(name) and not w.derived for w in self.words)
+
+    def binds(self, template: Node, name: str) -> bool:
+        return any(w.name == name and w.template is not None and w.template.id == template.id for w in self.words)
+
+    def _of(self, word: Word) -> Iterator[Mention]:
+        for file in self.files:
+            for macro in find(file.root, "preproc_arg"):
+                above = macro.parent
+                value = above is not None and above.type == "preproc_def"
+                if re.search(rf"\b{word.name}\b", file.text(macro)) and not value:
+                    raise self.left(file, macro, f"what a macro or a pragma makes of `{word.name}`")
+                if value and above is not None and re.search(rf"\b{word.name}\b", file.text(macro)):
+                    self._derive(file, above)
+            for node in find(file.root, *_NAMES):
+                if file.text(node) == word.name and self._is_meant(file, node, word):
+                    yield Mention(file, _whole(node), word)
+
+    def _is_meant(self, file: CudaFile, node: Node, word: Word) -> bool:
+        above: Node | None = node
+        while above is not None:
+            if above.type == "template_declaration" and word.name in _parameter_names(file, above):
+                return word.template is not None and above.id == word.template.id
+            above = above.parent
+        return word.template is None
+
+    def _hands_on(self, mention: Mention) -> bool:
+        """Whether a mention is a declaration, or gives another word of the number."""
+        file, node = mention.file, mention.node
+        above = node.parent
+        if above is None or enclosing(node, "static_assert_declaration") is not None:
+            return True
+        if above.type in ("using_declaration", "static_assert_declaration"):
+            return True
+        if above.type == "parameter_declaration" and above.parent is not None:
+            return above.parent.type == "template_parameter_list"
+        if (above.type in ("enumerator", "preproc_def") and _is(above.child_by_field_name("name"), node)) or any(
+            _is(d, node) for d in above.children_by_field_name("declarator")
+        ):
+            return True
+        if self._is_argument(mention):
+            return True
+        while above is not None and above.type in _SUMS:
+            node, above = above, above.parent
+        if above is None:
+            return False
+        declared = above.parent if above.type == "init_declarator" else above
+        if above.type in ("init_declarator", "field_declaration") and declared is not None:
+            exact = _is(node, mention.node) and not mention.word.derived
+            return self._constant(file, declared, node) and self._derive(file, above, exact)
+        return above.type == "enumerator" and self._derive(file, above)
+
+    def _constant(self, file: CudaFile, node: Node, value: Node) -> bool:
+        """Whether a declaration is one of a number that the compiler knows."""
+        words = {file.text(c) for c in node.children if c.type in ("type_qualifier", "constexpr")}
+        if any(n.type == "pointer_declarator" for c in node.named_children for n in (c, *c.named_children)):
+            return False
+        names = [_last(file.text(n)) for n in find(value, "identifier")]
+        known = all(any(True for _ in self._constants(n)) or self._is_word(n) for n in names)
+        return "constexpr" in words or ("const" in words and known)
+
+    def _is_word(self, name: str) -> bool:
+        return any(w.name == name for w in self.words)
+
+    def _derive(self, file: CudaFile, node: Node, exact: bool = False) -> bool:
+        declarator = node.child_by_field_name("declarator") or node.child_by_field_name("name")
+        named = declared_name(declarator) if declarator is not None else None
+        if named is None:
+            named = declarator
+        if named is None:
+            return False
+        name = file.text(named)
+        template = enclosing(node, "template_declaration")
+        if len(list(self._constants(name))) != 1 or any(True for _ in self._others(name)):
+            raise self.left(file, named, f"which `{name}` of several is meant")
+        if template is not None and name in _parameter_names(file, template):
+            raise self.left(file, named, f"which `{name}` of several is meant")
+        self._add(Word(name, None, not exact))
+        return True
+
+    def _is_argument(self, mention: Mention) -> bool:
+        """Whether a mention is an argument of a template of the sources, whose parameter then is a word, too."""
+        node, above = mention.node, mention.node.parent
+        if above is not None and above.type == "type_descriptor":
+            node, above = above, above.parent
+        if above is None or above.type != "template_argument_list" or above.parent is None:
+            return False
+        named = above.parent.child_by_field_name("name")
+        index = next(i for i, c in enumerate(above.named_children) if c.id == node.id)
+        found = False
+        for file in self.files:
+            for template in find(file.root, "template_declaration"):
+                names = _parameter_names(file, template)
+                if named is not None and _template_name(template) == named.text and index < len(names):
+                    self._add(Word(names[index], template, mention.word.derived))
+                    found = True
+        return found
+
+    def _add(self, word: Word) -> None:
+        if not any(_same(word, w) for w in self.words):
+            self.words.append(word)
+
+    def _only_these(self) -> None:
+        """That templates which are handed the number are handed no other one."""
+        for word in [w for w in self.words if w.template is not None]:
+            assert word.template is not None
+            for file, arguments in self._uses(word.template):
+                file_of = next(f for f in self.files if any(
+                    t.id == word.template.id for t in find(f.root, "template_declaration")))  # fmt: skip
+                index = _parameter_names(file_of, word.template).index(word.name)
+                given = _last(file.text(arguments[index])) if index < len(arguments) else ""
+                if not self._is_word(given):
+                    name = (_template_name(word.template) or b"").decode()
+                    at = arguments[0] if arguments else word.template
+                    raise self.left(file, at, f"that `{name}` has one number of stages: here it is `{given}`")
+
+
+def _same(one: Word, other: Word) -> bool:
+    ids = [w.template.id if w.template is not None else None for w in (one, other)]
+    return one.name == other.name and ids[0] == ids[1] and one.derived == other.derived
+
+
+def _is(one: Node | None, other: Node) -> bool:
+    return one is not None and one.id == other.id
+
+
+def _whole(node: Node) -> Node:
+    """A name with what qualifies it."""
+    while node.parent is not None and node.parent.type == "qualified_identifier":
+        node = node.parent
+    return node
+
+
+def _last(name: str) -> str:
+    return name.split("::")[-1].strip()
+
+
+def _parameter_names(file: CudaFile, template: Node) -> list[str]:
+    """The names of a template's parameters, empty for those without one."""
+    listed = template.child_by_field_name("parameters")
+    names = []
+    for parameter in listed.named_children if listed is not None else ():
+        if parameter.type == "comment":
+            continue
+        declarator = parameter.child_by_field_name("declarator")
+        named = declared_name(declarator) if declarator is not None else None
+        names.append(file.text(named or declarator) if declarator is not None else "")
+    return names
+
+
+def _template_name(template: Node) -> bytes | None:
+    """The name of the class or function that a template declares."""
+    for child in template.named_children:
+        if child.type in ("struct_specifier", "class_specifier", "alias_declaration"):
+            named = child.child_by_field_name("name")
+            return named.text if named is not None else None
+        if child.type in ("function_definition", "declaration"):
+            declarator = child.child_by_field_name("declarator")
+            while declarator is not None and declarator.type != "identifier":
+                inner = declarator.child_by_field_name("declarator")
+                if inner is None:
+                    inside = list(find(declarator, "identifier", "field_identifier"))
+                    return inside[0].text if inside else None
+                declarator = inner
+            return declarator.text if declarator is not None else None
+    return None

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What host code launches a kernel with, in numbers: what a step that changes a constant of it has to agree with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from porter.lang.sources import load_sources
+from porter.model.program import build_program
+from porter.rules.recognize import vocabulary
+from porter.rules.rule import Rule
+from porter.scan.draft.host import HOPPER
+from porter.scan.draft.launches import best_launch
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Bytes of dynamic shared memory, None where they are no number, and the arguments of the kernel's template."""
+
+    dynamic_smem: int | None
+    template: tuple[str, ...]
+
+
+def asked_of(
+    path: Path, kernel: str, rules: Sequence[Rule], include_dirs: Sequence[Path] = (), major: int = HOPPER
+) -> Asked | None:
+    """What the launch of a kernel on a device of compute capability `major` asks for; None where no host code of these
+    files launches it there.
+
+    Raises:
+        PorterError: what reading the sources raises.
+    """
+    program = build_program(load_sources(path, include_dirs), vocabulary(rules))
+    for function in (k for k in program.kernels if k.name == kernel):
+        facts, _, has_host = best_launch(program, function, major)
+        known = facts.dynamic_smem.known if facts.dynamic_smem is not None else None
+        return Asked(known if isinstance(known, int) else None, tuple(facts.kernel.template)) if has_host else None
+    return None
