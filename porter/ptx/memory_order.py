@@ -94,7 +94,14 @@ def mbarrier_scope(ins: ast.Instruction) -> Scope:
 
 def fenced_spaces(ins: ast.Instruction) -> tuple[bool, bool]:
     """Whether a `fence.proxy.async` concerns shared memory, and whether global memory (PTX ISA 9.7.13.4)."""
-    named = [p for p in ins.parts[2:] if p.startswith(("shared", "global"))]
+    named = [p.removeprefix("sync_restrict::") for p in ins.parts[2:]]
+    named = [p for p in named if p.startswith(("shared", "global"))]
     if not named:
         return True, True
     return any(p.startswith("shared") for p in named), any(p.startswith("global") for p in named)
+
+
+def fences_for_itself(ins: ast.Instruction) -> bool:
+    """Whether a `fence.proxy.async` concerns only what its thread does afterwards: an acquire of what others have
+    released. All others concern also what it publishes (PTX ISA 9.7.13.4)."""
+    return "acquire" in ins.parts

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
@@ -32,6 +33,9 @@ def store_async(
         signal = store.signal()
         effect = None
         if M.observer is not None:
+            # A store may go to the own block if there are others, a reduction may not.
+            if owner == store.by.cta and (form.how or M.cluster_size == 1):
+                M.observer.tolerates("A3", at, np.array([store.by.warp]))
             effect = store.by.copy_in([owner], [signal], offset, nbytes, reduces=bool(form.how), stored=True)
             M.observer.issues(effect)
         if offset % nbytes:

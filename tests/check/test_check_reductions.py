@@ -97,3 +97,26 @@ def test_stores_of_threads_and_their_asynchronous_stores(put: str) -> None:
 def test_a_store_beside_them_is_a_race() -> None:
     wait = "W0: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p6, [%r8], 0; @!%p6 bra W0;"
     assert found(summed(level="practice", one="st.shared.u32 [%r2], %r22;" + wait)) & {"H17", "H20"}
+
+
+OWN = """mov.u32 %r9, %cluster_ctarank; mapa.shared::cluster.u32 %r20, %r2, {target};
+mapa.shared::cluster.u32 %r21, %r8, {target};
+@%p0 mbarrier.init.shared.b64 [%r8], 1; @%p0 st.shared.u32 [%r2], 0; fence.mbarrier_init.release.cluster; {meet}
+@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r8], 4; @%p0 {put}
+W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p6, [%r8], 0; @!%p6 bra W; {meet} ret;"""
+
+
+@pytest.mark.parametrize(
+    ("put", "target", "cluster", "wrong"),
+    [(ADD, "%r9", 2, True), (ADD, "%r10", 2, False), (STORE, "%r9", 2, False), (STORE, "%r10", 2, False),
+     (STORE, "%r9", 1, True)],
+    ids=["own sum", "sum next door", "own store", "store next door", "store of a lone block"],
+)  # fmt: skip
+def test_the_own_block(put: str, target: str, cluster: int, wrong: bool) -> None:
+    text = put.replace("%own", "%r21").replace("%r21, [", "5, [")
+    body = OWN.format(target=target, put=text, meet=MEET).replace(";", "; xor.b32 %r10, %r9, 1;", 1)
+    for level, severity in (("strict", "error"), ("practice", "review")):
+        outcome = check(body, threads=32, grid=cluster, cluster=cluster, level=level)
+        assert outcome.status == "ok", [str(f) for f in outcome.findings]
+        rest = [(h.kind.id, h.severity, h.ruling) for h in outcome.hazards if h.kind.id == "A3"]
+        assert rest == ([("A3", severity, Ruling.OWN_BLOCK)] if wrong else [])

@@ -214,3 +214,20 @@ def test_a_last_warpgroup_of_fewer_warps() -> None:
     """A block of nine warps: the ninth is a warpgroup by itself."""
     body = roles(dec=DEC, inc="").replace("setp.lt.u32 %p1, %r0, 128", "setp.ge.u32 %p1, %r0, 256")
     assert launch(body, threads=288)[0].status == "ok"
+
+
+MORE = DEC.replace("40", "24")
+
+
+@SCHEDULES
+@pytest.mark.parametrize(
+    ("between", "met"),
+    [("bar.sync 1, 128;", True), ("", False), ("bar.warp.sync 0xffffffff;", False), ("@%p2 bar.sync 1, 32;", False)],
+    ids=["a barrier", "nothing", "a barrier of each warp", "a barrier of one warp"],
+)
+def test_a_warpgroup_meets_before_the_next(schedule: Schedule, between: str, met: bool) -> None:
+    for level, severity in (("strict", "error"), ("practice", "review")):
+        outcome, _ = launch(roles(dec=f"{DEC} {between} {MORE}", inc=""), schedule, "checking", level=level)
+        assert outcome.status == "ok", [str(f) for f in outcome.findings]
+        found = {(h.kind.id, h.severity, h.ruling) for h in outcome.hazards}
+        assert found == (set() if met else {("R1", severity, Ruling.REGISTER_MOVES)})

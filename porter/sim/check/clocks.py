@@ -61,6 +61,8 @@ class Clocks:
         # says of which warp, and whether for or from other blocks, which only fences of wider scope than .cta reach.
         self.fenced: dict[tuple[int, bool], Array] = {}
         self.held: dict[tuple[int, bool], Array] = {}
+        # By warp what a proxy fence that acquires has covered, for the warp's own operations.
+        self._acquired: dict[int, Array] = {}
         self._used = warps_per_cluster
 
     def component(self, key: Any) -> int:
@@ -196,9 +198,12 @@ class Clocks:
 
     # Fences -------------------------------------------------------------------------------------------
 
-    def proxy_fence(self, warp: int, shared: bool = True, global_: bool = True) -> None:
-        """fence.proxy.async for the named state spaces."""
+    def proxy_fence(self, warp: int, shared: bool = True, global_: bool = True, own: bool = False) -> None:
+        """fence.proxy.async for the named state spaces; `own`: for what the warp itself issues, and no other."""
         view = self.state[warp]
+        if own:
+            self._acquired[warp] = view[ORDER].copy()
+            return
         for wanted, into in ((shared, ASYNC), (global_, GLOBAL)):
             if wanted:
                 np.maximum(view[into], view[ORDER], out=view[into])
@@ -232,6 +237,14 @@ class Clocks:
         """Whether, in a view, one of the events is in the warp's past."""
         row = self.state[warp, view]
         return any(row[c] >= v for c, v in done)
+
+    def fenced_for(self, warp: int, done: Iterable[tuple[int, int]]) -> bool:
+        """Whether one of the events is ordered before what a warp issues to shared memory through the asynchronous
+        proxy."""
+        row = self._acquired.get(warp)
+        if row is not None and any(c < row.size and row[c] >= v for c, v in done):
+            return True
+        return self.knows(warp, ASYNC, done)
 
     def known_by_block(self, first: int, count: int, done: Done, view: int = ORDER) -> bool:
         """Whether any of a block's warps has the event in its past."""

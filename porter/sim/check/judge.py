@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from porter.ptx.memory_order import Scope
-from porter.sim.check.clocks import ASYNC, EXACT, EXEC, ORDER, PARKED, TENSOR, Clocks
+from porter.sim.check.clocks import EXACT, EXEC, ORDER, PARKED, TENSOR, Clocks
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
@@ -190,7 +190,7 @@ def _generic_then_async(clocks: Clocks, old: Access, new: Access) -> Verdict | N
         return Verdict(id, "synchronization of the threads' accesses with the issue", remedy)
     if not _all_lanes(clocks, old, new):
         return Verdict(id, *_LANES, Ruling.ONE_LANE)
-    if clocks.knows(warp, ASYNC, old.done):
+    if clocks.fenced_for(warp, old.done):
         return None
     if new.notes.get("stored"):
         return Verdict(id, _PROXY, "fence.proxy.async", Ruling.STORE_ASYNC, doubtful=True)

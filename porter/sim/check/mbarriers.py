@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.memory_order import Scope, mbarrier_scope
-from porter.sim.check.clocks import ASYNC, EXACT, EXEC, ORDER, Done
+from porter.sim.check.clocks import EXACT, EXEC, ORDER, Done
 from porter.sim.check.judge import Verdict
 from porter.sim.check.reports import Reports
 from porter.sim.check.rulings import Ruling
@@ -166,7 +166,7 @@ class MbarrierCheck(Observer):
         elif self._other_lane(init, warp, place, who):
             edge, ruling = ("synchronization between the lanes of the warp", "bar.warp.sync"), Ruling.LOCKSTEP
         elif not isinstance(who, Named) and not (
-            clocks.knows(warp, ASYNC, init.done) or clocks.knows(warp, ORDER, init.notes.get("fences", ()))
+            clocks.fenced_for(warp, init.done) or clocks.knows(warp, ORDER, init.notes.get("fences", ()))
         ):
             # NVIDIA's tutorials have only the barrier.
             edge, ruling = ("a fence after the initialization", _INIT_FENCE), Ruling.INIT_FENCE

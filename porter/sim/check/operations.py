@@ -244,5 +244,7 @@ class Operations(Observer):
 _OPERANDS = {
     "A1": Verdict("A1", "a generic address of the mbarrier", "cvta.shared, or .shared::cluster on the tcgen05.commit",
                   Ruling.SHARED_OFFSET),
+    "A3": Verdict("A3", "another block of the cluster", "an ordinary store or reduction in the own block",
+                  Ruling.OWN_BLOCK),
     "A2": Verdict("A2", "the lane without the rank of the block", "", Ruling.LANE_FIELD),
 }  # fmt: skip

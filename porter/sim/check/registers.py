@@ -10,6 +10,7 @@ from typing import Any
 from porter.ptx import ast
 from porter.ptx.table import Completion, Decoded
 from porter.sim.check.checker import Checker
+from porter.sim.check.clocks import EXEC
 from porter.sim.check.judge import Verdict
 from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
@@ -59,6 +60,8 @@ class RegisterWatch(Observer):
         self.machine = check.machine
         # Stretches of writes to wgmma registers since the warp's last wgmma.fence; no entry before its first.
         self._unfenced: dict[int, set[int]] = {}
+        # When each warp has executed its setmaxnreg.
+        self._moves: dict[int, list[tuple[int, int]]] = {}
         program = self.machine.program
         self.accumulators: set[str] = set()
         self.load_results: set[str] = set()
@@ -214,12 +217,29 @@ class RegisterWatch(Observer):
         """The warp's latest move, with those of its warpgroup that have come as far."""
         moves = self.machine.registers.moves
         done, last = len(moves[warp]), moves[warp][-1]
+        self._before_the_next(warp, done)
         for other in self.machine.registers.group(warp):
             theirs = moves.get(other, [])
             if len(theirs) >= done and not theirs[done - 1].same(last):
                 old, new = self._move(other, theirs[done - 1]), self._move(warp, last)
                 self.check.report(_SAME, old, new, "", int(self.machine.warp_cta[warp]))
                 return
+
+    def _before_the_next(self, warp: int, done: int) -> None:
+        """A warpgroup's warps synchronize between one setmaxnreg and the next."""
+        events = self._moves
+        for other in self.machine.registers.group(warp) if done > 1 else ():
+            theirs = events.get(other, [])
+            event = theirs[done - 2] if len(theirs) >= done - 1 else None
+            if other != warp and (event is None or not self.check.clocks.knows(warp, EXEC, [event])):
+                moves = self.machine.registers.moves
+                old, new = (
+                    self._move(other, moves[other][done - 2]) if event else None,
+                    self._move(warp, moves[warp][-1]),
+                )
+                self.check.report(_MEET, old, new, "", int(self.machine.warp_cta[warp]))
+                break
+        events.setdefault(warp, []).append(self.check.clocks.now(warp))
 
     def block_ended(self, cta: int) -> None:
         """Warps that have executed fewer than others of their warpgroup."""
@@ -235,6 +255,7 @@ class RegisterWatch(Observer):
 
 
 _NO_WAIT = Verdict("H31", "tcgen05.wait::ld after the load", "tcgen05.wait::ld.sync.aligned", Ruling.LOAD_DEPENDENCE)
+_MEET = Verdict("R1", "synchronization of the warpgroup since its setmaxnreg before", "bar.sync", Ruling.REGISTER_MOVES)
 _SAME = Verdict("R1", "the same setmaxnreg in all warps of the warpgroup", "", Ruling.REGISTER_MOVES)
 
 

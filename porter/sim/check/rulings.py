@@ -29,6 +29,7 @@ class Ruling(StrEnum):
     MBARRIER_SCOPE = "mbarrier-scope"
     NEVER_WRITTEN = "never-written"
     ONE_LANE = "one-lane"
+    OWN_BLOCK = "own-block"
     PADDING_ROWS = "padding-rows"
     PAIR_ALLOCATION = "pair-allocation"
     PAIR_FREE = "pair-free"
