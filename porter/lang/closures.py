@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from porter.diagnostics import PorterError
+from porter.lang.lexical import without_mark
 from porter.lang.sources import Headers, is_header, is_python, read_source, tidy
 
 _QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)', re.MULTILINE)
@@ -47,7 +48,7 @@ class _Walk:
                 continue
             found = self.includes[path.as_posix()] = []
             try:
-                names = [(q == b'"', os.fsdecode(n)) for q, n in _QUOTED.findall(read_source(path))]
+                names = [(q == b'"', os.fsdecode(n)) for q, n in _QUOTED.findall(without_mark(read_source(path)))]
             except PorterError:
                 continue
             headers = (Headers(path, self._include_dirs), *above[:1]) if names else ()

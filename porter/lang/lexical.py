@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from porter.lang.text import Span, as_text
+from porter.lang.text import MARK, Span, as_text
 
 _RAW = rb'R"([^\s()\\]{0,16})\(.*?\)\%d"'
 _CHARACTER = rb"(?:[^'\\\n]|\\[^\n][^'\n]{0,8})'"
@@ -29,6 +29,11 @@ _INCLUDE = re.compile(rb'[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
 _COMPUTED = re.compile(rb"[ \t]*#[ \t]*include[ \t]+([A-Za-z_]\w*[^\n]*)")
 _CONTINUATION = re.compile(rb"\\(?=\r?\n)")
 _BLANK = bytes(c if c in b"\r\n" else 0x20 for c in range(256))
+
+
+def without_mark(source: bytes) -> bytes:
+    """The source with blanks in place of a mark of its encoding."""
+    return b"   " + source[len(MARK) :] if source.startswith(MARK) else source
 
 
 def blanked(piece: bytes) -> bytes:
@@ -71,6 +76,11 @@ class Lexed:
         self.source = source
 
     @cached_property
+    def _begin(self) -> int:
+        """Where the text begins: nothing is written in front of a mark of its encoding."""
+        return len(MARK) if self.source.startswith(MARK) else 0
+
+    @cached_property
     def code(self) -> bytes:
         def shadow(match: re.Match[bytes]) -> bytes:
             text = match.group()
@@ -78,7 +88,7 @@ class Lexed:
                 return blanked(text)
             return text[-1:] + blanked(text[1:-1]) + text[-1:]
 
-        return _OPAQUE.sub(shadow, self.source)
+        return _OPAQUE.sub(shadow, without_mark(self.source))
 
     @cached_property
     def uncommented(self) -> bytes:
@@ -101,7 +111,7 @@ class Lexed:
         found = []
         at = 0
         while (match := _DIRECTIVE.search(self.code, at)) is not None:
-            start = self.code.rfind(b"\n", 0, match.start()) + 1
+            start = self.code.rfind(b"\n", 0, match.start()) + 1 or self._begin
             first = not self.code[start : match.start()].strip(b" \t")
             at = match.end() if first else match.start() + 1
             if first:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Tree
 
-from porter.lang.lexical import MacroText, blanked, closing, lexed, padded
+from porter.lang.lexical import MacroText, blanked, closing, lexed, padded, without_mark
 
 Replacement = tuple[int, int, bytes]
 Cost = tuple[int, int]
@@ -431,9 +431,7 @@ def mask(
     A byte-order mark becomes blanks and bytes outside ASCII become underscores always: the grammar may refuse
     them even in comments.
     """
-    text = source.translate(_NON_ASCII)
-    if source.startswith(b"\xef\xbb\xbf"):
-        text = b"   " + text[3:]
+    text = without_mark(source).translate(_NON_ASCII)
     uses = macros.joined(learn_macros(lexed(text).macros())) if b"define" in text else macros
     expanded, kept = _expanded(text, uses)
     tree = parse(expanded, None)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -90,6 +90,18 @@ class EditConflict(ValueError):
         self.first, self.second, self.edit = first, second, edit
 
 
+MARK = b"\xef\xbb\xbf"
+"""Of UTF-8, at the beginning of some files. Nothing is written in front of it, and no copy of a text takes it along."""
+
+
+def _behind_mark(edit: Edit, source: bytes) -> Edit:
+    if not source.startswith(MARK) or (edit.span.start >= len(MARK) and MARK not in edit.replacement):
+        return edit
+    start = max(edit.span.start, len(MARK))
+    where = Span(start, max(edit.span.end, start))
+    return replace(edit, span=where, replacement=edit.replacement.replace(MARK, b""))
+
+
 def apply_groups(sources: dict[str, bytes], groups: Sequence[EditGroup]) -> dict[str, bytes]:
     """The sources with all edits of `groups` made; bytes outside the edits are kept.
 
@@ -107,7 +119,8 @@ def apply_groups(sources: dict[str, bytes], groups: Sequence[EditGroup]) -> dict
                 raise ValueError(f"edit of unknown file {edit.path}")
             if edit.span.end > len(sources[edit.path]):
                 raise ValueError(f"edit outside {edit.path}: {edit.span}")
-            placed.setdefault(edit.path, []).append((edit.span, order, edit, group))
+            one = _behind_mark(edit, sources[edit.path])
+            placed.setdefault(edit.path, []).append((one.span, order, one, group))
             order += 1
     result = dict(sources)
     for path, items in placed.items():

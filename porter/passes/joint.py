@@ -18,6 +18,7 @@ from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode
 from porter.lang.cuda import location
+from porter.lang.lexical import without_mark
 from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Span, apply_groups, as_bytes
 from porter.passes.both import keep_hopper
@@ -284,7 +285,9 @@ def _helpers_differ(ports: Sequence[RootPort], shared: dict[str, bytes]) -> Diag
             if text == file.source:
                 continue
             beside = Path(path).parent
-            included |= names & {os.path.realpath(beside / os.fsdecode(name)) for name in _INCLUDE.findall(text)}
+            included |= names & {
+                os.path.realpath(beside / os.fsdecode(name)) for name in _INCLUDE.findall(without_mark(text))
+            }
             uses = path if _USES_HELPERS.search(text) and not port.options.placement.inline else uses
         other = next((p for p in ports if p is not port), port)
         if len(included) > 1 or (uses is not None and not included):

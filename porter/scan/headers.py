@@ -12,7 +12,7 @@ from porter.diagnostics.reading import is_file
 from porter.lang.coverage import missing_includes
 from porter.lang.cuda import CudaFile
 from porter.lang.known_headers import is_known
-from porter.lang.lexical import lexed
+from porter.lang.lexical import lexed, without_mark
 from porter.lang.sources import Include, SourceSet, read_source
 from porter.lang.text import as_text
 from porter.project.include_dirs import stated_directories
@@ -33,7 +33,7 @@ def headers_not_found(
             source = read_source(path)
         except PorterError:
             continue
-        names = {as_text(n) for n in _INCLUDE.findall(source)}
+        names = {as_text(n) for n in _INCLUDE.findall(without_mark(source))}
         if all(is_known(n) for n in names):
             continue
         key = path.as_posix()
