@@ -505,6 +505,50 @@ def test_a_replaced_tensor_map() -> None:
     assert errors(replaced(REPLACED.replace("BEFORE", sync).replace("ACQUIRE", ""))[0]) == {"G6"}
 
 
+# The map is changed once more, back to the first tensor, behind the copy that uses it.
+AGAIN = """L2: {before} bar.warp.sync 0xffffffff; @!%p0 bra C2;
+tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r20], %d6; C2: bar.warp.sync 0xffffffff;
+tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d5], [%r20], 128;
+JOIN:
+W1"""
+LANDED = "W9: mbarrier.try_wait.parity.shared.b64 %p6, [%r8], 0; @!%p6 bra W9;"
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted"),
+    [(LANDED, set()), ("", {"G6"}), ("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;", {"G6"})],
+    ids=["landed", "in flight", "no group waits for a load"],
+)
+def test_a_tensor_map_is_not_changed_while_a_copy_uses_it(before: str, wanted: set[str]) -> None:
+    body = REPLACED.replace("BEFORE", "bar.warp.sync 0xffffffff;").replace("ACQUIRE", ACQUIRE)
+    body = body.replace("@!%p0 bra JOIN;\nmbarrier", "@!%p0 bra L2;\nmbarrier").replace("JOIN:\nW1", AGAIN)
+    outcome, _ = replaced(body.replace("{before}", before))
+    assert outcome.status == "ok", [str(f) for f in outcome.findings]
+    assert errors(outcome) == wanted
+    assert {h.ruling for h in outcome.hazards} == ({Ruling.MAP_IN_FLIGHT} if wanted else set())
+
+
+# The same of a store to global memory, which a bulk group tells of.
+KEPT = MAPPED.replace("BARRIER", "bar.sync 0;").replace("ACQUIRE", ACQUIRE).partition("mbarrier.arrive.expect_tx")[0]
+KEPT += """cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d5, {{0, 0}}], [%r2];
+cp.async.bulk.commit_group; {wait}
+tensormap.replace.tile.global_dim.global.b1024.b32 [%d5], 0, 32;
+cp.async.bulk.wait_group 0;
+LOADED: ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("wait", "wanted"),
+    [("cp.async.bulk.wait_group.read 0;", set()), ("cp.async.bulk.wait_group 0;", set()), ("", {"G6"}),
+     ("cp.async.bulk.wait_group.read 1;", {"G6"})],
+)  # fmt: skip
+def test_nor_while_a_store_uses_it(wait: str, wanted: set[str]) -> None:
+    outcome = mapped(KEPT.replace("{wait}", wait).replace("{{", "{").replace("}}", "}"))
+    assert outcome.status == "ok", [str(f) for f in outcome.findings]
+    assert errors(outcome) - {"U1"} == wanted
+
+
 # A table that all threads read in an order of their own, as generators of random numbers do; then thread 0 of block 1
 # writes a word of it.
 TABLE = """.reg .b32 %x; mov.u32 %x, %ctaid.x; mad.lo.u32 %r3, %x, 977, %r0; mov.u32 %r4, 0;

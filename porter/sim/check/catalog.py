@@ -111,7 +111,7 @@ KINDS: dict[str, HazardKind] = {
          "fence.proxy.async after the threads' accesses, and synchronization", "PTX ISA 8.4, 9.7.9.25.2"),
         ("G5", "global memory that an asynchronous copy still uses",
          "completion of the copy: wait_group, or its mbarrier", "PTX ISA 9.7.9.25.2"),
-        ("G6", "tensor map used while its changes are not visible to the copy",
+        ("G6", "tensor map used while its changes are not visible to the copy, or changed while a copy uses it",
          "fence.proxy.tensormap release by the writer, acquire in the thread that issues the copy",
          "PTX ISA 9.7.13.4"),
         ("G9", "memory of a prerequisite grid accessed before griddepcontrol.wait", "griddepcontrol.wait",

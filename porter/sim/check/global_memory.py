@@ -45,6 +45,8 @@ class GlobalMemoryCheck(Observer):
         self.follow(GlobalState())
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._orders: dict[int, MemoryOrder] = {}
+        # Whether the kernel changes tensor maps, which it then fences or copies.
+        self._maps_change = any(p.startswith("tensormap") for ins in M.program.code for p in ins.parts)
         # The lanes of the threads whose accesses are being judged, in the order of their places.
         self._acting: Array | None = None
 
@@ -342,12 +344,19 @@ class GlobalMemoryCheck(Observer):
         self.state.released[self.wave.first_block * self.wave.warps_per_block + warp] = self.check.clocks.now(warp)[1]
         self.check.clocks.advance(warp)
 
-    def use_tensor_map(self, at: int, warp: int, lane: int | None, address: int) -> None:
-        """A copy reads its tensor map through a proxy of its own."""
+    def use_tensor_map(self, at: int, warp: int, lane: int | None, address: int) -> list[GlobalAccess]:
+        """A copy reads its tensor map through a proxy of its own, until it is over: the access, where somebody may
+        change maps meanwhile."""
+        if self._maps_change:
+            use = self.bulk("tensor map", at, warp, lane, False, [])
+            use.proxy = "tensormap"
+            self.copy_span(address, ENCODED_BYTES, use)
+            return [use]
         for shadow, granule, old in self._map_writes(address):
             use = self.bulk("tensor map", at, warp, lane, False, [])
             use.proxy = "tensormap"
             self._report(old, use, shadow, granule)
+        return []
 
     def fence_tensor_map(self, warp: int, address: int) -> None:
         """fence.proxy.tensormap acquire: covers the writes of the map that the warp knows."""

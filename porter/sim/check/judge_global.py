@@ -53,6 +53,9 @@ class GlobalJudge:
             return self._generic_then_async(old, new)
         if (old.atomic and new.atomic) or self.knows(new.warp, ORDER, old):
             return None
+        if old.proxy == "tensormap":
+            missing = "completion of the copy that uses the map, ahead of the change"
+            return Verdict("G6", missing, _WAITS, Ruling.MAP_IN_FLIGHT)
         return self._after_async(old, new)
 
     # Grids --------------------------------------------------------------------------------------------
@@ -157,6 +160,7 @@ class GlobalJudge:
         return Verdict("G6", missing, "fence.proxy.tensormap::generic.release.gpu", Ruling.TENSORMAP_RELEASE)
 
 
+_WAITS = "mbarrier.try_wait, or cp.async.bulk.wait_group.read for a store"
 _OWN_FENCE = (
     "fences of the atomic's thread: behind the barrier ahead of the atomic, and behind the atomic",
     "__threadfence (fence.acq_rel.gpu) next to the atomic, in its thread",

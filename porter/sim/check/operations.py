@@ -52,8 +52,10 @@ class Operations(Observer):
                 self._tensor(effect, touch)
             elif isinstance(touch, Outside):
                 self._outside(effect, touch)
-            elif isinstance(touch, Map):
-                self.check.global_memory.use_tensor_map(effect.at, effect.warp, effect.lane, touch.address)
+        for touch in effect.touches:
+            if isinstance(touch, Map):
+                use = self.check.global_memory.use_tensor_map(effect.at, effect.warp, effect.lane, touch.address)
+                effect.accesses += use
         if effect.kind in self._issued:
             self._issued[effect.kind](effect)
         return effect

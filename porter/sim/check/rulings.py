@@ -25,6 +25,7 @@ class Ruling(StrEnum):
     LANE_FIELD = "lane-field"
     LOAD_DEPENDENCE = "load-dependence"
     LOCKSTEP = "lockstep"
+    MAP_IN_FLIGHT = "map-in-flight"
     MBARRIER_REUSE = "mbarrier-reuse"
     MBARRIER_SCOPE = "mbarrier-scope"
     NEVER_WRITTEN = "never-written"
