@@ -12,7 +12,7 @@ from typing import Protocol
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import NATIVE, Session
-from porter.cli.staging import Counts, port_plan, staged, stages_said
+from porter.cli.staging import Counts, Staged, port_plan, staged, stages_said
 from porter.diagnostics import Diagnostic
 from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
@@ -121,8 +121,8 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
 
 def verified(session: Session, ported: Ported, make: Make) -> Ported:
     """The port with what cases verify of the session's style."""
-    if session.style == NATIVE:
-        chosen = staged(session, ported, make)
+    chosen = staged(session, ported, make) if session.style == NATIVE else Staged(ported, frozenset())
+    if chosen.counts:
         ported, make = chosen.ported, partial(make, stages=chosen.counts)
     proofs = Proofs(make_builder(find_toolkit(session.toolkit) if session.toolkit else None), session)
     steps = native.given(ported, make, proofs.missing)
@@ -134,6 +134,7 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
         found = given(make(without=without), partial(make, without=without), proofs.full_rate)
         steps.said += [native.left(path, step, "its MMAs stay at M=64") for path, step in sorted(unproved)]
     found.diagnostics += steps.said
+    chosen.say(found)
     for root in found.roots:
         found.diagnostics += [*proofs.native(found, root), *stages_said(session, found, root)]
     return found

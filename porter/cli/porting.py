@@ -95,7 +95,9 @@ def plan_of(
     make = partial(port_paths, [kernel], (*include_dirs, *current().include_dirs), target=target)
     ported = make()
     if stages and current().style == NATIVE:
-        ported = staged(current(), ported, make).ported
+        chosen = staged(current(), ported, make)
+        ported = chosen.ported
+        chosen.say(ported)
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))

@@ -52,10 +52,15 @@ class Make(Protocol):
 
 @dataclass(frozen=True)
 class Staged:
-    """The port with the stages that are chosen, and these. What it says has why a root has as many as it had."""
+    """The port with the stages that are chosen, and these; `said`: why a root has as many as it had."""
 
     ported: Ported
     counts: Counts
+    said: tuple[Diagnostic, ...] = ()
+
+    def say(self, ported: Ported) -> None:
+        """Add to a port, which may have been made again, why it has as many stages as it had."""
+        ported.diagnostics += [d for d in self.said if d not in ported.diagnostics]
 
 
 def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None = None) -> PortPlan:
@@ -103,8 +108,7 @@ def staged(session: Session, ported: Ported, make: Make) -> Staged:
             said += choice.try_to(partial(choice.choose, most))
     counts = frozenset((c.root.path, c.best) for c in choices if c.best)
     found = make(stages=counts) if counts else ported
-    found.diagnostics += [d for d in said if d not in found.diagnostics]
-    return Staged(found, counts)
+    return Staged(found, counts, tuple(said))
 
 
 class _NoneError(Exception):
