@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,6 +36,9 @@ FAMILY = "build files"
 """Rules of this name are for every build file."""
 
 
+_LARGEST = 1 << 20
+"""Bytes of a build file that is read: larger ones are made by other tools."""
+_HOPPER = re.compile(rb"(?<!\w)(?:sm_|compute_)?90a(?!\w)|(?<![\w.])9\.0a(?!\w)")
 _PASSED_OVER = frozenset(
     {".git", ".venv", "venv", "node_modules", "__pycache__", "third_party", "3rdparty", "site-packages"}
 )
@@ -97,7 +101,13 @@ def port_build_files(
 ) -> BuildFiles:
     """Port build files by path. With `keep_hopper` what is built for Hopper is built for both chips."""
     result = BuildFiles()
-    texts = {path: source.decode("latin-1") for path, source in sorted(files.items()) if b"\0" not in source}
+    texts = {p: s.decode("latin-1") for p, s in sorted(files.items()) if b"\0" not in s and len(s) <= _LARGEST}
+    for path in sorted(files.keys() - texts.keys()):
+        if _HOPPER.search(files[path]) and b"\0" not in files[path]:
+            values = {"text": f"a file of {len(files[path])} bytes"}
+            result.left.append(
+                Diagnostic(Code.BUILD_FILE_LEFT, Location(path, 1), values, f"by hand: {_ADVICE['names']}")
+            )
     given = given_hopper(texts.values())
     for path, text in texts.items():
         kind = kind_of(path) or ("python" if path.endswith(".py") else "")
@@ -137,12 +147,21 @@ def port_build_text(
         groups = _groups(path, text, kind, rules, selection, own)
     edits = [*settled, *(e.span for g in groups for e in g.edits)]
     listed = options_of_lists(text, edits, said) if runtime is False else []
-    open_options = [at for at in (*variables.open, *listed) if not any(s.start <= at < s.end for s in edits)]
+    covered = _covered(text, edits)
+    open_options = [at for at in (*variables.open, *listed) if not covered[at]]
     changed = {text.count("\n", 0, e.span.start) + 1 for e in (asked.edits if asked is not None else ())}
     asking = lines_for_hopper(source, changed, said, target) if kind == "python" else set()
     left = list(_left_over(path, text, kind, edits, open_options, asking, said))
     left += _for_another_chip(path, text, target)
     return retargeted(groups, {path: source}, target, rules), [_advised(d, target) for d in left]
+
+
+def _covered(text: str, spans: Iterable[Span]) -> bytearray:
+    """A byte for each of the text: 1 where a span has it."""
+    found = bytearray(len(text))
+    for span in spans:
+        found[span.start : span.end] = b"\1" * (span.end - span.start)
+    return found
 
 
 def _for_another_chip(path: str, text: str, target: PortTarget) -> Iterator[Diagnostic]:
@@ -164,9 +183,9 @@ def _groups(
     renamed, undecided = _single_targets(path, text, kind, spellings(rules))
     own = [g for g in (*own, *renamed) if selection.takes(g.rule)]
     taken = [*undecided, *(e.span for g in own for e in g.edits)]
-    kept = []
+    covered, kept = _covered(text, taken), []
     for group in build_file_groups(text_rules(rules), {path: text.encode("latin-1")}, selection):
-        edits = tuple(e for e in group.edits if not any(e.span.overlaps(t) for t in taken))
+        edits = tuple(e for e in group.edits if covered.find(1, e.span.start, e.span.end) < 0)
         if edits:
             kept.append(replace(group, edits=edits))
     return own + kept
@@ -256,14 +275,14 @@ def _left_over(
     rest = bytearray(text.encode("latin-1"))
     for span in edits:
         rest[span.start : span.end] = re.sub(rb"[^\n]", b" ", rest[span.start : span.end])
-    whole = text.splitlines(keepends=True)
+    whole, order = text.splitlines(keepends=True), sorted(places)
     at = 0
     for number, line in enumerate(rest.decode("latin-1").splitlines(keepends=True), 1):
         start, at = at, at + len(line)
         shown = whole[number - 1]
         code = line if kind == "presets" else _COMMENT.sub("", line)
         what = _what_is_left(code, shown, about, composes, said)
-        if what is None and any(start <= place < at for place in places):
+        if what is None and bisect_left(order, start) < bisect_left(order, at):
             what = "open"
         if what is None and number in asking:
             what = "asks"

@@ -30,16 +30,22 @@ def options_of_lists(text: str, edits: Collection[Span], said: Spellings) -> lis
     code = _COMMENT.sub(lambda m: " " * len(m[0]), text)
     rest = _OPTION.sub(" ", code)
     listed, stem = _ELEMENT.search(rest) is not None, _STEM.search(rest) is not None
+    if not listed and not stem:
+        return []
+    inside = {at for span in edits for at in range(span.start, span.end)}
+    another: dict[str, bool] = {}
     found = []
     for match in OPEN.finditer(code):
         at, line = match.start(), code[match.start() : code.find("\n", match.start()) + 1 or len(code)]
-        if not (listed or (stem and match[0].endswith("$*"))) or any(s.start <= at < s.end for s in edits):
+        if not (listed or match[0].endswith("$*")) or at in inside:
             continue
         if said.stand_in("tool_of_one_target", logical_line(text, at, match.end())):
             continue
         value = line[len(match[0]) - 1 :]
         name = _NAME.search(value)
-        if name is None or not _has_another(name[0], code):
+        if name is not None and name[0] not in another:
+            another[name[0]] = _has_another(name[0], code)
+        if name is None or not another[name[0]]:
             found.append(at)
     return found
 

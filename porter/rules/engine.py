@@ -147,10 +147,8 @@ def build_file_groups(rules: Iterable[Rule], files: dict[str, bytes], selection:
             for match in text_matches(rule, path, source):
                 assert match.replacement is not None
                 text = match.replacement.encode("latin-1")
-                if text != source[match.span.start : match.span.end] and not any(
-                    c.overlaps(match.span) for c in claimed
-                ):
-                    claimed.append(match.span)
+                if text != source[match.span.start : match.span.end] and not touches(claimed, match.span):
+                    insort(claimed, match.span)
                     edits.append(Edit(path, match.span, text))
             if edits:
                 groups.append(rule_group(rule, edits))

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from porter.diagnostics import Code
@@ -62,3 +64,11 @@ def test_an_option_that_a_list_fills_is_left_and_named(name: str, keep: bool) ->
 @pytest.mark.parametrize("name", OTHERS)
 def test_others_are_not(name: str) -> None:
     assert left(*OTHERS[name], False) == []
+
+
+def test_many_lines_take_no_time_and_large_files_are_named_as_one() -> None:
+    begin = time.process_time()
+    assert len(left("b.sh", "for a in sm_90a; do nvcc -arch=$a x.cu; done\n" * 4000, False)) == 4000
+    assert time.process_time() - begin < 10
+    assert left("b.sh", "nvcc -arch=sm_90a x.cu\n" * 50_000, False) == [1]
+    assert left("b.sh", "nvcc -arch=sm_80 x.cu\n" * 50_000, False) == []
