@@ -481,3 +481,85 @@ __global__ void __launch_bounds__(Kernel::MaxThreadsPerBlock, Kernel::MinBlocksP
 }
 template __global__ void run<Gemm>(Gemm::Params);
 }}
+
+// Numbers of one product are used while the MMAs of the next are in flight: twice the product.
+extern "C" __global__ void __launch_bounds__(128) numbers(T const* a, T const* b, float* d) {
+    auto& storage = fetch(a, b);
+    Mma mma;
+    auto thr = mma.get_slice(threadIdx.x);
+    Tensor tA = thr.partition_fragment_A(smem(storage.a));
+    Tensor tB = thr.partition_fragment_B(smem(storage.b));
+    Tensor acc = partition_fragment_C(mma, TileMN{});
+    clear(acc);
+    warpgroup_arrive();
+    gemm(mma, tA, tB, acc);
+    warpgroup_commit_batch();
+    warpgroup_wait<0>();
+    auto sum = acc(0) + acc(1);
+    auto snapshot = [=](int i) { return acc(i); };
+    warpgroup_arrive();
+    gemm(mma, tA, tB, acc);
+    warpgroup_commit_batch();
+    d[threadIdx.x] = sum + snapshot(2);
+    __syncthreads();
+    warpgroup_wait<0>();
+    copy(acc, thr.partition_C(gmem(d)));
+}
+
+// Registers by an address that an object keeps, and by the names of a structured binding.
+struct Holder {
+    float* first;
+    __device__ void bind(float* registers) { first = registers; }
+};
+template <class C>
+__device__ auto halves(C& c) { return cute::make_tuple(c(_, 0, _), c(_, 1, _)); }
+extern "C" __global__ void __launch_bounds__(128) addresses(T const* a, T const* b, float* d) {
+    auto& storage = fetch(a, b);
+    Mma mma;
+    auto thr = mma.get_slice(threadIdx.x);
+    Tensor tA = thr.partition_fragment_A(smem(storage.a));
+    Tensor tB = thr.partition_fragment_B(smem(storage.b));
+    Tensor acc = partition_fragment_C(mma, TileMN{});
+    clear(acc);
+    Holder holder;
+    holder.bind(&acc(0));
+    auto [upper, lower] = halves(acc);
+    warpgroup_arrive();
+    gemm(mma, tA, tB, acc);
+    warpgroup_commit_batch();
+    warpgroup_wait<0>();
+    Tensor gD = thr.partition_C(gmem(d));
+    CUTE_UNROLL
+    for (int i = 0; i < size(lower); ++i) gD(_, 1, _)(i) = lower(i);
+    CUTE_UNROLL
+    for (int i = 0; i < size(upper); ++i) gD(_, 0, _)(i) = holder.first[i];
+}
+
+// A second accumulator, of narrower MMAs: 1001 times the product.
+extern "C" __global__ void __launch_bounds__(128) two_widths(T const* a, T const* b, float* d) {
+    auto& storage = fetch(a, b);
+    Mma mma;
+    auto thr = mma.get_slice(threadIdx.x);
+    Tensor tA = thr.partition_fragment_A(smem(storage.a));
+    Tensor tB = thr.partition_fragment_B(smem(storage.b));
+    Tensor acc = partition_fragment_C(mma, TileMN{});
+    clear(acc);
+    auto narrow = make_tiled_mma(SM90_64x32x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>{});
+    auto part = narrow.get_slice(threadIdx.x);
+    Tensor nB = part.partition_fragment_B(smem(storage.b));
+    Tensor slim = partition_fragment_C(narrow, TileMN{});
+    narrow.accumulate_ = GMMA::ScaleOut::Zero;
+    warpgroup_arrive();
+    gemm(mma, tA, tB, acc);
+    for (int k = 0; k < 4; ++k) {
+        gemm(narrow, tA(_, _, k), nB(_, _, k), slim);
+        narrow.accumulate_ = GMMA::ScaleOut::One;
+    }
+    warpgroup_commit_batch();
+    warpgroup_wait<0>();
+    copy(acc, thr.partition_C(gmem(d)));
+    __syncthreads();
+    Tensor gD = part.partition_C(gmem(d));
+    CUTE_UNROLL
+    for (int i = 0; i < size(slim); ++i) gD(i) += 1000 * slim(i);
+}

@@ -4,6 +4,7 @@ addresses that are kept are followed, and MMAs add to no copy."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,8 @@ FLIGHTS = {
     "a branch": "  if (n) {\n" + OPEN + "  }\n" + USE,
     "a wait under a condition": OPEN + "  if (n) warpgroup_wait<0>();\n" + USE,
     "a switch": "  switch (n) {\n  case 1: {\n" + OPEN + "    break;\n  }\n  }\n" + USE,
+    "a loop that may not be run": OPEN + "  for (int i = 1; i < n; ++i) warpgroup_wait<0>();\n" + USE,
+    "a loop that is not run": OPEN + "  if (n) warpgroup_wait<0>();\n  for (int i = 4; i < 4; ++i) {}\n" + USE,
     "a loop that is left": "  while (n) {\n" + OPEN + "  if (n > 3) break;\n  warpgroup_wait<0>();\n  }\n" + USE,
 }
 
@@ -68,6 +71,7 @@ LANDED = {
     "a wait that a template's argument leaves out": ("WAITS", OPEN + "  waits<-1>();\n  warpgroup_wait<0>();\n"),
     "a wait by default": ("WAITS", OPEN + "  waits();\n"),
     "a loop that waits": ("", "  for (int i = 0; i < n; ++i) {\n" + OPEN + "  warpgroup_wait<0>();\n  }\n"),
+    "a loop that is run": ("", OPEN + "  for (int i = 1; i < 4; ++i) warpgroup_wait<0>();\n"),
     "both arms wait": ("", OPEN + "  if (n) warpgroup_wait<0>(); else { warpgroup_wait<0>(); }\n"),
 }
 
@@ -83,6 +87,45 @@ def test_what_may_be_a_view_is_loaded_behind_all_waits(tmp_path: Path, name: str
     body = PAIR + batch("other") + "  auto x = viewed(acc);\n" + body + "  out(n) = x(3);\n" + STORE
     text = kernel(body, before.replace("WAITS", WAITS))
     assert f"  {LOAD}\n  out(n) = x(3);\n" in ported(tmp_path, text)
+
+
+PARTS = OPEN.replace("tA, tB, acc", "tA(_, 0, n), tB(_, 0, n), acc(_, 0, 0)")
+PARTS += PARTS.replace("_, 0, n), tB", "_, 1, n), tB").replace("acc(_, 0, 0)", "acc(_, 1, 0)")
+ROW = "  copy(acc(_, 0, 0), out);\n"
+BY_PARTS = {
+    "one of two batches": (ACC, PARTS + "  warpgroup_wait<1>();\n" + ROW + "  warpgroup_wait<0>();\n"),
+    "elements": (ACC, PARTS + "  warpgroup_wait<1>();\n  out(n) = acc(n);\n  warpgroup_wait<0>();\n"),
+    "a view": (ACC + "  Tensor row = acc(_, 0, 0);\n", PARTS + "  warpgroup_wait<1>();\n  copy(row, out);\n"),
+    "perhaps": (ACC, PARTS + "  if (n) warpgroup_wait<0>();\n" + ROW),
+    "by views": (
+        ACC + "  auto upper = acc(_, 0, 0);\n  auto lower = acc(_, 1, 0);\n",
+        PARTS.replace("acc(_, 0, 0)", "upper").replace("acc(_, 1, 0)", "lower")
+        + "  warpgroup_wait<1>();\n  copy(upper, out);\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_PARTS)
+def test_a_part_that_is_used_while_mmas_write_another_is_refused(tmp_path: Path, name: str) -> None:
+    body = "".join(BY_PARTS[name]) + STORE
+    assert re.search(
+        r"registers of `\w+` are used where MMAs that write a part of them may be", refused(tmp_path, kernel(body))
+    )
+
+
+def test_parts_that_are_all_waited_for_are_loaded(tmp_path: Path) -> None:
+    text = ported(tmp_path, kernel(ACC + PARTS + "  warpgroup_wait<0>();\n" + ROW))
+    assert f"  {LOAD}\n{ROW}" in text
+
+
+ADDRESSES = ["Tensor src = tiled.retile_S(acc);", "float const* src = &acc(0);", "auto* src = acc.data();"]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_that_is_taken_in_flight_is_loaded_where_it_is_used(tmp_path: Path, address: str) -> None:
+    text = ported(tmp_path, kernel(ACC + OPEN + f"  {address}\n  warpgroup_wait<0>();\n  copy(src, out);\n"))
+    assert f"  porter::wait<0>(acc);\n  {LOAD}\n  copy(src, out);\n" in text
+    assert text.count(LOAD) == 1
 
 
 HOLDER = "struct Holder { float* p; __device__ void bind(float* x) { p = x; } };\n"
@@ -159,6 +202,16 @@ def test_mmas_that_add_to_a_copy_are_refused(tmp_path: Path, param: str, given: 
 def test_mmas_that_add_to_what_is_referred_to_are_ported(tmp_path: Path, param: str, given: str) -> None:
     body = ACC + f"  step(mma, tA, tB, {given});\n" + STORE
     assert f"  {LOAD}\n" in ported(tmp_path, kernel(body, STEP.replace("PARAM", param)))
+
+
+def test_mmas_that_add_to_what_a_function_makes_of_an_accumulator_are_refused(tmp_path: Path) -> None:
+    before = (
+        STEP.replace("PARAM", "C& c").replace("__device__ void", "__device__ auto").replace("\n}", "\n  return c;\n}")
+    )
+    body = ACC + "  auto other = step(mma, tA, tB, acc);\n" + batch("other") + STORE
+    why = refused(tmp_path, kernel(body, before))
+    assert "`other` is what `step` makes of accumulator `acc`, and MMAs add to it" in why
+    assert "porter::" in ported(tmp_path, kernel(body.replace(batch("other"), ""), before))
 
 
 SWAP = "template <class C> __device__ void swap_them(C& a, C& b) { C t = a; a = b; b = t; }\n"

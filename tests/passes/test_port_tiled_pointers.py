@@ -50,6 +50,9 @@ def source(use: str, before: str = FIRST) -> str:
         ),
         (source("out[0] = first(acc).x;", "namespace house {\n" + FIRST + "}\nusing house::first;\n"), TAKEN),
         (source("auto get = [&] { return *reinterpret_cast<float2*>(acc.data()); };"), "raw_pointer_cast(acc.data())"),
+        (source("auto* p = acc.data(); out[0] = p[0];"), "auto* p = porter::raw_pointer_cast(acc.data());"),
+        (source("auto const* p = acc.data(); out[0] = p[0];"), "* p = porter::raw_pointer_cast(acc.data());"),
+        (source("auto p = acc.data(); out[0] = p[0];"), "auto p = acc.data();"),
         (source("Reader{}.first(acc);", "struct Reader {\n" + FIRST + "};\n"), TAKEN),
     ],
 )

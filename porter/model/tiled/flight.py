@@ -5,13 +5,14 @@ and wait for, through functions and lambdas that are called."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tree_sitter import Node
 
 from porter.model.constants import Constants
 from porter.model.facts import Commit, Wait
 from porter.model.functions import Call, Function, Style
-from porter.model.names.paths import template_heads, template_params
+from porter.model.names.paths import is_whole, template_heads, template_params
 from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 from porter.model.tiled.accumulators import Handle, Multiply, Origin, Synchronization, Tiled
 from porter.model.tiled.activity import is_constant_branch
@@ -83,6 +84,35 @@ class Flight:
             found |= self.ages(call.caller, call.node, given)
         return found or _UNKNOWN
 
+    def is_by_parts(self, handle: Handle) -> bool:
+        """Whether some MMAs write a part of an accumulator and leave the rest."""
+        return self._root(handle).variable.key in self._parts
+
+    @cached_property
+    def _parts(self) -> set[Key]:
+        """Accumulators of which an MMA is handed a part."""
+        found: set[Key] = set()
+        issued = [(m.call.caller, m.d) for m in self.tiled.multiplies]
+        work = [(f, n, False) for f, n in (*issued, *((a.call.caller, a.d) for a in self.tiled.atoms))]
+        seen: set[tuple[int, int, bool]] = set()
+        while work:
+            function, node, is_part = work.pop()
+            if (id(function), node.id, is_part) in seen:
+                continue
+            seen.add((id(function), node.id, is_part))
+            is_part = is_part or _is_part(function, node)
+            handle = self.tiled.handle_of(function, node)
+            if handle is None:
+                continue
+            if handle.origin is Origin.VIEW and handle.value is not None:
+                work.append((handle.function, handle.value, is_part))
+            elif (param := handle.variable.param) is not None:
+                calls = self.tiled.program.callers(handle.function)
+                work += [(c.caller, c.args[param.index], is_part) for c in calls if param.index < len(c.args)]
+            elif is_part:
+                found.add(handle.variable.key)
+        return found
+
     def _root(self, handle: Handle) -> Handle:
         """The accumulator whose registers a view names."""
         for _ in range(_DEEPEST):
@@ -142,9 +172,24 @@ class Flight:
             if ended <= ages:
                 break
             ages |= ended
-        behind = path.left | (ended if node.type == "do_statement" else before | ended)
+        behind = path.left | (ended if self._begins(path, node) else before | ended)
         path.left, path.again = around
         return behind
+
+    def _begins(self, path: _Path, node: Node) -> bool:
+        """Whether a loop is run at least once: its condition holds for the constant that its variable begins with."""
+        if node.type == "do_statement":
+            return True
+        begin, condition = node.child_by_field_name("initializer"), node.child_by_field_name("condition")
+        declared = begin.child_by_field_name("declarator") if begin is not None else None
+        if declared is None or condition is None or declared.type != "init_declarator":
+            return False
+        name, value = (declared.child_by_field_name(f) for f in ("declarator", "value"))
+        if name is None or value is None:
+            return False
+        first = path.known.evaluate(path.function.text(value))
+        known = path.known.extended({path.function.text(name): str(first)})
+        return first is not None and bool(known.evaluate(path.function.text(condition)))
 
     def _branch(self, path: _Path, node: Node, ages: Ages) -> Ages:
         condition = node.child_by_field_name("condition")
@@ -227,6 +272,16 @@ class Flight:
         inner = _Path(target, keys, known or self.tiled.program.constants_in(target), path.depth + 1)
         behind = self._run(inner, target.body, ages)
         return behind | inner.returned
+
+
+def _is_part(function: Function, node: Node) -> bool:
+    """Whether an expression is more than a name: a slice by coordinates that are not all whole, or a distance."""
+    if node.type == "parenthesized_expression" and node.named_children:
+        return _is_part(function, node.named_children[0])
+    arguments = node.child_by_field_name("arguments") if node.type == "call_expression" else None
+    if arguments is not None:
+        return not all(is_whole(function.text(a)) for a in arguments.named_children)
+    return node.type != "identifier"
 
 
 def _synchronized(path: _Path, event: Synchronization, ages: Ages) -> Ages:

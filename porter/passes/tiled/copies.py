@@ -24,6 +24,8 @@ def refuse_copies(context: TiledContext) -> None:
         param = handle.variable.param
         if param is not None and handle.array is None and _is_value(param.node):
             _refuse_values(context, handle, param)
+        if handle.origin is Origin.FRAGMENT and handle.array is None:
+            _refuse_result(context, handle)
     for function in context.tiled.program.functions:
         if id(function) in context.reached:
             for left in _assigned(context, function):
@@ -44,6 +46,19 @@ def _refuse_values(context: TiledContext, handle: Handle, param: Param) -> None:
             if given is not None:
                 what = f"`{handle.name}` of `{function.name or 'a lambda'}` copies accumulator `{given.name}`, and MMAs"
                 context.tiled.refuse(function, param.node or function.body, f"{what} add to the copy: take a reference")
+
+
+def _refuse_result(context: TiledContext, handle: Handle) -> None:
+    """Refuse an accumulator that is what a function hands back which multiplies and is handed another one."""
+    function, value = handle.function, handle.value
+    call = context.tiled.tensors.call(function, value) if value is not None else None
+    targets = context.tiled.program.targets(call) if call is not None else []
+    if call is None or not any(id(t) in context.tiled.active for t in targets):
+        return
+    given = next((h for h in (whole(context, function, a) for a in call.args) if h is not None), None)
+    if given is not None:
+        what = f"`{handle.name}` is what `{call.name}` makes of accumulator `{given.name}`, and MMAs add to it"
+        context.tiled.refuse(function, call.node, f"{what}: declare it with registers of its own")
 
 
 def whole(context: TiledContext, function: Function, node: Node) -> Handle | None:
@@ -86,14 +101,22 @@ def _assigned(context: TiledContext, function: Function) -> Iterator[Node]:
 def is_in_flight(
     context: TiledContext, names: Names, function: Function, name: Node, statement: Node, handle: Handle
 ) -> bool:
-    """Whether MMAs on an accumulator are in flight on all paths to a statement that has a copy's name. Refused if they
-    are on some: a load there may come too early, and none too late."""
-    if handle.array is not None or not names.may_be_copied(function, name):
-        return False
+    """Whether MMAs on an accumulator are in flight on all paths to a statement that has a name of it: there registers
+    are not touched, and a load would come too early. Refused where that is not known of a copy's name, or where MMAs
+    that write another part may be in flight: a load brings all parts."""
     ages = context.flight.ages(function, statement, handle)
     if not ages or ages == {None}:
         return False
-    if None in ages:
+    if context.flight.is_by_parts(handle):
+        what = f"registers of `{handle.name}` are used where MMAs that write a part of them may be in flight"
+        context.tiled.refuse(function, name, f"{what}: wait for all parts, or declare an accumulator for each")
+        return True
+    if handle.array is not None:
+        return False
+    if None not in ages:
+        return True
+    if names.may_be_copied(function, name):
         what = f"`{function.text(name)}` may be registers of `{handle.name}` or a copy, and MMAs may be in flight here"
         context.tiled.refuse(function, name, f"{what}: declare it by the type of a number, or as a reference")
-    return True
+        return True
+    return False

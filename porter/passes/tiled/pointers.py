@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Casts of an accumulator's iterator to a pointer of another type, as converters of registers write them: C++ has none
-from a class."""
+"""Casts of an accumulator's iterator to a pointer of another type, as converters of registers write them, and pointers
+whose type it gives: C++ has none from a class."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def cast_pointers(context: TiledContext) -> None:
 
 
 def _data(function: Function, node: Node) -> Node | None:
-    """`t.data()` in a cast."""
+    """`t.data()` in a cast, or as the value of an `auto*`."""
     value = None
-    if node.type == "cast_expression":
+    if node.type == "cast_expression" or (node.type == "init_declarator" and _is_deduced_pointer(node)):
         value = node.child_by_field_name("value")
     elif node.type == "call_expression":
         callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
@@ -40,6 +40,13 @@ def _data(function: Function, node: Node) -> Node | None:
     method = value.child_by_field_name("function") if value is not None and value.type == "call_expression" else None
     field = method.child_by_field_name("field") if method is not None and method.type == "field_expression" else None
     return value if field is not None and function.text(field) == "data" else None
+
+
+def _is_deduced_pointer(declarator: Node) -> bool:
+    declared, declaration = declarator.child_by_field_name("declarator"), declarator.parent
+    kind = declaration.child_by_field_name("type") if declaration is not None else None
+    is_pointer = declared is not None and declared.type == "pointer_declarator"
+    return is_pointer and kind is not None and kind.type == "placeholder_type_specifier"
 
 
 def _is_accumulator(context: TiledContext, function: Function, data: Node) -> bool:
