@@ -30,13 +30,24 @@ def asked_for(program: Program, kernel: Function) -> int | None:
 
 def amounts(program: Program, kernel: Function) -> Iterator[tuple[Function, Node]]:
     """What launches of a kernel, and attributes set for them, ask for, each with the function that says so."""
+    for caller, amount in _asking(program, kernel):
+        if amount is not None:
+            yield caller, amount
+
+
+def is_asked_for(program: Program, kernel: Function) -> bool:
+    """Whether a launch of a kernel stands in the sources, or an attribute that is set for its launches."""
+    return next(_asking(program, kernel), None) is not None
+
+
+def _asking(program: Program, kernel: Function) -> Iterator[tuple[Function, Node | None]]:
+    """Launches and attributes of a kernel: the function, and the amount where one is given."""
     for caller in program.functions:
         for syntax in find(caller.body, "kernel_call_syntax"):
             parts = [c for c in syntax.named_children if c.type != "comment"]
             called = syntax.parent.child_by_field_name("function") if syntax.parent is not None else None
-            launches = called is not None and kernel_named(program, kernel, caller, called, 0) is not None
-            if launches and len(parts) >= 3:
-                yield caller, parts[2]
+            if called is not None and kernel_named(program, kernel, caller, called, 0) is not None:
+                yield caller, parts[2] if len(parts) >= 3 else None
         for call in caller.calls:
             at, named = _IN_RUNTIME.get(call.name), LAUNCHERS.get(call.name, 0)
             if call.name in ATTRIBUTES and len(call.args) == 3 and caller.text(call.args[1]).endswith(_MOST_DYNAMIC):

@@ -175,8 +175,11 @@ def setup_position(program: Program, function: Function, runs_mma: Callable[[Nod
 
 
 def _has_dynamic_shared(program: Program) -> bool:
+    # the lexer has blanked comments and strings, at the places that they have in the text
     return any(
-        re.search(rb"\bextern\s+__shared__\b", file.masked) is not None for file in program.sources.files.values()
+        file.lexed.plain[match.start()] == file.masked[match.start()]
+        for file in program.sources.files.values()
+        for match in re.finditer(rb"\bextern\s+__shared__\b", file.masked)
     )
 
 

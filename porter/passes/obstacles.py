@@ -12,7 +12,7 @@ from porter.lang.cuda import location
 from porter.lang.macros import Macros
 from porter.lang.text import Span
 from porter.model.block_size import is_launched
-from porter.model.dynamic_shared import asked_for
+from porter.model.dynamic_shared import asked_for, is_asked_for
 from porter.model.functions import Function, Style
 from porter.model.threads import ends_thread, only_ends_thread
 from porter.passes.context import PortContext
@@ -116,7 +116,7 @@ def report_shared(context: PortContext, kernel: Function) -> None:
             Code.SHARED_MEMORY_OVER, kernel, at,
             kernel=kernel.name, asked=asked, bytes=SHARED_BYTES, total=total, limit=SHARED_LIMIT,
         )  # fmt: skip
-    elif not is_launched(context.program, kernel):
+    elif not is_launched(context.program, kernel) and not is_asked_for(context.program, kernel):
         left = SHARED_LIMIT - SHARED_BYTES
         context.report(Code.SHARED_MEMORY_NOT_SEEN, kernel, at, kernel=kernel.name, bytes=SHARED_BYTES, left=left)
     else:

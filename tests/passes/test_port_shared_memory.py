@@ -109,6 +109,11 @@ def test_a_size_that_nobody_says_is_a_warning_with_what_is_left(tmp_path: Path, 
 SEEN = {
     "a launch of a size that is not known": PLAIN + LAUNCH,
     "a launch by the runtime": PLAIN + "void run(void** a, int n) { cudaLaunchKernel((void*)k, 1, 128, a, n, 0); }\n",
+    "a launch by a variable": PLAIN + "void run(float* p, int n) { auto* f = k; f<<<1, 128, n>>>(p); }\n",
+    "a launch of one of its instances by a variable": PLAIN.replace("__global__", "template <int N> __global__")
+    + "void run(float* p) { auto* f = k<4>; f<<<1, 128>>>(p); }\n",
+    "an attribute of what is launched elsewhere": PLAIN
+    + "void set(int n) { cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, n); } // launch elsewhere\n",
     "no dynamic shared memory": PLAIN.replace("  extern __shared__ char smem[];\n", ""),
 }
 
@@ -118,6 +123,14 @@ def test_a_launch_that_is_there_or_no_such_memory_is_none(tmp_path: Path, name: 
     codes = {d.code for d in port(tmp_path, SEEN[name]).diagnostics}
     assert Code.SHARED_MEMORY_NOT_SEEN not in codes
     assert (Code.SHARED_MEMORY_GROWS in codes) == ("launch" in name)
+
+
+@pytest.mark.parametrize(
+    "text", ["// extern __shared__ char smem[];\n", "/* extern __shared__ */", '"extern __shared__";']
+)
+def test_memory_that_only_a_comment_or_string_names_is_none(tmp_path: Path, text: str) -> None:
+    result = port(tmp_path, PLAIN.replace("extern __shared__ char smem[];", text))
+    assert not {Code.SHARED_MEMORY_GROWS, Code.SHARED_MEMORY_NOT_SEEN} & {d.code for d in result.diagnostics}
 
 
 def test_a_struct_says_itself_what_it_takes(tmp_path: Path) -> None:
