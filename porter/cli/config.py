@@ -48,7 +48,7 @@ KEYS: Mapping[str, Key] = {
         "--keep-hopper", "", "flag", False, "Whether ports stand beside their originals; else as the build says."
     ),
     "calibration": Key("--calibration", "", "file", False, "Constants of `porter grade` for a GPU that was measured."),
-    "style": Key("--style", "", "style", False, "`compat` or `full-rate`: how ports issue their MMAs."),
+    "style": Key("--style", "", "style", False, "`compat`, `full-rate` or `native`: how ports issue their MMAs."),
     "mend": Key("--mend", "mends", "flag", False, "`porter port` also offers what the original itself lacks."),
     "compile": Key("--compile", "compiles", "flag", False, "Whether `porter port` compiles original and port."),
 }
