@@ -113,7 +113,7 @@ SEEN = {
     "a launch of one of its instances by a variable": PLAIN.replace("__global__", "template <int N> __global__")
     + "void run(float* p) { auto* f = k<4>; f<<<1, 128>>>(p); }\n",
     "an attribute of what is launched elsewhere": PLAIN
-    + "void set(int n) { cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, n); } // launch elsewhere\n",
+    + "void set(int n) { cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, n); }  // to launch\n",
     "no dynamic shared memory": PLAIN.replace("  extern __shared__ char smem[];\n", ""),
 }
 
