@@ -359,6 +359,13 @@ setp.eq.u32 %zp0, %zw0, 0;
                 dump.append(f"ld.shared.b64 %zl3, [%zsmem+{8 * i}]; st.global.b64 [%zout+{8 * RESULTS + 8 * i}], %zl3;")
         head = HEAD.format(version="9.0", target=self.target)
         guard = "@%zp0 " if self.once() else ""
+        if self.ins.opcode.startswith("barrier.cluster.wait"):
+            self.lines.append("barrier.cluster.arrive;")
+        if self.ins.opcode.startswith("tensormap.cp_fenceproxy"):
+            # One copy by a warp: all threads name the places of the first.
+            self.lines.append("mov.b64 {%zw2, %zw3}, %l1; shfl.sync.idx.b32 %zw2, %zw2, 0, 31, -1;"
+                              " shfl.sync.idx.b32 %zw3, %zw3, 0, 31, -1; mov.b64 %l1, {%zw2, %zw3};"
+                              " shfl.sync.idx.b32 %w2, %w2, 0, 31, -1;")  # fmt: skip
         return "\n".join([
             head, ".visible .entry k(.param .u64 in, .param .u64 out, .param .align 64 .b8 parameter[64]) {",
             REGISTERS, prelude, *fill, *self.lines, guard + text, *dump, "END: ret;", "}",
@@ -380,7 +387,8 @@ setp.eq.u32 %zp0, %zw0, 0;
         tensor = any(isinstance(o, Mem) and o.parts for o in self.ins.operands)
         single = self.ins.opcode.startswith("mbarrier.init")
         single = single or (name == "tcgen05" and self.form.issue == "thread" and "::" not in self.ins.parts[1])
-        return tensor or single or name in ("clusterlaunchcontrol", "tensormap")
+        alone = name in ("clusterlaunchcontrol", "tensormap") and "aligned" not in self.ins.parts
+        return tensor or single or alone
 
 
 _INCOMPARABLE = (

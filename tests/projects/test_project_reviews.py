@@ -123,6 +123,14 @@ def test_a_draft_says_what_the_case_says(sample: Sample, project: Path) -> None:
     assert len(made["params"]) == len(by_hand["params"])
     kinds = [sorted(t["role"] for t in case["tensors"].values()) for case in (made, by_hand)]
     assert kinds[0] == kinds[1]
+    # tensors and sizes are called by other names in a draft, and each by one
+    names: dict[str, str] = {}
+    for ours, theirs in zip(made["params"], by_hand["params"], strict=True):
+        if isinstance(ours, str) and ours in made["tensors"]:
+            shapes = made["tensors"][ours]["shape"], by_hand["tensors"][theirs]["shape"]
+            for own, other in zip(*shapes, strict=True):
+                assert names.setdefault(own, other) == other
+    assert len(set(names.values())) == len(names)
 
 
 @pytest.mark.slow

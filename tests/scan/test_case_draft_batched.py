@@ -57,8 +57,7 @@ SAME = {
 }  # fmt: skip
 
 
-def drafted(folder: Path, changes: dict[str, str]) -> Draft:
-    text = KERNEL
+def drafted(folder: Path, changes: dict[str, str], text: str = KERNEL) -> Draft:
     for name, value in (PLAIN | changes).items():
         text = text.replace(name, value)
     (folder / "k.cu").write_text(text)
@@ -78,6 +77,27 @@ def test_operands_by_columns(tmp_path: Path) -> None:
     draft = drafted(tmp_path, {"RIGHT": "B[((size_t)b * K + k0 + threadIdx.x) * N + c0]"})
     assert draft.fields["tensors"]["B"]["shape"] == ["batch", "K", "N"]
     assert draft.fields["reference"] == "A @ B"
+
+
+def test_an_output_for_each_part_of_the_sum(tmp_path: Path) -> None:
+    one = {"LEFT": "A[(size_t)(r0 + threadIdx.x) * K + k0]", "RIGHT": "B[(size_t)(c0 + threadIdx.x) * K + k0]"}
+    draft = drafted(tmp_path, one | {"OUT": "C[((size_t)b * M + r0 + r) * N + c0]"})
+    shapes = {n: t["shape"] for n, t in draft.fields["tensors"].items()}
+    assert shapes == {"A": ["M", "K"], "B": ["N", "K"], "C": ["batch", "M", "N"]}
+    assert set(draft.guesses) == {"reference"}
+    assert "C has batch of them" in draft.guesses["reference"]
+
+
+@pytest.mark.parametrize("depth", ["depth", "hidden", "channels", "ck"])
+def test_the_length_of_the_sum_is_what_both_rows_are_long(depth: str, tmp_path: Path) -> None:
+    kernel = KERNEL.replace("K", depth).replace(", batch), 128", "), 128")
+    values = {n: v.replace("K", depth) for n, v in PLAIN.items()}
+    one = {"LEFT": f"A[(size_t)(r0 + threadIdx.x) * {depth} + k0]", "OUT": "C[(size_t)(r0 + r) * N + c0]",
+           "RIGHT": f"B[(size_t)(c0 + threadIdx.x) * {depth} + k0]"}  # fmt: skip
+    draft = drafted(tmp_path, values | one, kernel)
+    shapes = {n: t["shape"] for n, t in draft.fields["tensors"].items()}
+    assert shapes == {"A": ["M", depth], "B": ["N", depth], "C": ["M", "N"]}
+    assert set(draft.guesses) == {"reference"}
 
 
 DOUBTED = {

@@ -354,13 +354,14 @@ class CudaDraft:
                 continue
             index = " ; ".join(self._indices(t))
             stride = self._stride(index)
+            depth = k or (None if stride in (m, n) else stride)
             batched = self._batched(t)
             if batched:
                 t.shape = batched
                 known += [t] if len(batched) > 2 else []
-            elif len(known) < 2 and m and n and k and not re.search(r"bias|scale|residual", t.name, re.IGNORECASE):
+            elif len(known) < 2 and m and n and depth and not re.search(r"bias|scale|residual", t.name, re.IGNORECASE):
                 first = not known
-                t.shape = (m, k) if first else (k, n) if stride == n else (n, k)
+                t.shape = (m, depth) if first else (depth, n) if stride == n else (n, depth)
                 known.append(t)
                 if stride is None or stride not in t.shape[1:]:
                     self._guess_shape(t)
@@ -477,7 +478,10 @@ class CudaDraft:
         for name, shape in proposal.shapes.items():
             tensor = self.tensors[name]
             if not tensor.shape:
-                tensor.shape = tuple(self._as_number(s) for s in shape)
+                product = tuple(self._as_number(s) for s in shape)
+                tensor.shape = self._batched(tensor) or product
+                if len(tensor.shape) > len(product):
+                    proposal.why += f"; {name} has {tensor.shape[0]} of them, whose sum or choice is not known"
                 if not proposal.is_known:
                     self.draft.notes[f"tensors.{name}"] = "a guess with `reference`: its shape, too, is not known"
         self._doubt_shapes(given)
