@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import joined_gemm
 import pytest
 from fakes_cli import porter
 
@@ -27,37 +28,8 @@ from porter.verify.outcome import Verdict
 from porter.verify.results import Row, VerifyResult
 
 CORPUS = Path(__file__).parents[2] / "corpus"
-KERNEL = """\
-#include <cstdint>
-__global__ void __launch_bounds__(256) gemm(float* out, uint64_t a, uint64_t b, int steps) {
-    const int consumer = threadIdx.x / 128;
-    float d[8] = {};
-    for (int k = 0; k < steps; ++k) {
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-        asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
-                     "{%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 1, 1, 1, 0, 0;"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
-                     : "l"(a + consumer * 512), "l"(b));
-        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-    }
-    for (int i = 0; i < 8; ++i) out[threadIdx.x * 8 + i] = d[i];
-}
-"""
-CASE = """\
-version: 1
-kernel: gemm.cu
-entry: ENTRY
-sizes: {M: 128, N: 16, K: 16}
-tensors:
-  A: {dtype: f16, shape: [M, K], role: input}
-  B: {dtype: f16, shape: [N, K], role: input}
-  C: {dtype: f32, shape: [M, N], role: output}
-launch: {grid: [1, 1, 1], block: [256, 1, 1]}
-params: [C, A, B, K]
-reduction: K
-reference: "A @ B.T"
-"""
+KERNEL = joined_gemm.KERNEL.replace("HEAD", "")
+CASE = joined_gemm.CASE
 
 
 def gemm(folder: Path, entry: str = "gemm") -> Path:
