@@ -101,6 +101,12 @@ def fenced_spaces(ins: ast.Instruction) -> tuple[bool, bool]:
     return any(p.startswith("shared") for p in named), any(p.startswith("global") for p in named)
 
 
+def fences_own_block(ins: ast.Instruction) -> bool:
+    """Whether a `fence.proxy.async` of shared memory concerns that of the thread's own block alone: "limited only to
+    operations performed on objects in the state space specified", `.shared::cta` (PTX ISA 9.7.13.4)."""
+    return any(p.endswith("shared::cta") for p in ins.parts[2:])
+
+
 def fences_for_itself(ins: ast.Instruction) -> bool:
     """Whether a `fence.proxy.async` concerns only what its thread does afterwards: an acquire of what others have
     released. All others concern also what it publishes (PTX ISA 9.7.13.4)."""

@@ -58,7 +58,7 @@ class Checker(Reports):
             if alike in ordered:
                 continue
             same_block = int(self.machine.warp_cta[old.warp]) == home
-            verdict = judge_shared(self.clocks, old, new, cta != home, same_block)
+            verdict = judge_shared(self.clocks, old, new, cta != home, same_block, int(self.machine.cta_rank[cta]))
             if verdict is not None:
                 self.report(verdict, *self._with_lanes(old, new, common, cta), describe_bytes(common), cta)
             elif alike is not None:

@@ -5,13 +5,15 @@ Components, per cluster: each warp (its own count of synchronizing steps, the ep
 completed) and each thread that issues tcgen05 operations (operations completed). An event that has happened
 is a set of (component, value) pairs, any of which proves it.
 
-Each warp holds eight views of the past:
+Each warp holds these views of the past:
 
 =========  ==================================================================================
 `ORDER`    what happened before in memory order, by any synchronization that is not relaxed, or that fences make up for
 `EXEC`     what happened before in the order of execution: by relaxed synchronization too. This is what the fences
            of tcgen05 build on (PTX ISA 9.7.16.6.3)
 `ASYNC`    the part of it that a proxy fence has made visible to the asynchronous proxy in shared memory
+`LOCAL`    and on, one for each block of a cluster: the part that is visible in the shared memory of that block alone,
+           by a fence of one of its threads that names `.shared::cta`
 `GLOBAL`   the same for global memory
 `EXACT`    `ORDER`, but of what several lanes of a warp did only as much as was ordered before the lanes that
            then arrived: an arrival of one lane tells of the others up to the warp's last synchronization
@@ -36,20 +38,25 @@ import numpy.typing as npt
 Array = npt.NDArray[np.int64]
 Done = list[tuple[int, int]]
 
-ORDER, ASYNC, GLOBAL, FENCED, EXACT, EXEC, PARKED, TENSOR = range(8)
-CARRIED = 7
-"""The first views, which make up a message."""
+ORDER, ASYNC, GLOBAL, FENCED, EXACT, EXEC, PARKED, LOCAL = range(8)
+TENSOR = -1
+CARRIED = -1
+"""Where the views end that make up a message."""
 _EXECUTED = slice(EXEC, PARKED + 1)
 
 
 class Clocks:
-    """`state` [warps, 8 views, components] of one wave. Warps are numbered over all its blocks."""
+    """`state` [warps, views, components] of one wave of clusters of so many blocks. Warps are numbered over all its
+    blocks."""
 
-    def __init__(self, warps: int, warps_per_cluster: int) -> None:
+    def __init__(self, warps: int, warps_per_cluster: int, blocks: int = 1) -> None:
         self.per_cluster = warps_per_cluster
         self.capacity = warps_per_cluster + 64
-        self.state: Array = np.zeros((warps, 8, self.capacity), np.int64)
+        # A block that is a cluster by itself needs no view of its own memory.
+        self.state: Array = np.zeros((warps, LOCAL + 1 + (blocks if blocks > 1 else 0), self.capacity), np.int64)
         self.own = np.arange(warps) % warps_per_cluster
+        self._rank = self.own * blocks // warps_per_cluster
+        self._single = blocks == 1
         self.epoch = np.ones(warps, np.int64)
         for view in (ORDER, EXACT, EXEC):
             self.state[np.arange(warps), view, self.own] = 1
@@ -79,7 +86,7 @@ class Clocks:
 
     def blank(self) -> Array:
         """A message without news."""
-        return np.zeros((CARRIED, self._used), np.int64)
+        return np.zeros((self.state.shape[1] + CARRIED, self._used), np.int64)
 
     def message(self, warp: int) -> Array:
         """All that a warp knows and synchronization carries."""
@@ -198,13 +205,17 @@ class Clocks:
 
     # Fences -------------------------------------------------------------------------------------------
 
-    def proxy_fence(self, warp: int, shared: bool = True, global_: bool = True, own: bool = False) -> None:
-        """fence.proxy.async for the named state spaces; `own`: for what the warp itself issues, and no other."""
+    def proxy_fence(
+        self, warp: int, shared: bool = True, global_: bool = True, own: bool = False, local: bool = False
+    ) -> None:
+        """fence.proxy.async for the named state spaces; `own`: for what the warp itself issues, and no other; `local`:
+        of shared memory that of the warp's block alone."""
         view = self.state[warp]
         if own:
             self._acquired[warp] = view[ORDER].copy()
             return
-        for wanted, into in ((shared, ASYNC), (global_, GLOBAL)):
+        of_shared = LOCAL + int(self._rank[warp]) if local and not self._single else ASYNC
+        for wanted, into in ((shared, of_shared), (global_, GLOBAL)):
             if wanted:
                 np.maximum(view[into], view[ORDER], out=view[into])
         self.advance(warp)
@@ -238,13 +249,18 @@ class Clocks:
         row = self.state[warp, view]
         return any(row[c] >= v for c, v in done)
 
-    def fenced_for(self, warp: int, done: Iterable[tuple[int, int]]) -> bool:
-        """Whether one of the events is ordered before what a warp issues to shared memory through the asynchronous
-        proxy."""
+    def fenced_for(self, warp: int, done: Iterable[tuple[int, int]], block: int) -> bool:
+        """Whether one of the events, which concerns the shared memory of the `block` with this rank, is ordered before
+        what a warp issues through the asynchronous proxy."""
         row = self._acquired.get(warp)
         if row is not None and any(c < row.size and row[c] >= v for c, v in done):
             return True
-        return self.knows(warp, ASYNC, done)
+        return self.knows(warp, ASYNC, done) or (not self._single and self.knows(warp, LOCAL + block, done))
+
+    def fenced_in_a_block(self, warp: int, done: Iterable[tuple[int, int]]) -> bool:
+        """Whether fences of `.shared::cta` have covered one of the events, in whichever block."""
+        views = self.state[warp, LOCAL:TENSOR]
+        return any(bool((views[:, c] >= v).any()) for c, v in done)
 
     def known_by_block(self, first: int, count: int, done: Done, view: int = ORDER) -> bool:
         """Whether any of a block's warps has the event in its past."""

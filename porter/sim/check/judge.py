@@ -14,7 +14,11 @@ from porter.sim.check.shadow import Access
 
 _BEFORE = "tcgen05.fence::before_thread_sync after the first access, ahead of the synchronization"
 _AFTER = "tcgen05.fence::after_thread_sync between the synchronization and the second access"
-_PROXY = "fence.proxy.async between the threads' accesses and the synchronization"
+_PROXY = "fence.proxy.async between the threads' accesses and the synchronization", "fence.proxy.async"
+_OTHER_BLOCK = (
+    "fence.proxy.async that takes in the other block's shared memory, which that of .shared::cta does not",
+    "fence.proxy.async.shared::cluster, or the fence by a thread of that block behind the synchronization",
+)
 
 
 @dataclass(frozen=True)
@@ -128,9 +132,11 @@ def before_the_end(clocks: Clocks, old: Access) -> str:
 _TENSOR_CORE = frozenset(("mma", "cp", "wgmma"))
 
 
-def judge_shared(clocks: Clocks, old: Access, new: Access, peer: bool, same_block: bool = True) -> Verdict | None:
-    """Accesses to the same bytes of shared memory. `peer`: of a block other than the new access's own;
-    `same_block`: by threads of one block."""
+def judge_shared(
+    clocks: Clocks, old: Access, new: Access, peer: bool, same_block: bool = True, block: int = 0
+) -> Verdict | None:
+    """Accesses to the same bytes of the shared memory of the `block` with this rank. `peer`: of a block other than the
+    new access's own; `same_block`: by threads of one block."""
     warp = new.warp
     if old.kind == new.kind == "reduction":
         # Each is one relaxed access.
@@ -151,7 +157,7 @@ def judge_shared(clocks: Clocks, old: Access, new: Access, peer: bool, same_bloc
             flag = (old.scope is None) != (new.scope is None)
             ruling = Ruling.SHARED_FLAG if flag else None
             return Verdict(id, "synchronization between the two warps", remedy, ruling)
-        return _generic_then_async(clocks, old, new)
+        return _generic_then_async(clocks, old, new, block)
     if clocks.knows(warp, ORDER, old.done):
         return None
     return _after_async(clocks, old, new, peer)
@@ -174,7 +180,7 @@ def _strong(one: Scope, other: Scope, same_block: bool) -> Verdict | None:
     return Verdict("G3", missing, f"the scope {needed.suffix} on both")
 
 
-def _generic_then_async(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
+def _generic_then_async(clocks: Clocks, old: Access, new: Access, block: int) -> Verdict | None:
     warp = new.warp
     if new.kind == "store":
         id = "H27"
@@ -190,12 +196,13 @@ def _generic_then_async(clocks: Clocks, old: Access, new: Access) -> Verdict | N
         return Verdict(id, "synchronization of the threads' accesses with the issue", remedy)
     if not _all_lanes(clocks, old, new):
         return Verdict(id, *_LANES, Ruling.ONE_LANE)
-    if clocks.fenced_for(warp, old.done):
+    if clocks.fenced_for(warp, old.done, block):
         return None
+    edge = _OTHER_BLOCK if clocks.fenced_in_a_block(warp, old.done) else _PROXY
     if new.notes.get("stored"):
-        return Verdict(id, _PROXY, "fence.proxy.async", Ruling.STORE_ASYNC, doubtful=True)
+        return Verdict(id, *edge, Ruling.STORE_ASYNC, doubtful=True)
     # NVIDIA's tutorials have only the barrier between stores and the MMA; nobody omits the fence of a bulk store.
-    return Verdict(id, _PROXY, "fence.proxy.async", None if id == "H27" else Ruling.PROXY_FENCE)
+    return Verdict(id, *edge, None if id == "H27" else Ruling.PROXY_FENCE)
 
 
 def _after_async(clocks: Clocks, old: Access, new: Access, peer: bool) -> Verdict:

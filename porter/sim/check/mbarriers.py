@@ -166,7 +166,8 @@ class MbarrierCheck(Observer):
         elif self._other_lane(init, warp, place, who):
             edge, ruling = ("synchronization between the lanes of the warp", "bar.warp.sync"), Ruling.LOCKSTEP
         elif not isinstance(who, Named) and not (
-            clocks.fenced_for(warp, init.done) or clocks.knows(warp, ORDER, init.notes.get("fences", ()))
+            clocks.fenced_for(warp, init.done, int(M.cta_rank[place[1]]))
+            or clocks.knows(warp, ORDER, init.notes.get("fences", ()))
         ):
             # NVIDIA's tutorials have only the barrier.
             edge, ruling = ("a fence after the initialization", _INIT_FENCE), Ruling.INIT_FENCE

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from porter.sim.check.checker import Checker
-from porter.sim.check.clocks import ASYNC, EXACT, EXEC, FENCED, GLOBAL, ORDER, PARKED, TENSOR
+from porter.sim.check.clocks import EXEC, ORDER, PARKED, TENSOR
 from porter.sim.check.judge import Verdict
 from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
@@ -152,8 +152,7 @@ class Operations(Observer):
         # The arrival tells that the operations are over, and all that they came after.
         message = clocks.message(warp)
         own = int(clocks.own[warp])
-        for view in (ORDER, ASYNC, GLOBAL, FENCED, EXACT, EXEC):
-            message[view, own] = 0
+        message[np.arange(len(message)) != PARKED, own] = 0
         tensor = clocks.state[warp, TENSOR, : message.shape[1]]
         np.maximum(message[PARKED], tensor, out=message[PARKED])
         for view in (ORDER, EXEC, PARKED):

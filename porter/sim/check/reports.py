@@ -25,7 +25,7 @@ class Reports:
     def __init__(self, machine: Machine, level: Level) -> None:
         self.machine = machine
         self.level = level
-        self.clocks = Clocks(machine.W, machine.warps_per_cta * machine.cluster_size)
+        self.clocks = Clocks(machine.W, machine.warps_per_cta * machine.cluster_size, machine.cluster_size)
         self.lanes = Lanes(machine, self.clocks)
         self.hazards: dict[Any, Hazard] = {}
         # Waits and fences that made something known to a warp.

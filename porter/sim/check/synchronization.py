@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx.memory_order import Scope, fence_scope, fence_sides, fenced_spaces, fences_for_itself, scope_of
+from porter.ptx.memory_order import (
+    Scope,
+    fence_scope,
+    fence_sides,
+    fenced_spaces,
+    fences_for_itself,
+    fences_own_block,
+    scope_of,
+)
 from porter.ptx.table import Decoded
 from porter.sim.check.checker import Checker
 from porter.sim.codegen import Context
@@ -43,9 +51,8 @@ class Synchronization(Observer):
             address = cg.addr(ins.operands[0], "u64") if "acquire" in p else "None"
             cg.line(cg.call("M.observer.fences_map", address))
         elif p[0] == "fence" and p[1] == "proxy":
-            what, of = (
-                ("proxy", (*fenced_spaces(ins), fences_for_itself(ins))) if p[2].startswith("async") else (None, None)
-            )
+            if p[2].startswith("async"):
+                what, of = "proxy", (*fenced_spaces(ins), fences_for_itself(ins), fences_own_block(ins))
         elif p[0] == "fence" and p[1] == "mbarrier_init":
             what = "mbarrier_init"
         elif (scope := fence_scope(ins)) is not None:
@@ -58,8 +65,8 @@ class Synchronization(Observer):
             cg.line(cg.call("M.observer.fences", repr(what), repr(of)))
 
     def fences(self, M: Machine, at: int, idx: Any, n: int, mask: Any, what: str, of: Any = None) -> None:
-        """Called by generated code. `of`: the state spaces of a proxy fence, and whether it is for its own thread
-        alone; the scope of a memory fence, whether it acquires, whether it releases."""
+        """Called by generated code. `of`: the state spaces of a proxy fence, whether it is for its own thread alone,
+        and for its own block's memory alone; the scope of a memory fence, whether it acquires, whether it releases."""
         check = self.check
         for _, warp in active_warps(M, idx, n, mask):
             if what == "proxy":
