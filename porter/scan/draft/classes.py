@@ -225,3 +225,35 @@ def fields(template: Template) -> list[tuple[str, str, list[Node], bool, str]]:
             if name is not None:
                 found.append((text_of(name), text_of(kind), array_extents(declarator), pointer, whole))
     return found
+
+
+def constructors(template: Template) -> list[Node]:
+    """Constructors with a body or a list of members that they set; those that copy, and templates, among them."""
+    found = []
+    for node in members(template):
+        inner = node.named_children[-1] if node.type == "template_declaration" and node.named_children else node
+        declarator = inner.child_by_field_name("declarator")
+        name = declarator.child_by_field_name("declarator") if declarator is not None else None
+        is_one = inner.type in ("function_definition", "declaration") and inner.child_by_field_name("type") is None
+        is_default = any(c.type == "default_method_clause" for c in inner.named_children)
+        if is_one and name is not None and text_of(name) == template.name and not is_default:
+            found.append(inner)
+    return found
+
+
+def takes(function: Node, arguments: int) -> bool:
+    """Whether a function can be called with so many arguments."""
+    declarator = next(find(function, "function_declarator"), None)
+    params = declarator.child_by_field_name("parameters") if declarator is not None else None
+    kinds = [c.type for c in params.named_children] if params is not None else []
+    needed = kinds.count("parameter_declaration")
+    return needed <= arguments <= needed + kinds.count("optional_parameter_declaration")
+
+
+def initializers(function: Node) -> list[tuple[str, Node]]:
+    """What a constructor sets its members to: name and list."""
+    found = []
+    for node in find(function, "field_initializer"):
+        if len(node.named_children) == 2:
+            found.append((text_of(node.named_children[0]), node.named_children[1]))
+    return found

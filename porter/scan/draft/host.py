@@ -20,7 +20,8 @@ from porter.model.program import Program
 from porter.scan.draft import classes as cls
 from porter.scan.draft import numbers as nums
 from porter.scan.draft.numbers import Num
-from porter.scan.draft.statements import FLOAT, INTEGER, GaveUp, Launched, Left, Return, Statements, TooLong
+from porter.scan.draft.objects import INTEGER, bind
+from porter.scan.draft.statements import FLOAT, GaveUp, Launched, Left, Return, Statements, TooLong
 from porter.scan.draft.types import DEEPEST
 from porter.scan.draft.values import (
     ENCODED,
@@ -138,8 +139,12 @@ class Host(Statements):
         scope = Scope(within or self.globals, function=function)
         for name, text in zip(function.template_params, template, strict=False):
             scope.types[name] = text
-        for param, value in zip(function.params, arguments, strict=False):
-            scope.names[param.name] = value
+        head = function.node.parent
+        defaults = dict(cls.template_params(head)) if head is not None and head.type == "template_declaration" else {}
+        for name in function.template_params[len(template) :]:
+            if (default := defaults.get(name)) is not None:
+                scope.types[name] = self.argument(default, scope)
+        bind(function.node, arguments, scope, self.value)
         return self._enter(function.body, scope)
 
     def _enter(self, body: Node, scope: Scope) -> Any:
@@ -202,6 +207,7 @@ class Host(Statements):
         return self.named(cls.text_of(node), scope)
 
     _value_qualified_identifier = _value_identifier
+    _value_this = _value_identifier
     _value_template_function = _value_identifier
     _value_type_identifier = _value_identifier
 
@@ -440,6 +446,8 @@ class Host(Statements):
             raise GaveUp
         if last == "dim3":
             return self._triple(arguments, scope)
+        if callee.type in ("identifier", "qualified_identifier", "template_function") and self._makes(text, scope):
+            return self._constructed(self.resolve(text, scope), arguments, scope)
         if callee.type == "field_expression":
             found = self._of_tensor(callee, last, given, scope)
             if found is not None:
@@ -449,6 +457,12 @@ class Host(Statements):
         if self._function(last, len(values)) is None:
             self._written_through(given, scope)
         return found
+
+    def _makes(self, text: str, scope: Scope) -> bool:
+        """Whether a call by this name makes an object of a class."""
+        name = cls.template_id(text)[0].split("::")[-1].strip()
+        others = (f for f in self._by_name.get(name, ()) if f.owner.split("::")[-1] != name)
+        return not any(others) and self._class(text, scope)[0] is not None
 
     def _class_of_call(self, text: str, function: Function, scope: Scope) -> Scope | None:
         """The class that a call names, or that it stands in itself."""

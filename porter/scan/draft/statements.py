@@ -15,14 +15,13 @@ from porter.model.functions import array_extents, declared_name
 from porter.scan.draft import classes as cls
 from porter.scan.draft import numbers as nums
 from porter.scan.draft.numbers import Num
-from porter.scan.draft.types import Types
-from porter.scan.draft.values import LaunchFacts, MapValue, Pointer, Record, Scope
+from porter.scan.draft.objects import INTEGER, Objects, as_arguments
+from porter.scan.draft.values import LaunchFacts, MapValue, Pointer, Scope
 
 LONGEST_LOOP = 64
 """Passes of a loop whose condition stays known."""
 MOST_STEPS = 20_000
 """Statements of a function and what it calls."""
-INTEGER = re.compile(r"(?:std::)?(?:u?int(?:\d+_t)?|unsigned|long|short|size_t|cuuint(?:32|64)_t|uint|int|bool|char)$")
 FLOAT = ("float", "double")
 
 
@@ -55,7 +54,7 @@ class Left(Exception):
     """`break` or `continue`."""
 
 
-class Statements(Types):
+class Statements(Objects):
     """Runs statements. `conditions` hold of the sizes at the statement that is run; `parameters` are the sizes and
     memory that the outermost function is handed, or has of its own if it is `main`."""
 
@@ -134,6 +133,8 @@ class Statements(Types):
             name = declared_name(declarator)
             if name is not None:
                 value = declarator.child_by_field_name("value") or node.child_by_field_name("value")
+                if value is None and (value := as_arguments(declarator)) is not None:
+                    declarator = name
                 scope.names[cls.text_of(name)] = self._declared(cls.text_of(name), text, declarator, value, scope)
 
     def _size_of_tensor(self, name: str, value: Node, scope: Scope) -> Num | None:
@@ -188,28 +189,6 @@ class Statements(Types):
         if isinstance(default, int):
             self.conditions.append(Num("==", (nums.name(name), nums.const(default))))
         return nums.name(name)
-
-    def _constructed(self, kind: str, value: Node | None, scope: Scope) -> Any:
-        items = [c for c in value.named_children if c.type != "comment"] if value is not None else []
-        if len(items) == 1 and items[0].type != "initializer_pair" and INTEGER.match(kind):
-            return self.value(items[0], scope)
-        template = self.classes.find(cls.template_id(kind)[0])
-        record = Record(kind)
-        names = [f[0] for f in cls.fields(template)] if template is not None else []
-        if kind.split("::")[-1] == "cudaLaunchConfig_t":
-            names = ["gridDim", "blockDim", "dynamicSmemBytes", "stream", "attrs", "numAttrs"]
-        record.items.update(dict.fromkeys(names))
-        if "dynamicSmemBytes" in names:
-            record.items["dynamicSmemBytes"] = nums.const(0)
-        for name, item in zip(names, items, strict=False):
-            if item.type != "initializer_pair":
-                record.items[name] = self.value(item, scope)
-        for item in items:
-            inner = item.child_by_field_name("value")
-            if item.type == "initializer_pair" and inner is not None:
-                field = item.child_by_field_name("designator")
-                record.items[cls.text_of(field).lstrip(".") if field is not None else ""] = self.value(inner, scope)
-        return record if items or names or not INTEGER.match(kind) else None
 
     def _run_if_statement(self, node: Node, scope: Scope) -> None:
         condition = node.child_by_field_name("condition")
