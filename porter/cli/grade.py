@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from rich.text import Text
 
 from porter.cli.candidates import Candidate, calibration_of, grade_with
-from porter.cli.context import Session, command
+from porter.cli.context import FULL_RATE, NATIVE, Session, command
 from porter.cli.grading import of_case, of_launch, of_program, of_ptx
 from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.launches import require_launch
@@ -69,16 +70,23 @@ def grade(
         facts = f"a kernel called {kernel}" if kernel is not None else "a kernel"
         unknown.append(Diagnostic(Code.GRADE_UNKNOWN, None, {"kernel": str(where), "facts": facts}))
     session.report([*notes, *unknown])
-    session.show(*report_grade.text(graded))
+    unproved = _unproved(session.style, port_path, [what for _, what, _ in graded])
+    session.show(*report_grade.text(graded, unproved))
     if using is not None:
         session.show(Text(f"constants of a B200 are those of {using.device.get('name', 'a calibration')}"))
-    body = report_grade.body(graded) | {"calibration": None if using is None else dict(using.device)}
+    body = report_grade.body(graded, unproved) | {"calibration": None if using is None else dict(using.device)}
     if timeline is not None and graded:
         body["timeline"] = {"path": str(timeline), "events": report_grade.write_timeline(graded, timeline)}
     code = exit_code_of([*notes, *unknown])
     diagnostics = report_json.diagnostics([*notes, *unknown])
     session.write_json(report_json.document("grade", code, {**body, "diagnostics": diagnostics}))
     return code
+
+
+def _unproved(style: str | None, finished: Path | None, shown: Iterable[Candidate]) -> str:
+    """What is said of a port that was made for this, in a style whose ports a run proves; empty for others."""
+    made = finished is None and any(one.label == "port" for one in shown)
+    return report_grade.UNPROVED.format(style=style) if made and style in (FULL_RATE, NATIVE) else ""
 
 
 def _problem(text: str) -> Problem:

@@ -21,6 +21,7 @@ from porter.sim.trace.recorder import Kind, Launched, Recorder, Track
 from porter.verify.builder import PORT_ARCH
 
 TRUST = "order and limiting part can be trusted, rates cannot: docs/grade.md"
+UNPROVED = "the port was not proved by a run: it is graded as it is made; `porter port --style {style}` proves it"
 _SHOWN = 3
 
 
@@ -79,8 +80,8 @@ def ceiling_line(share: float, rows: int) -> str:
     return f"MMAs of M = {rows} allow {percent(share)} of a B200's nominal rate; `porter grade` says what else counts"
 
 
-def text(rows: Sequence[Row]) -> Iterator[RenderableType]:
-    """A table of all, and below it what holds and lifts each."""
+def text(rows: Sequence[Row], unproved: str = "") -> Iterator[RenderableType]:
+    """A table of all, and below it what holds and lifts each. `unproved`: what is said of a port that was not run."""
     if not rows:
         return
     table = plain_table("kernel", "on", "% of nominal", "capped", "clocks a tile", "a stage", "waves", "blocks an SM",
@@ -101,6 +102,8 @@ def text(rows: Sequence[Row]) -> Iterator[RenderableType]:
             yield Text("  would lift   " + ", ".join(f"{t} {100 * g:+.0f} %" for t, g in one.lifts[:_SHOWN]))
         for assumed in one.shape.assumed:
             yield Text(f"  assumed      {assumed}")
+    if unproved:
+        yield Text(unproved)
     yield Text(TRUST)
 
 
@@ -113,9 +116,10 @@ def _structure(one: Grade) -> str:
     return f"{tile}{mmas} a stage{pair}, {shape.stages} stages of {shape.load_bytes} bytes, {shape.roles}{of}"
 
 
-def body(rows: Sequence[Row]) -> dict[str, Any]:
+def body(rows: Sequence[Row], unproved: str = "") -> dict[str, Any]:
     """What the JSON document holds."""
-    return {"trust": TRUST, "kernels": [_kernel(*row) for row in rows]}
+    said = {"unproved": unproved} if unproved else {}
+    return {"trust": TRUST, **said, "kernels": [_kernel(*row) for row in rows]}
 
 
 def _kernel(change: str, what: Graded, one: Grade) -> dict[str, Any]:

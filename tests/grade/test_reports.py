@@ -93,6 +93,30 @@ def test_reports_take_a_document_of_the_command(tmp_path: Path) -> None:
     assert f"{json.loads(made.output)['kernels'][0]['percent_of_nominal']:.1f}" in out.read_text()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["--style", "full-rate"], True), (["--style", "native"], True), (["--style", "compat"], False), ([], False),
+     (["--style", "native", "--port", str(CORPUS / "gemm_ws/gemm_ws.cu")], False)],
+    ids=str,
+)  # fmt: skip
+def test_a_port_that_no_run_proved_is_said_to_be_one(
+    arguments: list[str], says: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = [what for _, what, _ in brief().rows]
+    monkeypatch.setattr("porter.cli.grade.of_case", lambda *given: (made, []))
+    command = ["grade", str(CORPUS / "gemm_ws/gemm_ws.cu"), *arguments]
+    text = CliRunner().invoke(main, ["--no-config", *command]).output
+    (tmp_path / "grade.json").write_text(CliRunner().invoke(main, ["--no-config", "--format", "json", *command]).output)
+    found = json.loads((tmp_path / "grade.json").read_text())
+    jsonschema.validate(found, report_json.schema("grade"))
+    out = tmp_path / "out"
+    for form in ("--markdown", "--html"):
+        CliRunner().invoke(main, ["--no-config", "report", str(tmp_path / "grade.json"), form, str(out)])
+        text += out.read_text()
+    assert text.count("not proved by a run") == (3 if says else 0)
+    assert ("not proved by a run" in found.get("unproved", "")) == says
+
+
 def test_a_kernel_without_a_case_has_no_grade(tmp_path: Path) -> None:
     shutil.copy(CORPUS / "gemm_ws/gemm_ws.cu", tmp_path)
     done = CliRunner().invoke(
