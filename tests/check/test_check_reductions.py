@@ -50,14 +50,14 @@ BULKS = {"put": BULK, "bytes": 16}
 @pytest.mark.parametrize("level", ["strict", "practice"])
 @pytest.mark.parametrize("put", [{}, BULKS], ids=["by threads", "bulk"])
 def test_reductions_of_two_blocks_at_one_place(put: dict[str, object], level: Level) -> None:
-    assert not summed(level=level, **put).hazards  # type: ignore[arg-type]
+    assert not summed(level=level, **put).hazards
 
 
 @pytest.mark.parametrize("left_out", ["one", "other"])
 @pytest.mark.parametrize("put", [{}, BULKS], ids=["by threads", "bulk"])
 def test_each_of_them_is_waited_for(put: dict[str, object], left_out: str) -> None:
     """The later one does not stand for the earlier."""
-    outcome = summed(level="practice", **put, **{left_out: ""})  # type: ignore[arg-type]
+    outcome = summed(level="practice", **put, **{left_out: ""})
     assert "H17" in found(outcome)
 
 
@@ -68,8 +68,8 @@ def test_stores_at_one_place_do_race() -> None:
 @pytest.mark.parametrize("put", [{}, BULKS], ids=["by threads", "bulk"])
 def test_reductions_read_what_is_there(put: dict[str, object]) -> None:
     source = "@%p0 st.shared.v4.u32 [%r2+512], {%r21, %r21, %r21, %r21}; fence.proxy.async.shared::cta;"
-    assert found(summed(first=source, **put)) == {"U1"}  # type: ignore[arg-type]
-    mild = summed(first=source, level="practice", **put)  # type: ignore[arg-type]
+    assert found(summed(first=source, **put)) == {"U1"}
+    mild = summed(first=source, level="practice", **put)
     assert {(h.kind.id, h.ruling) for h in mild.hazards} == {("U1", Ruling.NEVER_WRITTEN)}
 
 

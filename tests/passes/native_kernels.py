@@ -113,6 +113,20 @@ def missing(result: PortResult) -> list[str]:
     return [str(d.values["what"]) for d in result.diagnostics if d.code in codes]
 
 
+def taken(result: PortResult, *steps: str) -> str:
+    """The text of a port that takes these steps and no other, with nothing missing."""
+    assert missing(result) == []
+    assert result.plans[0].native == steps
+    return text_of(result)
+
+
+def left(result: PortResult, what: str) -> str:
+    """The text of a port that takes no step, for want of what is named."""
+    assert result.plans[0].native == ()
+    assert any(what in said for said in missing(result)), missing(result)
+    return text_of(result)
+
+
 def text_of(result: PortResult) -> str:
     """The kernel's file, each run of white space one space."""
     return " ".join(next(t for p, t in result.files.items() if p.endswith("kernel.cu")).decode().split())

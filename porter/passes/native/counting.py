@@ -19,7 +19,7 @@ from porter.passes.native.sites import Left
 _NAMES = ("identifier", "type_identifier", "field_identifier")
 _SUMS = ("binary_expression", "parenthesized_expression", "cast_expression", "sizeof_expression")
 _LITERAL = re.compile(r"(0[xX][0-9a-fA-F]+|[1-9]\d*)([uUlL]*)")
-_CONSTANT = ("const", "constexpr")
+_CONSTANT = {"const", "constexpr"}
 _TEMPLATES = ("template_type", "template_function", "template_method")
 
 
@@ -115,15 +115,11 @@ class Counting:
 
     def _constants(self, name: str) -> Iterator[tuple[CudaFile, Node]]:
         """Where a constant of a name gets its value."""
+        for file, node, declarator in self._declared(name, "declaration", "field_declaration"):
+            value = declarator.child_by_field_name("value") or default_of(node, declarator)
+            if value is not None and _qualifiers(file, node) & _CONSTANT:
+                yield file, value
         for file in self.files:
-            for node in find(file.root, "declaration", "field_declaration"):
-                words = {file.text(c) for c in node.children if c.type in ("type_qualifier", "constexpr")}
-                if words & set(_CONSTANT):
-                    for declarator in node.children_by_field_name("declarator"):
-                        named = declared_name(declarator)
-                        value = declarator.child_by_field_name("value") or default_of(node, declarator)
-                        if named is not None and value is not None and file.text(named) == name:
-                            yield file, value
             for node in find(file.root, "enumerator", "preproc_def"):
                 named, value = node.child_by_field_name("name"), node.child_by_field_name("value")
                 if named is not None and value is not None and file.text(named) == name:
@@ -131,16 +127,19 @@ class Counting:
 
     def _others(self, name: str) -> Iterator[Node]:
         """Variables and parameters of functions that have the name of a constant."""
+        for file, node, _ in self._declared(name, "declaration", "parameter_declaration", "field_declaration"):
+            of_template = node.parent is not None and node.parent.type == "template_parameter_list"
+            if not of_template and not _qualifiers(file, node) & _CONSTANT:
+                yield node
+
+    def _declared(self, name: str, *types: str) -> Iterator[tuple[CudaFile, Node, Node]]:
+        """Declarations of these types that declare a name: file, declaration, declarator."""
         for file in self.files:
-            for node in find(file.root, "declaration", "parameter_declaration", "field_declaration"):
-                above = node.parent
-                if above is not None and above.type == "template_parameter_list":
-                    continue
-                words = {file.text(c) for c in node.children if c.type in ("type_qualifier", "constexpr")}
+            for node in find(file.root, *types):
                 for declarator in node.children_by_field_name("declarator"):
                     named = declared_name(declarator)
-                    if named is not None and file.text(named) == name and not words & set(_CONSTANT):
-                        yield node
+                    if named is not None and file.text(named) == name:
+                        yield file, node, declarator
 
     def _parameters(self, name: str) -> Iterator[tuple[Node, int]]:
         """Templates that have a parameter of a name, and which one it is."""
@@ -233,7 +232,7 @@ class Counting:
 
     def _constant(self, file: CudaFile, node: Node, value: Node) -> bool:
         """Whether a declaration is one of a number that the compiler knows."""
-        words = {file.text(c) for c in node.children if c.type in ("type_qualifier", "constexpr")}
+        words = _qualifiers(file, node)
         if any(n.type == "pointer_declarator" for c in node.named_children for n in (c, *c.named_children)):
             return False
         names = [_last(file.text(n)) for n in find(value, "identifier")]
@@ -294,6 +293,18 @@ class Counting:
                     name = (_template_name(word.template) or b"").decode()
                     at = arguments[0] if arguments else word.template
                     raise self.left(file, at, f"that `{name}` has one number of stages: here it is `{given}`")
+
+
+def initialized(node: Node) -> Iterator[tuple[Node, str, Node]]:
+    """Variables below a node that get a value where they are declared: declarator, name, value."""
+    for declarator in find(node, "init_declarator"):
+        name, value = declared_name(declarator), declarator.child_by_field_name("value")
+        if name is not None and value is not None:
+            yield declarator, (name.text or b"").decode("utf-8", "replace"), value
+
+
+def _qualifiers(file: CudaFile, node: Node) -> set[str]:
+    return {file.text(c) for c in node.children if c.type in ("type_qualifier", "constexpr")}
 
 
 def _same(one: Word, other: Word) -> bool:

@@ -19,7 +19,7 @@ from porter.model.kernels import SHARED
 from porter.model.pipeline.read import pipeline_of
 from porter.model.pipeline.rings import split_index
 from porter.passes.context import PortContext
-from porter.passes.native.counting import Counting, Literal, Mention
+from porter.passes.native.counting import Counting, Literal, Mention, initialized
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Changes, Left
 
@@ -108,9 +108,8 @@ class _Stages:
         yield from found
         named = {w for text in found for w in re.findall(r"[A-Za-z_]\w*", text)}
         for file in self.program.sources.files.values():
-            for declarator in find(file.root, "init_declarator"):
-                name, value = declared_name(declarator), declarator.child_by_field_name("value")
-                if name is not None and value is not None and file.text(name) in named:
+            for _, name, value in initialized(file.root):
+                if name in named:
                     yield file.text(value)
 
     def _rings(self) -> None:
@@ -153,12 +152,10 @@ class _Stages:
         before = -1
         while before < len(found):
             before = len(found)
-            for declarator in find(self.function.body, "init_declarator"):
-                name, value = declared_name(declarator), declarator.child_by_field_name("value")
-                if name is None or value is None or not self._is_address(declarator, value):
-                    continue
-                if set(re.findall(r"[A-Za-z_]\w*", self.function.text(value))) & found:
-                    found.add(self.function.text(name))
+            for declarator, name, value in initialized(self.function.body):
+                words = set(re.findall(r"[A-Za-z_]\w*", self.function.text(value)))
+                if words & found and self._is_address(declarator, value):
+                    found.add(name)
         return found
 
     def _is_address(self, declarator: Node, value: Node) -> bool:
@@ -196,10 +193,8 @@ class _Stages:
                 named = kind.child_by_field_name("name")
                 if named is not None and other.text(named) in words and self._mentions(other, kind):
                     return True
-            for declarator in find(other.root, "init_declarator") if depth < 4 else ():
-                name, value = declared_name(declarator), declarator.child_by_field_name("value")
-                named_so = name is not None and other.text(name) in words
-                if named_so and value is not None and self._grows(other, value, depth + 1):
+            for _, name, value in initialized(other.root) if depth < 4 else ():
+                if name in words and self._grows(other, value, depth + 1):
                     return True
         return False
 
