@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import os
 import shutil
+from collections import Counter
 
 import pytest
 
@@ -26,12 +27,27 @@ def _missing_packages() -> str | None:
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    _spread(items)
     reasons = {"gpu": _missing_gpu(), "external": _missing_packages()}
     for item in items:
         for marker, reason in reasons.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _spread(items: list[pytest.Item]) -> None:
+    """Of the cases of a test marked `spread(n)` each n-th one is in every run, the others are slow."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("spread")
+        if marker is None or item.get_closest_marker("slow"):
+            continue
+        test = item.nodeid.partition("[")[0]
+        if seen[test] % marker.args[0]:
+            item.add_marker(pytest.mark.slow)
+        seen[test] += 1
 
 
 def pytest_collection_finish() -> None:

@@ -16,7 +16,6 @@ from porter.cli.context import Session, command
 from porter.cli.inputs import read_document, require_program
 from porter.cli.launches import check_launch, require_launch
 from porter.cli.options import read_launch, read_sizes, sim_options
-from porter.cli.porting import case_of_port, plan_of_case
 from porter.cli.programs import program_request
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import hazards as report_hazards
@@ -90,6 +89,9 @@ def hazards(
         runs = [check_program(request, find_toolkit(session.toolkit), chosen or "practice", options, numbers)[0]]
     else:
         programs = ["kernel"] if arch else [only] if only else ["port"] if port_path else ["original", "port"]
+        # A program with its own main() starts sooner without the port engine.
+        from porter.cli.porting import plan_of_case
+
         port_of = partial(plan_of_case, port=port_path)
         done = settled(read_document(resume_path, "hazards")) if resume_path is not None else {}
         search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None, jobs, done)
@@ -146,6 +148,8 @@ def _cases(
     time: Budget,
 ) -> tuple[list[HazardRun], list[Mapping[str, Any]]]:
     """Each case of a path; of a directory one that cannot be run does not hide the others."""
+    from porter.cli.porting import case_of_port
+
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     cases = map(load_case, cases_of(path)) if case_path is None else [load_case(case_path).on(path)]
     runs: list[HazardRun] = []

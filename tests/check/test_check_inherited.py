@@ -286,6 +286,7 @@ RACES = {
 }
 
 
+@pytest.mark.spread(2)
 @pytest.mark.external
 @pytest.mark.parametrize("race", RACES)
 def test_a_race_of_the_original_is_not_blamed_on_its_port(tmp_path: Path, race: str) -> None:

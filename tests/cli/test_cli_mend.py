@@ -71,6 +71,7 @@ PERSISTENT = "fence_async_shared();\n            named_barrier_sync<128>(1 + con
 COOP = 'asm volatile("fence.proxy.async.shared::cta;\\n" ::: "memory");\n'
 
 
+@pytest.mark.spread(3)
 @pytest.mark.external
 @pytest.mark.parametrize(
     ("name", "text", "instead", "rule", "offered"),

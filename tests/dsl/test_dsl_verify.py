@@ -38,6 +38,7 @@ def compare(path: Path, edit: Callable[[str], str] = lambda text: text) -> Verif
     return verify(case, plan, ToolkitBuilder(), SimBackend(), VerifyOptions(families=(family,)))
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("path", [
     pytest.param(p, id=f"{p.parent.name}-{p.name.split('.')[0]}", marks=pytest.mark.slow if "causal" in p.name else ())
     for p in CASES
@@ -100,6 +101,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_planted_mistake_is_found(name: str) -> None:
     path, (old, new) = MISTAKES[name]

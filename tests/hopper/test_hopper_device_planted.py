@@ -193,6 +193,7 @@ def broken(mistake: Mistake, folder: Path, patch: pytest.MonkeyPatch) -> str:
     return emulation.library_ptx(find_toolkit())
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_noticed(mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = broken(mistake, tmp_path / "device", monkeypatch)

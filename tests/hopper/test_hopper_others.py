@@ -99,6 +99,7 @@ mad.lo.u32 %r4, %r1, 32, %r0; mul.wide.u32 %d2, %r4, 4; add.u64 %d2, %d2, %d1; s
 barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"""
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(("who", "everywhere"), [
     ("mov.pred %p1, %p0;", ""), ("setp.eq.u32 %p1, %r1, 1; and.pred %p1, %p1, %p0;", ".multicast::cluster::all"),
 ])  # fmt: skip

@@ -142,6 +142,7 @@ PRODUCTS = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_wrong_products_trap(name: str) -> None:
     body, number = PRODUCTS[name]

@@ -91,6 +91,7 @@ def verify(folder: Path, macros: str, *words: object) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("macros", "verdict", "code", "says"),
     [

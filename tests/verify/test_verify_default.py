@@ -53,6 +53,7 @@ def codes(document: dict) -> set[str]:
     return {d["id"] for row in document["rows"] for d in row["diagnostics"]}
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("mistake", [
     pytest.param(name, marks=pytest.mark.slow if MISTAKES[name][0] == "attention_fwd" else ()) for name in MISTAKES
 ])  # fmt: skip

@@ -47,6 +47,7 @@ def planted(folder: Path, name: str, right: str, wrong: str) -> Path:
     return folder / kernel.name
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(("name", "right", "wrong"), MISTAKES)
 def test_mistake_is_refused(tmp_path: Path, name: str, right: str, wrong: str) -> None:
     kernel = CORPUS / name / f"{name}.cu"

@@ -50,6 +50,7 @@ def verify(path: Path, *more: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(("name", "file", "pattern", "planted"), MISTAKES, ids=lambda x: re.sub(r"\W+", "-", x)[:24])
 def test_registers_that_do_not_come(name: str, file: str, pattern: str, planted: str, tmp_path: Path) -> None:
     folder = tmp_path / name
