@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 
 from rich.text import Text
 
+from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
@@ -23,7 +24,7 @@ from porter.report.exits import hazards_exit
 from porter.report.formats import render
 from porter.verify.bare import Argument, read_argument, read_module
 from porter.verify.budget import Budget
-from porter.verify.case import cases_if_any, cases_of, load_case
+from porter.verify.case import Case, cases_if_any, cases_of, load_case
 from porter.verify.hazard_cases import Search, hazards_of_case, settled
 from porter.verify.hazards import HazardRun, check_bare
 from porter.verify.problem import LaunchValues
@@ -89,10 +90,7 @@ def hazards(
         runs = [check_program(request, find_toolkit(session.toolkit), chosen or "practice", options, numbers)[0]]
     else:
         programs = ["kernel"] if arch else [only] if only else ["port"] if port_path else ["original", "port"]
-        # A program with its own main() starts sooner without the port engine.
-        from porter.cli.porting import plan_of_case
-
-        port_of = partial(plan_of_case, port=port_path)
+        port_of = partial(_plan_of_case, port=port_path)
         done = settled(read_document(resume_path, "hazards")) if resume_path is not None else {}
         search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None, jobs, done)
         runs, earlier = _cases(session, path, case_path, sizes, search, errors, port_path, Budget(seconds))
@@ -135,6 +133,13 @@ def _report(
     if sarif_path is not None:
         _write(sarif_path, render("sarif", [document]))
     return hazards_exit(runs, errors)
+
+
+def _plan_of_case(case: Case, port: Path | None) -> tuple[PortPlan | None, list[Diagnostic]]:
+    # A program with its own main() starts sooner without the port engine.
+    from porter.cli.porting import plan_of_case
+
+    return plan_of_case(case, port)
 
 
 def _cases(
