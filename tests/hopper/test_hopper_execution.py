@@ -181,6 +181,7 @@ def test_four_bit_products_are_near() -> None:
 STEPS = "".join(mma(f"{ONE}f16", A + 2 * i, B + 2 * i, idesc(128, 16), enable) for i, enable in enumerate((1, 1, 0, 1)))
 
 
+@pytest.mark.slow
 def test_products_onto_one_accumulator_keep_their_order() -> None:
     """The third starts anew; the one after the commit does not join."""
     last = mma(f"{ONE}f16", A, B, idesc(128, 16), 1, d=16)
@@ -221,6 +222,7 @@ COPIES = [
 """Shape, where its rows are in shared memory, columns."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_copies_and_shift_of_tensor_memory(group: int) -> None:
     commit = COMMIT if group == 1 else COMMIT_PAIR
@@ -235,6 +237,7 @@ def test_copies_and_shift_of_tensor_memory(group: int) -> None:
     assert wrong(Tensor("\n".join([*copies, commit]), group, 64), places) == []
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(("multicast", "mode", "schedule"), [
     (False, "eager", "random"), (True, "deferred", "late"),
 ])  # fmt: skip
