@@ -26,7 +26,7 @@ A run's verdict is `clean`, `review` (exit code 0), `incomplete` (6) or `error` 
 default for what Porter emits, every hazard is an error. At `--level practice`, the default for code it is
 given, it is one to review if only the letter of the PTX ISA forbids it and code in circulation relies on it:
 a missing `tcgen05.fence`, a proxy fence before an MMA or after an initialization where a barrier is there, a
-`tcgen05.ld` without `wait::ld` whose registers have all been used, loads into a block's own shared memory that
+`tcgen05.ld` without `wait::ld` whose registers have all been used, copies of a block's own shared memory that
 are in flight when it ends, a bulk store that all lanes of a warp make alike.
 
 With `--seeds N` a kernel is run under N random schedules; each report then says with which seed it comes again.

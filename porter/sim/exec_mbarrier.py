@@ -96,9 +96,9 @@ def mbar_expect(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, nby
 
 @runtime
 def mbar_arrive(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any, expect: Any, drop: bool
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any, expect: Any, drop: bool, last: bool
 ) -> Array:
-    """Arrive; returns the phase state before, [n, 32] u64."""
+    """Arrive; returns the phase state before, [n, 32] u64. `last`: the arrival may complete the phase."""
     lanes = lane_mask(n, mask)
     state = np.zeros((n, 32), np.uint64)
     if not lanes.any():
@@ -118,7 +118,8 @@ def mbar_arrive(
     if M.observer is not None:
         named = Named(M.warps(idx), lanes[:, :1] if together else lanes, slot, cta, M.n_cta)
         M.observer.arrives(at, named, np.broadcast_to(np.asarray(count), (n, 32)))
-    before = (B.phase[slot, cta] | B.pending[slot, cta] << 40).astype(np.uint64)
+    phase = B.phase[slot, cta]
+    before = (phase | B.pending[slot, cta] << 40).astype(np.uint64)
     if together:
         state[...] = before[:, None]
     else:
@@ -130,9 +131,18 @@ def mbar_arrive(
     if drop:
         np.subtract.at(B.count, (slot, cta), counts)
     B.arrivals(slot, cta, counts, at)
+    if not last:
+        _refuse(M, at, slot, cta, B.phase[slot, cta] != phase, "an arrival with .noComplete completes its phase")
     if M.observer is not None:
         M.observer.arrived()
     return state
+
+
+def _refuse(M: Machine, at: int, slot: Array, cta: Array, bad: Array, why: str) -> None:
+    """Raises Stop if something is wrong with one of some mbarriers."""
+    if bad.any():
+        s, c = int(slot[bad][0]), int(cta[bad][0])
+        raise Stop(Code.SIM_MBARRIER, f"{M.mbar.describe(s, c)}: {why}", at, c * M.warps_per_cta)
 
 
 @runtime
@@ -162,8 +172,7 @@ def mbar_wait(
         slot, cta = B.locate(at, idx, n, lanes, addr)
         w = np.broadcast_to(np.asarray(want), (n, 32))[lanes]
     phase = B.phase[slot, cta]
-    behind = np.uint64((1 << 40) - 1)
-    done = (phase & 1) != (w.astype(np.int64) & 1) if parity else phase > (w & behind).astype(np.int64)
+    done = _is_over(M, at, slot, cta, w, parity)
     named = None if M.observer is None else Named(warps, lanes[:, :1] if together else lanes, slot, cta, M.n_cta)
     if done.all() and guard is None and not (unheeded and named is not None):
         M.timed_out[warps] &= ~lanes
@@ -176,9 +185,7 @@ def mbar_wait(
     complete[lanes] = done
     expired = lanes & M.timed_out[warps]
     if unheeded and named is not None:
-        older = np.zeros((n, 32), bool)
-        older[lanes] = False if parity else phase > (w & behind).astype(np.int64) + 1
-        early = _early(M, at, named, complete, older)
+        early = _early(M, at, named, complete)
         complete, expired = complete & ~early, expired | early
     passing = complete | expired | idle
     M.timed_out[warps] &= ~lanes
@@ -197,15 +204,25 @@ def mbar_wait(
     return chosen, chosen.size, None if mask is None else passing[rows], complete[rows]
 
 
-def _early(M: Machine, at: int, named: Named, complete: Array, older: Array) -> Array:
-    """The threads whose test is to come too early, [n, 32]; not those that test a phase before the last, `older`: who
-    has come past the phase behind it knows of its end."""
+def _is_over(M: Machine, at: int, slot: Array, cta: Array, want: Array, parity: bool) -> Array:
+    """Whether the phases of these parities, or of states, are complete. Raises Stop for a state that is neither of the
+    current phase nor of the one before it, of which alone an mbarrier knows (PTX ISA 9.7.13.15.16)."""
+    phase = M.mbar.phase[slot, cta]
+    if parity:
+        return np.asarray((phase & 1) != (want.astype(np.int64) & 1))
+    of = (want & np.uint64((1 << 40) - 1)).astype(np.int64)
+    _refuse(M, at, slot, cta, phase > of + 1, "a state of a phase before the last complete one is tested")
+    return np.asarray(phase > of)
+
+
+def _early(M: Machine, at: int, named: Named, complete: Array) -> Array:
+    """The threads whose test is to come too early, [n, 32]."""
     assert M.observer is not None
     early = M.observer.tests(at, named, complete)
     if early is None:
         return np.zeros_like(complete)
     M.activity += 1
-    return np.asarray(early & ~older)
+    return np.asarray(early)
 
 
 def _park(M: Machine, warps: Array, waiting: Array, key: Array) -> None:
@@ -242,7 +259,8 @@ def _arrive(cg: Context, ins: Decoded) -> None:
     address = shared_address(cg, "mbar")
     count = cg.get("count") if "count" in ins else cg.const("u32", 1)
     expect = cg.get("tx") if "tx" in ins else "None"
-    call = cg.call("mbar_arrive", address, count, expect, str("arrive_drop" in ins.modifiers))
+    drop, last = "arrive_drop" in ins.modifiers, "noComplete" not in ins.parts
+    call = cg.call("mbar_arrive", address, count, expect, str(drop), str(last))
     if ins.registers("state"):
         cg.put("state", call)
     else:

@@ -175,6 +175,16 @@ class GlobalMemoryCheck(Observer):
         result: Array = new[inverse].reshape(code.shape)
         return result
 
+    def _with_plain(self, others: Array, wrote: Array) -> Array:
+        """The sets with the last writer of each place, unless that is an atomic, which is among them: atomics have no
+        order with each other, so that each has to be ordered after it."""
+        found = others
+        for number in np.unique(wrote).tolist():
+            if number and not self.state.access(number).atomic:
+                there = wrote == number
+                found = np.where(there, self._extended(found, np.int32(number)), found)
+        return found
+
     def _writes(self, shadow: GlobalShadow, place: Array, numbers: Array, atomic: bool, same: Any) -> None:
         wrote = shadow.writer[place]
         if wrote.any():
@@ -182,6 +192,8 @@ class GlobalMemoryCheck(Observer):
         others = shadow.others[place]
         if others.any():
             self._judge_sets(shadow, place, others, numbers, only_changes=False)
+        if atomic:
+            others = self._with_plain(others, wrote)
         shadow.writer[place] = numbers
         # Several warps may have come to one place with the same instruction.
         back = shadow.writer[place]
@@ -221,7 +233,7 @@ class GlobalMemoryCheck(Observer):
             two = state.access(pair & 0xFFFFFFFF)
             for number in state.members([pair >> 32], only_changes):
                 one = state.access(number)
-                if one.actor != two.actor or one.proxy != "generic" or one.wave.grid != two.wave.grid:
+                if one.actor != two.actor or not one.in_order or one.wave.grid != two.wave.grid:
                     self._report(one, self._by_lane(two, element), shadow, granule)
 
     def _report(
@@ -328,6 +340,9 @@ class GlobalMemoryCheck(Observer):
         sets = [first] if (others == first).all() else np.unique(others).tolist()
         for old in state.members(sets, only_changes=not access.write):
             self._report(state.access(old), access, shadow, base)
+        if access.atomic and writer.any():
+            others[...] = self._with_plain(others, writer)
+            first, sets = int(others.flat[0]), np.unique(others).tolist()
         if access.write:
             writer[...] = number
         if access.write and not access.atomic:

@@ -80,6 +80,11 @@ class GlobalAccess:
         return {}
 
     @property
+    def in_order(self) -> bool:
+        """Whether it is over when its thread goes on."""
+        return self.proxy == "generic" and self.kind != "cp.async"
+
+    @property
     def atomic(self) -> bool:
         return self.kind in ("atomic", "reduce")
 
@@ -121,7 +126,7 @@ class GlobalState:
         self.flags = Flags()
         self.shadows: dict[int, GlobalShadow] = {}
         self.accesses: list[GlobalAccess | None] = [None]
-        self.sets: list[dict[tuple[int, str], int]] = [{}]
+        self.sets: list[dict[tuple[int, str, str], int]] = [{}]
         self.set_changes = [False]
         self.any_change = False
         # By warp: the epoch of its last release of tensor maps.
@@ -152,7 +157,7 @@ class GlobalState:
             self._actors = np.concatenate([self._actors, np.zeros(number, np.int64)])
         # Only a thread's own ordinary accesses are in order by themselves.
         actor = access.actor + access.wave.grid * _ACTORS_OF_A_GRID
-        self._actors[number] = actor if access.proxy == "generic" else -number
+        self._actors[number] = actor if access.in_order else -number
         return number
 
     def access(self, number: int) -> GlobalAccess:
@@ -165,13 +170,14 @@ class GlobalState:
         return self._actors[numbers]
 
     def extend(self, set_number: int, access_number: int) -> int:
-        """The set with one more access, which replaces an earlier one of its kind by the same warp. Of what a warp does
+        """The set with one more access, which replaces an earlier one of its kind by the same warp, of asynchronous
+        ones that of the same thread with the same mbarrier, as they are over in their order. Of what a warp does
         between two synchronizations the first access stands for all: whatever orders one orders the others."""
         key = set_number, access_number
         found = self._extended.get(key)
         if found is None:
             access = self.access(access_number)
-            own = access.actor, access.kind
+            own = access.actor, access.kind, "" if access.in_order else f"{access.lane} {access.signals}"
             held = self.sets[set_number].get(own)
             alike = held is not None and self._at_one_time(self.access(held), access)
             found = self._extended[key] = set_number if alike else self._with(set_number, own, access_number)
@@ -179,11 +185,10 @@ class GlobalState:
 
     def _at_one_time(self, one: GlobalAccess, other: GlobalAccess) -> bool:
         same_grid = one.wave.grid == other.wave.grid
-        return (
-            one.proxy == other.proxy == "generic" and same_grid and (one.done, one.order) == (other.done, other.order)
-        )
+        in_order = one.in_order and other.in_order
+        return in_order and same_grid and (one.done, one.order) == (other.done, other.order)
 
-    def _with(self, set_number: int, own: tuple[int, str], access_number: int) -> int:
+    def _with(self, set_number: int, own: tuple[int, str, str], access_number: int) -> int:
         members = dict(self.sets[set_number])
         members.pop(own, None)
         while len(members) >= _LARGEST_SET:

@@ -88,6 +88,8 @@ class GlobalJudge:
                     "G7", "a coherent load of what this kernel writes", "ld.global without .nc", Ruling.READ_ONLY_LOAD
                 )
             return None
+        if old.kind == "cp.async":
+            return self._after_async(old, new)
         narrow = self._too_narrow(old, new)
         if narrow is not None:
             return narrow

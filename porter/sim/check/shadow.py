@@ -85,9 +85,10 @@ class Shadow:
             keep = []
             for old in self.accesses:
                 if old.low < high and low < old.high:
-                    # Atomics go on beside those of other warps, which a later access has to be ordered after too.
-                    beside = atomic and old.kind == new.kind and (old.warp, old.lane) != (new.warp, new.lane)
-                    if not beside:
+                    # Atomics go on beside those of other warps, and are not ordered with them: a later access has to be
+                    # ordered after each, and after what came before them all.
+                    own = (old.kind, old.warp, old.lane) == (new.kind, new.warp, new.lane)
+                    if own or not atomic:
                         old.bits &= rest
                         if not old.bits:
                             continue
