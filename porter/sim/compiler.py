@@ -18,6 +18,7 @@ from porter.sim.exec_control import emit_control
 from porter.sim.kinds import WIDTHS, Unsupported
 from porter.sim.loaded_registers import early_uses
 from porter.sim.machine import Machine
+from porter.sim.membership import check_members
 from porter.sim.program import BasicBlock, Program
 
 
@@ -133,6 +134,7 @@ class Compiler(Unit):
             if ins.form is UNKNOWN:
                 raise Unsupported("not in the instruction table")
             check_guard(cg, ins)
+            check_members(cg, ins)
             if self.machine.observer is not None:
                 self.machine.observer.code(cg, ins)
             if ins.parts[0] in ("bra", "brx", "ret", "exit", "trap", "bar", "barrier", "brkpt"):
