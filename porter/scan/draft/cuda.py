@@ -134,13 +134,36 @@ class CudaDraft:
         """What is read and what is written."""
         unwritten = [t for t in self.tensors.values() if not t.const and t.role != "input"]
         told = [t for t in unwritten if not t.maps or t.is_stored]
-        written = told or unwritten[-1:]
+        written = self._read_back(told) or unwritten[-1:]
         if not told and len(unwritten) > 1:
             self.draft.guess(f"tensors.{written[0].name}", "that it is the one that is written")
         for t in self.tensors.values():
             t.role = t.role or (self._written(t) if any(t is w for w in written) else "input")
             if t.role == "input" and t.maps and t.dtype == "f32" and self._operand() == "tf32":
                 t.dtype = "tf32"
+
+    def _read_back(self, written: list[Tensor]) -> list[Tensor]:
+        """Of memory that a kernel may write: without what the host fills, and then has back from another one only."""
+        down = [t for t in written if self._is_copied(rf"[^,;]+,\s*(?:\([\w\s*]+\)\s*)?{t.name}\b", "DeviceToHost")]
+        if not down:
+            return written
+        up = [t for t in written if self._is_copied(rf"(?:\([\w\s*]+\)\s*)?{t.name}\s*,", "HostToDevice")]
+        kept = [t for t in written if t in down or t not in up or self._is_assigned(t)]
+        for t in written:
+            if t not in kept:
+                self.draft.notes[f"tensors.{t.name}"] = "the host fills it, and does not read it back"
+        return kept
+
+    def _is_copied(self, what: str, direction: str) -> bool:
+        return re.search(rf"cudaMemcpy(?:Async)?\s*\(\s*{what}[^;]*{direction}", self.text) is not None
+
+    def _is_assigned(self, t: Tensor) -> bool:
+        """Whether the text stores through the name that the kernel has for memory."""
+        name = self._in_kernel.get(t.name, t.name)
+        stores = (
+            rf"\b{name}\s*\[[^;]*?\]\s*[-+*/|&^]?=(?!=)|\*\s*\(?\s*{name}\b[^;=]*=(?!=)|atomic\w+\s*\([^;]*\b{name}\b"
+        )
+        return re.search(stores, self.text) is not None
 
     def _is_size(self, name: str) -> bool:
         return any(name.lower() in known for known in _SIZE_NAMES)
@@ -221,7 +244,9 @@ class CudaDraft:
         if id(base) not in self._names:
             name = self._free(base.name)
             self._names[id(base)] = name
-            self.tensors[name] = Tensor(name, tensors.dtype_of(base.element), base.shape, (), base.const, base.zeroed)
+            self.tensors[name] = Tensor(
+                name, tensors.dtype_of(base.element), base.shape, (), base.const, base.zeroed, nbytes=base.nbytes
+            )
         return self.tensors[self._names[id(base)]]
 
     def _pointers_in(self, value: Any, param: str) -> None:
@@ -373,7 +398,11 @@ class CudaDraft:
     def _guess_shape(self, t: Tensor) -> None:
         """Of a tensor that is known by a map which is a guess itself, the shape is a part of that."""
         unknown = next((m for m in t.maps if f"tensor_maps.{m}" in self.draft.guesses), None)
-        if unknown is None:
+        if unknown is None and t.fills(t.shape):
+            self.draft.notes[f"tensors.{t.name}"] = (
+                "all that is allocated; which are its rows is a guess with `reference`"
+            )
+        elif unknown is None:
             self.draft.guess(f"tensors.{t.name}", "its shape, by the names of the sizes")
         else:
             self.draft.notes[f"tensors.{t.name}"] = f"its shape, too, is what {unknown} is guessed to be over"

@@ -19,6 +19,7 @@ from porter.model.functions import Function, Style, declared_name
 from porter.model.program import Program
 from porter.scan.draft import classes as cls
 from porter.scan.draft import numbers as nums
+from porter.scan.draft.branches import Branches
 from porter.scan.draft.numbers import Num
 from porter.scan.draft.objects import INTEGER, bind
 from porter.scan.draft.statements import FLOAT, GaveUp, Launched, Left, Return, Statements, TooLong
@@ -61,7 +62,8 @@ class Host(Statements):
     """Runs functions of one program, on a device of compute capability `major`, until they launch `kernel`."""
 
     def __init__(self, program: Program, kernel: Function, major: int = HOPPER) -> None:
-        super().__init__(cls.Classes(program.sources.files.values()))
+        files = program.sources.files.values()
+        super().__init__(cls.Classes(files), Branches(files))
         self.program, self.kernel = program, kernel
         self._attributes = {**_ATTRIBUTES, _MAJOR: major}
         self.kernels = {f.name for f in program.kernels}
@@ -228,7 +230,24 @@ class Host(Statements):
         name, arguments = cls.template_id(text)
         if name.split("::")[-1].strip() in self.kernels:
             return KernelName(name, tuple(self.argument(a, scope) for a in arguments))
-        return self._constant(text, scope)
+        found = self._constant(text, scope)
+        if scope.owner is not None and scope.owner.name == "main" and self._is_size_of_main(text, found):
+            found = self.globals.names[text] = self.sized(text, found.known)
+        return found
+
+    def _is_size_of_main(self, name: str, value: Any) -> bool:
+        """Whether a constant of the file is nothing but a number that `main` hands to the kernel: no code of the GPU
+        and no template knows it."""
+        if not isinstance(value, Num) or not isinstance(value.known, int) or value.known < 5:
+            return False
+        if [n.type for n in self.branches.constants(name)] != ["number_literal"]:
+            return False
+        word = rf"\b{re.escape(name)}\b"
+        hidden = {id(f) for f in self.program.functions if name in (*f.template_params, *(p.name for p in f.params))}
+        others = (f for f in self.program.functions if f.name != "main" and id(f) not in hidden)
+        templates = (t for f in self._by_name.get("main", ()) for t in find(f.body, "template_argument_list"))
+        texts = [*(f.text(f.node) for f in others), *map(cls.text_of, templates)]
+        return not any(re.search(word, text) for text in texts)
 
     def _constant(self, text: str, scope: Scope) -> Any:
         owner = scope.owner
@@ -248,13 +267,20 @@ class Host(Statements):
                 return self.value(node, inner)
         meant = known.meant(text)
         node = cls.expression(meant.text) if meant is not None and meant.text and meant.text != text else None
-        if node is not None and self.depth < DEEPEST:
-            self.depth += 1
-            try:
-                return self.value(node, scope)
-            finally:
-                self.depth -= 1
-        return Word(text)
+        if meant is None or not meant.text:
+            begins = self.branches.constants(text)
+            node = begins[0] if len(begins) == 1 else None
+        return self._deeper(node, scope) if node is not None and self.depth < DEEPEST else Word(text)
+
+    def _deeper(self, node: Node, scope: Scope) -> Any:
+        """What another text comes to that a name stands for."""
+        if self.depth >= DEEPEST:
+            return None
+        self.depth += 1
+        try:
+            return self.value(node, scope)
+        finally:
+            self.depth -= 1
 
     def _value_cast_expression(self, node: Node, scope: Scope) -> Any:
         value, kind = node.child_by_field_name("value"), node.child_by_field_name("type")
@@ -453,7 +479,7 @@ class Host(Statements):
             if found is not None:
                 return found
         values = [self.value(c, scope) for c in given]
-        found = self._called(callee, text, last, template, values, scope)
+        found = self._called(given, text, last, template, values, scope)
         if self._function(last, len(values)) is None:
             self._written_through(given, scope)
         return found
@@ -482,7 +508,9 @@ class Host(Statements):
                 known = next((v for word, v in self._attributes.items() if word in whole), None)
                 self._assign(inner, nums.const(known) if known is not None else None, scope)
 
-    def _called(self, callee: Node, text: str, last: str, template: list[str], values: list[Any], scope: Scope) -> Any:
+    def _called(
+        self, nodes: list[Node], text: str, last: str, template: list[str], values: list[Any], scope: Scope
+    ) -> Any:
         if last.endswith("_cast") or last in ("move", "forward", "remove_const"):
             return self._cast(values[0], template[0] if template else "") if values else None
         if len(values) >= 11 and isinstance(values[1], Word) and "TENSOR_MAP_DATA_TYPE" in values[1].text:
@@ -500,6 +528,9 @@ class Host(Statements):
         if function is not None:
             given = tuple(self.argument(t, scope) for t in template)
             return self.call(function, values, given, self._class_of_call(text, function, scope))
+        expanded = self.branches.macro(last, [cls.text_of(a) for a in nodes])
+        if expanded is not None and (node := cls.expression(expanded)) is not None:
+            return self._deeper(node, scope)
         if _CHECKS.search(last) and values and isinstance(values[0], Num) and values[0].known is None:
             self.conditions.append(values[0])
             return None

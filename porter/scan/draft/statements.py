@@ -12,8 +12,10 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.model.functions import array_extents, declared_name
+from porter.model.scopes import PREPROCESSOR_BLOCKS
 from porter.scan.draft import classes as cls
 from porter.scan.draft import numbers as nums
+from porter.scan.draft.branches import Branches
 from porter.scan.draft.numbers import Num
 from porter.scan.draft.objects import INTEGER, Objects, as_arguments
 from porter.scan.draft.values import LaunchFacts, MapValue, Pointer, Scope
@@ -25,6 +27,8 @@ MOST_STEPS = 20_000
 FLOAT = ("float", "double")
 
 
+_ASKED = re.compile(r"\barg[vc]\b|ato[ilf]|\bsto[iul]|strto|getenv|opt|parse|flag|\barg|input|config", re.IGNORECASE)
+"""How a program asks its user for a number."""
 _SIZE = re.compile(r"(\w+)\s*\.\s*size\(\s*(\d)\s*\)")
 
 
@@ -58,8 +62,9 @@ class Statements(Objects):
     """Runs statements. `conditions` hold of the sizes at the statement that is run; `parameters` are the sizes and
     memory that the outermost function is handed, or has of its own if it is `main`."""
 
-    def __init__(self, classes: cls.Classes) -> None:
+    def __init__(self, classes: cls.Classes, branches: Branches) -> None:
         super().__init__(classes)
+        self.branches = branches
         self.conditions: list[Num] = []
         self.parameters: list[tuple[str, Any]] = []
         self.steps = 0
@@ -82,7 +87,11 @@ class Statements(Objects):
         handler = getattr(self, f"_run_{node.type}", None)
         if handler is not None:
             handler(node, scope)
-        elif node.type.startswith("preproc_") or node.type in ("else_clause", "case_statement"):
+        elif node.type in PREPROCESSOR_BLOCKS:
+            arm = self.branches.arm(node)
+            for child in node.named_children if arm is None else arm:
+                self.run(child, scope)
+        elif node.type in ("else_clause", "case_statement"):
             self._body(node, scope)
 
     def _run_compound_statement(self, node: Node, scope: Scope) -> None:
@@ -179,12 +188,19 @@ class Statements(Objects):
         return found
 
     def _size_of_main(self, name: str, found: Any, value: Node) -> Any:
-        """A number of `main` is a size, of which the text may tell the default."""
-        plain = [int(t) for t in re.findall(r"\b\d+\b", cls.text_of(value)) if int(t) > 4]
-        if isinstance(found, Num) and found.names():
+        """A number of `main` is a size, of which the text may tell the default. One that is computed by what is not
+        understood is none, and what counts a loop is none."""
+        if isinstance(found, Num) and (found.names() or _counts_loop(value)):
             return found
+        text = cls.text_of(value)
+        if not isinstance(found, Num) and not _ASKED.search(text):
+            return None
+        plain = [int(t) for t in re.findall(r"\b\d+\b", text) if int(t) > 4]
         known = found.known if isinstance(found, Num) else None
-        default = known if known is not None else plain[-1] if plain else None
+        return self.sized(name, known if known is not None else plain[-1] if plain else None)
+
+    def sized(self, name: str, default: Any) -> Num:
+        """A size of `main`, with the value that it has there if nobody says another one."""
         self.parameters.append((name, nums.name(name)))
         if isinstance(default, int):
             self.conditions.append(Num("==", (nums.name(name), nums.const(default))))
@@ -307,3 +323,11 @@ class Statements(Objects):
     def _arm_of_case(self, case: Node, scope: Scope) -> None:
         with suppress(Left, Return, GaveUp):
             self._body(case, Scope(scope))
+
+
+def _counts_loop(value: Node) -> bool:
+    """Whether a variable that begins with a value is one of a `for`."""
+    above = value.parent
+    while above is not None and above.type in ("init_declarator", "declaration"):
+        above = above.parent
+    return above is not None and above.type == "for_statement"

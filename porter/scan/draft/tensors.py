@@ -55,6 +55,17 @@ class Tensor:
     role: str = ""
     is_stored: bool = False
     """Whether a tensor map of it is stored through."""
+    nbytes: Num | None = None
+    """What the host allocates for it."""
+
+    def fills(self, shape: tuple[Num, ...]) -> bool:
+        """Whether a dense tensor of this shape takes all that is allocated, and no more."""
+        if self.nbytes is None or self.dtype is None:
+            return False
+        found = nums.const(item_size(self.dtype))
+        for extent in shape:
+            found = nums.apply("*", found, extent)
+        return same((self.nbytes,), (found,))
 
 
 def map_shape(value: MapValue) -> tuple[Num, ...] | None:
