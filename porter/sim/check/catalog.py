@@ -141,6 +141,8 @@ KINDS: dict[str, HazardKind] = {
          "another block of the cluster; an ordinary access in the own block", "PTX ISA 9.7.9.12, 9.7.13.7"),
         ("B1", "barrier that a warp's threads do not execute together",
          "one barrier instruction that all threads of the warp execute", "PTX ISA 9.7.13.1, 9.7.13.3"),
+        ("B2", "arrival at a barrier that may still be in the phase before",
+         "synchronization with a thread that has passed that phase, or a barrier of its own", "PTX ISA 9.7.13.1"),
         ("H22", "tcgen05.commit by a thread that has issued nothing",
          "commit in the thread that issued the operations", "PTX ISA 9.7.16.12"),
         ("H23", "tcgen05.mma issued by several threads", "elect one thread", "PTX ISA 9.7.16.10"),

@@ -18,6 +18,7 @@ from porter.ptx.memory_order import (
     scope_of,
 )
 from porter.ptx.table import Decoded
+from porter.sim.check.barrier_phases import BarrierPhases
 from porter.sim.check.checker import Checker
 from porter.sim.codegen import Context
 from porter.sim.machine import Machine
@@ -40,6 +41,7 @@ class Synchronization(Observer):
         # By cluster and block: what threads that have ended tell at barriers of all threads; barriers of some threads.
         self._gone: dict[Any, Array] = {}
         self._counted: set[Any] = set()
+        self._phases = BarrierPhases(check)
 
     # Fences, which do nothing in a functional run ------------------------------------------------------
 
@@ -114,6 +116,8 @@ class Synchronization(Observer):
         clocks, ins = self.check.clocks, self.machine.program.code[at]
         relaxed, counted = "relaxed" in ins.parts, "b" in ins
         for warp in warps.tolist():
+            if key[0] == "bar":
+                self._phases.joins(key, at, warp)
             message = clocks.release_relaxed(warp, self.machine.clustered) if relaxed else clocks.release(warp)
             self._messages[key] = clocks.merge(self._messages.get(key), message)
             if counted:
@@ -140,6 +144,8 @@ class Synchronization(Observer):
             message = self.check.clocks.merge(message, gone)
         if message is None:
             return
+        if key[0] == "bar":
+            message = self._phases.completes(key, message)
         if key[0] == "cluster":
             message = self._cluster_phases[key[1]] = self.check.clocks.merge(self._cluster_phases.get(key[1]), message)
         for warp in self._waiting.pop(key, ()):
