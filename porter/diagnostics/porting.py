@@ -145,6 +145,14 @@ SHARED_HEADER = error(
     "Give each of the two its own copy of what differs, or port them one at a time, each with -o into its own "
     "directory.",
 )
+EDITS_CLASH = error(
+    "PT2063",
+    ExitCode.UNPORTED,
+    "`{text}` would have to become two texts: {first} and {second} both change it",
+    "One piece of source stands for several uses here, as the body of a macro does, or two rules are about the same "
+    "text. Nothing was changed.",
+    "Write the text out once for each use. If a rule of your own is about it, make the rule ask for less text.",
+)
 TMEM_SIZE_UNKNOWN = warning(
     "PT2501",
     "{kernel} allocates {columns} Tensor Memory columns: how many it needs is not known where it allocates",

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from weakref import WeakKeyDictionary
@@ -139,8 +140,25 @@ def asm_statements(file: CudaFile, macros: Mapping[str, str] | None = None) -> l
 
 def _asm_nodes(file: CudaFile) -> list[Node]:
     if file not in _NODES:
-        _NODES[file] = list(find(file.root, "gnu_asm_expression"))
+        _NODES[file] = read_as_code(file, find(file.root, "gnu_asm_expression"))
     return _NODES[file]
+
+
+def read_as_code(file: CudaFile, nodes: Iterable[Node]) -> list[Node]:
+    """Without those in directives: where the grammar does not know a `#define`, it takes the body for code."""
+    return outside_directives(file, nodes) if file.root.has_error else list(nodes)
+
+
+def outside_directives(file: CudaFile, nodes: Iterable[Node]) -> list[Node]:
+    """Without those in preprocessor directives."""
+    directives = file.lexed.directives
+    starts = [d.start for d in directives]
+
+    def inside(at: int) -> bool:
+        before = bisect_right(starts, at)
+        return before > 0 and at < directives[before - 1].end
+
+    return [n for n in nodes if not inside(n.start_byte)]
 
 
 def unread_asm(file: CudaFile) -> list[Span]:

@@ -312,6 +312,37 @@ def _conditional_asm(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Rep
             at += len(line)
 
 
+_IN_LIST = re.compile(rb"[({\[\]})]|^[ \t]*#[ \t]*(\w*)", re.MULTILINE)
+_CHOOSE_NOTHING = (b"define", b"undef", b"pragma", b"line", b"error", b"warning")
+_OPERANDS_FOLLOW = [bytes([c]) for c in b"+-*/%=,&|^?!~"]
+_CLOSED_BY = {b")": b"(", b"]": b"[", b"}": b"{"}
+
+
+def _directives_in_lists(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    # Between arguments, parameters, initializers and operands the grammar knows no directives: those that choose
+    # nothing go.
+    ends = {span.start: span.end for span in lexed(code).directives}
+    lists: list[tuple[bytes, bool]] = []
+    before = b""
+    at = 0
+    while (token := _IN_LIST.search(code, at)) is not None:
+        text = token.group()
+        before = plain[at : token.start()].rstrip()[-1:] or before
+        at = token.end()
+        if token.start() in ends:
+            at = ends[token.start()]
+            goes_on = (lists and lists[-1][1]) or before in _OPERANDS_FOLLOW
+            if goes_on and token.group(1) in _CHOOSE_NOTHING:
+                yield token.start(), at, blanked(code[token.start() : at])
+            continue
+        if text in (b"(", b"[", b"{"):
+            lists.append((text, text != b"{" or before in (b"=", b",", b"(", b"{")))
+        elif text in _CLOSED_BY:
+            while lists and lists.pop()[0] != _CLOSED_BY[text]:
+                pass
+        before = text[-1:]
+
+
 def _missing_commas(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
     # `: "r"(a)  "l"(b)`: nvcc takes operand lists without the comma.
     for match in re.finditer(rb'(?<=\))([ \t]+)(?="[^"\n]*"\s*\()', plain):
@@ -397,6 +428,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("requirement macros", _requirements),
     ("odd macro arguments", _odd_arguments),
     ("conditional asm templates", _conditional_asm),
+    ("directives in lists", _directives_in_lists),
     ("missing commas", _missing_commas),
     ("anonymous bitfields", _anonymous_bitfields),
     ("comparisons in template arguments", _comparisons),

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from porter.lang.asm import asm_in_macro, asm_statements, macro_definitions, string_macros
+from porter.lang.asm import (
+    asm_in_macro,
+    asm_statements,
+    macro_definitions,
+    outside_directives,
+    read_as_code,
+    string_macros,
+)
 from porter.lang.cuda import CudaFile, enclosing, find, function_specifiers
 from porter.lang.text import Span
 from porter.model.functions import Call, Function, Param, Style, declared_name
@@ -18,7 +25,7 @@ def functions_of(file: CudaFile, macros: dict[str, str] | None = None) -> list[F
     """All functions of one file with their asm statements and calls attached to the innermost one."""
     found: dict[int, Function] = {}
     ordered: list[Function] = []
-    for node in find(file.root, "function_definition", "lambda_expression"):
+    for node in read_as_code(file, find(file.root, "function_definition", "lambda_expression")):
         function = _lambda(file, node) if node.type == "lambda_expression" else _definition(file, node)
         if function is None:
             continue
@@ -46,7 +53,8 @@ def uses_of_object_macros(functions: list[Function]) -> None:
     for function in functions:
         if function.is_object_macro:
             continue
-        for node in function.own_nodes("identifier", "type_identifier"):
+        nodes = function.own_nodes("identifier", "type_identifier")
+        for node in outside_directives(function.file, nodes) if function.style is not Style.MACRO else nodes:
             text = function.text(node)
             if text in names:
                 at = function.span(node)
@@ -192,7 +200,8 @@ def called_name(callee: Node) -> Node | None:
 
 
 def _calls(function: Function) -> Iterator[Call]:
-    for node in function.own_nodes("call_expression"):
+    nodes = function.own_nodes("call_expression")
+    for node in read_as_code(function.file, nodes) if function.style is not Style.MACRO else nodes:
         callee = node.child_by_field_name("function")
         arguments = node.child_by_field_name("arguments")
         if callee is None or arguments is None or arguments.type != "argument_list":

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from tree_sitter import Node
 
+from porter.lang.asm import read_as_code
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.function_reader import called_name
@@ -52,7 +53,7 @@ def is_unnamed(function: Function) -> bool:
 def calls_outside_bodies(program: Program, named: Mapping[str, Function]) -> Iterator[tuple[str, Function, str, Node]]:
     """Calls by one of some names that stand in no function's body: the name and whose it is, the file, the node."""
     for path, file in program.sources.files.items():
-        for node in find(file.root, "call_expression"):
+        for node in read_as_code(file, find(file.root, "call_expression")):
             callee = node.child_by_field_name("function")
             name_node = called_name(callee) if callee is not None else None
             name = file.text(name_node) if name_node is not None else ""

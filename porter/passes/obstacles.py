@@ -36,6 +36,7 @@ def report_obstacles(context: PortContext) -> None:
     _barriers_taken(context)
     _threads_that_exit(context)
     _blocks_of_macros(context)
+    _called_in_macros(context)
     for file in context.program.sources.files.values():
         for match in _HELPERS.finditer(file.source):
             where = location(file, Span(match.start(), match.start() + len(f"namespace {NAMESPACE}")))
@@ -90,6 +91,37 @@ def _blocks_of_macros(context: PortContext) -> None:
     for function in context.program.functions:
         if context.needs_context(function):
             _report_in(context, function, unbalanced)
+
+
+def _called_in_macros(context: PortContext) -> None:
+    """Macros without asm of their own whose bodies call what is handed its warpgroup or a tile: such calls are not
+    read, and would stay as they are."""
+    program = context.program
+    read = {s.macro.body_span for f in program.functions for s in f.asm if s.macro is not None}
+    handed = {f.name: f for f in program.functions if f.name and context.takes_context_param(f)}
+    handed |= {p[0].function.name: p[0].function for p in context.accumulators.params.values() if p}
+    for file in program.sources.files.values() if handed else ():
+        for macro in file.lexed.macros():
+            if macro.body_span in read:
+                continue
+            for match in _WORD.finditer(file.lexed.code, macro.body_span.start, macro.body_span.end):
+                name = match.group().decode()
+                if name not in handed or name in (macro.params or ()) or not _is_used(context, macro.name):
+                    continue
+                behind, ahead = file.lexed.code[: match.start()].rstrip()[-2:], file.lexed.code[match.end() :].lstrip()
+                is_member = behind.endswith(b".") or behind == b"->"
+                if is_member != (handed[name].style is Style.METHOD) or not ahead.startswith((b"(", b"<")):
+                    continue
+                what = f"`{name}` has to do with MMAs, and macro `{macro.name}` calls it; call it in a function"
+                where = location(file, Span(match.start(), match.end()))
+                context.diagnostics.append(Diagnostic(Code.ACCUMULATOR_USE, where, {"what": what}))
+                break
+
+
+def _is_used(context: PortContext, macro: str) -> bool:
+    """Whether a macro's name stands anywhere but where it is defined or undefined."""
+    word = re.compile(rb"(?<!\w)(?<!define )(?<!undef )" + macro.encode() + rb"(?!\w)")
+    return any(word.search(file.lexed.code) for file in context.program.sources.files.values())
 
 
 def _report_in(context: PortContext, function: Function, unbalanced: set[str]) -> None:

@@ -21,6 +21,7 @@ from porter.passes.build_files import BuildFiles, build_files_beside, port_build
 from porter.passes.builders import CHOICE_RULE
 from porter.passes.builders import RULE as BUILDER_RULE
 from porter.passes.chip_checks import Checked, check_chips
+from porter.passes.clashes import clashes
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.helpers import Placement
 from porter.passes.instructions import instruction_groups
@@ -182,6 +183,8 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
         return PortResult(sources, unchanged, [], diagnostics, needs=needs, common=common)
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
     groups = retargeted(groups, unchanged, options.target, rules)
+    if clash := clashes(unchanged, groups):
+        return PortResult(sources, unchanged, [], diagnostics + clash, needs=needs, common=common)
     if absent := lacks({**apply_groups(unchanged, groups), **ported_kernels.added}, sources, options.target):
         return PortResult(sources, unchanged, [], diagnostics + absent, needs=needs, common=common)
     keeps = bool(options.keep_hopper)

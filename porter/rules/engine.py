@@ -63,8 +63,14 @@ def pass_groups(rules: Sequence[Rule], edits: dict[str, list[Edit]], selection: 
     if missing:
         return planned
     for rule_id in sorted(edits):
-        planned.groups.append(rule_group(by_id[rule_id], edits[rule_id]))
+        planned.groups.append(rule_group(by_id[rule_id], _each_once(edits[rule_id])))
     return planned
+
+
+def _each_once(edits: Sequence[Edit]) -> list[Edit]:
+    """Without repeated edits of one text, which may stand for several uses; what is inserted twice stands twice."""
+    replacing = dict.fromkeys(e for e in edits if len(e.span))
+    return [e for e in edits if not len(e.span) or replacing.pop(e, e) is None]
 
 
 def pattern_groups(

@@ -17,6 +17,7 @@ from porter.lang.dsl_imports import chain_edits, import_edits, support_import
 from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
 from porter.model.dsl.reach import framed_kernels
+from porter.passes.clashes import clashes
 from porter.passes.dsl import outputs
 from porter.passes.dsl.frame import frame_edits
 from porter.passes.dsl.refusals import refused
@@ -90,6 +91,9 @@ def port_python(
     if has_errors(planned.diagnostics) or not planned.groups:
         return result
     groups = retargeted(planned.groups, port.originals(), target, rules)
+    if clash := clashes(port.originals(), groups):
+        result.diagnostics += clash
+        return result
     ported = apply_groups(port.originals(), groups)
     files, scaffold, said = outputs.written(closure, port.places, port.patched, ported)
     if not select and not ignore and not has_errors(said):
