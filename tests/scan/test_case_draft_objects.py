@@ -89,3 +89,39 @@ def test_defaults_are_taken_where_nothing_is_given(how: str, tmp_path: Path) -> 
     draft = drafted(tmp_path, f"Sizes s{{N, M, K}}; gemm<<<{call}, 128>>>{GIVEN}", helper=helper)
     assert draft.fields["launch"]["grid"] == ["N // 64", 1, 1]
     assert "launch.grid" not in draft.guesses
+
+
+OF_TYPES = """
+#include <cuda_bf16.h>
+template <typename T> struct Traits { using Element = T; };
+template <typename T, int TILE, typename U>
+__global__ void __launch_bounds__(128) gemm(const T* A, const T* B, T* C, int M, int N, int K) {
+    float r[4]; @MMA@
+    C[blockIdx.y * N + blockIdx.x] = r[0] + float(A[threadIdx.x * K]) + float(B[threadIdx.x * K]);
+}
+template <typename T, int TILE>
+void run(const T* A, const T* B, T* C, int M, int N, int K) {
+    gemm<T, TILE, @LAST@><<<dim3(N / TILE, M / 64), 128>>>(A, B, C, M, N, K);
+}
+@USE@
+""".replace("@MMA@", MMA)
+ENDS = "const __nv_bfloat16*, const __nv_bfloat16*, __nv_bfloat16*, int, int, int);"
+ARGUMENTS: dict[str, tuple[str, str, list[Any] | None]] = {
+    "an instantiation": (f"template void run<__nv_bfloat16, 64>({ENDS}", "Traits<T>",
+                         ["__nv_bfloat16", 64, "Traits<__nv_bfloat16>"]),
+    "a call": ("void all(const __nv_bfloat16* a, __nv_bfloat16* c, int n) {"
+               " run<__nv_bfloat16, 64>(a, a, c, n, n, n); }", "Traits<T>",
+               ["__nv_bfloat16", 64, "Traits<__nv_bfloat16>"]),
+    "nobody": ("", "Traits<T>", None),
+    "a variable": (f"template void run<__nv_bfloat16, 64>({ENDS}", "decltype(A)", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ARGUMENTS)
+def test_arguments_of_templates_are_those_of_an_instantiation(how: str, tmp_path: Path) -> None:
+    use, last, wanted = ARGUMENTS[how]
+    path = tmp_path / "gemm.cu"
+    path.write_text(OF_TYPES.replace("@USE@", use).replace("@LAST@", last))
+    draft = draft_case(path)
+    assert ("template" in draft.guesses) == (wanted is None)
+    assert wanted is None or draft.fields["template"] == wanted

@@ -76,6 +76,9 @@ class CudaDraft:
         given, by = self._sizes(proposal)
         if self.facts.kernel.template:
             fields["template"] = [self._template(t) for t in self.facts.kernel.template]
+            open_ = [t for t in self.facts.kernel.template if self.host.is_open(t)]
+            if open_:
+                self.draft.guess("template", f"what {', '.join(open_)} is")
         if self.constants:
             fields["constants"] = self.constants
         fields["sizes"] = given
