@@ -19,6 +19,7 @@ from porter.scan.draft.draft import UNKNOWN, Draft
 from porter.scan.draft.launches import best_launch, cluster_of, placed_tiles, struct_types
 from porter.scan.draft.numbers import Num
 from porter.scan.draft.references import Epilogue, Product, Proposal
+from porter.scan.draft.templates import is_open
 from porter.scan.draft.tensors import Tensor
 from porter.scan.draft.values import MapValue, Offset, Pointer, Record, Scope
 
@@ -76,7 +77,7 @@ class CudaDraft:
         given, by = self._sizes(proposal)
         if self.facts.kernel.template:
             fields["template"] = [self._template(t) for t in self.facts.kernel.template]
-            open_ = [t for t in self.facts.kernel.template if self.host.is_open(t)]
+            open_ = [t for t in self.facts.kernel.template if is_open(t, self.program, self.host.classes)]
             if open_:
                 self.draft.guess("template", f"what {', '.join(open_)} is")
         if self.constants:

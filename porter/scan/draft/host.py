@@ -19,6 +19,7 @@ from porter.model.functions import Function, Style, declared_name
 from porter.model.program import Program
 from porter.scan.draft import classes as cls
 from porter.scan.draft import numbers as nums
+from porter.scan.draft import templates
 from porter.scan.draft.branches import Branches
 from porter.scan.draft.numbers import Num
 from porter.scan.draft.objects import INTEGER, bind
@@ -80,7 +81,9 @@ class Host(Statements):
         self.conditions, self.parameters, self.depth, self.steps = [], [], 0, 0
         self.globals = Scope()
         scope = Scope(self.globals, function=root)
-        scope.types |= self._instantiated(root)
+        scope.types |= {
+            n: self.argument(t, self.globals) for n, t in templates.instantiated(self.program, root).items()
+        }
         for param in root.params:
             value = self.parameter(param.node, param.name, scope, root.name == "main")
             scope.names[param.name] = value
@@ -92,24 +95,6 @@ class Host(Statements):
         except (Return, GaveUp, Left, TooLong, RecursionError):
             pass
         return None
-
-    def _instantiated(self, root: Function) -> dict[str, str]:
-        """The template arguments of a function's first explicit instantiation."""
-        pattern = rf"\btemplate\s+[\w:]+[\s&*]+(?:\w+::)*{root.name}\s*<([^;()]*)>\s*\("
-        for file in self.program.sources.files.values() if root.template_params else ():
-            found = re.search(pattern, file.lexed.plain.decode("utf-8", "replace"))
-            given = cls.split_arguments(found[1]) if found is not None else []
-            if len(given) == len(root.template_params):
-                return {n: self.argument(t, self.globals) for n, t in zip(root.template_params, given, strict=True)}
-        return {}
-
-    def is_open(self, text: str) -> bool:
-        """Whether a template argument is made of a parameter of host code, or of a variable of it."""
-        if "decltype" in text:
-            return True
-        names = {n for functions in self._by_name.values() for f in functions for n in f.template_params}
-        words = set(re.findall(r"(?<![:\w])[A-Za-z_]\w*", text)) & names
-        return any(self._class(word, None)[0] is None and word not in self.classes.aliases for word in words)
 
     def parameter(self, node: Node | None, name: str, scope: Scope, is_main: bool = False) -> Any:
         """What stands for a parameter."""
@@ -248,7 +233,7 @@ class Host(Statements):
                 return self.value(node, level)
         name, arguments = cls.template_id(text)
         if name.split("::")[-1].strip() in self.kernels:
-            return KernelName(name, tuple(_filled(self.argument(a, scope), scope) for a in arguments))
+            return KernelName(name, tuple(templates.filled(self.argument(a, scope), scope) for a in arguments))
         found = self._constant(text, scope)
         if scope.owner is not None and scope.owner.name == "main" and self._is_size_of_main(text, found):
             found = self.globals.names[text] = self.sized(text, found.known)
@@ -264,8 +249,8 @@ class Host(Statements):
         word = rf"\b{re.escape(name)}\b"
         hidden = {id(f) for f in self.program.functions if name in (*f.template_params, *(p.name for p in f.params))}
         others = (f for f in self.program.functions if f.name != "main" and id(f) not in hidden)
-        templates = (t for f in self._by_name.get("main", ()) for t in find(f.body, "template_argument_list"))
-        texts = [*(f.text(f.node) for f in others), *map(cls.text_of, templates)]
+        lists = (t for f in self._by_name.get("main", ()) for t in find(f.body, "template_argument_list"))
+        texts = [*(f.text(f.node) for f in others), *map(cls.text_of, lists)]
         return not any(re.search(word, text) for text in texts)
 
     def _constant(self, text: str, scope: Scope) -> Any:
@@ -651,13 +636,6 @@ class Host(Statements):
                 smem if isinstance(smem, Num) else None, given, cooperative, list(self.conditions), self.parameters,
             )
         )  # fmt: skip
-
-
-def _filled(text: str, scope: Scope) -> str:
-    """A type with what the parameters of templates among its arguments stand for."""
-    if "<" not in text:
-        return text
-    return re.sub(r"(?<![:\w])[A-Za-z_]\w*(?!\w|\s*::)", lambda m: scope.type_of(m.group()) or m.group(), text)
 
 
 def _of_memory(function: str, values: list[Any]) -> None:
