@@ -26,6 +26,12 @@ $state.operand = $state.tmem + $operand;
 //@ section rank
 porter::thread_rank()
 
+//@ section thread_index
+porter::thread_index()
+
+//@ section index_of_library
+int(porter::$thread$terms)
+
 //@ section columns_function
 // $what in Tensor Memory, in each of $warpgroups warpgroups.
 template <$head>

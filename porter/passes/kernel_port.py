@@ -192,9 +192,7 @@ def _port_tiled(
             if statement.answer is None:
                 tiled.refuse(statement.function, statement.statement.node, _BOTH, Code.WGMMA_FORM)
     context = new_context(program, accumulators, placement, NOTHING)
-    stopped, plans = port_tiled(context, tiled)
-    if full_rate:
-        step.leave(context, "a library issues its MMAs")
+    stopped, plans = port_tiled(context, tiled, full_rate)
     findings += stopped + context.diagnostics
     libraries = frozenset(tiled.libraries)
     if has_errors(findings):

@@ -106,6 +106,12 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
     using M = Facts<Mma>;
     using F = typename IsMirror<typename Engine::iterator>::Fragment;
     static_assert(F::kN == M::kN && F::kHalf == M::kHalf, "the accumulator was made for another MMA");
+//@ if joined
+    using Warpgroups = decltype(take<1, 4>(typename Mma::ThrLayoutVMNK{}));
+    static_assert(size<0>(Warpgroups{}) == 2 && size<1>(Warpgroups{}) == 1 && size<2>(Warpgroups{}) == 1,
+                  "an MMA of M = 128 is for two warpgroups below each other, which have the same B");
+    static_assert(M::kN % 16 == 0, "an MMA of M = 128 takes an N that is a multiple of 16");
+//@ end
     static_assert(Layout::rank == 3 || Layout::rank == 1, "not (V, MMA_M, MMA_N) of an accumulator");
     constexpr int kM = extent<1, Layout>(), kN = extent<2, Layout>(), kSteps = extent<2, LayoutA>();
     using LayoutB = typename TensorB::layout_type;

@@ -38,6 +38,20 @@ CUTE_DEVICE void written() { asm volatile("fence.proxy.async.shared::cta;" ::: "
 CUTE_DEVICE uint32_t thread_rank() {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
+//@ if joined
+
+// The index of the thread whose rows this one has. Lane L of an M=128 tile holds row L. Warp w of a warpgroup reaches
+// lanes 32w to 32w + 31, and takes the first 16 in one warpgroup, the others in the next: rows 16(2w) and 16(2w + 1),
+// which m64 tiles gave to warps 2w and 2w + 1 of the eight.
+constexpr unsigned int kIssuer = $issuer;  // the first of the eight warps, which issues for all of them
+CUTE_DEVICE unsigned int thread_index() {
+    const unsigned int warp = threadIdx.x / 32 - kIssuer;
+    if (warp >= 8) return threadIdx.x;
+    return (kIssuer + warp % 4 * 2 + warp / 4) * 32 + threadIdx.x % 32;
+}
+// Of the warp's first thread, in all lanes.
+CUTE_DEVICE unsigned int first_thread_index() { return __shfl_sync(~0u, thread_index(), 0); }
+//@ end
 
 // ---- Warpgroups ---------------------------------------------------------------------------------------------------
 
@@ -45,7 +59,11 @@ CUTE_DEVICE uint32_t thread_rank() {
 template <int kWarpgroups, int kRing = 1>
 struct Slots {
     uint64_t done[kWarpgroups][kRing];  // a batch of MMAs has completed
+//@ if joined
+    uint64_t met[kWarpgroups];          // the eight warps have come to the next MMAs
+//@ else
     uint64_t met[kWarpgroups];          // the four warps have come to the next MMAs
+//@ end
     uint64_t left;                      // all warpgroups that issue MMAs have left the kernel
     uint32_t tmem;
 };
@@ -93,18 +111,35 @@ struct Warpgroup {
     uint32_t completed = 0;  // batches, as far as known
     uint32_t phase = 0;      // of `met`
     bool apart = true;       // the warps have not met since the last wait or write
+//@ if joined
+    bool first = true;       // of the two, whose MMAs are for both
+//@ end
 
+//@ if joined
+    CUTE_DEVICE Warpgroup(uint32_t tmem, uint64_t* done, uint64_t* met, uint32_t ring, bool first)
+        : tmem(tmem), done(done), met(met), warp(__shfl_sync(~0u, thread_rank() / 32 % 4, 0)), ring(ring),
+          halves(false), first(first) {}
+//@ else
     CUTE_DEVICE Warpgroup(uint32_t tmem, uint64_t* done, uint64_t* met, uint32_t ring, bool halves)
         : tmem(tmem), done(done), met(met), warp(__shfl_sync(~0u, thread_rank() / 32 % 4, 0)), ring(ring),
           halves(halves) {}
+//@ end
     Warpgroup(Warpgroup const&) = delete;
 
     CUTE_DEVICE uint32_t quarter() const { return warp << 21; }  // of the lanes, which this warp can reach
     // The column of something that a function declares, where a warpgroup is alone in the CTA or not.
     CUTE_DEVICE uint32_t column(uint32_t alone, uint32_t several) const { return halves ? alone : several; }
+//@ if joined
+    CUTE_DEVICE bool issues() const { return first && warp == 0 && elect_one_sync(); }
+//@ else
     CUTE_DEVICE bool issues() const { return warp == 0 && elect_one_sync(); }
+//@ end
 
+//@ if joined
+    // What the eight warps have written is there for the MMAs behind this.
+//@ else
     // What the four warps have written is there for the MMAs behind this.
+//@ end
     CUTE_DEVICE void arrive() { apart = true; }
     CUTE_DEVICE void meet() {
         if (!apart) return;
@@ -170,6 +205,9 @@ template <int kColumns, int kWarpgroups, int kRing = 1, int kFirstWarpgroup = 0,
 class Tmem {
     static constexpr int kNeeded = kWarpgroups / 2 * kColumns + kWarpgroups % 2 * kLast;
     static_assert(Columns<kNeeded, 512>::kFit);
+//@ if joined
+    static_assert(kWarpgroups == 2 && kFirstWarpgroup * 4 == kIssuer, "an MMA of M = 128 is for two warpgroups");
+//@ end
     static constexpr int kAllocated = kNeeded <= 32    ? 32
                                       : kNeeded <= 64  ? 64
                                       : kNeeded <= 128 ? 128
@@ -188,7 +226,11 @@ public:
             if (elect_one_sync()) {
                 for (int i = 0; i < kWarpgroups; ++i) {
                     for (int j = 0; j < kRing; ++j) initialize_barrier(slots.done[i][j], 1);
+//@ if joined
+                    initialize_barrier(slots.met[i], 8);
+//@ else
                     initialize_barrier(slots.met[i], 4);
+//@ end
                 }
                 const int warps = int(blockDim.x * blockDim.y * blockDim.z + 31) / 32 - 4 * kFirstWarpgroup;
                 initialize_barrier(slots.left, warps < 4 * kWarpgroups ? warps : 4 * kWarpgroups);
@@ -218,8 +260,12 @@ public:
 
     // Warpgroup i of those that issue MMAs. Two share columns: each has a half of their lanes.
     CUTE_DEVICE Warpgroup warpgroup(uint32_t i) const {
+//@ if joined
+        return {slots.tmem + i * kUpperHalf, slots.done[0], &slots.met[0], kRing, i == 0};
+//@ else
         const bool alone = i == kWarpgroups - 1 && kWarpgroups % 2 == 1;
         return {slots.tmem + (i % 2) * kUpperHalf + i / 2 * kColumns, slots.done[i], &slots.met[i], kRing,
                 kWarpgroups == 1 && alone};
+//@ end
     }
 };

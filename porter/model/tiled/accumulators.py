@@ -31,6 +31,7 @@ class Multiply:
     call: Call
     mma: Node = field(repr=False)
     a: Node = field(repr=False)
+    b: Node = field(repr=False)
     d: Node = field(repr=False)
 
 

@@ -147,4 +147,4 @@ def _multiply(call: Call, answer: Answer) -> Multiply:
         found = next((n for a in call.args for n in walk(a) if call.caller.span(n) == span), None)
         return found if found is not None else call.node
 
-    return Multiply(call, operand("mma"), operand("a"), operand("d"))
+    return Multiply(call, operand("mma"), operand("a"), operand("b"), operand("d"))

@@ -5,7 +5,7 @@ the thread whose rows it has."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from porter.lang.cuda import CudaFile
@@ -29,8 +29,17 @@ _OPAQUE = re.compile(r"cooperative_groups(?:/|\.h)|cub/|cuda/(?:pipeline|annotat
 """Headers whose functions number threads themselves."""
 
 
-def renamed() -> bytes:
-    return qualified("thread_index()").encode()
+@dataclass(frozen=True)
+class Renamed:
+    """What stands for the index of a thread, and for a function of a library that gives one; none does without."""
+
+    thread: str
+    of_library: Callable[[Index], str] | None = None
+
+
+def renamed() -> Renamed:
+    """The names of the helpers that ports of inline PTX bring along."""
+    return Renamed(qualified("thread_index()"))
 
 
 @dataclass(frozen=True)
@@ -85,15 +94,16 @@ def _is_and(place: _Place) -> bool:
 
 
 def rename(
-    context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit]
+    context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit], names: Renamed
 ) -> tuple[list[Edit], list[Missing]]:
     """The edits that rename the threads of `kernels`, but for what is `dropped`; or what keeps them from it."""
     program = context.program
     others = [k for k in program.kernels if not any(k is one for one in kernels)]
     mine, foreign = reached(program, kernels), reached(program, others)
     missing = [*_opaque(program, kernels[0], mine)]
-    edits = []
     written = [*dropped, *(e for found in context.edits.values() for e in found)]
+    edits, more = _of_libraries(program, mine, foreign, written, names)
+    missing += more
     for place in places(program):
         owner = place.function
         if owner is not None and id(owner) in foreign and id(owner) not in mine:
@@ -113,9 +123,28 @@ def rename(
             what = "`threadIdx.x` stands in what another step of the port writes"
         else:
             if not over:
-                edits.append(Edit(place.file.path, place.span, renamed()))
+                edits.append(Edit(place.file.path, place.span, names.thread.encode()))
             continue
         missing.append(Missing(at, place.span if at.file is place.file else at.span(at.body), what))
+    return edits, missing
+
+
+def _of_libraries(
+    program: Program, mine: set[int], foreign: set[int], written: Sequence[Edit], names: Renamed
+) -> tuple[list[Edit], list[Missing]]:
+    """The same of functions of libraries that tell which warp a thread is in."""
+    edits, missing = [], []
+    for function in program.functions:
+        for call in function.calls if id(function) in mine else ():
+            fact, span, path = program.facts.of_call(call), function.span(call.node), function.file.path
+            if not isinstance(fact, Index) or 0 < fact.modulo <= WARP:
+                continue
+            over = any(e.path == path and e.span.overlaps(span) for e in written)
+            if names.of_library is None or over or id(function) in foreign or function.style is Style.MACRO:
+                what = f"`{call.name}` of a library tells which warp a thread is in"
+                missing.append(Missing(function, call.name_span, what))
+            else:
+                edits.append(Edit(path, span, names.of_library(fact).encode()))
     return edits, missing
 
 
@@ -125,10 +154,6 @@ def _opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Miss
         for statement in function.asm:
             if id(function) in mine and _PHYSICAL.search(statement.template.replace("%%", "%")):
                 yield Missing(function, statement.span, "asm reads which warp of the CTA a thread is in")
-        for call in function.calls if id(function) in mine else ():
-            fact = program.facts.of_call(call)
-            if isinstance(fact, Index) and not 0 < fact.modulo <= WARP:
-                yield Missing(function, call.name_span, f"`{call.name}` of a library tells which warp a thread is in")
     for file in program.sources.files.values():
         found = [(_READ.search(file.lexed.code), "a function that reads the registers of a thread is not renamed")]
         found += [(_PUT_TOGETHER.search(m.joined), "asm may read any register") for m in file.lexed.macros()]

@@ -22,6 +22,7 @@ from porter.model.registers import CASTS
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.model.thread_values import ThreadValues
 from porter.model.threads import Threads
+from porter.passes.full_rate.library import LibraryCalls
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
@@ -48,6 +49,10 @@ class Sameness:
     program: Program
     threads: Threads
     first: int
+    library: LibraryCalls | None = None
+    """What is known of calls of a library."""
+    shapes: bool = False
+    """Whether it is asked for shapes of tensors alone."""
     _names: dict[int, set[_Key]] = field(default_factory=dict)
 
     @cached_property
@@ -74,7 +79,29 @@ class Sameness:
 
     def _own(self, function: Function, node: Node) -> bool:
         names = self.names(function)
-        return any(self._says(function, n, names) for n in walk(node))
+        return any(self._says(function, n, names) for n in self._asked(function, node))
+
+    def _asked(self, function: Function, node: Node) -> Iterator[Node]:
+        """The nodes of an expression that tell its value."""
+        if self.library is None:
+            yield from walk(node)
+            return
+        stack, skipped = [node], set[int]()
+        while stack:
+            current = stack.pop()
+            yield current
+            if current.type == "call_expression":
+                skipped |= {n.id for n in self.library.without(function, current, self.shapes)}
+                arguments = current.child_by_field_name("arguments")
+                # an extent is another one only where a shape is
+                if not self.shapes and arguments is not None and self.library.asks_for_shape(function, current):
+                    skipped |= set() if self.of_shapes._own(function, arguments) else {arguments.id}
+            stack.extend(c for c in reversed(current.children) if c.id not in skipped and current.id not in skipped)
+
+    @cached_property
+    def of_shapes(self) -> Sameness:
+        """The same, asked for shapes."""
+        return self if self.shapes else Sameness(self.program, self.threads, self.first, self.library, shapes=True)
 
     @cached_property
     def _classes(self) -> re.Pattern[str] | None:
@@ -122,6 +149,8 @@ class Sameness:
             macro = key[2] in self.program.macros.by_name
             return macro and not self.program.macros.words(key[2]).isdisjoint({name for _, _, name in names})
         if node.type == "call_expression":
+            if self.library is not None and self.library.computes(function, node):
+                return False
             calls = [c for c in self.program.calls_by_node.get(node.id, ()) if c.caller.file is function.file]
             targets = [f for c in calls for f in self.program.targets(c)]
             return any(map(self.threads.call_differs, calls)) or any(
@@ -196,7 +225,11 @@ class Sameness:
             value = node.child_by_field_name("value") or node.child_by_field_name("right") or target
             for part in _parts(target) if target is not None and value is not None else ():
                 key = _variable(function, part)
-                if key is None and part.type in ("pointer_expression", "call_expression"):
+                element = self.library.element_of(function, part) if self.library is not None else None
+                if element is not None:
+                    if not self.shapes:
+                        yield _key(function, element), node
+                elif key is None and part.type in ("pointer_expression", "call_expression"):
                     # through a cast of its address, or of itself
                     yield from ((v.key, node) for v in _cast(function, part))
                 if key is not None and value is not None and node.type == "init_declarator":
@@ -238,7 +271,7 @@ class Sameness:
         """Variables that calls may write to."""
         for node in find(function.body, "call_expression"):
             arguments = node.child_by_field_name("arguments")
-            if arguments is None:
+            if arguments is None or (self.library is not None and self.library.keeps(function, node, self.shapes)):
                 continue
             for argument in arguments.named_children:
                 inner = argument.named_children[0] if argument.type == "pointer_expression" else argument
@@ -271,6 +304,8 @@ class Sameness:
                 if index is not None and index < len(target.params):
                     param = target.params[index]
                     kind = self.program.names.type_of_param(target, param)
+                    if self.library is not None and self.library.only_reads(target, param):
+                        continue
                     if (kind.reference and not kind.const) or (
                         own and param.node is not None and _leads(target, param)
                     ):

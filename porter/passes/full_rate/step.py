@@ -13,7 +13,7 @@ from porter.model.mentions import Mentions
 from porter.model.thread_values import several_dimensions
 from porter.passes.context import PortContext
 from porter.passes.full_rate.joining import Consumers, Missing
-from porter.passes.full_rate.renaming import rename
+from porter.passes.full_rate.renaming import rename, renamed
 from porter.passes.full_rate.rows import Rows
 from porter.passes.full_rate.stacking import TILES, Stack
 from porter.passes.full_rate.turns import turns
@@ -86,13 +86,13 @@ def _stacked(context: PortContext, common: Common, moves: Moves) -> tuple[list[E
 
 def _alone(context: PortContext, common: Common, kernel: Kernel) -> Missing | None:
     """What keeps a kernel as a whole from it."""
-    what = _of_sources(context, common, kernel)
+    what = of_sources(context, common, kernel)
     if not what and kernel.roles.value is None:
         what = "how many warpgroups run its MMAs is not known"
-    return Missing(kernel.function, _title(kernel.function), what) if what else None
+    return Missing(kernel.function, title(kernel.function), what) if what else None
 
 
-def _title(function: Function) -> Span:
+def title(function: Function) -> Span:
     return function.name_span or function.span(function.body)
 
 
@@ -102,7 +102,7 @@ def _joined(context: PortContext, common: Common) -> tuple[list[Edit], list[Miss
     if found:
         return [], found
     dropped, found = _without_turns(context)
-    edits, more = rename(context, [k.function for k in context.kernels], dropped)
+    edits, more = rename(context, [k.function for k in context.kernels], dropped, renamed())
     return [*edits, *dropped], [*found, *more]
 
 
@@ -127,22 +127,22 @@ def leave(context: PortContext, what: str) -> None:
     """Name what keeps every kernel at M=64."""
     for kernel in context.kernels:
         context.report(
-            Code.FULL_RATE_LEFT, kernel.function, _title(kernel.function), kernel=kernel.function.name, what=what
+            Code.FULL_RATE_LEFT, kernel.function, title(kernel.function), kernel=kernel.function.name, what=what
         )
 
 
 def _missing(context: PortContext, common: Common) -> Iterator[Missing]:
     for kernel in context.kernels:
-        whole = _of_sources(context, common, kernel) or _of_kernel(context, kernel)
+        whole = of_sources(context, common, kernel) or of_kernel(context.kernels[0].roles.first, kernel)
         if whole:
-            yield Missing(kernel.function, _title(kernel.function), whole)
+            yield Missing(kernel.function, title(kernel.function), whole)
         else:
             consumers = Consumers(context.program, context.flow.threads, kernel)
             yield from consumers.missing()
             yield from Waiting(context.program, context.flow.threads, consumers.sameness, kernel).missing()
 
 
-def _of_sources(context: PortContext, common: Common, kernel: Kernel) -> str:
+def of_sources(context: PortContext, common: Common, kernel: Kernel) -> str:
     """What keeps a kernel at M=64 whichever tiles could become one."""
     if common != NOTHING:
         return "its helpers stand in a header that kernels of other files share"
@@ -153,10 +153,10 @@ def _of_sources(context: PortContext, common: Common, kernel: Kernel) -> str:
     return "its blocks have more than one dimension" if several_dimensions(context.program) else ""
 
 
-def _of_kernel(context: PortContext, kernel: Kernel) -> str:
-    """What keeps two warpgroups of a kernel from one MMA."""
+def of_kernel(first: int, kernel: Kernel) -> str:
+    """What keeps two warpgroups of a kernel from one MMA, where those of the file begin with `first`."""
     roles = kernel.roles
-    if roles.first != context.kernels[0].roles.first:
+    if roles.first != first:
         return "another kernel of the file has its consumers in other warpgroups"
     if roles.value == 1:
         return "one warpgroup runs its MMAs, and none of another can be joined with them"

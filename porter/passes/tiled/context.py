@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.model.functions import Function, Style, outermost
+from porter.model.roles import WarpgroupRoles
 from porter.model.tiled.accumulators import Handle, Tiled
 from porter.model.tiled.activity import Activity
 from porter.model.tiled.batches import Batches
@@ -46,6 +47,7 @@ class TiledKernel(Frame):
     threads: str = "unknown"
     warpgroups: str = ""
     first_warpgroup: int = 0
+    roles: WarpgroupRoles | None = None
     columns: str = ""
     ring: int = 1
     """Batches that may be in flight without one waiting for another."""

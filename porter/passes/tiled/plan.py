@@ -7,6 +7,7 @@ from tree_sitter import Node
 
 from porter.model.functions import Function
 from porter.model.tiled.accumulators import Handle
+from porter.passes.full_rate.asked import asked_of_runs
 from porter.passes.plan import AccumulatorPlan, KernelPlan
 from porter.passes.tiled.context import Frame, TiledContext, TiledKernel
 from porter.passes.tiled.frames import frames_of
@@ -27,6 +28,8 @@ def kernel_plan(context: TiledContext, kernel: TiledKernel) -> KernelPlan:
         barrier=0,
         notes=("its tiled MMAs stay as they are: they say who has which element",),
         accumulators=tuple(_accumulator(context, f, h) for f in frames_of(context, kernel) for h in f.fragments),
+        mma_rows=context.port.helpers.mma_rows,
+        gate=asked_of_runs(context.port.helpers, function, ()),
     )
 
 

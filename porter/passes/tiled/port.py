@@ -9,13 +9,14 @@ from porter.model.tiled.activity import Activity
 from porter.model.tiled.batches import Batches
 from porter.model.tiled.flight import Flight
 from porter.passes.context import PortContext
-from porter.passes.emit import joined
+from porter.passes.emit import joined, parsed
 from porter.passes.findings import refused
 from porter.passes.header import insert_header
 from porter.passes.plan import KernelPlan
 from porter.passes.tiled.atoms import rewrite_atoms
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.copies import refuse_copies
+from porter.passes.tiled.full_rate import take
 from porter.passes.tiled.moves import insert_loads
 from porter.passes.tiled.names import Names
 from porter.passes.tiled.plan import kernel_plan
@@ -31,13 +32,15 @@ _PARTS = ("types", "warpgroup", "accumulator", "moves", "mma", "atoms", "cute")
 """What the header is made of, each of what stands in front of it."""
 
 
-def header_text() -> str:
-    """The header beside ports, as one file."""
-    return joined(HEADER, _PARTS)
+def header_text(issuer: int | None = None) -> str:
+    """The header beside ports, as one file; of MMAs for two warpgroups with the warp that issues them."""
+    (whole,) = parsed(f"//@ section header\n{joined(HEADER, _PARTS)}", HEADER).values()
+    return "".join(whole.written({"joined": issuer is not None, "issuer": issuer}))
 
 
-def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[KernelPlan]]:
-    """Edit every kernel that multiplies with tiled MMAs; gives what stops it, and a plan of each."""
+def port_tiled(port: PortContext, tiled: Tiled, full_rate: bool = False) -> tuple[list[Diagnostic], list[KernelPlan]]:
+    """Edit every kernel that multiplies with tiled MMAs; gives what stops it, and a plan of each. `full_rate`: with
+    M=128 MMAs where that can be."""
     context = TiledContext(port, tiled, Activity(tiled), Batches(tiled), Flight(tiled))
     program = tiled.program
     context.reached = {id(f) for f in program.functions}
@@ -54,5 +57,6 @@ def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[
         hand_on(context)
     found = [refused(program, r) for r in tiled.refusals]
     if not has_errors(found):
-        insert_header(port, HEADER, header_text())
+        issuer = take(context) if full_rate and not has_errors(port.diagnostics) else None
+        insert_header(port, HEADER, header_text(issuer))
     return found, [kernel_plan(context, k) for k in context.kernels if id(k.function) in context.frames]

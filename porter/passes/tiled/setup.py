@@ -87,6 +87,7 @@ def _set_up(context: TiledContext, names: Names, kernel: TiledKernel) -> None:
     ring = _ring(context)
     kernel.threads = threads_of(context.tiled.program, function) or "unknown"
     kernel.warpgroups, kernel.first_warpgroup, kernel.ring = roles.count, roles.first, ring
+    kernel.roles = roles
     kernel.columns = columns.total
     thread = cpp("rank") if several_dimensions(context.tiled.program) else "threadIdx.x"
     index = "0" if roles.value == 1 else f"{thread} / {WARPGROUP}" + (f" - {roles.first}" if roles.first else "")
