@@ -118,6 +118,14 @@ the simulator runs a large grid. Flags in shared memory count alike. Atomics and
 each other. Bulk copies reach global memory through the asynchronous proxy, and tensor maps through one of their
 own. Of the warps that read a place of global memory the last 64 are remembered.
 
+Tensor Memory is each block's own: all 512 columns are there when it allocates. Blocks that share an SM share its
+columns too, and `tcgen05.alloc` "blocks if the requested amount of Tensor Memory is not available" (9.7.16.7.1) until
+a neighbour frees some. That is no mistake by itself - two blocks of 512 columns take turns - but one that waits for
+another block, which waits in its allocation for the first one's columns, hangs. Which blocks share an SM, PTX and
+launch do not say: registers may forbid it. So nothing is reported; kernels whose blocks wait for each other have to
+ask for no more columns than fit, or for shared memory that keeps them apart. Columns that the block has not
+allocated, and more than 512 in one block, are found.
+
 A kernel that takes over the work of blocks that have not started (`clusterlaunchcontrol`) begins with a third of its
 grid, so that there is some to take over. A request by a block that has seen one fail ends the run (PT4018); the
 coordinates of a failed one are those of no block.

@@ -42,6 +42,7 @@ class Lanes:
 
     def __init__(self, machine: Machine, clocks: Clocks) -> None:
         self.clocks = clocks
+        self.machine = machine
         count = machine.smem_flat.size // GRANULE
         self.writers = np.zeros(count, np.int32)
         self.readers = np.zeros(count, np.int32)
@@ -52,12 +53,28 @@ class Lanes:
         self.read = np.zeros(machine.W, np.int64)
         self.arrived: set[int] = set()
 
-    def sync(self, warp: int) -> None:
-        """The warp's threads are ordered among themselves."""
+    def sync(self, warp: int, lanes: Array | None = None) -> None:
+        """The warp's threads are ordered among themselves, or only some `lanes` [32] of it."""
         self._last += 1
+        if lanes is not None:
+            self._stay(warp, lanes)
         self.interval[warp] = self._last
         self.arrived.discard(warp)
         self.clocks.lanes_synced(warp)
+
+    def _stay(self, warp: int, lanes: Array) -> None:
+        """What other lanes than these last did to the block's memory comes into the interval that begins."""
+        stride = self.machine.smem_stride // GRANULE
+        first = int(self.machine.warp_cta[warp]) * stride
+        now = int(self.interval[warp])
+        # Where lanes cannot be told apart they count as synchronized.
+        outside = np.append(~lanes, np.zeros(_SEVERAL + 1 - lanes.size, bool))
+        for stamps, last in ((self.writers, self.wrote), (self.readers, self.read)):
+            part = stamps[first : first + stride]
+            stay = (part >> _SHIFT == now) & outside[part & _SEVERAL]
+            if int(last[warp]) == now and stay.any():
+                part[stay] = self._last << _SHIFT | part[stay] & _SEVERAL
+                last[warp] = self._last
 
     def waited(self, warp: int) -> None:
         """A wait on an mbarrier orders lanes if some of them arrived on one before."""

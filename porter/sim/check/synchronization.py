@@ -70,7 +70,7 @@ class Synchronization(Observer):
         """Called by generated code. `of`: the state spaces of a proxy fence, whether it is for its own thread alone,
         and for its own block's memory alone; the scope of a memory fence, whether it acquires, whether it releases."""
         check = self.check
-        for _, warp in active_warps(M, idx, n, mask):
+        for row, warp in active_warps(M, idx, n, mask):
             if what == "proxy":
                 check.clocks.proxy_fence(warp, *of)
             elif what == "before":
@@ -84,7 +84,9 @@ class Synchronization(Observer):
                 check.global_memory.users.fence(warp, Scope(scope), *sides)
                 check.clocks.fence(warp, scope > Scope.CTA, *sides)
             elif what == "warp":
-                check.lanes.sync(warp)
+                lanes = lane_mask(n, mask)[row]
+                left = M.exists[warp] & (M.lane_state[warp] != GONE) & ~lanes
+                check.lanes.sync(warp, lanes if left.any() else None)
             elif what == "mbarrier_init":
                 event, message = check.clocks.fence_inits(warp)
                 check.global_memory.users.fence_inits(warp, message)
