@@ -126,6 +126,10 @@ launch do not say: registers may forbid it. So nothing is reported; kernels whos
 ask for no more columns than fit, or for shared memory that keeps them apart. Columns that the block has not
 allocated, and more than 512 in one block, are found.
 
+Not looked for: races between the lanes of one warp over global memory; an access to another block's shared memory
+before that block is known to have started; global memory behind `fence.acquire` and `fence.release` with
+`.sync_restrict`, which count as whole fences here and concern shared memory alone (9.7.13.4).
+
 A kernel that takes over the work of blocks that have not started (`clusterlaunchcontrol`) begins with a third of its
 grid, so that there is some to take over. A request by a block that has seen one fail ends the run (PT4018); the
 coordinates of a failed one are those of no block.
