@@ -163,6 +163,9 @@ $warpgroup.arrive()
 //@ section one_operand
 porter::require_one_operand<$types>()
 
+//@ section unrolled
+_Pragma("unroll") for
+
 //@ section load
 porter::load($name);
 

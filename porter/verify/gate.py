@@ -25,7 +25,7 @@ from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
 from porter.verify.case import cases_of, load_case
 from porter.verify.dsl import compile_case
-from porter.verify.line_map import placed_in_original
+from porter.verify.line_map import nearest_line, placed_in_original
 from porter.verify.problem import Problem, bind
 
 Tell = Callable[[int, int], None]
@@ -290,6 +290,9 @@ ASSERTED = re.compile(
 )
 """What a static assertion of the header beside ports says, and with which numbers."""
 
+INSTANTIATED = re.compile(r'" at line (?P<line>\d+) of (?P<path>\S+)')
+"""A line that instantiates what a compiler complains of."""
+
 
 def _refused(path: str, error: PorterError, tree: Tree, target: str) -> list[Diagnostic]:
     if error.diagnostic.code is Code.DSL_OBSTACLE:
@@ -302,9 +305,22 @@ def _refused(path: str, error: PorterError, tree: Tree, target: str) -> list[Dia
     )
     if asserted is not None:
         numbers = f": {asserted['needed']}, and there are {asserted['there']}" if asserted["needed"] else ""
-        return [Diagnostic(Code.PORT_DOES_NOT_FIT, None, {"path": path, "what": asserted["what"] + numbers})]
+        said = error.diagnostic.detail[asserted.start() :].split("\n\n")[0]
+        at = instantiated(said, tree)
+        return [Diagnostic(Code.PORT_DOES_NOT_FIT, at, {"path": path, "what": asserted["what"] + numbers})]
     values = {"path": path, "arch": target, "text": tree.original_names(_text(error))}
     return [Diagnostic(Code.PORT_DOES_NOT_COMPILE, where, values, tree.original_names(error.diagnostic.detail))]
+
+
+def instantiated(said: str, tree: Tree) -> Location | None:
+    """The innermost line of an original that the compiler came from to a header of ports, as it says; None if none."""
+    for place in INSTANTIATED.finditer(said):
+        made, line = place["path"], int(place["line"])
+        original = tree.original_names(made)
+        if original != made and Path(made).name != HEADER:
+            with suppress(OSError):
+                return Location(original, nearest_line(Path(made), Path(original), line))
+    return None
 
 
 def _spill(path: str, row: ResourceRow) -> Diagnostic:

@@ -147,9 +147,14 @@ def _original_place(where: Location | None, original: Path, port: Path, search: 
         copied = [directory / of for of in _copied_from(name) for directory in search]
         there = next((p for p in (beside / name, *copied) if p.is_file()), None)
         if there is not None:
-            hunks = _hunks(str(made), str(there), (os.stat(made).st_mtime_ns, os.stat(there).st_mtime_ns))
-            return Location(str(there), hunks.nearest(where.line) if where.line else 0)
+            return Location(str(there), nearest_line(made, there, where.line) if where.line else 0)
     return where
+
+
+def nearest_line(port: Path, original: Path, line: int) -> int:
+    """The original's line that a line of its port is, or that stood there. Raises OSError."""
+    stamps = os.stat(port).st_mtime_ns, os.stat(original).st_mtime_ns
+    return _hunks(str(port), str(original), stamps).nearest(line)
 
 
 def _copied_from(name: Path) -> list[Path]:

@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 from cute_run import cutlass_directories
 
+from porter.build.tree import Tree
 from porter.cli.main import main
-from porter.diagnostics import ExitCode
+from porter.diagnostics import ExitCode, Location
 from porter.passes.tiled.port import HEADER
 from porter.verify import gate
 
@@ -35,6 +36,21 @@ def test_what_the_header_of_a_port_asserts_is_a_refusal_with_its_numbers() -> No
     assert plain is not None
     assert (plain["what"], plain["needed"]) == ("not of this MMA", None)
     assert gate.HEADER == HEADER
+
+
+def test_a_refusal_of_the_header_has_its_place_in_the_original(tmp_path: Path) -> None:
+    original, base = tmp_path / "mine/kernel.cu", tmp_path / "made"
+    original.parent.mkdir()
+    base.mkdir()
+    original.write_text("one\ntwo\nthree\n")
+    (base / "kernel.cu").write_text("one\nadded\nadded\ntwo\nthree\n")
+    tree = Tree(base, original.parent, {original: "kernel.cu"}, ())
+    line = 'instantiation of "int porter::group_size<Layout>() [with Layout=L]" at line'
+    said = f"{line} 456\n{line} 4 of {base}/kernel.cu\n{line} 5 of {base}/kernel.cu\n"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(original.parent)
+        assert gate.instantiated(said, tree) == Location("kernel.cu", 2)
+    assert gate.instantiated(f"{line} 456", tree) is None
 
 
 WIDE = """#include <cute/tensor.hpp>

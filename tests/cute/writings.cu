@@ -434,7 +434,7 @@ extern "C" __global__ void __launch_bounds__(128) while_loop(T const* a, T const
     copy(acc, thr.partition_C(gmem(d)));
 }
 
-// A plain pointer to the registers, with an index that is not constant: they are in local memory.
+// A plain pointer to the registers, with an index that is constant where the loop is unrolled.
 extern "C" __global__ void __launch_bounds__(128) flattened(T const* a, T const* b, float* d) {
     auto& storage = fetch(a, b);
     Mma mma;

@@ -48,7 +48,7 @@ def kernel(body: str, before: str = "", bounds: str = "__launch_bounds__(128)") 
         ),
         (
             "gemm(mma, tA2(_, 0, 0), tB, acc2);\n  gemm(mma, tA2(_, 0, n), tB, acc2);",
-            "  porter::arrive(acc, tA), porter::arrive<decltype(tA)>(acc2, tA2(_, 0, _));",
+            "  porter::arrive(acc, tA), porter::arrive<decltype(tA)>(acc2, tA2);",
         ),
         (
             "gemm(mma, tA2(_, _, 0), tB, acc2);",
@@ -133,7 +133,7 @@ def test_declarations(tmp_path: Path, declared: str, expected: str) -> None:
     ("body", "where"),
     [
         # one load, out of the loop that only reads
-        (f"{ACC}{BATCH}{STORE}", "  porter::load(acc);\n  for (int i = 0; i < size(acc)"),
+        (f"{ACC}{BATCH}{STORE}", '  porter::load(acc);\n  _Pragma("unroll") for (int i = 0; i < size(acc)'),
         # in front of a branch that single threads may take
         (f"{ACC}{BATCH}  if (threadIdx.x < n) out[0] = acc(0);\n", "  porter::load(acc);\n  if (threadIdx.x < n)"),
         # and of one that they may leave by
@@ -224,7 +224,7 @@ def test_accumulators_are_followed_through_functions(tmp_path: Path) -> None:
     assert "  porter::arrive(c, a);\n" in text
     assert "  porter::commit(c);\n" in text
     assert "porter::accumulator(tc, mma, partition_fragment_C(mma, Shape<_64, _64>{}));" in text
-    assert "  porter::wait<0>(acc);\n  porter::load(acc);\n  for (int i" in text
+    assert '  porter::wait<0>(acc);\n  porter::load(acc);\n  _Pragma("unroll") for (int i' in text
 
 
 def test_two_accumulators_lie_beside_each_other_and_parting_blocks_share(tmp_path: Path) -> None:

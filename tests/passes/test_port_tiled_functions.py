@@ -47,7 +47,7 @@ def test_a_function_says_what_it_takes_and_is_handed_the_warpgroup(tmp_path: Pat
     columns = "decltype(multiply_columns<1, porter::remove_cvref_t<decltype(mma)>>())::value"
     assert f"const porter::Tmem<{columns}, 1, 2> tmem(tmem_shared);" in text
     assert "  multiply(tc, mma, tA, tB, out);" in text
-    assert "  porter::load(acc);\n  for (int i" in text
+    assert '  porter::load(acc);\n  _Pragma("unroll") for (int i' in text
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ __device__ void inner(M mma, A const& tA, B const& tB, C& sum) {{
     assert "  inner(mma, tA, tB, acc);" in text
     assert "constexpr int called_columns = decltype(inner_columns<1," in text
     assert "partition_fragment_C(mma, Shape<_64, _64>{}), called_columns);" in text
-    assert "  porter::load(sum);\n  porter::load(part);\n  for (int i" in text
+    assert '  porter::load(sum);\n  porter::load(part);\n  _Pragma("unroll") for (int i' in text
 
 
 METHOD = f"""template <class Mma_, class Tile_>

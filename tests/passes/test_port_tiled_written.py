@@ -48,6 +48,11 @@ REFUSED = {
                 "`get<0>(accs)` is no tensor of registers that a function declares"),
     "a structured binding": ("  auto [acc, x] = make_tuple(partition_fragment_C(mma, Tile{}), n);\n" + batch() + STORE,
                              "`acc` is one of several that a structured binding declares"),
+    "a structured binding by reference": ("  auto both = make_tuple(partition_fragment_C(mma, Tile{}), n);\n"
+                                          "  auto& [acc, x] = both;\n" + batch() + STORE,
+                                          "`acc` is one of several that a structured binding declares"),
+    "a lambda that a library calls": (ACC + "  cute::apply(cute::tie(acc), [&](auto& x) {\n" + batch("x") + "  });\n",
+                                      "`x` is handed to a lambda by code that is not followed"),
     "pointers that are swapped": (PAIR + "  auto* now = &acc; auto* next = &other;\n" + batch("*now"),
                                   "`*now` is no tensor of registers that a function declares"),
     "one of two by a condition": (PAIR + "  auto& now = n ? acc : other;\n" + batch("now"),

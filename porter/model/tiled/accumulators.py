@@ -264,7 +264,11 @@ class Search:
             return
         self.tiled.handles[variable.key] = Handle(variable, Origin.PARAM)
         self._refuse_macros(function)
-        for call in self.program.callers(function):
+        callers = self.program.callers(function)
+        if function.style is Style.LAMBDA and not callers:
+            what = f"accumulator `{param.name}` is handed to a lambda by code that is not followed: call it by its name"
+            self.tiled.refuse(function, param.node or function.body, what)
+        for call in callers:
             if param.index < len(call.args):
                 self._add(call.caller, call.args[param.index], outwards(mma, function, call))
 
@@ -298,6 +302,8 @@ class Search:
             self.tiled.refuse(function, node, f"`{variable.name}` is declared together with others")
             return
         declared = variable.declarator.child_by_field_name("declarator") if variable.declarator is not None else None
+        while declared is not None and declared.type == "reference_declarator":
+            declared = declared.named_children[0]
         if declared is not None and declared.type == "structured_binding_declarator":
             self.tiled.refuse(function, node, f"`{variable.name}` is one of several that a structured binding declares")
             return

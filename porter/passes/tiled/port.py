@@ -24,6 +24,7 @@ from porter.passes.tiled.pointers import cast_pointers
 from porter.passes.tiled.setup import find_kernels, set_up
 from porter.passes.tiled.state import hand_on
 from porter.passes.tiled.sync import fence_copies, rewrite_synchronization
+from porter.passes.tiled.unroll import unroll_loops
 
 HEADER = "cute_sm100.hpp"
 CUTE = "CuTe C++"
@@ -54,6 +55,7 @@ def port_tiled(port: PortContext, tiled: Tiled, full_rate: bool = False) -> tupl
         rewrite_atoms(context)
         insert_loads(context, names)
         cast_pointers(context)
+        unroll_loops(context)
         hand_on(context)
     found = [refused(program, r) for r in tiled.refusals]
     if not has_errors(found):

@@ -29,6 +29,8 @@ RULE = "PTR611"
 FENCE_RULE = "PTR615"
 _WHOLE = f"{NAMESPACE}::_"
 """All coordinates of a mode."""
+_TILE = 1
+"""Which coordinate of a fragment (V, MMA_M, MMA_K) is that of its m64 tiles."""
 _STEP = re.compile(r"(\w+)\(((?:[\w:]+, )*[\w:]+), (\w+)\)")
 """A fragment at the last of its coordinates."""
 
@@ -203,7 +205,11 @@ def _operand(context: TiledContext, issue: Issue, function: Function, at: Node) 
         callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
         if callee is not None and arguments is not None and callee.type == "identifier":
             all_of = next((w for w in map(holder.text, arguments.named_children) if is_whole(w)), _WHOLE)
-            kept = [holder.text(a) if _is_named(holder, a, function, at) else all_of for a in arguments.named_children]
+            kept = [
+                # The m64 tiles of a fragment share columns: they are stored together.
+                holder.text(a) if i != _TILE and _is_named(holder, a, function, at) else all_of
+                for i, a in enumerate(arguments.named_children)
+            ]
             if _is_named(holder, callee, function, at):
                 whole = all(map(is_whole, kept))
                 return holder.text(callee) if whole else f"{holder.text(callee)}({', '.join(kept)})"
