@@ -159,6 +159,20 @@ LEFT = {
          "BEFORE": "if (t(0) > 128) break;"},
         "the consumers may part at",
     ),
+    "content by a pointer": (
+        {"ROLE": f"Tensor t = make_tensor<int>(Shape<_2>{{}}); t.data()[0] = {OWN};", "B": "tB(_, _, k, t(0))"},
+        "may be another one in the other consumer",
+    ),
+    "content by a view": (
+        {"ROLE": f"Tensor t = make_tensor<int>(Shape<_2>{{}}); Tensor v = recast<int>(t); v(0) = {OWN};",
+         "B": "tB(_, _, k, t[0])"},
+        "may be another one in the other consumer",
+    ),
+    "content of a pointer": (
+        {"ROLE": f"Tensor t = make_tensor<int>(Shape<_2>{{}}); auto p = t.data(), q = t.data(); q[0] = {OWN};",
+         "BEFORE": "if (*p > 0) break;"},
+        "the consumers may part at",
+    ),
     "shape": (
         {"ROLE": f"Tensor t = make_tensor(make_gmem_ptr(a), make_shape({OWN}, n));", "TILES": "size<0>(t)"},
         "the consumers may part at",

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import find, walk
 from porter.model.functions import Function, Param, Style
+from porter.model.names.paths import is_whole
 from porter.model.program import Program
 from porter.model.scopes import Variable, resolve
 
@@ -114,6 +115,25 @@ class LibraryCalls:
             return None
         variable = resolve(function, callee, function.text(callee))
         return callee if variable is not None and self._is_tensor(variable, 0) else None
+
+    def reads_element(self, function: Function, node: Node) -> bool:
+        """Whether an expression is what stands in a tensor: views and pointers of others may have written it."""
+        if node.type == "call_expression":
+            arguments = node.child_by_field_name("arguments")
+            named = arguments.named_children if arguments is not None else []
+            is_view = any(is_whole(function.text(a)) for a in named)
+            return not is_view and self.element_of(function, node) is not None
+        if node.type == "subscript_expression" or function.text(node).startswith("*"):
+            inner = node.child_by_field_name("argument")
+            return inner is not None and any(self._leads(function, n) for n in walk(inner))
+        return False
+
+    def _leads(self, function: Function, node: Node) -> bool:
+        """Whether an expression is a tensor, or a pointer that a call of the library gives."""
+        if node.type == "identifier":
+            variable = resolve(function, node, function.text(node))
+            return variable is not None and self._is_tensor(variable, 0)
+        return node.type == "call_expression" and self.computes(function, node)
 
     def _is_tensor(self, variable: Variable, depth: int) -> bool:
         """Whether a variable is what a call of the library makes, wherever it is handed in from."""

@@ -34,6 +34,7 @@ _TIMED = re.compile(r"\bmbarrier\.(?:test|try)_wait\b|\bld\.(?:volatile|relaxed|
 _OF_CONST = re.compile(r"\bconst\b[^*]*\*")
 
 _OF_CLASS = ("type_identifier", "template_type", "qualified_identifier")
+_READS = ("call_expression", "subscript_expression", "pointer_expression")
 _OF_TYPES = (*_OF_CLASS, "type_qualifier")
 
 _Key = tuple[int, int, str]
@@ -139,6 +140,9 @@ class Sameness:
         return self._classes is not None and self._classes.search(text) is not None
 
     def _says(self, function: Function, node: Node, names: set[_Key]) -> bool:
+        library = self.library if node.type in _READS and not self.shapes else None
+        if library is not None and library.reads_element(function, node):
+            return True
         text = function.text(node) if node.type in _OF_TYPES else ""
         if text == "volatile" or (text and (self._is_class(text) or _key(function, node) in names)):
             return True

@@ -123,14 +123,6 @@ def _without_turns(context: PortContext) -> tuple[list[Edit], list[Missing]]:
     return edits, missing
 
 
-def leave(context: PortContext, what: str) -> None:
-    """Name what keeps every kernel at M=64."""
-    for kernel in context.kernels:
-        context.report(
-            Code.FULL_RATE_LEFT, kernel.function, title(kernel.function), kernel=kernel.function.name, what=what
-        )
-
-
 def _missing(context: PortContext, common: Common) -> Iterator[Missing]:
     for kernel in context.kernels:
         whole = of_sources(context, common, kernel) or of_kernel(context.kernels[0].roles.first, kernel)
