@@ -53,8 +53,9 @@ ENTRY_AMBIGUOUS = error(
     "PT3007",
     ExitCode.USAGE,
     "{entry} names several kernels of {path}",
-    "The kernels are overloads, several instantiations, or lie in different namespaces.",
-    "Give the namespaces and all template arguments.",
+    "None of several kernels is named, or they are overloads, several instantiations, or lie in different namespaces.",
+    "Name one of those that are listed, with its namespaces and all template arguments: `--entry NAME`, or the "
+    "`entry` of a case.",
 )
 LINK_ERROR = error(
     "PT3008",

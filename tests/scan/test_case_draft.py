@@ -224,6 +224,7 @@ def test_which_kernel_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(PorterError) as several:
         draft_case(path)
     assert several.value.diagnostic.code is Code.ENTRY_AMBIGUOUS
+    assert "--entry" in several.value.diagnostic.code.value.next_step
     assert draft_case(path, "two").fields["entry"] == "two"
     with pytest.raises(PorterError) as none:
         draft_case(path, "three")
