@@ -16,8 +16,19 @@ import numpy as np
 
 Cost = Callable[..., tuple[int, int]]
 
-STEPS = 10
-"""What an element of an elementwise operation costs, in steps of about a nanosecond."""
+STEPS = 16
+"""What an element of an elementwise operation costs, in steps: nanoseconds of a slow core, with strided operands and
+memory that is touched for the first time."""
+GATHER_STEPS = 50
+"""What an element costs that an array of indices picks."""
+_FUNCTION_STEPS = 100
+_REMAINDER_STEPS = 4000
+"""Of a division that takes the quotient's bits one by one, as many as the exponents of float64 are apart."""
+_SORT_STEPS = 320
+_SHORT_ROW_STEPS = 100
+"""What an element costs where each row goes through several functions and may have two elements."""
+_SOFT = 10
+"""How much longer arithmetic of float16 takes, which processors convert, subnormal values in a trap."""
 
 
 def size(value: Any) -> int:
@@ -34,23 +45,43 @@ def size(value: Any) -> int:
 def elementwise(*args: Any, **_: Any) -> tuple[int, int]:
     """Of one element for each of the arguments, broadcast together."""
     made = math.prod(np.broadcast_shapes(*(np.shape(a) for a in args)))
-    return made, made * STEPS
+    return made, made * STEPS * _softness(args)
+
+
+def _softness(values: Any) -> int:
+    """The factor for arithmetic with the types of arrays, however they are nested in lists."""
+    if isinstance(values, tuple | list):
+        return max(map(_softness, values), default=1)
+    return _SOFT if getattr(values, "dtype", None) == np.float16 else 1
 
 
 def transcendental(*args: Any, **_: Any) -> tuple[int, int]:
-    """The same, each some ten times the work."""
-    made, steps = elementwise(*args)
-    return made, steps * 4
+    """The same by a function of its own."""
+    made, _steps = elementwise(*args)
+    return made, made * _FUNCTION_STEPS
+
+
+def _remainder(*args: Any, **_: Any) -> tuple[int, int]:
+    """The same by a division whose remainder is exact."""
+    made, _steps = elementwise(*args)
+    whole = all(np.asarray(a).dtype.kind in "biu" for a in args)
+    return made, made * (_FUNCTION_STEPS if whole else _REMAINDER_STEPS)
 
 
 def _through(*args: Any, **kwargs: Any) -> tuple[int, int]:
     """Of at most as many elements as go in."""
     read = size(args) + size(list(kwargs.values()))
-    return read, read * STEPS
+    return read, read * STEPS * _softness(args)
+
+
+def _by_rows(*args: Any, **kwargs: Any) -> tuple[int, int]:
+    """The same in several functions, one after the other."""
+    read, _steps = _through(*args, **kwargs)
+    return read, read * _SHORT_ROW_STEPS
 
 
 def _sorted(a: Any, *_: Any, **__: Any) -> tuple[int, int]:
-    return size(a), size(a) * STEPS * 16
+    return size(a), size(a) * _SORT_STEPS
 
 
 def _shaped(shape: Any, *_: Any, **__: Any) -> tuple[int, int]:
@@ -108,24 +139,43 @@ def _padded(a: Any, pad_width: Any, **_: Any) -> tuple[int, int]:
 
 def _outer(a: Any, b: Any) -> tuple[int, int]:
     made = size(a) * size(b)
-    return made, made * STEPS
+    return made, made * STEPS * _softness((a, b))
+
+
+def _outer_of_functions(a: Any, b: Any) -> tuple[int, int]:
+    made = size(a) * size(b)
+    return made, made * _FUNCTION_STEPS
+
+
+def _outer_of_remainders(a: Any, b: Any) -> tuple[int, int]:
+    made = size(a) * size(b)
+    return made, made * _REMAINDER_STEPS
+
+
+def _multiplied(a: Any, b: Any, made: int, products: int, read: int) -> tuple[int, int]:
+    """Of sums of products: without float32 and float64 there is no BLAS for them."""
+    kind = np.result_type(np.asarray(a).dtype, np.asarray(b).dtype)
+    each = products // 2 if kind in (np.float32, np.float64) else 8 * products
+    return made, each + 2 * read + made * STEPS
 
 
 def _product(a: Any, b: Any) -> tuple[int, int]:
-    """Of a matrix product; without floating point there is no BLAS for it."""
+    """Of a matrix product."""
     left, right = np.shape(a), np.shape(b)
     length = left[-1] if left else 1
     batch = math.prod(np.broadcast_shapes(left[:-2], right[:-2]))
     rows = left[-2] if len(left) > 1 else 1
-    made = batch * rows * (right[-1] if len(right) > 1 else 1)
-    floats = np.asarray(a).dtype.kind == "f" and np.asarray(b).dtype.kind == "f"
-    return made, made * STEPS + (made * length // 8 if floats else 6 * made * length)
+    columns = right[-1] if len(right) > 1 else 1
+    made = batch * rows * columns
+    return _multiplied(a, b, made, made * length, batch * length * (rows + columns))
 
 
 def _dot(a: Any, b: Any) -> tuple[int, int]:
     length = np.shape(a)[-1] if np.ndim(a) else 1
     made = size(a) * size(b) // max(length * (length if np.ndim(b) else 1), 1)
-    return made, 6 * made * length + made * STEPS
+    if np.ndim(a) > 2 or np.ndim(b) > 2:
+        return made, 8 * made * length + made * STEPS
+    return _multiplied(a, b, made, made * length, size(a) + size(b))
 
 
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> tuple[int, int]:
@@ -133,7 +183,9 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> tuple[int, int]:
     summed = range(count - int(axes), count) if np.ndim(axes) == 0 else np.atleast_1d(np.asarray(axes[0])).tolist()
     length = max(math.prod(np.shape(a)[axis] for axis in summed), 1)
     made = size(a) * size(b) // (length * length)
-    return made, 6 * made * length + made * STEPS
+    # both may be copied into another order first
+    made, steps = _multiplied(a, b, made, made * length, size(a) + size(b))
+    return made, steps + (size(a) + size(b)) * STEPS * 2
 
 
 def _einsum(subscripts: Any, *operands: Any) -> tuple[int, int]:
@@ -160,7 +212,8 @@ def _einsum(subscripts: Any, *operands: Any) -> tuple[int, int]:
             extents[letter] = max(extents.get(letter, 1), int(extent))
     kept = output if arrow else "".join(c for c in sorted(extents) if inputs.count(c) == 1 or c == ".")
     made = math.prod(extent for letter, extent in extents.items() if letter in kept)
-    return made, max(len(operands) - 1, 1) * math.prod(extents.values()) + made * STEPS
+    each = len(operands) * _softness(operands)
+    return made, each * math.prod(extents.values()) + made * STEPS
 
 
 def _meshed(*args: Any, **_: Any) -> tuple[int, int]:
@@ -184,22 +237,27 @@ _ONE = (
     "signbit logical_not invert"
 )
 _TWO = (
-    "add subtract multiply divide true_divide floor_divide mod remainder fmod maximum minimum fmax fmin copysign ldexp "
-    "heaviside logical_and logical_or logical_xor equal not_equal less less_equal greater greater_equal bitwise_and "
-    "bitwise_or bitwise_xor left_shift right_shift"
+    "add subtract multiply divide true_divide maximum minimum fmax fmin copysign logical_and logical_or logical_xor "
+    "equal not_equal less less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift"
 )
+_MORE = "ldexp heaviside"
+_DIVIDED = "floor_divide mod remainder fmod"
 _TABLE: tuple[tuple[str, Cost, int, str], ...] = (
     (_ONE, elementwise, 1, ""),
     (_TWO, elementwise, 2, ""),
     ("cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh",
      transcendental, 1, ""),
     ("power float_power arctan2 hypot logaddexp logaddexp2", transcendental, 2, ""),
+    (_MORE, transcendental, 2, ""),
+    (_DIVIDED, _remainder, 2, ""),
     ("where clip", elementwise, 3, ""),
-    ("round around", _through, 2, "decimals"),
+    ("round around", _by_rows, 2, "decimals"),
     ("nan_to_num", _through, 1, "nan posinf neginf"),
-    ("sum prod max min amax amin nansum nanmax nanmin", _through, 2, f"{_REDUCE} initial"),
-    ("mean any all argmax argmin nanmean count_nonzero", _through, 2, _REDUCE),
-    ("std var", _through, 2, f"{_REDUCE} ddof"),
+    ("sum prod max min amax amin", _through, 2, f"{_REDUCE} initial"),
+    ("nansum nanmax nanmin", _by_rows, 2, f"{_REDUCE} initial"),
+    ("mean any all argmax argmin count_nonzero", _through, 2, _REDUCE),
+    ("nanmean", _by_rows, 2, _REDUCE),
+    ("std var", _by_rows, 2, f"{_REDUCE} ddof"),
     ("median sort argsort", _sorted, 2, "axis"),
     ("cumsum cumprod", _through, 2, "axis"),
     ("transpose squeeze flip expand_dims", _through, 2, "axis axes"),
@@ -211,7 +269,7 @@ _TABLE: tuple[tuple[str, Cost, int, str], ...] = (
     ("trace diagonal", _through, 4, "offset axis1 axis2"),
     ("concatenate stack", _through, 2, "axis"),
     ("hstack vstack", _through, 1, ""),
-    ("take_along_axis", _through, 3, "axis"),
+    ("take_along_axis", _by_rows, 3, "axis"),
     ("array asarray", _through, 2, "dtype"),
     ("zeros_like ones_like", _through, 2, "dtype"),
     ("full_like", _through, 3, "dtype"),
@@ -239,7 +297,11 @@ FUNCTIONS: dict[str, Function] = {
     name: Function(getattr(np, name), cost, positional, frozenset(keywords.split()))
     for names, cost, positional, keywords in _TABLE
     for name in names.split()
-} | {f"{name}.outer": Function(getattr(np, name).outer, _outer, 2) for name in _TWO.split()}
+} | {
+    f"{name}.outer": Function(getattr(np, name).outer, cost, 2)
+    for names, cost in ((_TWO, _outer), (_MORE, _outer_of_functions), (_DIVIDED, _outer_of_remainders))
+    for name in names.split()
+}
 """By the name after `np.`."""
 
 _SAME = (

@@ -17,6 +17,10 @@ Array = npt.NDArray[np.generic]
 Float64 = npt.NDArray[np.float64]
 
 
+_AT_ONCE = 1 << 16
+"""Elements whose steps of rounding stay in a processor's cache."""
+
+
 @dataclass(frozen=True)
 class DType:
     """A number format as stored in memory.
@@ -77,6 +81,16 @@ class DType:
 
     def encode(self, values: Float64) -> Array:
         """`values` (any shape) as elements of this format, rounded to nearest even."""
+        values = np.asarray(values, dtype=np.float64)
+        if values.size <= _AT_ONCE:
+            return self._encoded(values)
+        result = np.empty(values.shape, self.container)
+        flat, made = values.reshape(-1), result.reshape(-1)
+        for at in range(0, values.size, _AT_ONCE):
+            made[at : at + _AT_ONCE] = self._encoded(flat[at : at + _AT_ONCE])
+        return result
+
+    def _encoded(self, values: Float64) -> Array:
         rounded = self.round(values)
         if self.is_float:
             with np.errstate(all="ignore"):

@@ -20,8 +20,8 @@ from porter.verify.array_functions import (
     CONSTANTS,
     DTYPES,
     FUNCTIONS,
+    GATHER_STEPS,
     METHODS,
-    STEPS,
     VARIADIC,
     elementwise,
     size,
@@ -33,8 +33,9 @@ LARGEST = 1 << 27
 """Elements of an array."""
 MOST_HELD = 1 << 28
 """Elements of all arrays at one time, inputs left out."""
-MOST_STEPS = 10**10
-"""Elementary operations of a whole expression; about as many nanoseconds."""
+MOST_STEPS = 5 * 10**9 // 2
+"""Elementary operations of a whole expression: no more nanoseconds on a slow core. NumPy cannot be stopped in an
+operation, so this is what keeps the evaluation of an expression below ten seconds on a busy one."""
 LONGEST_LOOP = 1 << 16
 """Items that Python goes through one by one."""
 
@@ -46,7 +47,9 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.BitOr: operator.or_,
     ast.BitXor: operator.xor,
 }
-_COSTLY: dict[type[ast.operator], str] = {ast.MatMult: "matmul", ast.Pow: "power"}
+_COSTLY: dict[type[ast.operator], str] = {
+    ast.MatMult: "matmul", ast.Pow: "power", ast.Mod: "mod", ast.FloorDiv: "floor_divide"
+}  # fmt: skip
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {**UNARY, ast.Invert: operator.invert}
 _BUILTINS: dict[str, Callable[..., Any]] = {
     **NUMBER_FUNCTIONS, "float": float, "len": len, "sum": sum, "range": lambda *ends: list(range(*ends))
@@ -297,7 +300,7 @@ def _items(base: np.ndarray, index: Any) -> tuple[int, int]:
             picked.append(np.shape(part))
             axis += 1
     made = math.prod(kept) * math.prod(np.broadcast_shapes(*picked))
-    return made, (1 if not any(picked) else STEPS * made)
+    return made, (1 if not any(picked) else GATHER_STEPS * made)
 
 
 def _read_only(value: Any) -> Any:
