@@ -12,6 +12,7 @@ from porter.diagnostics import Code
 from porter.lang.cuda import walk
 from porter.model.functions import Call, Function, Param, Style, array_extents
 from porter.model.homes import Home, Key, Member, Scalars, TileSize
+from porter.model.lambdas import lost_lambdas
 from porter.model.members import (
     MemberField,
     field_extents,
@@ -424,6 +425,9 @@ class _Finder:
         """A call of a wrapper that the model lost would keep passing registers."""
         if self.program.kernels:
             self._refuse_unnamed()
+            for function, around, node in lost_lambdas(self.program):
+                what = f"the calls of `{function.name or 'a lambda'}`, which has to do with MMAs, are not all seen"
+                self._refuse(around, node, f"{what}; call it by its name where it is declared")
             for params in self.result.params.values():
                 self._check_called(params[0].function)
         for accumulator in self.result.accumulators:

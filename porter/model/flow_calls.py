@@ -115,9 +115,9 @@ class FlowCalls(FlowNames, ABC):
         return not targets or any(returns_pointer(t) for t in targets)
 
     def _argument(self, frame: Frame, index: int, node: Node, targets: list[Function]) -> list[Item]:
-        if node.type == "lambda_expression":
-            inner = next((f for f in self.program.functions if f.node.id == node.id), None)
-            if inner is not None:
+        if node.type in ("lambda_expression", "identifier", "parenthesized_expression"):
+            inner = self.program.names.lambda_at(frame.function, node)
+            if inner is not None and (node.type == "lambda_expression" or inner.parent is frame.function):
                 body = self._body(frame.into(inner, {}, None, node, lexical=True), inner.body)
                 return [Loop([Inlined(body)])]
         element = take_apart(frame.function, without_casts(frame.function, node))

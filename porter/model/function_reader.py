@@ -177,13 +177,13 @@ def _template_params(file: CudaFile, node: Node) -> tuple[str, ...]:
 
 
 def _last_name(node: Node) -> Node | None:
-    """The rightmost plain name of `a::b<c>`, `x.template f<n>`, `f<n>`."""
+    """The rightmost plain name of `a::b<c>`, `x.template f<n>`, `f<n>`, `x.operator()`."""
     while True:
         if node.type == "dependent_name" and node.named_children:
             node = node.named_children[-1]
         inner = node.child_by_field_name("name") or node.child_by_field_name("field")
         if inner is None:
-            return node if node.type.endswith("identifier") else None
+            return node if node.type.endswith("identifier") or node.type == "operator_name" else None
         node = inner
 
 

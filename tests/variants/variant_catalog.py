@@ -8,6 +8,7 @@ import variants_batches  # noqa: F401
 import variants_calls  # noqa: F401
 import variants_classes  # noqa: F401
 import variants_columns  # noqa: F401
+import variants_lambdas  # noqa: F401
 import variants_lanes  # noqa: F401
 import variants_macros  # noqa: F401
 import variants_names  # noqa: F401

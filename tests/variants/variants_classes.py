@@ -222,6 +222,14 @@ classes(
     },
 )
 classes(
+    "call_operator_by_name",
+    PLAIN.replace("void mma(", "void operator()("),
+    pieces={
+        "two": """tile.operator()(a + 2 * t * kA, b + 2 * t * kB);
+        tile.operator()(a + (2 * t + 1) * kA, b + (2 * t + 1) * kB);"""
+    },
+)
+classes(
     "chained_methods",
     PLAIN.replace("void clear() { <clear> }", "Tile& clear() { <clear> return *this; }").replace(
         """void mma(uint64_t a, uint64_t b) {

@@ -115,6 +115,28 @@ class Names:
             self._resolved[id(call)] = known
         return known
 
+    def lambda_at(self, function: Function, node: Node) -> Function | None:
+        """The lambda that an expression of a function is: written there, or what a local variable is made of."""
+        while node.type in _PARENTHESES and node.named_children:
+            node = node.named_children[0]
+        if node.type == "lambda_expression":
+            return self._lambdas.get(node.id)
+        variable = resolve(function, node, function.text(node)) if node.type == "identifier" else None
+        return self._of_variable(variable.declarator, function, node) if variable is not None else None
+
+    def _of_variable(self, declarator: Node | None, function: Function, node: Node) -> Function | None:
+        """The lambda that a variable is, a copy of or a reference to; `node` names the variable in `function`."""
+        value = declarator.child_by_field_name("value") if declarator is not None else None
+        if declarator is None or value is None or value.end_byte > node.start_byte:
+            return None
+        if value.type == "identifier":
+            inner = declarator.child_by_field_name("declarator")
+            kind = declarator.parent.child_by_field_name("type") if declarator.parent is not None else None
+            if inner is None or inner.type not in ("identifier", "reference_declarator") or kind is None:
+                return None
+            return self.lambda_at(function, value) if kind.type == "placeholder_type_specifier" else None
+        return self._lambdas.get(value.id)
+
     def candidates(self, call: Call) -> list[FunctionSymbol]:
         """The functions of a call's name, whether they take its arguments or not."""
         named = self._named(call)
@@ -309,9 +331,9 @@ class Names:
 
     def _variable_called(self, call: Call, declarator: Node | None, callee: Node) -> _Named | None:
         """A call of a local variable or parameter: a lambda, an object of class type, or something unknown."""
-        value = declarator.child_by_field_name("value") if declarator is not None else None
-        if value is not None and value.id in self._lambdas:
-            return _Named([], direct=(self._lambdas[value.id],))
+        found = self._of_variable(declarator, call.caller, callee)
+        if found is not None:
+            return _Named([], direct=(found,))
         return self._object(call, self.type_of(call.caller, callee))
 
     def _value_called(self, call: Call, callee: Node, name: str) -> _Named | None:
@@ -359,6 +381,9 @@ class Names:
         if not path.steps:
             return None
         name, template_args = path.steps[-1].name, path.steps[-1].args
+        called = self.lambda_at(call.caller, argument) if name == CALL_OPERATOR else None
+        if called is not None:
+            return _Named([], direct=(called,))
         everywhere = _Named(list(self.index.methods.get(name, ())), False, template_args=template_args, apart=True)
         kind = self._object_of(call.caller, callee)
         if kind is None or kind.kind in ("arithmetic", "toolkit", "void"):
