@@ -322,10 +322,11 @@ def _directives_in_lists(code: bytes, plain: bytes, uses: MacroUses) -> Iterator
     # Between arguments, parameters, initializers and operands the grammar knows no directives: those that choose
     # nothing go.
     ends = {span.start: span.end for span in lexed(code).directives}
+    last = _last_within(code, plain, ends)
     lists: list[tuple[bytes, bool]] = []
     before = b""
     at = 0
-    while (token := _IN_LIST.search(code, at)) is not None:
+    while (token := _IN_LIST.search(code, at, last)) is not None:
         text = token.group()
         before = plain[at : token.start()].rstrip()[-1:] or before
         at = token.end()
@@ -341,6 +342,20 @@ def _directives_in_lists(code: bytes, plain: bytes, uses: MacroUses) -> Iterator
             while lists and lists.pop()[0] != _CLOSED_BY[text]:
                 pass
         before = text[-1:]
+
+
+def _last_within(code: bytes, plain: bytes, directives: Iterable[int]) -> int:
+    """Up to where directives may stand in a list: no statement ends and no block begins in front of the last one. 0
+    for most files, which then need not be gone through."""
+    last = at = 0
+    outside = True
+    for start in directives:
+        if between := plain[at:start].rstrip():
+            outside = between[-1:] in b";}" or (between[-1:] == b"{" and between[:-1].rstrip()[-1:] not in b"=,({")
+        at = start
+        if not outside and (named := _IN_LIST.match(code, start)) and named.group(1) in _CHOOSE_NOTHING:
+            last = named.end()
+    return last
 
 
 def _missing_commas(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
