@@ -46,6 +46,15 @@ REFUSED = {
                     "`accs[0]` is no tensor of registers that a function declares"),
     "a tuple": ("  auto accs = make_tuple(partition_fragment_C(mma, Tile{}), n);\n" + batch("get<0>(accs)"),
                 "`get<0>(accs)` is no tensor of registers that a function declares"),
+    "tiles of one tensor": (
+        "  Tensor acc = make_tensor<float>(append(partition_shape_C(mma, Tile{}), _2{}));\n" + batch("acc(_, _, _, n)"),
+        "`acc(_, _, _, n)` is one of several tiles that one tensor holds: declare a tensor for each",
+    ),
+    "views of tiles of one tensor": (
+        "  Tensor acc = make_tensor<float>(append(partition_shape_C(mma, Tile{}), _2{}));\n"
+        "  auto one = acc(_, _, _, _0{});\n" + batch("one"),
+        "`acc(_, _, _, _0{})` is one of several tiles that one tensor holds: declare a tensor for each",
+    ),
     "a structured binding": ("  auto [acc, x] = make_tuple(partition_fragment_C(mma, Tile{}), n);\n" + batch() + STORE,
                              "`acc` is one of several that a structured binding declares"),
     "a structured binding by reference": ("  auto both = make_tuple(partition_fragment_C(mma, Tile{}), n);\n"
@@ -238,7 +247,7 @@ __global__ void __launch_bounds__(128) launch(A a, B b, C out, int n) {
 
 @pytest.mark.parametrize(
     ("call", "said"),
-    [("kernel(a, b, out, n);", True), ("kernel.operator()(a, b, out, n);", False), ("K{}(a, b, out, n);", False)],
+    [("kernel(a, b, out, n);", True), ("kernel.operator()(a, b, out, n);", True), ("K{}(a, b, out, n);", False)],
 )
 def test_an_object_that_a_kernel_calls_says_its_columns_by_its_class(tmp_path: Path, call: str, said: bool) -> None:
     text = HEAD + CALLED.replace("OPERANDS", OPERANDS + ACC + batch() + STORE).replace("CALL", call)
