@@ -26,6 +26,7 @@ RIGHT = {
     "one arrival": ROLES.format(GIVE, TAKE),
     "some have ended": "setp.lt.u32 %p2, %r1, 2; @%p2 ret; bar.sync 0; bar.sync 0; ret;",
     "reductions": 2 * "bar.red.popc.u32 %r20, 1, 128, %p0;" + "ret;",
+    "phases of one warp": 2 * "bar.sync 1, 32;" + "ret;",
     "another number": ROLES.format("bar.sync 1, 64;", "bar.sync 2, 64;"),
 }
 WRONG = {

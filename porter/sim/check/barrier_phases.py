@@ -3,7 +3,8 @@
 taken to keep a warp from executing more barrier instructions than intended ... prior to the reset of the barrier").
 
 Who arrives in a phase has to come after the phase before: it has waited there, or synchronized with one that has.
-Otherwise it may be counted in that phase, in the place of another.
+Otherwise it may be counted in that phase, in the place of another. A phase for which one warp is enough is complete as
+soon as it begins: nobody else can be counted in it.
 """
 
 from __future__ import annotations
@@ -25,23 +26,29 @@ class BarrierPhases:
 
     def __init__(self, check: Reports) -> None:
         self.check = check
-        # Complete phases, and an arrival of the last one.
+        # Complete phases, and the last one of several warps with an arrival of it.
         self._complete: dict[Any, int] = {}
-        self._last: dict[Any, Access] = {}
+        self._shared: dict[Any, tuple[int, Access]] = {}
+        # The arrivals of the phase under way.
+        self._arrived: dict[Any, list[Access]] = {}
 
     def joins(self, key: Any, at: int, warp: int) -> None:
         """A warp comes to a barrier."""
         check = self.check
         new = check.generic("barrier", at, warp, True, 1, 4)
-        phase = self._complete.get(key, 0)
-        if phase and not check.clocks.knows(warp, EXEC, [(self._component(key), phase)]):
-            check.report(_EARLY, self._last[key], new, f"barrier {key[2]}", key[1])
-        self._last[key] = new
+        if key in self._shared:
+            phase, old = self._shared[key]
+            if not check.clocks.knows(warp, EXEC, [(self._component(key), phase)]):
+                check.report(_EARLY, old, new, f"barrier {key[2]}", key[1])
+        self._arrived.setdefault(key, []).append(new)
 
     def completes(self, key: Any, message: Array) -> Array:
         """The message with the news that a phase is complete."""
         clocks, component = self.check.clocks, self._component(key)
         self._complete[key] = self._complete.get(key, 0) + 1
+        arrived = self._arrived.pop(key, [])
+        if len(arrived) > 1:
+            self._shared[key] = self._complete[key], arrived[-1]
         news = clocks.merge(clocks.blank(), message)
         news[:, component] = self._complete[key]
         return news
