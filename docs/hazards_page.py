@@ -126,9 +126,12 @@ launch do not say: registers may forbid it. So nothing is reported; kernels whos
 ask for no more columns than fit, or for shared memory that keeps them apart. Columns that the block has not
 allocated, and more than 512 in one block, are found.
 
+A `fence.release.sync_restrict::shared::cta` tells only of accesses to the shared memory of its own block, and a
+`fence.acquire.sync_restrict::shared::cluster` learns only of those to the cluster's (9.7.13.4), whichever memory the
+flag is in.
+
 Not looked for: races between the lanes of one warp over global memory; an access to another block's shared memory
-before that block is known to have started; global memory behind `fence.acquire` and `fence.release` with
-`.sync_restrict`, which count as whole fences here and concern shared memory alone (9.7.13.4).
+before that block is known to have started.
 
 A kernel that takes over the work of blocks that have not started (`clusterlaunchcontrol`) begins with a third of its
 grid, so that there is some to take over. A request by a block that has seen one fail ends the run (PT4018); the

@@ -87,6 +87,12 @@ def fence_sides(ins: ast.Instruction) -> tuple[bool, bool]:
     return "release" not in ins.parts, "acquire" not in ins.parts
 
 
+def fences_shared_alone(ins: ast.Instruction) -> bool:
+    """Whether a memory fence concerns shared memory alone: a release that of the thread's own block, an acquire that of
+    the cluster (PTX ISA 9.7.13.4)."""
+    return any(p.startswith("sync_restrict") for p in ins.parts)
+
+
 def mbarrier_scope(ins: ast.Instruction) -> Scope:
     """The scope of an mbarrier arrive, test or wait; `.cta` if it names none (PTX ISA 9.7.13.15)."""
     return scope_of(ins.parts, Scope.CTA)

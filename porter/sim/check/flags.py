@@ -7,7 +7,7 @@ the atomics that followed it (a release sequence, PTX ISA 8.8). What a scope doe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -117,11 +117,18 @@ class FlagUser:
             known = self.imports.everything(warp, self.clocks.release(warp))
             self.fenced.setdefault(warp, {}).update({s: known for s in Scope if s <= scope})
 
-    def fence_inits(self, warp: int, message: Array) -> None:
-        """fence.mbarrier_init.release.cluster, whose message is of the warp's initializations alone."""
+    def add_fenced(self, warp: int, message: Array) -> None:
+        """A fence of .cluster scope that releases some accesses, whose message is of these alone."""
         known, fenced = {self.imports.cluster(warp): message}, self.fenced.setdefault(warp, {})
         for scope in (Scope.CTA, Scope.CLUSTER):
             fenced[scope] = join(fenced.get(scope, {}), known)
+
+    def held(self, warp: int, scope: Scope) -> Iterator[Array]:
+        """What relaxed reads have brought of the warp's cluster, that a fence of this scope can acquire."""
+        for (needed, practice), known in self.learned[warp].held.items() if warp in self.learned else ():
+            rows = known.get(self.imports.cluster(warp))
+            if rows is not None and needed <= scope and not practice:
+                yield rows
 
     def missed(self, first: int, count: int) -> Iterable[tuple[Known, Scope]]:
         """What warps read but did not get, because a scope does not reach so far, and the scope that would."""

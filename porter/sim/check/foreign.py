@@ -116,13 +116,14 @@ class Imports:
         events = list(done)
         for component, versions in found.items():
             value = int(message[ORDER, component])
-            if value and _holds(versions[value - 1].get(cluster), view, events):
+            if value and holds(versions[value - 1].get(cluster), view, events):
                 return True
             fenced = int(message[GLOBAL, component])
-            if view == GLOBAL and fenced and _holds(versions[fenced - 1].get(cluster), ORDER, events):
+            if view == GLOBAL and fenced and holds(versions[fenced - 1].get(cluster), ORDER, events):
                 return True
         return False
 
 
-def _holds(rows: Array | None, view: int, events: list[tuple[int, int]]) -> bool:
+def holds(rows: Array | None, view: int, events: Iterable[tuple[int, int]]) -> bool:
+    """Whether one of the events is in a view of a message."""
     return rows is not None and any(c < rows.shape[1] and rows[view, c] >= v for c, v in events)

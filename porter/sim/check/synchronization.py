@@ -15,11 +15,13 @@ from porter.ptx.memory_order import (
     fenced_spaces,
     fences_for_itself,
     fences_own_block,
+    fences_shared_alone,
     scope_of,
 )
 from porter.ptx.table import Decoded
 from porter.sim.check.barrier_phases import BarrierPhases
 from porter.sim.check.checker import Checker
+from porter.sim.check.restricted_fences import RestrictedFences
 from porter.sim.codegen import Context
 from porter.sim.machine import Machine
 from porter.sim.observer import Observer
@@ -42,6 +44,7 @@ class Synchronization(Observer):
         self._gone: dict[Any, Array] = {}
         self._counted: set[Any] = set()
         self._phases = BarrierPhases(check)
+        self._restricted = RestrictedFences(check)
 
     # Fences, which do nothing in a functional run ------------------------------------------------------
 
@@ -57,6 +60,8 @@ class Synchronization(Observer):
                 what, of = "proxy", (*fenced_spaces(ins), fences_for_itself(ins), fences_own_block(ins))
         elif p[0] == "fence" and p[1] == "mbarrier_init":
             what = "mbarrier_init"
+        elif p[0] == "fence" and fences_shared_alone(ins):
+            what, of = "shared", fence_sides(ins)[1]
         elif (scope := fence_scope(ins)) is not None:
             what, of = "memory", (int(scope), *fence_sides(ins))
         elif p[0] in ("bar", "barrier") and p[1] == "warp":
@@ -68,7 +73,8 @@ class Synchronization(Observer):
 
     def fences(self, M: Machine, at: int, idx: Any, n: int, mask: Any, what: str, of: Any = None) -> None:
         """Called by generated code. `of`: the state spaces of a proxy fence, whether it is for its own thread alone,
-        and for its own block's memory alone; the scope of a memory fence, whether it acquires, whether it releases."""
+        and for its own block's memory alone; the scope of a memory fence, whether it acquires, whether it releases; of
+        one of shared memory alone whether it releases."""
         check = self.check
         for row, warp in active_warps(M, idx, n, mask):
             if what == "proxy":
@@ -83,13 +89,16 @@ class Synchronization(Observer):
                 scope, *sides = of
                 check.global_memory.users.fence(warp, Scope(scope), *sides)
                 check.clocks.fence(warp, scope > Scope.CTA, *sides)
+            elif what == "shared":
+                check.lanes.sync(warp)
+                self._restricted.fence(warp, of)
             elif what == "warp":
                 lanes = lane_mask(n, mask)[row]
                 left = M.exists[warp] & (M.lane_state[warp] != GONE) & ~lanes
                 check.lanes.sync(warp, lanes if left.any() else None)
             elif what == "mbarrier_init":
                 event, message = check.clocks.fence_inits(warp)
-                check.global_memory.users.fence_inits(warp, message)
+                check.global_memory.users.add_fenced(warp, message)
                 for init in check.mbarriers.inits.values():
                     # The fence concerns the thread's own initializations.
                     if init.warp == warp:
