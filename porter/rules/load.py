@@ -303,6 +303,8 @@ def _recognizers(entry: dict[str, Any], origin: Origin, language: str, texts: li
         raise PatternError("`in` and `files` are for a regex")
     if kind_name(Spelling) in entry.get("as", ()):
         raise PatternError(f"`{texts[0]}`: a spelling is a regex")
+    if "advise" in entry:
+        raise PatternError(f"`{texts[0]}`: `advise` is for a regex")
     where = entry.get("where", {})
     if "replace" in entry:
         return replacement_patterns(origin, texts, entry["replace"], where)

@@ -227,3 +227,32 @@ def test_a_value_of_another_type_is_read_or_told_wherever_it_stands(tmp_path: Pa
     assert len(told) > 100
     assert {d.code.id for d in told} == {"PT6001"}
     assert not any("\n" in d.message or d.where is None for d in told)
+
+
+ADVICE = """\
+  - id: ACME930
+    title: Slow loads
+    recognize: {regex: 'ACME_LOAD'}
+    advise: {code: T2R_ASSERTS, what: a slow load, advice: Use another.}
+    safety: review
+    reason: It is slow.
+    examples: [{before: x, diagnostics: [T2R_ASSERTS]}]
+"""
+WORDS = ("recognize", "as", "replace", "refuse", "advise", "on", "emit", "where", "map", "definition", "in", "files")
+
+
+@pytest.mark.parametrize("language", ["cuda", "ptx", "python", "text"])
+@pytest.mark.parametrize("rule", [MULTIPLY, REFUSAL, REPLACEMENT, EMITTER, ADVICE])
+def test_a_rule_with_words_of_another_is_read_or_told(tmp_path: Path, rule: str, language: str) -> None:
+    entries = {text: yaml.load(text, yaml.BaseLoader)[0] for text in (MULTIPLY, REFUSAL, REPLACEMENT, EMITTER, ADVICE)}
+    path, told = tmp_path / "acme.yaml", []
+    own = entries.pop(rule)
+    for other in entries.values():
+        for word in (w for w in WORDS if w in other):
+            for gone in ("", *(w for w in WORDS if w in own and w != word)):
+                mixed = {k: v for k, v in {**own, word: other[word]}.items() if k != gone}
+                text = {"schema": 2, "library": "acme", "language": language, "rules": [mixed]}
+                path.write_text(yaml.safe_dump(text))
+                told += [error.diagnostic for error in [_told(path)] if error is not None]
+    assert len(told) > 20
+    assert {d.code.id for d in told} == {"PT6001"}
