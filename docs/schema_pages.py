@@ -25,6 +25,11 @@ Expressions are arithmetic over the names in `sizes` and `constants`: `+ - * / /
 `max`, `ceil_div(a, b)`, `align_up(a, b)`. `/` must come out even. The reference is a NumPy expression over
 the input tensors as float64 arrays.
 
+A case may come from anybody, so its texts are bounded: 2^28 elements in all tensors of a size, 2^27 in one array of a
+reference and 2^28 in all that it holds at one time, and about as many operations as one core does in a few seconds. A
+product of 2048 x 2048 x 1024 is within that, one of 4096 x 4096 x 4096 is not: `{{python: …}}` has no such limit, and
+is run only with `--trust`.
+
 A kernel in a string of a Python file (`load_inline`) has the Python file as its `kernel`. Of the string the device
 code is compiled; host functions and PyTorch's headers are left out.
 

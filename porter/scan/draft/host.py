@@ -40,6 +40,8 @@ from porter.scan.draft.values import (
 
 MULTIPROCESSORS = 4
 """What host code is told that the device has: few, so that persistent kernels launch few blocks."""
+SMALLEST_SIZE = 5
+"""The least constant of `main` that is taken for a size of the problem: below it stand ranks, flags and repetitions."""
 _CHECKS = re.compile(r"(?:^|_)(?:assert|ASSERT|CHECK|REQUIRE|EXPECT)(?:$|_)|^assert$")
 _MATH: dict[str, Callable[[float], float]] = {
     "sqrt": math.sqrt, "sqrtf": math.sqrt, "rsqrt": lambda x: 1 / math.sqrt(x), "rsqrtf": lambda x: 1 / math.sqrt(x),
@@ -242,7 +244,7 @@ class Host(Statements):
     def _is_size_of_main(self, name: str, value: Any) -> bool:
         """Whether a constant of the file is nothing but a number that `main` hands to the kernel: no code of the GPU
         and no template knows it."""
-        if not isinstance(value, Num) or not isinstance(value.known, int) or value.known < 5:
+        if not isinstance(value, Num) or not isinstance(value.known, int) or value.known < SMALLEST_SIZE:
             return False
         if [n.type for n in self.branches.constants(name)] != ["number_literal"]:
             return False
