@@ -397,3 +397,69 @@ extern "C" __global__ void __launch_bounds__(128) branches(T const* a, T const* 
     warpgroup_wait<0>();
     write<Square>(mma, acc, d, 0, 0);
 }
+
+// Two m64 tiles of one warpgroup, a batch for each k-step: (:, 0): A B0, (:, 1): 2 A B1, both by tiles that lie as far
+// apart as in the whole fragment.
+extern "C" __global__ void __launch_bounds__(128) steps(T const* a, T const* b, float* d) {
+    Mma mma;
+    auto& storage = fetch(a, b);
+    auto thread = mma.get_slice(threadIdx.x);
+    Tensor tB0 = thread.partition_fragment_B(tile(storage.b[0]));
+    Tensor tB1 = thread.partition_fragment_B(tile(storage.b[1]));
+    Tensor tA0 = rows<Tall>(mma, a, 0);
+    Tensor tA1 = rows<Tall>(mma, a, 0, 2);
+    Tensor acc0 = partition_fragment_C(mma, Tall{});
+    Tensor acc1 = partition_fragment_C(mma, Tall{});
+    clear(acc0);
+    clear(acc1);
+    CUTE_UNROLL
+    for (int k = 0; k < size<2>(tA0); ++k) {
+        warpgroup_arrive();
+        gemm(mma, tA0(_, _, k), tB0(_, _, k), acc0);
+        gemm(mma, tA1(_, _, k), tB1(_, _, k), acc1);
+        warpgroup_commit_batch();
+        warpgroup_wait<1>();
+    }
+    warpgroup_wait<0>();
+    write<Tall>(mma, acc0, d, 0, 0);
+    write<Tall>(mma, acc1, d, 0, 1);
+}
+
+// The same with tiles of their own: (0, 0): A0 B0, (1, 0): A1 B0.
+extern "C" __global__ void __launch_bounds__(128) single_tiles(T const* a, T const* b, float* d) {
+    Mma mma;
+    auto& storage = fetch(a, b);
+    Tensor tB = mma.get_slice(threadIdx.x).partition_fragment_B(tile(storage.b[0]));
+    Tensor tA = rows<Tall>(mma, a, 0);
+    Tensor acc = partition_fragment_C(mma, Tall{});
+    clear(acc);
+    CUTE_UNROLL
+    for (int k = 0; k < size<2>(tA); ++k) {
+        warpgroup_arrive();
+        gemm(mma, tA(_, 1, k), tB(_, 0, k), acc(_, 1, 0));
+        gemm(mma, tA(_, 0, k), tB(_, 0, k), acc(_, 0, 0));
+        warpgroup_commit_batch();
+        warpgroup_wait<0>();
+    }
+    write<Tall>(mma, acc, d, 0, 0);
+}
+
+// (0, 0): A0 B0, (1, 0): A1 B0, whose accumulators are one tensor.
+extern "C" __global__ void __launch_bounds__(128) stacked(T const* a, T const* b, float* d) {
+    Mma mma;
+    auto& storage = fetch(a, b);
+    Tensor tB = mma.get_slice(threadIdx.x).partition_fragment_B(tile(storage.b[0]));
+    Tensor tA0 = rows<Square>(mma, a, 0);
+    Tensor tA1 = rows<Square>(mma, a, 1);
+    Tensor both = make_tensor<float>(append(partition_shape_C(mma, Square{}), _2{}));
+    Tensor acc0 = both(_, _, _, 0);
+    Tensor acc1 = both(_, _, _, 1);
+    clear(both);
+    warpgroup_arrive();
+    gemm(mma, tA0, tB, acc0);
+    gemm(mma, tA1, tB, acc1);
+    warpgroup_commit_batch();
+    warpgroup_wait<0>();
+    write<Square>(mma, acc0, d, 0, 0);
+    write<Square>(mma, acc1, d, 1, 0);
+}

@@ -108,18 +108,47 @@ using OperandLayout = remove_cvref_t<decltype(append<3>(Layout{}))>;
 template <class Layout>
 constexpr int group_size() {
     constexpr int kGroup = decltype(size<0>(Layout{}))::value;
-    static_assert(decltype(cosize(get<0>(Layout{})))::value == kGroup, "registers of a k-step of A lie apart");
+    static_assert(decltype(cosize(get<0>(Layout{})))::value == kGroup, "registers of a k-step of A lie apart: "
+                  "copy A into a fragment whose first mode is compact, as `partition_fragment_A` makes it");
     return kGroup;
 }
 
-// Groups of an m64 tile that follow each other, where two tiles can share columns; else 0.
+// Groups of an m64 tile that follow each other, where two tiles can share columns; else 0. Of a slice, as of the k-steps
+// of one batch, tiles lie as far apart as in the whole.
 template <class Layout>
 constexpr int run_of_halves() {
-    constexpr int kM = extent<1, Layout>();
-    constexpr int kStride = Layout{}(0, kM > 1 ? 1 : 0, 0) / group_size<Layout>();
-    static_assert(cosize_v<Layout> == decltype(size(Layout{}))::value, "registers of A lie apart");
-    static_assert(Layout{}(0, kM - 1, 0) == (kM - 1) * kStride * group_size<Layout>(), "tiles of A lie unevenly");
-    return kM % 2 == 0 ? kStride : 0;
+    constexpr int kM = extent<1, Layout>(), kSteps = extent<2, Layout>(), kGroup = group_size<Layout>();
+    if constexpr (kM % 2 == 0 && Layout{}(0, kM > 1 ? 1 : 0, 0) >= kGroup) {
+        constexpr int kStride = Layout{}(0, 1, 0) / kGroup;
+        for (int i = 0; i < kM * kSteps; ++i) {
+            if (Layout{}(0, i % kM, i / kM) / kGroup / kStride % 2 != i % kM % 2) return 0;
+        }
+        return kStride;
+    } else {
+        return 0;
+    }
+}
+
+// How far the groups of a fragment reach: those of a slice may lie apart.
+template <int kRun, class Layout>
+constexpr int columns_in_eights() {
+    constexpr int kM = extent<1, Layout>(), kSteps = extent<2, Layout>(), kGroup = group_size<Layout>();
+    int reached = 0;
+    for (int i = 0; i < kM * kSteps; ++i) {
+        const int behind = column_of_group(Layout{}(0, i % kM, i / kM) / kGroup, kRun) + 1;
+        reached = behind > reached ? behind : reached;
+    }
+    return reached;
+}
+
+// A bit for each group that a fragment has.
+template <class Layout>
+constexpr uint64_t groups_of() {
+    constexpr int kM = extent<1, Layout>(), kSteps = extent<2, Layout>(), kGroup = group_size<Layout>();
+    static_assert(cosize_v<Layout> <= 64 * kGroup, "A from registers has more than 64 k-steps of its m64 tiles");
+    uint64_t found = 0;
+    for (int i = 0; i < kM * kSteps; ++i) found |= uint64_t(1) << Layout{}(0, i % kM, i / kM) / kGroup;
+    return found;
 }
 
 // Columns that an accumulator of this tile needs in each warpgroup.
@@ -141,12 +170,12 @@ constexpr int operand_columns(Mma const&, TileMNK const&) {
     return 8 * kSteps * (kWarpgroups == 1 && kM % 2 == 0 ? kM / 2 : kM);
 }
 
-// The same of a fragment (V, MMA_M, MMA_N).
+// The same of a fragment (V, MMA_M, MMA_N), or of several in one tensor (V, MMA_M, MMA_N, ...).
 template <int kWarpgroups, class Mma, class Registers>
 CUTE_HOST_DEVICE constexpr int columns_of() {
     using Layout = typename remove_cvref_t<Registers>::layout_type;
-    constexpr int kM = extent<1, Layout>(), kN = extent<2, Layout>();
-    return (kWarpgroups == 1 ? (kM + 1) / 2 : kM) * kN * Facts<remove_cvref_t<Mma>>::kN;
+    constexpr int kM = extent<1, Layout>(), kTiles = decltype(size(Layout{}))::value / decltype(size<0>(Layout{}))::value;
+    return (kWarpgroups == 1 ? (kM + 1) / 2 : kM) * (kTiles / kM) * Facts<remove_cvref_t<Mma>>::kN;
 }
 
 // Columns of an A fragment (V, MMA_M, MMA_K, ...) if it is in registers.
@@ -157,8 +186,8 @@ CUTE_HOST_DEVICE constexpr int operand_columns_of() {
         return 0;
     } else {
         using Layout = OperandLayout<typename A::layout_type>;
-        constexpr int kM = extent<1, Layout>(), kSteps = extent<2, Layout>();
-        return 8 * kSteps * (kWarpgroups == 1 && run_of_halves<Layout>() != 0 ? kM / 2 : kM);
+        constexpr int kColumns = columns_in_eights<kWarpgroups == 1 ? run_of_halves<Layout>() : 0, Layout>();
+        return 8 * kColumns;
     }
 }
 

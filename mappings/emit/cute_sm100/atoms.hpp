@@ -157,6 +157,7 @@ CUTE_DEVICE void issue_atom(A a, uint64_t b, Registers<T, kHalf> const& d, bool 
     Warpgroup& tc = *d.home->warpgroup;
     d.home->in_tmem |= kAllGroups<M::kN / 8> << d.first();
     tc.meet();
+    tc.open = true;
     if (tc.issues()) {
         porter::mma<M::kKind>(d.address(), a, b | kDescriptorVersion, M::descriptor(), accumulate);
     }

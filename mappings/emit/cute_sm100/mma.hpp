@@ -26,20 +26,29 @@ CUTE_DEVICE void store_operand(Acc const& acc, Fragment const& A, uint32_t addre
     using LayoutA = OperandLayout<typename Fragment::layout_type>;
     const LayoutA layout{};
     constexpr int kM = extent<1, LayoutA>(), kSteps = extent<2, LayoutA>(), kGroup = group_size<LayoutA>();
+    using F = typename IsMirror<typename Acc::engine_type::iterator>::Fragment;
     static_assert(i < Warpgroup::kFragments, "more than four A fragments of one batch are in registers");
+    static_assert(kM == 1 || kM == F::kM, "A from registers has other m64 tiles than its accumulator: hand `gemm` the "
+                                          "fragment (V, MMA_M, MMA_K) with its tiles, or one k-step of it");
     Warpgroup& tc = warpgroup(acc);
+    constexpr int kRun = run_of_halves<LayoutA>();
+    constexpr bool kBoth = kRun == 0 && F::kM > 1;  // which half of the lanes reads a tile is not known
     Stored& stored = tc.stored[i];
-    stored = {address & ~kUpperHalf, tc.halves ? run_of_halves<LayoutA>() : 0, raw_pointer_cast(A.data()),
-              cosize_v<LayoutA> / kGroup};
+    stored = {address & ~kUpperHalf, tc.halves ? kRun : 0, raw_pointer_cast(A.data()), cosize_v<LayoutA> / kGroup,
+              groups_of<LayoutA>(), kBoth || !tc.halves};
     tc.fragments = i + 1;
     CUTE_UNROLL
     for (int k = 0; k < kSteps; ++k) {
         CUTE_UNROLL
         for (int m = 0; m < kM; ++m) {
             const int group = layout(0, m, k) / kGroup;
-            const uint32_t half = acc.data().home->tile(m) & kUpperHalf;
             auto a = recast<uint32_t>(make_tensor(A.data(), layout)(_, m, k));
-            SM100_TMEM_STORE_16dp128b2x::copy(a(0), a(1), a(2), a(3), stored.group(group) + half + tc.quarter());
+            CUTE_UNROLL
+            for (int h = 0; h < (kBoth ? 2 : 1); ++h) {
+                if (h == 1 && !tc.halves) continue;
+                const uint32_t half = acc.data().home->tile(kBoth ? h : m) & kUpperHalf;
+                SM100_TMEM_STORE_16dp128b2x::copy(a(0), a(1), a(2), a(3), stored.group(group) + half + tc.quarter());
+            }
         }
     }
     cutlass::arch::fence_view_async_tmem_store();
@@ -76,17 +85,24 @@ CUTE_DEVICE void arrive(Acc const& acc, Fragment const& A) {
 }
 
 // Where the registers of a k-step of A are in Tensor Memory, `offset` behind `a`. Of several fragments the one that has
-// `a` is found by comparisons for equality, which alone let the compiler keep all of them in registers.
-template <int kGroup, class T>
-CUTE_DEVICE uint32_t stored_group(Warpgroup const& tc, T const* a, int offset) {
+// `a` is found by comparisons for equality, which alone let the compiler keep all of them in registers. A part of a
+// fragment (kPart) may be of another half of the lanes than its accumulator's tile.
+template <int kGroup, bool kPart, class T>
+CUTE_DEVICE uint32_t stored_group(Warpgroup const& tc, T const* a, int offset, uint32_t half) {
     const auto registers = [&](int i) { return static_cast<T const*>(tc.stored[i].registers); };
-    if (tc.fragments == 1) return tc.stored[0].group((int(a - registers(0)) + offset) / kGroup);
+    const auto column = [&](Stored const& stored, int i) {
+        const bool there = stored.run != 0 ? (i / stored.run % 2 != 0) == (half != 0) : stored.both || half == 0;
+        if (kPart && !there) __trap();
+        return stored.group(i);
+    };
+    if (tc.fragments == 1) return column(tc.stored[0], (int(a - registers(0)) + offset) / kGroup);
     uint32_t found = Operand::kNone;
     CUTE_UNROLL
     for (int i = 0; i < Warpgroup::kFragments; ++i) {
         CUTE_UNROLL
         for (int j = 0; i < tc.fragments && j < tc.stored[i].groups; ++j) {
-            if (a == registers(i) + j * kGroup) found = tc.stored[i].group(j + offset / kGroup);
+            const bool is_there = tc.stored[i].there >> j & 1;
+            if (is_there && a == registers(i) + j * kGroup) found = column(tc.stored[i], j + offset / kGroup);
         }
     }
     if (found == Operand::kNone) __trap();  // no `arrive` has stored A
@@ -117,6 +133,8 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
     using LayoutB = typename TensorB::layout_type;
     static_assert(extent<1, LayoutA>() == kM && extent<1, LayoutB>() == kN && extent<2, LayoutB>() == kSteps,
                   "A (V, MMA_M, MMA_K), B (V, MMA_N, MMA_K) and the accumulator (V, MMA_M, MMA_N) do not fit");
+    static_assert(M::kSharedA || kM == 1 || kM == F::kM, "A from registers for some m64 tiles of an accumulator: hand "
+                                                         "`gemm` all of them, or one at a time");
     auto const p = acc.data();
     Warpgroup& tc = *p.home->warpgroup;
     const auto tile = [&](int m, int n) {
@@ -130,6 +148,7 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
     if (accumulate) store(p, tiles);
     p.home->in_tmem |= tiles;
     tc.meet();
+    tc.open = true;
     if (tc.issues()) {
         CUTE_UNROLL
         for (int i = 0; i < kSteps * kM * kN; ++i) {
@@ -143,8 +162,9 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
                 int at = 0;
                 if constexpr (LayoutA::rank == 3) at = A.layout()(0, m, k);
                 if constexpr (LayoutA::rank == 2) at = A.layout()(0, m);
-                const uint32_t a = stored_group<group_size<LayoutA>()>(tc, raw_pointer_cast(A.data()), at);
-                porter::mma<M::kKind>(d, a + (d & kUpperHalf), b, M::descriptor(), accumulate);
+                const uint32_t half = d & kUpperHalf;
+                const uint32_t a = stored_group<group_size<LayoutA>(), kM != F::kM>(tc, raw_pointer_cast(A.data()), at, half);
+                porter::mma<M::kKind>(d, a + half, b, M::descriptor(), accumulate);
             }
         }
     }

@@ -84,15 +84,22 @@ struct Operand {
     CUTE_DEVICE Operand(uint32_t address) : address(address) {}
 };
 
+// Columns of group i of an A fragment, in eights, where two m64 tiles share columns in runs of groups; run is 0 where none does.
+CUTE_HOST_DEVICE constexpr int column_of_group(int i, int run) {
+    return run != 0 ? i % run + i / (2 * run) * run : i;
+}
+
 // An A fragment that is in Tensor Memory.
 struct Stored {
     uint32_t address = 0;
-    int run = 0;  // 0, or two m64 tiles lie in the halves of the same columns, each this many groups
+    int run = 0;          // 0, or two m64 tiles lie in the halves of the same columns, each this many groups
     const void* registers = nullptr;
-    int groups = 0;
+    int groups = 0;       // that its registers reach over
+    uint64_t there = 0;   // a bit for each that it has: those of a slice lie apart
+    bool both = false;    // each is in every half of the lanes that MMAs may read
 
     // Of a group of registers: an m64 tile's k-step.
-    CUTE_DEVICE uint32_t group(int i) const { return address + 8 * (run ? i % run + i / (2 * run) * run : i); }
+    CUTE_DEVICE uint32_t group(int i) const { return address + 8 * column_of_group(i, run); }
 };
 
 // A warpgroup that issues MMAs: where its columns are, and the ring of mbarriers on which its batches complete.
@@ -111,6 +118,7 @@ struct Warpgroup {
     uint32_t completed = 0;  // batches, as far as known
     uint32_t phase = 0;      // of `met`
     bool apart = true;       // the warps have not met since the last wait or write
+    bool open = false;       // MMAs that no commit covers
 //@ if joined
     bool first = true;       // of the two, whose MMAs are for both
 //@ end
@@ -125,6 +133,11 @@ struct Warpgroup {
           halves(halves) {}
 //@ end
     Warpgroup(Warpgroup const&) = delete;
+    // The kernel may end with MMAs in flight, and Tensor Memory is freed behind this.
+    CUTE_DEVICE ~Warpgroup() {
+        if (open) commit();
+        if (committed != completed) complete(committed);
+    }
 
     CUTE_DEVICE uint32_t quarter() const { return warp << 21; }  // of the lanes, which this warp can reach
     // The column of something that a function declares, where a warpgroup is alone in the CTA or not.
@@ -161,6 +174,7 @@ struct Warpgroup {
                          : "memory");
         }
         ++committed;
+        open = false;
     }
     // Until `count` batches of this warpgroup have completed.
     CUTE_DEVICE void complete(uint32_t count) {

@@ -230,10 +230,6 @@ class Tiled:
             self.refusals.append(refusal)
 
 
-_TILE_MODES = 3
-"""(V, MMA_M, MMA_N): the modes of an accumulator, whose columns the port counts."""
-
-
 class Search:
     """Follows accumulators from multiplies to their declarations, and from there to all who are handed them."""
 
@@ -252,10 +248,6 @@ class Search:
         variable = self.tiled.tensors.root(function, node)
         if variable is None or variable.ambiguous:
             what = f"`{function.text(node)}` is no tensor of registers that a function declares"
-            self.tiled.refuse(function, node, what)
-            return
-        if _modes(node) > _TILE_MODES:
-            what = f"`{function.text(node)}` is one of several tiles that one tensor holds: declare a tensor for each"
             self.tiled.refuse(function, node, what)
             return
         if variable.key in self.tiled.handles:
@@ -374,10 +366,3 @@ def outwards(mma: tuple[Function, Node], function: Function, call: Call) -> tupl
             if index < len(call.args):
                 return call.caller, call.args[index]
     return mma
-
-
-def _modes(node: Node) -> int:
-    """How many coordinates a slice of a tensor gives; 0 for other expressions."""
-    callee = node.child_by_field_name("function") if node.type == "call_expression" else None
-    arguments = node.child_by_field_name("arguments") if callee is not None and callee.type == "identifier" else None
-    return len([c for c in arguments.named_children if c.type != "comment"]) if arguments is not None else 0
