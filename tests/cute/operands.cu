@@ -463,3 +463,48 @@ extern "C" __global__ void __launch_bounds__(128) stacked(T const* a, T const* b
     write<Square>(mma, acc0, d, 0, 0);
     write<Square>(mma, acc1, d, 1, 0);
 }
+
+// (0, 0): A0 B0, and a kernel that ends with MMAs in flight: some committed, some not.
+extern "C" __global__ void __launch_bounds__(128) in_flight_at_the_end(T const* a, T const* b, float* d) {
+    Mma mma;
+    auto& storage = fetch(a, b);
+    auto thread = mma.get_slice(threadIdx.x);
+    Tensor tB0 = thread.partition_fragment_B(tile(storage.b[0]));
+    Tensor tB1 = thread.partition_fragment_B(tile(storage.b[1]));
+    Tensor tA = rows<Square>(mma, a, 0);
+    Tensor acc0 = partition_fragment_C(mma, Square{});
+    Tensor acc1 = partition_fragment_C(mma, Square{});
+    clear(acc0);
+    clear(acc1);
+    warpgroup_arrive();
+    gemm(mma, tA, tB0, acc0);
+    warpgroup_commit_batch();
+    warpgroup_wait<0>();
+    write<Square>(mma, acc0, d, 0, 0);
+    warpgroup_arrive();
+    gemm(mma, tA, tB1, acc1);
+    warpgroup_commit_batch();
+    if (d[0] == 12345) return;
+    warpgroup_arrive();
+    gemm(mma, tA, tB1, acc1);
+}
+
+// (0, 0): 2 A0 B0, whose tiles of two k-steps are stored as two fragments, the later one first.
+extern "C" __global__ void __launch_bounds__(128) tall_steps(T const* a, T const* b, float* d) {
+    Mma mma;
+    auto& storage = fetch(a, b);
+    Tensor tB = mma.get_slice(threadIdx.x).partition_fragment_B(tile(storage.b[0]));
+    Tensor tA = rows<Tall>(mma, a, 0);
+    Tensor acc = partition_fragment_C(mma, Tall{});
+    clear(acc);
+    CUTE_UNROLL
+    for (int k = 0; k < size<2>(tA); ++k) {
+        const int next = (k + 1) % size<2>(tA);
+        warpgroup_arrive();
+        gemm(mma, tA(_, _, next), tB(_, _, next), acc);
+        gemm(mma, tA(_, _, k), tB(_, _, k), acc);
+        warpgroup_commit_batch();
+        warpgroup_wait<0>();
+    }
+    write<Tall>(mma, acc, d, 0, 0);
+}

@@ -32,6 +32,8 @@ KERNELS = {
     "steps": {(i, j): {(i, j): j + 1} for i in (0, 1) for j in (0, 1)},
     "single_tiles": {(0, 0): {(0, 0): 1}, (1, 0): {(1, 0): 1}},
     "stacked": {(0, 0): {(0, 0): 1}, (1, 0): {(1, 0): 1}},
+    "in_flight_at_the_end": {(0, 0): {(0, 0): 1}},
+    "tall_steps": {(i, 0): {(i, 0): 2} for i in (0, 1)},
     "branches": {(0, 0): {(0, 0): 1}},
     "unrolled": {(0, 0): {(0, 0): 1}, (1, 1): {(1, 1): 1}},
     "_Z13chosen_kernelILb1EEvPKN7cutlass6half_tES3_Pf": {(0, 0): {(0, 0): 1}, (1, 1): {(1, 1): 1}},

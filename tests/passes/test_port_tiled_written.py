@@ -46,15 +46,6 @@ REFUSED = {
                     "`accs[0]` is no tensor of registers that a function declares"),
     "a tuple": ("  auto accs = make_tuple(partition_fragment_C(mma, Tile{}), n);\n" + batch("get<0>(accs)"),
                 "`get<0>(accs)` is no tensor of registers that a function declares"),
-    "tiles of one tensor": (
-        "  Tensor acc = make_tensor<float>(append(partition_shape_C(mma, Tile{}), _2{}));\n" + batch("acc(_, _, _, n)"),
-        "`acc(_, _, _, n)` is one of several tiles that one tensor holds: declare a tensor for each",
-    ),
-    "views of tiles of one tensor": (
-        "  Tensor acc = make_tensor<float>(append(partition_shape_C(mma, Tile{}), _2{}));\n"
-        "  auto one = acc(_, _, _, _0{});\n" + batch("one"),
-        "`acc(_, _, _, _0{})` is one of several tiles that one tensor holds: declare a tensor for each",
-    ),
     "a structured binding": ("  auto [acc, x] = make_tuple(partition_fragment_C(mma, Tile{}), n);\n" + batch() + STORE,
                              "`acc` is one of several that a structured binding declares"),
     "a structured binding by reference": ("  auto both = make_tuple(partition_fragment_C(mma, Tile{}), n);\n"
@@ -91,6 +82,17 @@ struct State {
 def test_refused_by_name(tmp_path: Path, name: str) -> None:
     body, why = REFUSED[name]
     assert why in refused(tmp_path, kernel(body, STATE if name == "a member" else ""))
+
+
+@pytest.mark.parametrize("one", ["both(_, _, _, n)", "both(_, _, _, _0{})", "both(_, 0, 0, 1)"])
+@pytest.mark.parametrize("view", [False, True], ids=["direct", "by a view"])
+def test_tiles_of_one_tensor_have_all_its_columns(tmp_path: Path, one: str, view: bool) -> None:
+    declared = "make_tensor<float>(append(partition_shape_C(mma, Tile{}), _2{}))"
+    used = f"  auto one = {one};\n" + batch("one") if view else batch(one)
+    text = ported(tmp_path, kernel(f"  Tensor both = {declared};\n" + used + "  copy(both, out);\n"))
+    assert f"porter::columns_of<1, decltype(mma), decltype({declared})>()" in text
+    assert f"Tensor both = porter::accumulator(tc, mma, {declared});" in text
+    assert "porter::load(both)" in text
 
 
 BY_MACRO = BATCH.replace("gemm(mma, tA, tB, ACC)", "M")
