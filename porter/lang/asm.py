@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from tree_sitter import Node
 
 from porter.diagnostics import Location
-from porter.lang.cuda import CudaFile, error_nodes, find, location, parse_tree, span
+from porter.lang.cuda import CudaFile, error_nodes, find, find_around, location, parse_tree, span
 from porter.lang.lexical import MacroText, without_continuations
 from porter.lang.masking import NO_MACROS, mask
 from porter.lang.text import Span, as_text
@@ -140,7 +140,12 @@ def asm_statements(file: CudaFile, macros: Mapping[str, str] | None = None) -> l
 
 def _asm_nodes(file: CudaFile) -> list[Node]:
     if file not in _NODES:
-        _NODES[file] = read_as_code(file, find(file.root, "gnu_asm_expression"))
+        if file.root.has_error:
+            _NODES[file] = outside_directives(file, find(file.root, "gnu_asm_expression"))
+        else:
+            # without errors each begins with the word
+            places = [match.start() for match in re.finditer(rb"asm", file.masked)]
+            _NODES[file] = find_around(file.root, "gnu_asm_expression", places)
     return _NODES[file]
 
 

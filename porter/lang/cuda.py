@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -18,7 +19,6 @@ from porter.lang.masking import NO_MACROS, MacroUses, Masked, mask, specifier_of
 from porter.lang.text import LineIndex, Span, as_text, merged
 
 LANGUAGE = Language(tree_sitter_cuda.language())
-_ERRORS = Query(LANGUAGE, "(ERROR) @error (MISSING) @error")
 LITERALS = ("string_content", "raw_string_content", "comment")
 _LITERALS = Query(LANGUAGE, " ".join(f"({kind}) @{kind}" for kind in LITERALS))
 
@@ -158,9 +158,15 @@ def parse_tree(text: bytes, edited: Tree | None = None) -> Tree:
 
 def error_nodes(tree: Tree) -> list[Node]:
     """ERROR and MISSING nodes, in tree order."""
-    if not tree.root_node.has_error:
-        return []
-    return QueryCursor(_ERRORS).captures(tree.root_node).get("error", [])
+    found = []
+    pending = [tree.root_node]
+    while pending:
+        node = pending.pop()
+        if node.is_error or node.is_missing:
+            found.append(node)
+        if node.has_error:
+            pending += [child for child in reversed(node.children) if child.has_error]
+    return found
 
 
 def _unparsed(tree: Tree) -> Iterator[Span]:
@@ -337,6 +343,31 @@ def find(node: Node, *types: str) -> Iterator[Node]:
     found = QueryCursor(_of_types(types)).captures(node).get("node", [])
     found.sort(key=lambda n: (n.start_byte, -n.end_byte))
     return iter(found)
+
+
+def find_around(root: Node, kind: str, places: Sequence[int]) -> list[Node]:
+    """Nodes of a type, parents first, in source order, that have one of `places` (byte offsets, sorted) in them or
+    between them and the node before. Takes a time that grows with what is around the places, not with the tree."""
+    found = []
+    pending = [root] if places else []
+    while pending:
+        node = pending.pop()
+        if node.type == kind:
+            found.append(node)
+        near = []
+        before = node.start_byte
+        at = bisect_left(places, before)
+        for child in node.children:
+            end = child.end_byte
+            while at < len(places) and places[at] < before:
+                at += 1
+            if at == len(places):
+                break
+            if places[at] < end:
+                near.append(child)
+            before = end
+        pending += reversed(near)
+    return found
 
 
 @lru_cache(maxsize=256)

@@ -91,11 +91,16 @@ _KNOWN_SPECIFIER = re.compile(
 _KNOWN_PRAGMA = re.compile(rb"\b(?:[A-Z][A-Z0-9]*_)*(?:PRAGMA_)?(?:NO_?)?UNROLL(?:_[A-Z0-9]+)*\b")
 
 
-_WORD = re.compile(rb"\b[A-Za-z_]\w*\b")
+_BETWEEN_WORDS = bytes(c if (chr(c).isalnum() and c < 0x80) or c == 0x5F else 0x20 for c in range(256))
+
+
+def _words(text: bytes) -> set[bytes]:
+    """The names and numbers of a text."""
+    return set(text.translate(_BETWEEN_WORDS).split())
 
 
 def _specifiers(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
-    words = set(_WORD.findall(plain))
+    words = _words(plain)
     return _masked_words({w for w in words if w.decode() in uses.specifiers or _looks_like_specifier(w)}, plain, uses)
 
 
@@ -159,8 +164,8 @@ def _guess(name: bytes) -> bytes:
 
 
 def _loop_macros(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
-    names = [n.encode() for n in uses.pragmas]
-    return _masked_pragmas([_KNOWN_PRAGMA.pattern, *(rb"\b" + n + rb"\b" for n in names)], plain)
+    names = [w for w in _words(plain) if w.decode() in uses.pragmas or _looks_like_pragma(w)]
+    return _masked_pragmas([rb"\b" + n + rb"\b" for n in sorted(names)], plain) if names else iter(())
 
 
 def _masked_pragmas(patterns: list[bytes], plain: bytes) -> Iterator[Replacement]:
@@ -517,7 +522,7 @@ def mask(
 
 def _expanded(text: bytes, uses: MacroUses) -> tuple[bytes, tuple[str, ...]]:
     """The text with the names masked that are specifiers or pragmas for certain, and the masks that changed it."""
-    words = set(_WORD.findall(text))
+    words = _words(text)
     specifiers = {w for w in words if uses.specifiers.get(w.decode())}
     specifiers |= {w for w in words - specifiers if _looks_like_specifier(w) and _before_type(w).search(text)}
     loops = {w for w in words if w.decode() in uses.pragmas}

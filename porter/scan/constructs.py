@@ -10,13 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
-from tree_sitter import Query, QueryCursor
-
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.diagnostics.reading import read_file
 from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, unread_asm
 from porter.lang.coverage import reading_findings
-from porter.lang.cuda import LANGUAGE, CudaFile, enclosing, find, function_specifiers, location, parse_cuda
+from porter.lang.cuda import CudaFile, enclosing, find, find_around, function_specifiers, location, parse_cuda
 from porter.lang.cute_dsl import parse_dsl
 from porter.lang.embedded import Embedded
 from porter.lang.forms import without_other_form
@@ -220,17 +218,17 @@ def _line_count(source: bytes) -> int:
     return source.count(b"\n") + (not source.endswith(b"\n"))
 
 
-_FUNCTIONS = Query(LANGUAGE, "(function_definition) @function")
-
-
 def _kernels(file: CudaFile) -> Iterator[str]:
     """Names of the `__global__` functions that are defined here, in order."""
     if b"__global__" not in file.source and not any(
         word == b"__global__" and name.encode() in file.source for name, word in file.macros.specifiers.items()
     ):
         return
-    nodes = QueryCursor(_FUNCTIONS).captures(file.root).get("function", [])
-    for node in sorted(nodes, key=lambda n: n.start_byte):
+    words = [name.encode() for name, word in file.macros.specifiers.items() if word == b"__global__"]
+    # a name that no definition tells may stand for it as well: `specifier_of`
+    said = re.compile(b"|".join([b"__global__", b"GLOBAL", b"KERNEL", *words]))
+    places = [match.start() for match in said.finditer(file.lexed.plain)]
+    for node in find_around(file.root, "function_definition", places):
         declarator = node.child_by_field_name("declarator")
         if declarator is None or "__global__" not in function_specifiers(file, node):
             continue

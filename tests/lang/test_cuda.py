@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tree_sitter import Tree
+from tree_sitter import Query, QueryCursor, Tree
 
 from porter.lang import cuda
 from porter.lang.cuda import (
@@ -12,6 +12,7 @@ from porter.lang.cuda import (
     enclosing,
     error_nodes,
     find,
+    find_around,
     function_specifiers,
     parse_cuda,
     parse_tree,
@@ -213,3 +214,29 @@ def test_pragma_in_front_of_a_body_without_braces() -> None:
     loops = [n for n in walk(file.root) if n.type == "for_statement"]
     assert len(loops) == 2
     assert loops[0].end_byte == loops[1].end_byte
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_errors_are_those_that_a_query_finds(name: str) -> None:
+    query = Query(cuda.LANGUAGE, "(ERROR) @error (MISSING) @error")
+    seen = 0
+    for end in range(0, len(HARD[name]) + 1, 7):
+        tree = parse_tree(HARD[name][:end] + b" int f(")
+        expected = QueryCursor(query).captures(tree.root_node).get("error", [])
+        assert {(span(n), n.type) for n in error_nodes(tree)} == {(span(n), n.type) for n in expected}
+        assert len(error_nodes(tree)) == len(expected)
+        seen += len(expected)
+    assert seen
+
+
+def test_nodes_around_places() -> None:
+    text = b"int a;\nnamespace n { K void f() { struct S { void g() {} }; } void h() {} }\nvoid i() {}\n"
+    root = parse_tree(text).root_node
+    every = list(find(root, "function_definition"))
+    assert len(every) == 4
+    assert find_around(root, "function_definition", []) == []
+    assert find_around(root, "function_definition", list(range(len(text)))) == every
+    assert find_around(root, "function_definition", [text.index(b"g()")]) == every[:2]
+    # between two nodes a place belongs to the one behind it
+    assert find_around(root, "function_definition", [text.index(b" void h")]) == [every[2]]
+    assert find_around(root, "function_definition", [0, text.index(b"i()")]) == [every[3]]

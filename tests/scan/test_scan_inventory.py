@@ -193,3 +193,38 @@ def test_the_corpus_ports_with_little_effort() -> None:
 def test_a_function_of_the_sources_own_is_none_of_a_library(text: str, count: int) -> None:
     found, _ = cuda_inventory("k.cu", text.encode())
     assert sum(c.count for c in found.constructs if c.kind == "library") == count
+
+
+_KERNELS_BY_MACROS = {
+    "defined": b"#define RUN __global__\nint a;\nRUN void k() {}\n",
+    "defined over two lines": b"#define RUN static \\\n  __global__\nRUN void k() {}\n",
+    "in terms of another": b"#define G __global__\n#define RUN G __launch_bounds__(8)\nRUN void k() {}\n",
+    "named so": b"LIB_KERNEL void k() {}\n",
+    "named so too": b"int a;\nLIB_GLOBAL\nvoid k() {}\n",
+    "first in a namespace": b"namespace n {\n__global__ void k() {}\n}\n",
+    "of a template": b"template <int N>\n__global__ void __launch_bounds__(N) k() {}\n",
+    "behind a mark": b"\xef\xbb\xbf__global__ void k() {}\n",
+    "with other line ends": b"int a;\r\n__global__\r\nvoid\r\nk() {}\r\n",
+    "in C": b'extern "C" {\n__global__ void k() {}\n}\n',
+    "behind an error": b"int a = = ;\n) }\n__global__ void k() {}\n",
+}
+
+
+@pytest.mark.parametrize("how", _KERNELS_BY_MACROS)
+def test_kernels_are_found_by_what_names_them(how: str) -> None:
+    text = _KERNELS_BY_MACROS[how]
+    # some `__global__` has to be in the text
+    found, _ = cuda_inventory("k.cu", b"// __global__ of old\n" + text if not how.startswith("behind a m") else text)
+    assert found.kernels == ("k",)
+    plain, _ = cuda_inventory("k.cu", text.replace(b"__global__", b"__device__").replace(b"LIB_", b"OF_"))
+    assert how.startswith("named so") or plain.kernels == ()
+
+
+@pytest.mark.parametrize("word", ["asm", "__asm__", "asm volatile", "A"])
+def test_asm_is_found_whatever_it_is_called(word: str) -> None:
+    text = (
+        f'#define A asm volatile\nint b;\nvoid f() {{ auto g = [] {{ {word}("bar.sync 0;"); }}; {word}("exit;"); }}\n'
+    )
+    found, _ = cuda_inventory("k.cu", text.encode())
+    names = {c.name for c in found.constructs}
+    assert names == (set() if word == "A" else {"bar.sync", "exit"})
