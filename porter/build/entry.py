@@ -81,6 +81,14 @@ def kernel_names(source: str) -> list[str]:
     return list(dict.fromkeys(_KERNEL.findall(source)))
 
 
+def kernel_lines(source: str) -> dict[str, int]:
+    """The line, counted from 1, on which the name of each of them stands first."""
+    found: dict[str, int] = {}
+    for match in _KERNEL.finditer(source):
+        found.setdefault(match[1], source.count("\n", 0, match.start(1)) + 1)
+    return found
+
+
 def opened_namespaces(source: str) -> list[str]:
     """The named namespaces that a C++ text opens, in order, each nested one after the one around it."""
     return list(dict.fromkeys(re.findall(r"\bnamespace\s+([A-Za-z_][\w:]*)\s*\{", source)))

@@ -19,6 +19,7 @@ from porter.project.include_dirs import stated_directories
 from porter.report import json as report_json
 from porter.report.terminal import resource_table
 from porter.verify.case import cases_if_any, load_case
+from porter.verify.depot import depots
 from porter.verify.launching import port_problem
 from porter.verify.problem import bind
 from porter.verify.resources import assembler_warnings, rows_of_case, rows_of_files
@@ -65,7 +66,7 @@ def build(
     left += host_headers_note(file, stood_in)
     if not rows:
         raise PorterError(Code.NOTHING_TO_BUILD, path=file)
-    warnings = [w for row in rows for w in assembler_warnings(row, file)]
+    warnings = [*(w for row in rows for w in assembler_warnings(row, file)), *depots(rows, file)]
     code = exit_code_of(left)
     told = session.verbosity > 0 or code is not ExitCode.OK
     session.report([*(d for d in left if told or d.code is Code.HOST_HEADERS), *warnings])

@@ -35,6 +35,7 @@ from porter.report.formats import render
 from porter.report.timeline import lines as timeline_lines
 from porter.verify.builder import PORT_ARCH
 from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.depot import depots
 from porter.verify.launching import port_problem
 from porter.verify.prepare import run_once
 from porter.verify.problem import bind
@@ -159,7 +160,8 @@ class _Kernel:
         return assembly, list(timeline_lines(recorder, _TIMELINE_COLUMNS))
 
     def _add_build(self, rows: Sequence[ResourceRow], toolkit: str) -> None:
-        body = {"toolkit": toolkit, "kernels": [row.as_json() for row in rows], "diagnostics": []}
+        said = report_json.diagnostics(depots(rows, self.kernel))
+        body = {"toolkit": toolkit, "kernels": [row.as_json() for row in rows], "diagnostics": said}
         self.documents.append(report_json.document("build", ExitCode.OK, body))
 
 

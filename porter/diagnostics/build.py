@@ -140,6 +140,13 @@ PORT_WITHOUT_MMA = error(
     "The code is behind a condition that is true for sm_90a only, such as one on __CUDA_ARCH__. Nothing was written.",
     "Widen the condition to include sm_100a, then port the file.",
 )
+PORT_LOCAL_MEMORY = warning(
+    "PT3019",
+    "kernel {kernel} keeps {after} bytes a thread of arrays in local memory as a port; the original {before}",
+    "An array that is indexed at run time or whose address is taken cannot stay in registers: each access goes through "
+    "memory, which is slow. The results are the same.",
+    "Unroll the loops that index it, so that each index is a constant; then compare again with `porter build`.",
+)
 NO_DSL = error(
     "PT3050",
     ExitCode.USAGE,

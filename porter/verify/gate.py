@@ -24,6 +24,7 @@ from porter.build.trust import require_trust
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
 from porter.verify.case import cases_of, load_case
+from porter.verify.depot import depots
 from porter.verify.dsl import compile_case
 from porter.verify.line_map import nearest_line, placed_in_original
 from porter.verify.problem import Problem, bind
@@ -246,6 +247,7 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
         names += outcome.before.resources
         rows += [r for r in compiled.rows if r not in rows]
         said += [_spill(path, r) for r in compiled.rows if spills(r)]
+        said += depots(compiled.rows, path)
         if compiled.emptied and work.unit.whole:
             refused = True
             values = {"path": path, "arch": work.target, "kernel": compiled.emptied[0]}

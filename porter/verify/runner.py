@@ -20,6 +20,7 @@ from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder
 from porter.verify.case import Case
 from porter.verify.checked import Checking, checked_run, hazard_diagnostics, judged
 from porter.verify.coverage import Coverage, Executed
+from porter.verify.depot import depot_of_port
 from porter.verify.expr import Number
 from porter.verify.further import Plan
 from porter.verify.hazards import HazardRun
@@ -308,6 +309,7 @@ class _Session:
         between = trial.between(*runs) if len(runs) == 2 else ()
         if len(runs) == 2:
             diagnostics = [*diagnostics, *trial.bits(runs[0], runs[1], between)]
+            diagnostics += depot_of_port(runs[0].program.kernel, runs[1].program.kernel, self.case.kernel)
         verdict = _verdict(diagnostics, any(r.result.status == "incomplete" for r in runs))
         if verdict is Verdict.CLEAN and any(run.counted is Verdict.REVIEW for run in checked):
             verdict = Verdict.REVIEW
