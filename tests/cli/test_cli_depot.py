@@ -120,7 +120,7 @@ def test_build_and_the_gate(tmp_path: Path, toolkit: Toolkit, original: str, por
     before.write_text(original)
     after.write_text(port)
     made = porter_json("build", before, "--port", after)["diagnostics"]
-    assert [(d["id"], d["line"]) for d in made if d["id"] == "PT3019"] == [("PT3019", 1)] * told
+    assert [(d["id"], d["location"]["line"]) for d in made if d["id"] == "PT3019"] == [("PT3019", 1)] * told
     assert ("PT3019" in porter("build", before, "--port", after).output) == bool(told)
     unit = Unit(str(before), "cuda", {str(before): port.encode()}, lambda: ([], []))
     (gated,) = compile_units([unit], GateOptions(toolkit=toolkit.root))
