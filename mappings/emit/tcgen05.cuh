@@ -187,6 +187,11 @@ struct Warpgroup {
     uint32_t tmem;           // first column of its accumulators, at lane offset 0 or 16
     uint32_t done;           // shared address of kRing mbarriers, on which its commits arrive
     uint32_t committed = 0;  // batches committed so far
+//@ if shares
+    uint32_t first = 0;      // mbarrier that it gave back first, for all CTAs
+    uint32_t used = 0;       // a bit for each that it gave back, by its distance from the first
+    uint32_t turns = 0;      // which of them an odd number of times
+//@ end
 //@ if tracked
     uint32_t complete = 0;   // batches known to be over
 //@ end
@@ -241,6 +246,32 @@ struct Warpgroup {
 //@ end
     }
 
+//@ if shares
+    // Gives a stage of all CTAs of a cluster back: the mbarrier at this place has one arrival more in each of `ctas`
+    // once all MMAs issued so far are complete.
+    __device__ __forceinline__ void release(const void* mbarrier, uint16_t ctas) {
+        if (elect_issuer()) {
+            const uint32_t address = shared_address(mbarrier);
+            asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(address), "h"(ctas)
+                         : "memory");
+            if (used == 0) first = address;
+            const uint32_t bit = 1u << (address - first) / 8 % 32;
+            used |= bit;
+            turns ^= bit;
+        }
+    }
+    __device__ __forceinline__ void release(const uint64_t& mbarrier, uint16_t ctas) { release(&mbarrier, ctas); }
+
+    // Waits until all CTAs gave back what this one did: no arrival comes after it, when this CTA may be gone.
+    __device__ __forceinline__ void drain() const {
+        if (elect_issuer()) {
+            for (uint32_t i = 0; i < 32; ++i) {
+                if (used >> i & 1) wait_phase(first + 8 * (i < 16 ? i : i - 32), (turns >> i & 1) ^ 1);
+            }
+        }
+    }
+
+//@ end
     // Waits until at most `pending` batches are in flight.
 //@ if register_kinds or tracked
     __device__ __forceinline__ void wait(uint32_t pending) {

@@ -82,6 +82,8 @@ class Helpers:
     """Whether one M=128 MMA makes both tiles of a warpgroup."""
     releases: bool = False
     """Whether commits arrive on mbarriers of the kernel's own."""
+    shares: bool = False
+    """Whether commits arrive on those of all CTAs of a cluster."""
 
     @property
     def mma_rows(self) -> int:

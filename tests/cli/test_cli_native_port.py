@@ -114,7 +114,19 @@ def test_a_planted_mistake_fails_the_gate(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.external
-@pytest.mark.parametrize("name", ["gemm_ws", "gemm_persistent", "gemm_tf32", "gemm_pipelined"])
+@pytest.mark.parametrize(("pattern", "instead"), [
+    (r"0x3\)", "0x1)"), (r"mbar_init\(sm.empty\[i\], 2\)", "mbar_init(sm.empty[i], 1)"),
+    (r"turns >> i & 1\) \^ 1", "turns >> i & 1)"),
+])  # fmt: skip
+def test_a_planted_mistake_of_a_cluster_fails_the_gate(pattern: str, instead: str) -> None:
+    what = failure(planted(made("gemm_cluster", ("release",)), pattern, instead))
+    assert what
+    assert "nvcc" not in what
+
+
+@pytest.mark.slow
+@pytest.mark.external
+@pytest.mark.parametrize("name", ["gemm_ws", "gemm_persistent", "gemm_tf32", "gemm_pipelined", "gemm_cluster"])
 def test_the_gate_takes_a_corpus_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # references of some cases are functions
     monkeypatch.setattr(trust, "_said", True)

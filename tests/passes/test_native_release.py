@@ -91,7 +91,7 @@ REFUSED = {
     "an mbarrier of another CTA": (
         {"RELEASE": 'asm volatile("{.reg .b32 r; mapa.shared::cluster.u32 r, %0, 0; mbarrier.arrive.release.cluster.'
                     'shared::cluster.b64 _, [r];}" ::"r"(shared(&empty[k % 2])) : "memory");'},
-        "a cluster shares its stages",
+        "the rank of the CTA",
     ),
     "consumers that wait for each other": (
         {"RELEASE": "arrive(&empty[k % 2]); wait(&empty[k % 2], k / 2 % 2);"}, "who waits for empty[]",

@@ -68,6 +68,10 @@ class Who:
             return tuple(int(t % WARP == 0) for t in range(self.threads))
         return self._values.of(frame.function, node, self._given(frame))
 
+    def values(self, frame: Frame, node: Node) -> Values | None:
+        """What an expression is in each thread."""
+        return self._values.of(frame.function, node, self._given(frame))
+
     def _both(self, frame: Frame, left: Node, right: Node) -> Values | None:
         """Two conditions; one that all threads answer alike says nothing of who."""
         found: list[Values] = []

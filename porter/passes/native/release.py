@@ -17,6 +17,7 @@ from porter.model.scopes import resolve
 from porter.model.tensor_core import Step
 from porter.passes.context import PortContext, qualified
 from porter.passes.native.mainloop import Pipelined
+from porter.passes.native.sharing import ctas_of
 from porter.passes.native.sites import (
     Changes,
     Left,
@@ -27,7 +28,7 @@ from porter.passes.native.sites import (
     statement_of,
     written,
 )
-from porter.ptx.ast import Placeholder
+from porter.ptx.ast import Placeholder, Reg
 from porter.ptx.table import find as decode
 
 RULE = "PTR190"
@@ -61,15 +62,19 @@ class _Release:
         rings = self._rings()
         if not kernel.waits_in_loop():
             raise kernel.begin.left("a loop that waits for its MMAs, and reads none of their results")
+        shared = [n for n in rings if any(o.remote for o in kernel.operations(n, "arrive"))]
+        if shared and len(rings) > 1:
+            raise kernel.begin.left("one ring of stages: a cluster shares those of several")
         for name in rings:
-            self._ring(name)
+            self._ring(name, bool(shared))
         for path, _ in kernel.synchronizing(Step.COMMIT, Step.WAIT):
             place = written(path)
             if not only_from(kernel.program, place.function, function, kernel.spans):
                 raise place.left(f"that `{place.function.name}` is called for these MMAs alone")
             self.changes.drop(Place(place.function, statement_of(place)))
         state = kernel.context.names.warpgroup
-        self.changes.behind(kernel.end, (f"{state}.commit();", f"{state}.wait(0);"))
+        last = ("commit()", "wait(0)", *(["drain()"] if shared else []))
+        self.changes.behind(kernel.end, [f"{state}.{call};" for call in last])
         if kernel.context.helpers.sync_in_wait:
             self.changes.before(kernel.begin, f"{qualified('sync_warpgroup')}();")
 
@@ -94,13 +99,36 @@ class _Release:
     def _place(operation: Operation) -> Place:
         return path_of(operation)[0]
 
-    def _ring(self, name: str) -> None:
+    def _ring(self, name: str, shared: bool) -> None:
         kernel = self.kernel
         operations = kernel.operations(name)
+        others, mine = self._arrivals(name, shared)
+        if not shared and any(o.multicast for o in kernel.walk.operations if o.kind == "copy"):
+            raise kernel.begin.left("that stages are for one CTA: copies go to several")
+        ctas = 1
+        if shared:
+            counts = {self._value(o) for o in kernel.operations(name, "init")}
+            ctas = ctas_of(kernel, name, mine, counts.pop() if len(counts) == 1 and not others else None)
+            kernel.context.helpers.shares = True
+        else:
+            self._agrees(name, mine, others)
+        for operation in mine:
+            self._arrival(operation, operations, ctas)
+        for operation in kernel.operations(name, "init"):
+            place = count_of(kernel, operation)
+            for other in kernel.walk.operations:
+                if other.kind == "init" and other not in operations and count_of(kernel, other).span == place.span:
+                    raise place.left("a count that is this mbarrier's alone")
+            self.changes.replace(place.function, place.span, str(ctas + others))
+
+    def _arrivals(self, name: str, shared: bool) -> tuple[int, list[Operation]]:
+        """How many arrivals are those of other threads, and those of consumers."""
+        kernel = self.kernel
         others, mine = 0, []
-        for operation in operations:
+        for operation in kernel.operations(name):
             place = self._place(operation)
-            if operation.remote or operation.kind in ("unread", "remap"):
+            known = shared and operation.kind == "arrive"
+            if (operation.remote and not known) or operation.kind in ("unread", "remap"):
                 raise place.left(f"that {name} is for one CTA: a cluster shares its stages")
             if operation.kind != "arrive":
                 continue
@@ -111,17 +139,7 @@ class _Release:
                 raise place.left("that consumers arrive here, or others, and not both")
             else:
                 others += len(threads) * self._count(operation)
-        if any(o.multicast for o in kernel.walk.operations if o.kind == "copy"):
-            raise kernel.begin.left("that stages are for one CTA: copies go to several")
-        self._agrees(name, mine, others)
-        for operation in mine:
-            self._arrival(operation, operations)
-        for operation in kernel.operations(name, "init"):
-            place = count_of(kernel, operation)
-            for other in kernel.walk.operations:
-                if other.kind == "init" and other not in operations and count_of(kernel, other).span == place.span:
-                    raise place.left("a count that is this mbarrier's alone")
-            self.changes.replace(place.function, place.span, str(1 + others))
+        return others, mine
 
     def _count(self, operation: Operation) -> int:
         value = self.kernel.program.constants_in(self.kernel.kernel.function).evaluate(operation.count or "1")
@@ -147,7 +165,7 @@ class _Release:
     def _value(self, operation: Operation) -> int | None:
         return self.kernel.program.constants_in(self.kernel.kernel.function).evaluate(operation.count)
 
-    def _arrival(self, operation: Operation, ring: list[Operation]) -> None:
+    def _arrival(self, operation: Operation, ring: list[Operation], ctas: int) -> None:
         kernel = self.kernel
         place = written(path_of(operation))
         self._plain(operation)
@@ -161,6 +179,11 @@ class _Release:
             # it has nothing to commit
             text = self._same_for_all(Place(place.function, statement))
             when = [*when, qualified("elect_issuer()")]
+        elif ctas > 1:
+            if place.function is not kernel.function:
+                raise place.left("stages of a cluster given back where the MMAs are")
+            state, all_of_them = kernel.context.names.warpgroup, (1 << ctas) - 1
+            text = f"{state}.{NAME}({address_of(kernel, operation, place)}, {all_of_them:#x});"
         else:
             text = f"{qualified(NAME)}({address_of(kernel, operation, place)});"
         if when:
@@ -281,6 +304,10 @@ def address_of(kernel: Pipelined, operation: Operation, place: Place) -> str:
         found = decode(arrivals[0]) if len(arrivals) == 1 else None
         operand = found.get("mbar") if found is not None else None
         base = getattr(operand, "base", None)
+        if isinstance(base, Reg):
+            # the same place in another CTA
+            mapped = [decode(i) for i in statement.ptx.instructions() if i.parts[0] == "mapa"]
+            base = mapped[0].get("a") if len(mapped) == 1 and mapped[0] is not None else None
         if isinstance(base, Placeholder) and not getattr(operand, "offset", 0):
             node = statement.operand(base.index).expr_node
             if node is not None:
