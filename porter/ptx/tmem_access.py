@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
+
+from numpy.typing import NDArray
 
 from porter.ptx.forms.grammar import Modifiers
 from porter.ptx.swizzle import IntLike
@@ -112,15 +115,23 @@ def unpacked_columns(packed_column: IntLike) -> tuple[IntLike, IntLike]:
     return 2 * packed_column, 2 * packed_column + 1
 
 
+def leaves_quarter_out(lane: int | NDArray[Any], warp_rank: int | NDArray[Any]) -> Any:
+    """Whether bits 5-6 of a lane are zero where the warp reaches another quarter of the lanes than the first: a bool,
+    or an array of them. The text gives lanes 0 to 31 to one warp of four (§9.7.16.8.1); that hardware takes the warp's
+    own quarter is practice.
+    """
+    return (lane < WARP_LANES) & (warp_rank % 4 != 0)
+
+
 def lane_problem(lane: int, shape: Shape, warp_rank: int) -> str | None:
     """Why a warp cannot access Tensor Memory from this lane, or None.
 
-    A warp reaches the 32 lanes of its rank modulo 4. Bits 5-6 of the lane may say so or be zero: libraries
-    do either (CuTe asserts the first, DeepGEMM relies on the second).
+    A warp reaches the 32 lanes of its rank modulo 4. Bits 5-6 of the lane say so, as CuTe asserts, or are left out, as
+    DeepGEMM does.
     """
     if lane >= 128:
         return f"lane {lane} is not one of the 128 of Tensor Memory"
-    if lane // WARP_LANES not in (0, warp_rank % 4):
+    if lane // WARP_LANES != warp_rank % 4 and not leaves_quarter_out(lane, warp_rank):
         first = warp_rank % 4 * WARP_LANES
         return f"warp {warp_rank} reaches lanes {first} to {first + WARP_LANES - 1}, not lane {lane}"
     if lane % shape.lane_alignment:

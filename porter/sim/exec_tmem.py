@@ -14,7 +14,7 @@ from porter.ptx.shared_window import OFFSET_MASK
 from porter.ptx.table import Decoded, items
 from porter.ptx.tmem import COLUMN_MASK, COLUMNS, LANES, column_of, lane_of
 from porter.ptx.tmem import address as tmem_address
-from porter.ptx.tmem_access import TmemAccess
+from porter.ptx.tmem_access import TmemAccess, leaves_quarter_out
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath import tmem_access
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
@@ -171,14 +171,19 @@ def _addresses(M: Machine, values: Array, warps: Array, at: int) -> Array:
     if differ.any():
         warp = int(warps[differ.argmax()])
         raise Stop(Code.SIM_TMEM_ACCESS, "the threads of the warp give different addresses", at, warp)
-    beyond, rank = lane_of(first) // LANES, M.cta_rank[M.warp_cta[warps]]
-    if M.options.level == "strict" or not beyond.any():
-        return first
-    # The lane within the pair of blocks (ruling `lane-field`).
-    tolerated = (beyond != 0) & ((beyond == rank) | (beyond == rank & 1))
-    if M.observer is not None and tolerated.any():
-        M.observer.tolerates("A2", at, warps[tolerated])
-    return np.where(tolerated, tmem_address(lane_of(first) % LANES, column_of(first)), first)
+    beyond = lane_of(first) // LANES
+    if M.options.level != "strict" and beyond.any():
+        # The lane within the pair of blocks (ruling `lane-field`).
+        rank = M.cta_rank[M.warp_cta[warps]]
+        tolerated = (beyond != 0) & ((beyond == rank) | (beyond == rank & 1))
+        if M.observer is not None and tolerated.any():
+            M.observer.tolerates("A2", at, warps[tolerated])
+        first = np.where(tolerated, tmem_address(lane_of(first) % LANES, column_of(first)), first)
+    if M.observer is not None:
+        elsewhere = np.asarray(leaves_quarter_out(lane_of(first), M.warp_rank[warps]))
+        if elsewhere.any():
+            M.observer.tolerates("A4", at, warps[elsewhere])
+    return first
 
 
 def _first_cell(access: TmemAccess, half_split: int, address: int, rank: int, at: int, warp: int) -> tuple[int, int]:

@@ -109,3 +109,75 @@ def test_any_other_lane_is_refused(lane: int) -> None:
     for level in ("strict", "practice"):
         found = loaded(f"add.u32 %r12, %r12, {lane << 16};", level)[0].findings
         assert [f.code.id for f in found] == ["PT4009"]
+
+
+# The warp's own quarter -------------------------------------------------------------------------------------------
+
+WITH_QUARTER = "shl.b32 %r13, %r1, 21; add.u32 %r13, %r13, %r10;"
+ACCESS = """@!%p1 bra NOALLOC;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r9], 32;
+NOALLOC: tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
+ld.shared.u32 %r10, [%r9]; and.b32 %r14, %r1, 3;
+mov.u32 %r50, 7; mov.u32 %r51, 7; mov.u32 %r52, 7; mov.u32 %r53, 7;
+shl.b32 %r13, %r14, 21; add.u32 %r13, %r13, %r10; setp.lt.u32 %p2, %r1, 4;
+@!%p2 bra READ; {store} tcgen05.wait::st.sync.aligned;
+READ: tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
+{load} tcgen05.wait::ld.sync.aligned;
+tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; @!%p1 bra END;
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r10, 32;
+END: ret;"""
+STORE = "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r13], {%r50, %r51, %r52, %r53, %r50, %r51, %r52, %r53};"
+LOAD = "tcgen05.ld.sync.aligned.{shape}.b32 {{%r40{more}}}, [{at}];"
+LEFT_OUT = {
+    "32x32b": LOAD.format(shape="32x32b.x1", more="", at="%r10"),
+    "16x64b": LOAD.format(shape="16x64b.x1", more="", at="%r10"),
+    "16x128b": LOAD.format(shape="16x128b.x1", more=", %r41", at="%r10"),
+    "16x256b": LOAD.format(shape="16x256b.x1", more=", %r41, %r42, %r43", at="%r10"),
+    "upper half": "add.u32 %r12, %r10, 1048576;" + LOAD.format(shape="16x64b.x1", more="", at="%r12"),
+    "packed": LOAD.format(shape="16x64b.x1.pack::16b", more="", at="%r10"),
+    "halves": "tcgen05.ld.sync.aligned.16x32bx2.x1.b32 {%r40}, [%r10], 2;",
+    "reduced": "tcgen05.ld.red.sync.aligned.32x32b.x2.max.u32 {%r40, %r41}, %r42, [%r10];",
+    "one warp": "mov.u32 %r12, %r13; setp.eq.u32 %p5, %r1, 2; @%p5 mov.u32 %r12, %r10;"
+    + LOAD.format(shape="32x32b.x1", more="", at="%r12"),
+}
+
+
+def accessed(store: str = STORE, load: str = LEFT_OUT["32x32b"], level: str = "strict", threads: int = 128) -> Outcome:
+    return check(ACCESS.format(store=store, load=load), threads=threads, level=level)
+
+
+@pytest.mark.parametrize("load", LEFT_OUT.values(), ids=LEFT_OUT)
+def test_a_load_that_names_lanes_of_the_first_warp(load: str) -> None:
+    for level, severity in (("strict", "error"), ("practice", "review")):
+        outcome = accessed(load=load, level=level)
+        assert outcome.status == "ok", outcome.findings
+        (hazard,) = outcome.hazards
+        assert (hazard.kind.id, hazard.severity, hazard.ruling) == ("A4", severity, Ruling.LANE_FIELD)
+        assert "(warp % 4 * 32) << 16" in hazard.remedy
+        named = load.replace("%r10", "%r13")
+        assert not accessed(load=named, level=level).hazards
+
+
+def test_a_store_that_names_lanes_of_the_first_warp() -> None:
+    own = LEFT_OUT["32x32b"].replace("%r10", "%r13")
+    for level, severity in (("strict", "error"), ("practice", "review")):
+        outcome = accessed(STORE.replace("%r13", "%r10"), own, level)
+        assert {(h.kind.id, h.severity, h.ruling) for h in outcome.hazards} == {("A4", severity, Ruling.LANE_FIELD)}
+        assert not accessed(load=own, level=level).hazards
+
+
+def test_the_first_warp_of_each_warpgroup_names_its_own_lanes() -> None:
+    """Warps 0 and 4 reach lanes 0 to 31; the others keep to their own."""
+    first = "mov.u32 %r12, %r13; setp.eq.u32 %p5, %r14, 0; @%p5 mov.u32 %r12, %r10;"
+    load = first + LOAD.format(shape="32x32b.x1", more="", at="%r12")
+    assert not accessed(load=load, threads=256).hazards
+    second = load.replace("%p5, %r14, 0", "%p5, %r1, 5")
+    assert {h.kind.id for h in accessed(load=second, threads=256).hazards} == {"A4"}
+
+
+def test_lanes_of_the_first_warp_for_the_accumulator_of_an_mma() -> None:
+    """The whole kernel is else as it should be: the field alone is to find."""
+    assert WITH_QUARTER in TENSOR
+    body = TENSOR.replace(WITH_QUARTER, "mov.u32 %r13, %r10;")
+    assert {h.kind.id for h in check(body).hazards} == {"A4"}
+    assert {(h.kind.id, h.severity) for h in check(body, level="practice").hazards} == {("A4", "review")}

@@ -56,6 +56,8 @@ KINDS: dict[str, HazardKind] = {
         ("H31", "result of a tcgen05.ld used before tcgen05.wait::ld", "wait::ld", "PTX ISA 9.7.16.6.4.5"),
         ("A2", "Tensor Memory address with a lane beyond 127", "the lane within the block's own Tensor Memory",
          "PTX ISA 9.7.16.1"),
+        ("A4", "tcgen05.ld or tcgen05.st whose address names lanes of another warp",
+         "(warp % 4 * 32) << 16 added to the address", "PTX ISA 9.7.16.8.1"),
         ("U2", "read of Tensor Memory that was never written", "a store or an MMA that does not accumulate",
          "PTX ISA 9.7.16.1"),
     ),

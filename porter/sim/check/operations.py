@@ -248,4 +248,6 @@ _OPERANDS = {
     "A3": Verdict("A3", "another block of the cluster", "an ordinary store or reduction in the own block",
                   Ruling.OWN_BLOCK),
     "A2": Verdict("A2", "the lane without the rank of the block", "", Ruling.LANE_FIELD),
+    "A4": Verdict("A4", "the first lane of the warp's own quarter",
+                  "add (warp % 4 * 32) << 16 to the address", Ruling.LANE_FIELD),
 }  # fmt: skip
