@@ -16,7 +16,7 @@ from porter.lang.cuda import walk
 from porter.lang.text import Span
 from porter.model.facts import Commit, Fence, Layout, Wait
 from porter.model.functions import Call, Function, Style
-from porter.model.program import Program, Refusal
+from porter.model.program import PACK, Program, Refusal
 from porter.model.scopes import Variable, resolve
 from porter.model.tiled.tensors import Key, Tensors, initializer
 
@@ -269,8 +269,15 @@ class Search:
             what = f"accumulator `{param.name}` is handed to a lambda by code that is not followed: call it by its name"
             self.tiled.refuse(function, param.node or function.body, what)
         for call in callers:
-            if param.index < len(call.args):
+            if any(a.type == PACK for a in call.args[: param.index + 1]):
+                what = f"accumulator `{param.name}` is handed to `{function.name}` in a pack: name it there"
+                self.tiled.refuse(call.caller, call.node, what)
+            elif param.index < len(call.args):
                 self._add(call.caller, call.args[param.index], outwards(mma, function, call))
+        for call in self.program.calls_named(function.name) if not callers else ():
+            if call.caller.style is not Style.HOST and not self.program.targets(call):
+                what = f"`{function.name}` is handed accumulators, and this call fits no function of that name"
+                self.tiled.refuse(call.caller, call.node, what)
 
     def _refuse_macros(self, function: Function) -> None:
         """What macros hand to a function is not followed."""

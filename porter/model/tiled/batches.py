@@ -53,6 +53,10 @@ class Batches:
         start = opened.call.node.start_byte
         return start < call.node.start_byte < self._end(opened) and _within(call.caller, opened.call.caller)
 
+    def opens(self, function: Function) -> bool:
+        """Whether a function opens a batch, itself or through others."""
+        return id(function) in self._opening
+
     def operands(self, issue: Issue) -> list[HandedIn]:
         """The first operand of a multiply, as far out as it is handed in."""
         return self.tiled.handed_out(issue.holder, issue.a, issue.mma)
@@ -99,18 +103,18 @@ class Batches:
 
     def _handed(self, issue: Issue, target: Function, call: Call) -> Issue:
         """What a function issues, as one sees it that calls it."""
-        if issue.holder is not target:
+        if not _within(issue.holder, target) or self._is_called(issue.holder, target):
             return replace(issue, at=call.node)
-        a, d = (self._argument(target, n, call) for n in (issue.a, issue.d))
+        a, d = (self._argument(issue.holder, target, n, call) for n in (issue.a, issue.d))
         mma = outwards(issue.mma, target, call)
-        holder = call.caller if a is not issue.a or d is not issue.d else target
+        holder = call.caller if a is not issue.a or d is not issue.d else issue.holder
         if holder is call.caller and (a is issue.a or d is issue.d):
             # one of them is the function's own
             return replace(issue, at=call.node)
         return Issue(issue.multiply, holder, mma, a, d, call.node)
 
-    def _argument(self, target: Function, node: Node, call: Call) -> Node:
-        variable = self.tiled.viewed(target, node)
+    def _argument(self, holder: Function, target: Function, node: Node, call: Call) -> Node:
+        variable = self.tiled.viewed(holder, node)
         param = variable.param if variable is not None and variable.function is target else None
         return call.args[param.index] if param is not None and param.index < len(call.args) else node
 

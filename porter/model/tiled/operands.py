@@ -31,6 +31,11 @@ def may_be_in_registers(tiled: Tiled) -> bool:
     )
 
 
+def may_leave_registers(tiled: Tiled, multiply: Multiply) -> bool:
+    """Whether the first operand may have to be stored in front of an MMA."""
+    return may_be_in_registers(tiled) and not in_shared_memory(tiled, multiply)
+
+
 class _Atoms:
     """The atoms that the type of one expression names."""
 

@@ -11,19 +11,20 @@ from tree_sitter import Node
 
 from porter.lang.cuda import walk
 from porter.lang.text import Span
-from porter.model.facts import Commit, Fence, Wait
+from porter.model.facts import Fence, Wait
 from porter.model.functions import Function
 from porter.model.names.paths import is_whole
 from porter.model.scopes import resolve
-from porter.model.tiled.accumulators import Handle, Multiply, Origin, Synchronization
+from porter.model.tiled.accumulators import Handle, Origin, Synchronization
 from porter.model.tiled.batches import Issue
-from porter.model.tiled.operands import in_shared_memory, may_be_in_registers
+from porter.model.tiled.operands import may_leave_registers
 from porter.model.tiled.tensors import names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext
 from porter.passes.tiled.operands import are_counted_together
 from porter.passes.tiled.sight import in_sight, is_visible
 from porter.passes.tiled.state import warpgroup_at
 from porter.passes.tiled.text import cpp
+from porter.passes.tiled.untouched import refuse_touched, refuse_touched_inside
 
 RULE = "PTR611"
 FENCE_RULE = "PTR615"
@@ -44,6 +45,7 @@ def rewrite_synchronization(context: TiledContext) -> None:
         if text:
             context.port.edit(RULE, one.call.caller, one.call.caller.span(one.call.node), text)
     _require_batches(context)
+    refuse_touched_inside(context)
 
 
 def fence_copies(context: TiledContext) -> None:
@@ -71,6 +73,7 @@ def _opened(context: TiledContext, one: Synchronization) -> str:
     operands: list[str] = []
     arrived: set[str] = set()
     issued = list(_issued(context, one))
+    refuse_touched(context, one)
     whole = _of_all_steps([a for _, a in issued])
     for d, part in issued:
         a = whole.get(part, part)
@@ -128,20 +131,11 @@ def _issued(context: TiledContext, one: Synchronization) -> Iterator[tuple[str, 
         holder = issue.holder
         handle = _seen(context, holder, issue.d, function, node)
         if handle is None:
-            if issue.is_direct or _asks_for_operand(context, issue.multiply):
+            if issue.is_direct or may_leave_registers(context.tiled, issue.multiply):
                 what = f"accumulator `{holder.text(issue.d)}` is not in sight where its batch opens"
                 context.tiled.refuse(holder, issue.d, what)
             continue
         yield handle.name, _operand(context, issue, function, node)
-        touched = _touched(context, issue, node.end_byte, _closed(context, function, issue.at.end_byte))
-        if touched is not None:
-            what = f"operand `{holder.text(touched)}` is used between the call that opens a batch and the batch's end"
-            context.tiled.refuse(holder, touched, what)
-
-
-def _asks_for_operand(context: TiledContext, multiply: Multiply) -> bool:
-    """Whether the first operand may have to be stored in front of an MMA."""
-    return may_be_in_registers(context.tiled) and not in_shared_memory(context.tiled, multiply)
 
 
 def _require_batches(context: TiledContext) -> None:
@@ -150,38 +144,9 @@ def _require_batches(context: TiledContext) -> None:
     known = {id(i.multiply) for one in opened for i in context.batches.issues(one)}
     for multiply in context.tiled.multiplies:
         caller = multiply.call.caller
-        if id(multiply) not in known and id(caller) in context.reached and _asks_for_operand(context, multiply):
+        if id(multiply) not in known and id(caller) in context.reached and may_leave_registers(context.tiled, multiply):
             what = f"`{caller.text(multiply.call.node)}`: no batch opens on the way, where A would leave registers"
             context.tiled.refuse(caller, multiply.call.node, what)
-
-
-def _closed(context: TiledContext, function: Function, start: int) -> int:
-    """Where a batch ends that is open at an offset of a function."""
-    ends = [
-        s.call.node.start_byte
-        for s in context.tiled.synchronizations
-        if s.call.caller is function and s.call.node.start_byte > start and isinstance(s.fact, Commit)
-    ]
-    return min(ends, default=function.body.end_byte)
-
-
-def _touched(context: TiledContext, issue: Issue, start: int, end: int) -> Node | None:
-    """A mention of the first operand inside a batch, other than in a multiply. What comes from registers is stored when
-    the batch opens."""
-    holder = issue.holder
-    variable = context.tiled.tensors.root(holder, issue.a)
-    if variable is None or in_shared_memory(context.tiled, issue.multiply):
-        return None
-    issued = [issue.at, *(m.call.node for m in context.tiled.multiplies)]
-    for name in names_in(holder, holder.body):
-        if not start <= name.start_byte < end or holder.text(name) != variable.name:
-            continue
-        if any(n.start_byte <= name.start_byte < n.end_byte for n in issued):
-            continue
-        found = resolve(holder, name, variable.name)
-        if found is not None and found.key == variable.key and not context.tiled.only_asked(holder, name):
-            return name
-    return None
 
 
 def _seen(context: TiledContext, holder: Function, d: Node, function: Function, at: Node) -> Handle | None:
@@ -215,7 +180,7 @@ def _operand(context: TiledContext, issue: Issue, function: Function, at: Node) 
                 return holder.text(callee) if whole else f"{holder.text(callee)}({', '.join(kept)})"
     elif _is_named(holder, node, function, at):
         return holder.text(node)
-    if issue.is_direct or _asks_for_operand(context, issue.multiply):
+    if issue.is_direct or may_leave_registers(context.tiled, issue.multiply):
         what = f"operand `{holder.text(node)}` is not in sight where its batch opens"
         context.tiled.refuse(holder, node, what)
     return ""
