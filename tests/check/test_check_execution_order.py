@@ -197,8 +197,9 @@ def test_a_flag_without_the_fences_does_not(before: str, after: str) -> None:
 
 # Warps that end ------------------------------------------------------------------------------------------------------
 
-# Block 1 writes to block 0 and ends; block 0 arrives, waits and reads.
-EXIT = """mov.u32 %r10, %cluster_ctarank; setp.eq.u32 %p2, %r10, 1;
+# When both run, block 1 writes to block 0 and ends; block 0 arrives, waits and reads.
+EXIT = """barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;
+mov.u32 %r10, %cluster_ctarank; setp.eq.u32 %p2, %r10, 1;
 @%p2 bra OTHER;
 {arrive}
 {wait}

@@ -128,7 +128,8 @@ def test_a_wait_that_is_narrower_than_its_release(wait: str) -> None:
     ("membar.cta;", {"G1"}), ("fence.proxy.async;", {"G1"}), ("bar.sync 0;", {"G1"}),
 ])  # fmt: skip
 def test_relaxed_cluster_barriers(before: str, kinds: set[str]) -> None:
-    body = f"""{RANK} mov.u32 %r25, 0; mapa.shared::cluster.u32 %r26, %r2, %r25; @!%p5 bra GO;
+    body = f"""barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;
+{RANK} mov.u32 %r25, 0; mapa.shared::cluster.u32 %r26, %r2, %r25; @!%p5 bra GO;
 @%p0 st.shared::cluster.u32 [%r26+256], %r0; GO: {before} barrier.cluster.arrive.relaxed.aligned;
 barrier.cluster.wait.acquire.aligned; @%p5 bra END; @%p0 ld.shared.u32 %r24, [%r2+256];
 @%p0 st.global.u32 [%d1+512], %r24; {END}"""

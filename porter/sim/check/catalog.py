@@ -150,6 +150,8 @@ KINDS: dict[str, HazardKind] = {
         ("H23", "tcgen05.mma issued by several threads", "elect one thread", "PTX ISA 9.7.16.10"),
         ("H26", "block ends while another block's operation still uses its memory",
          "a cluster barrier or a wait before the exit", "PTX ISA 9.7.16.5"),
+        ("H32", "access to shared memory of another block that may not have started",
+         "synchronization with the block before the access", "CUDA C++ Programming Guide, distributed shared memory"),
         ("X1", "block ends while asynchronous operations use its shared memory", "a wait before the exit",
          "PTX ISA 9.7.9.25"),
     ),

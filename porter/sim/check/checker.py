@@ -48,8 +48,8 @@ class Checker(Reports):
         if new.proxy == "async" and new.lane is not None and new.bits:
             self._lanes_before_issue(cta, new)
         home = int(self.machine.warp_cta[new.warp])
-        if cta != home and self.machine.alive[cta] == 0:
-            self.report(_GONE, None, new, "", cta)
+        if cta != home:
+            self._in_other_block(cta, new)
         if new.write and (self.mbarriers.bits[cta] or self.mbarriers.freed[cta]):
             self.mbarriers.written(cta, new)
         ordered: set[Any] = set()
@@ -68,6 +68,15 @@ class Checker(Reports):
             self.report(Verdict("U1", "a write of these bytes", "", Ruling.NEVER_WRITTEN), None, new, where, cta)
             shadow.written |= new.bits
         shadow.insert(new)
+
+    def _in_other_block(self, cta: int, new: Access) -> None:
+        """The block has to run (ruling `peer-start`) and must not have ended. Who uses its mbarriers has to know their
+        initialization, and so that it runs."""
+        direct = new.proxy == "generic" or new.notes.get("told", cta) != cta
+        if self.machine.alive[cta] == 0:
+            self.report(_GONE, None, new, "", cta)
+        elif direct and not self.clocks.started(new.warp, int(self.machine.cta_rank[cta])):
+            self.report(_NOT_STARTED, None, new, "", cta)
 
     def _with_lanes(self, old: Access, new: Access, common: int, cta: int) -> tuple[Access, Access]:
         """Accesses of threads with the lanes that came to the first granule of both."""
@@ -169,4 +178,7 @@ def _alike(old: Access) -> Any:
 
 
 _PEER_WAIT = "barrier.cluster, or a wait on the operation's mbarrier"
+_NOT_STARTED = Verdict(
+    "H32", "synchronization with the other block before the access", "barrier.cluster.arrive and .wait"
+)
 _GONE = Verdict("H26", "a wait of the other block for this access before it ends", "barrier.cluster")

@@ -71,6 +71,11 @@ class Clocks:
         # By warp what a proxy fence that acquires has covered, for the warp's own operations.
         self._acquired: dict[int, Array] = {}
         self._used = warps_per_cluster
+        # That a block of the cluster runs, by its rank: what its own warps know from the first, and others are told.
+        self._starts = [self.component(("start", rank)) for rank in range(blocks if blocks > 1 else 0)]
+        for rank, start in enumerate(self._starts):
+            self.state[self._rank == rank, EXEC, start] = 1
+        self._all_met = [not self._starts] * (warps // warps_per_cluster)
 
     def component(self, key: Any) -> int:
         """The component of an mbarrier or issuing thread; `key` is the same for all clusters."""
@@ -91,6 +96,37 @@ class Clocks:
     def message(self, warp: int) -> Array:
         """All that a warp knows and synchronization carries."""
         return self.state[warp, :CARRIED, : self._used].copy()
+
+    # Blocks that run ----------------------------------------------------------------------------------
+
+    def started(self, warp: int, rank: int) -> bool:
+        """Whether a warp knows that the block of this rank in its cluster runs."""
+        return bool(self._single or self.state[warp, EXEC, self._starts[rank]])
+
+    def meet(self, warp: int, rank: int) -> None:
+        """A warp learns that the block of this rank in its cluster runs."""
+        self.state[warp, EXEC, self._starts[rank]] = 1
+
+    def starts(self, warp: int) -> Array:
+        """A message that tells which blocks run, as far as the warp knows, and nothing else."""
+        message = self.blank()
+        message[EXEC, self._starts] = self.state[warp, EXEC, self._starts]
+        return message
+
+    def start(self, warp: int) -> Array:
+        """A message that tells that the warp's block runs, and nothing else."""
+        message = self.blank()
+        message[EXEC, self._starts[self._rank[warp]]] = 1
+        return message
+
+    def all_met(self, warp: int) -> bool:
+        """Whether all warps of the cluster know that all of its blocks run."""
+        cluster = warp // self.per_cluster
+        if not self._all_met[cluster]:
+            first = cluster * self.per_cluster
+            known = self.state[first : first + self.per_cluster, EXEC][:, self._starts]
+            self._all_met[cluster] = bool(known.all())
+        return self._all_met[cluster]
 
     def now(self, warp: int) -> tuple[int, int]:
         """The event "this warp has come to this point"."""

@@ -214,6 +214,9 @@ class FlagUser:
         if self.clocks.parks(warp):
             known = {self.imports.cluster(warp): self.clocks.execution(warp)}
             parts.append(Carried(block, order.scope, known, "execution"))
+        elif not self.clocks.all_met(warp):
+            known = {self.imports.cluster(warp): self.clocks.starts(warp)}
+            parts.append(Carried(block, order.scope, known, "execution"))
         fenced = self.fenced.get(warp, {})
         told: list[Known] = []
         for scope in sorted((s for s in fenced if s <= order.scope), reverse=True):

@@ -72,7 +72,7 @@ class Operations(Observer):
             check.mbarriers.use(effect.at, effect.warp, touch.signal, effect.lane)
             if touch.reduces:
                 access.kind = "reduction"
-            access.notes["stored"] = touch.stored
+            access.notes["stored"], access.notes["told"] = touch.stored, touch.signal[1]
             access.notes["signals"] = f"at shared address {self.machine.mbar.offsets[touch.signal[0]]:#x}"
         elif effect.kind == "copy":
             # Landing completes reading and writing alike.
@@ -198,6 +198,8 @@ class Operations(Observer):
             for old in check.tensor[other].accesses:
                 if old.kind == "alloc" and old.bits == cells.bits:
                     old.done, cells.done = [*old.done, now], [*cells.done, *old.done]
+                    check.clocks.meet(warp, int(M.cta_rank[other]))
+                    check.clocks.meet(old.warp, int(M.cta_rank[cta]))
 
     def _dealloc(self, effect: Effect) -> None:
         for touch in effect.touches:
@@ -219,6 +221,9 @@ class Operations(Observer):
             return
         if effect.kind in ("commit", "arrive"):
             life.count((slot, cta), effect.at)
+        if int(self.machine.warp_cta[effect.warp]) != cta:
+            # Whatever comes from another block tells that it runs.
+            life.tell((slot, cta), self.check.clocks.start(effect.warp))
         component = life.copied(slot, cta) if effect.kind == "arrive" else life.component(slot, cta)
         proof = component, int(self.machine.mbar.phase[slot, cta]) + 1
         if effect.kind == "commit":

@@ -50,9 +50,8 @@ class TensorLifetime(Observer):
     def asks(self, at: int, warp: int, group: int) -> None:
         if group == 1:
             return
-        M, clocks, peer = self.machine, self.check.clocks, self._peer(warp)
-        first = peer * M.warps_per_cta
-        if any(self._knows(warp, [(int(clocks.own[w]), 1)]) for w in range(first, first + M.warps_per_cta)):
+        peer = self._peer(warp)
+        if self.check.clocks.started(warp, int(self.machine.cta_rank[peer])):
             return
         new = self._access("alloc", at, warp, 1)
         verdict = Verdict(

@@ -34,6 +34,7 @@ class Ruling(StrEnum):
     PADDING_ROWS = "padding-rows"
     PAIR_ALLOCATION = "pair-allocation"
     PAIR_FREE = "pair-free"
+    PEER_START = "peer-start"
     PROXY_FENCE = "proxy-fence"
     READ_ONLY_LOAD = "read-only-load"
     REGISTER_MOVES = "register-moves"
