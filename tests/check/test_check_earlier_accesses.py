@@ -30,7 +30,7 @@ ATOMICS = {
     "reductions": (f"{ZERO} red.shared.add.u32 [%r9], 1;", {}, {"G1"}),
     "compare and swap": (f"{ZERO} atom.shared.cas.b32 %r5, [%r9], 0, 1;", {}, {"G1"}),
     "read and used": (f"{ZERO} bar.sync 0; ld.shared.u32 %r6, [%r9]; {ADD}", {}, {"G1"}),
-    "another block's counter": (CLUSTER.format(meet=""), PAIR, {"G1"}),
+    "another block's counter": (CLUSTER.format(meet=""), PAIR, {"G1", "H32"}),
     "another block's counter behind a meeting": (CLUSTER.format(meet=MEET), PAIR, set()),
     "global memory": (BLOCKS.format(""), TWICE, {"G2"}),
     "global memory, strong": (BLOCKS.format(".relaxed.gpu"), TWICE, set()),
