@@ -127,3 +127,53 @@ def test_build_and_the_gate(tmp_path: Path, toolkit: Toolkit, original: str, por
     assert gated.status == "compiled"
     assert [d.code for d in gated.diagnostics].count(Code.PORT_LOCAL_MEMORY) == told
     assert gate_exit([gated]) == 0
+
+
+_CASE = """\
+version: 1
+kernel: twice.cu
+entry: twice
+sizes: {N: 32}
+tensors:
+  a: {dtype: f32, shape: [N], role: input}
+  o: {dtype: f32, shape: [N], role: output}
+launch: {grid: [1, 1, 1], block: [1, 1, 1]}
+params: [a, o]
+reference: "2 * a"
+families: [integers]
+"""
+_TWICE = """\
+extern "C" __global__ void twice(const float* a, float* o) {
+    float acc[32];
+#pragma unroll
+    for (int i = 0; i < 32; ++i) acc[i] = a[i];
+#pragma unroll COUNT
+    for (int i = 0; i < 32; ++i) { acc[i] *= 2.0f; o[i] = acc[i]; }
+}
+"""
+_IN_REGISTERS, _IN_MEMORY = _TWICE.replace("COUNT", "32"), _TWICE.replace("COUNT", "1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("original", "port", "told"),
+    [(_IN_REGISTERS, _IN_MEMORY, 1), (_IN_REGISTERS, _IN_REGISTERS, 0), (_IN_MEMORY, _IN_MEMORY, 0)],
+    ids=["only the port", "none", "both"],
+)
+@pytest.mark.usefixtures("toolkit")
+def test_verify_and_report(tmp_path: Path, original: str, port: str, told: int) -> None:
+    kernel, finished, page = tmp_path / "twice.cu", tmp_path / "twice_sm100.cu", tmp_path / "page.html"
+    kernel.write_text(original)
+    finished.write_text(port)
+    (tmp_path / "case.yaml").write_text(_CASE)
+    rows = porter_json("verify", kernel, "--port", finished)["rows"]
+    assert {r["verdict"] for r in rows} == {"clean"}
+    said = [(d["id"], d["location"]["line"]) for r in rows for d in r["diagnostics"]]
+    assert said == [("PT3019", 1)] * told * len(rows)
+    assert porter("verify", kernel, "--port", finished).output.count("PT3019") == told
+    porter("report", kernel, "--port", finished, "--html", page)
+    assert page.read_text().count("PT3019") == told
+    # without a case it is only compiled
+    (tmp_path / "case.yaml").unlink()
+    porter("report", kernel, "--port", finished, "--html", page, code=None)
+    assert page.read_text().count("PT3019") == told
