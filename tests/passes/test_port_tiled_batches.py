@@ -58,6 +58,31 @@ def test_a_batch_of_calls_stores_the_whole_operand_once(tmp_path: Path, text: st
     assert made.count("arrive(") == 1
 
 
+MADE = "gemm(mma, mma.get_slice(threadIdx.x).partition_fragment_A(tA), tB, acc);"
+SHARED = HEAD.replace("_RS", "_SS")
+
+
+def test_descriptors_may_be_made_where_they_are_used(tmp_path: Path) -> None:
+    made = ported(tmp_path, batch(MADE).replace(HEAD, SHARED))
+    assert f"porter::arrive(acc); {MADE}" in made
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEAD,
+        SHARED.replace("using Mma", "using Other") + "using Mma = Unknown;\n",
+        SHARED.replace("using Mma", "using Other")
+        + HEAD.splitlines()[2].replace("using Mma", "using More")
+        + "\nusing Mma = conditional_t<1 < 2, Other, More>;\n",
+    ],
+    ids=["registers", "a type that is not seen", "one of two"],
+)
+def test_registers_that_have_no_name_where_a_batch_opens_are_refused(tmp_path: Path, head: str) -> None:
+    what = "operand `mma.get_slice(threadIdx.x).partition_fragment_A(tA)` is not in sight where its batch opens"
+    assert what in refused(tmp_path, batch(MADE).replace(HEAD, head))
+
+
 USED = "is used between the call that opens a batch and the batch's end"
 PASSED = "template <class A>\n__device__ void convert(A& a) { a(0) = half_t(2); }\n"
 

@@ -17,7 +17,7 @@ from porter.model.names.paths import is_whole
 from porter.model.scopes import resolve
 from porter.model.tiled.accumulators import Handle, Origin, Synchronization
 from porter.model.tiled.batches import Issue
-from porter.model.tiled.operands import may_leave_registers
+from porter.model.tiled.operands import in_shared_memory, may_leave_registers
 from porter.model.tiled.tensors import names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext
 from porter.passes.tiled.operands import are_counted_together
@@ -180,7 +180,8 @@ def _operand(context: TiledContext, issue: Issue, function: Function, at: Node) 
                 return holder.text(callee) if whole else f"{holder.text(callee)}({', '.join(kept)})"
     elif _is_named(holder, node, function, at):
         return holder.text(node)
-    if issue.is_direct or may_leave_registers(context.tiled, issue.multiply):
+    tiled, multiply = context.tiled, issue.multiply
+    if not in_shared_memory(tiled, multiply) if issue.is_direct else may_leave_registers(tiled, multiply):
         what = f"operand `{holder.text(node)}` is not in sight where its batch opens"
         context.tiled.refuse(holder, node, what)
     return ""
