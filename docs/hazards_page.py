@@ -99,7 +99,7 @@ place is named (PT4111).
 
 ## What is modelled
 
-Threads of a warp count as one towards other warps; among each other they race over shared memory, and only
+Threads of a warp count as one towards other warps; among each other they race over shared and global memory, and only
 `bar.warp.sync`, barriers and memory fences order them, not `shfl`, `vote` or the instructions that a warp
 executes together (code written for lockstep relies on these: to review at practice level). The same holds where
 one lane arrives on an mbarrier, or issues a copy, for a warp whose other lanes use the memory too. Shared memory is
@@ -130,8 +130,8 @@ A `fence.release.sync_restrict::shared::cta` tells only of accesses to the share
 `fence.acquire.sync_restrict::shared::cluster` learns only of those to the cluster's (9.7.13.4), whichever memory the
 flag is in.
 
-Not looked for: races between the lanes of one warp over global memory; an access to another block's shared memory
-before that block is known to have started.
+Another block's shared memory is accessed once that block is known to run: after a cluster barrier, or something else
+that comes from it (H32). Not looked for: what lanes of a warp store to one place of shared memory with one instruction.
 
 A kernel that takes over the work of blocks that have not started (`clusterlaunchcontrol`) begins with a third of its
 grid, so that there is some to take over. A request by a block that has seen one fail ends the run (PT4018); the

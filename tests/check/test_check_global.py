@@ -573,7 +573,8 @@ def test_what_is_remembered_of_reads_of_a_table_does_not_grow_with_them(
 ) -> None:
     monkeypatch.setattr("porter.sim.check.global_shadow._SETS_KEPT", 500)
     outcome = table(threads, sync)
-    assert errors(outcome) == {"G2"}
+    # Other lanes of the warp may have read the word too.
+    assert errors(outcome) - ({"G10"} if not sync else set()) == {"G2"}
     assert outcome.grid is not None
     # As many as the table has words, at most twice as many before those not in use are given anew.
     assert len(outcome.grid.sets) < 1200

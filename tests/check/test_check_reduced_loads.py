@@ -22,7 +22,7 @@ LOADS = [
     "16x32bx2.x2.min.s32 {%r42, %r43}, %r46, [%r10], 2;",
 ]
 USES = {
-    "stored": "st.global.u32 [%d1], %r46;",
+    "stored": "mul.wide.u32 %d2, %r0, 4; add.u64 %d3, %d1, %d2; st.global.u32 [%d3], %r46;",
     "added": "add.u32 %r50, %r46, 1;",
     "compared": "setp.eq.u32 %p5, %r46, 0;",
     "copied_then_used": "mov.b32 %r50, %r46; add.u32 %r51, %r50, 1;",

@@ -40,7 +40,7 @@ class SharedAccesses(Observer):
             collective = self.machine.program.code[at].parts[0] in ("ldmatrix", "stmatrix")
             lane = np.full(lanes.shape[1], TOGETHER) if collective else np.arange(32)
             touch = check.lanes.touch(warps, lanes, where, size, kind != "load", lane)
-            for race in check.lanes.races(touch):
+            for race in check.lanes.shared.races(touch):
                 check.lane_race(at, int(warps[race[0]]), kind, *race[1:])
         reduces = kind == "atomic" and "exch" not in self.machine.program.code[at].parts
         for row, warp in enumerate(warps.tolist()):
@@ -58,7 +58,7 @@ class SharedAccesses(Observer):
                 check.access_shared(cta, access, reads=reduces)
         check.acting = None
         if touch is not None:
-            check.lanes.stamp(touch)
+            check.lanes.shared.stamp(touch)
         if order.strong or check.global_memory.state.flags.locations:
             self._strong(at, warps, lanes, where, order, kind, "store")
 

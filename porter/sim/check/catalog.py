@@ -107,6 +107,8 @@ KINDS: dict[str, HazardKind] = {
         Code.HAZARD_GLOBAL_MEMORY,
         ("G2", "global memory accessed by several warps without synchronization",
          "a release and an acquire that see each other, or a barrier within the block", "PTX ISA 8.10"),
+        ("G10", "global memory accessed by several lanes of a warp without synchronization",
+         "bar.warp.sync (__syncwarp), or a barrier; one lane that stores", "PTX ISA 9.7.13.2"),
         ("G3", "synchronization whose scope leaves out one of the threads",
          "a scope on both sides that takes in both threads", "PTX ISA 8.5"),
         ("G4", "asynchronous copy of global memory that threads access",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from porter.ptx.table import Decoded
 from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
 from porter.sim.check.flags import FlagUser
 from porter.sim.check.foreign import Imports
+from porter.sim.check.global_lanes import GlobalLanes
 from porter.sim.check.global_shadow import GlobalAccess, GlobalShadow, GlobalState, Wave
+from porter.sim.check.judge import Verdict
 from porter.sim.check.judge_global import GlobalJudge
 from porter.sim.check.reports import Reports
 from porter.sim.codegen import Context
@@ -47,6 +50,7 @@ class GlobalMemoryCheck(Observer):
         self._orders: dict[int, MemoryOrder] = {}
         # Whether the kernel changes tensor maps, which it then fences or copies.
         self._maps_change = any(p.startswith("tensormap") for ins in M.program.code for p in ins.parts)
+        self.lanes = GlobalLanes(check.lanes, M.W, self._found)
         # The lanes of the threads whose accesses are being judged, in the order of their places.
         self._acting: Array | None = None
 
@@ -104,7 +108,7 @@ class GlobalMemoryCheck(Observer):
             value = np.broadcast_to(np.asarray(value), (n, 32, size // item) if size > item else (n, 32))
         self.state.forget_unused_sets()
         warps = self.machine.warps(idx)
-        order = self.order(at)
+        order, opcode = self.order(at), self.machine.program.code[at].parts[0]
         lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
         for allocation, offsets, part in groups:
             active = lanes if part is None else part & lanes
@@ -132,6 +136,9 @@ class GlobalMemoryCheck(Observer):
                         self.bulk(kind, at, warp, None, False, effects[warp].accesses[0].done)
                     )
             per_lane = numbers[rows][:, None]
+            if not order.strong and opcode in ("ld", "st"):
+                stored = None if kind == "load" else partial(_bytes, value, rows, columns, item)
+                self.lanes.accessed(self.state, shadow, place, per_lane[:, 0], warps[rows], columns, stored)
             if kind in ("load", "cp.async"):
                 self._reads(shadow, place, per_lane)
             else:
@@ -241,10 +248,15 @@ class GlobalMemoryCheck(Observer):
     ) -> None:
         verdict = self.judge.judge(old, new, alike)
         if verdict is not None:
-            allocation, g = shadow.allocation, shadow.granule
-            name = allocation.name or f"the allocation at {allocation.start:#x}"
-            where = f"byte {granule * g:#x} of {name} (global address {allocation.start + granule * g:#x})"
-            self.check.report(verdict, old, new, where, None)
+            self._found(verdict, old, new, shadow, granule)
+
+    def _found(
+        self, verdict: Verdict, old: GlobalAccess, new: GlobalAccess, shadow: GlobalShadow, granule: int
+    ) -> None:
+        allocation, g = shadow.allocation, shadow.granule
+        name = allocation.name or f"the allocation at {allocation.start:#x}"
+        where = f"byte {granule * g:#x} of {name} (global address {allocation.start + granule * g:#x})"
+        self.check.report(verdict, old, new, where, None)
 
     # Dependent grids ----------------------------------------------------------------------------------
 
@@ -393,6 +405,12 @@ class GlobalMemoryCheck(Observer):
             for number, at in zip(numbers.tolist(), where.tolist(), strict=True)
             if number
         ]
+
+
+def _bytes(value: Array, rows: Array, columns: Array, item: int) -> Array:
+    """What each thread stores, [threads, bytes], by its warp's row and its lane."""
+    stored = np.ascontiguousarray(np.asarray(value, f"u{item}")[rows, columns])
+    return stored.reshape(rows.size, -1).view(np.uint8)
 
 
 def _stores_what_is_there(shadow: GlobalShadow, same: Any, element: int) -> bool:
