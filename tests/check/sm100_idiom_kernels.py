@@ -36,6 +36,7 @@ from sm100_idioms import (
     published,
     read,
     registers,
+    stages_back,
     wait,
     write,
 )
@@ -251,7 +252,7 @@ def pair() -> Kernel:
         body += f"@%p5 bra TOLD{k};\n" + wait(k % stages, k // stages & 1, f"own{k}")
         body += "mapa.shared::cluster.u32 %r5, %r5, 0;\n"
         body += f"@%one mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5]; //@tell{k}\nTOLD{k}:\n"
-    body += "bra END;\nMULTIPLIES: @!%p5 bra END;\n"
+    body += stages_back(stages, tiles) + "bra END;\nMULTIPLIES: @!%p5 bra END;\n"
     for k in range(tiles):
         body += (
             wait(k % stages, k // stages & 1, f"full{k}", ".acquire.cluster") + "tcgen05.fence::after_thread_sync;\n"

@@ -23,6 +23,7 @@ from sm100_idioms import (
     published,
     read,
     registers,
+    stages_back,
     wait,
     write,
 )
@@ -128,7 +129,7 @@ def multicast() -> Kernel:
         body += f"@%one mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], {STAGE}; //@expect{k}\n"
         body += f"@%one {COPY} [%r3], [%d1], {A_BYTES}, [%r5];\n"
         body += f"@%one {COPY}.multicast::cluster [%r4], [%d2], {half}, [%r5], %h1; //@half{k}\n"
-    body += "bra END;\nMULTIPLIES:\n"
+    body += stages_back(stages, tiles) + "bra END;\nMULTIPLIES:\n"
     for k in range(tiles):
         body += wait(k % stages, k // stages & 1, f"full{k}", ".acquire.cluster")
         body += "tcgen05.fence::after_thread_sync;\n" + mma(k % stages, k == 0)
@@ -145,7 +146,6 @@ def multicast() -> Kernel:
             "stage refilled at once": ("empty2", "PT4010"),
             "data not waited for": ("full1", "H17"),
             "half of B": ("half1", "PT4003"),
-            "gone before the other block is done": ((f"sync;\n{MEET} //@end_barrier", "sync;\nbar.sync 0;"), "H26"),
             "no meeting at the start": ("met", "H21"),
         },
         tiles,

@@ -116,6 +116,13 @@ def wait(slot: int | str, parity: int | str, name: str = "", modifiers: str = ""
     )
 
 
+def stages_back(stages: int, tiles: int) -> str:
+    """Waits until all stages came back, ahead of a block's end: what comes from elsewhere arrives on no block that is
+    gone."""
+    turns = tiles // stages
+    return "".join(wait(stages + s, (turns - 1) & 1, f"tail{s}", ".acquire.cluster") for s in range(stages))
+
+
 def _bar(slot: int | str) -> str:
     return f"%bar+{8 * slot}" if isinstance(slot, int) else slot
 

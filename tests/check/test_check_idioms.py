@@ -10,7 +10,7 @@ import pytest
 import sm100_idiom_kernels
 import sm100_idiom_loads
 import sm100_reported
-from sm100_idioms import checked
+from sm100_idioms import MEET, checked
 
 from porter.sim.check.rulings import Ruling
 from porter.sim.results import Schedule
@@ -68,6 +68,28 @@ def test_what_threads_bring_needs_a_proxy_fence(name: str) -> None:
         outcome, right = checked(without, level=level)
         assert right
         assert {(h.kind.id, h.severity, h.ruling) for h in outcome.hazards} == {("H16", severity, Ruling.PROXY_FENCE)}
+
+
+@pytest.mark.parametrize("name", ["multicast", "pair"])
+def test_a_block_waits_for_the_stages_that_others_give_back(name: str) -> None:
+    """Values and the accumulators' order are right without: the blocks meet at the end."""
+    for level, severity in (("strict", "error"), ("practice", "review")):
+        outcome, right = checked(KERNELS[name], "tail1", level)
+        assert right
+        assert {(h.kind.id, h.severity, h.ruling) for h in outcome.hazards if h.kind.id != "M1"} == {
+            ("H26", severity, Ruling.COMMIT_ARRIVAL)
+        }
+
+
+def test_blocks_that_neither_meet_nor_wait_for_their_stages() -> None:
+    """Gone before the other block is done."""
+    kernel = KERNELS["multicast"]
+    body = kernel.body.replace(f"sync;\n{MEET} //@end_barrier", "sync;\nbar.sync 0;")
+    assert body != kernel.body
+    kernel = dataclasses.replace(kernel, body=body)
+    assert not checked(kernel)[0].hazards
+    found = checked(kernel, "tail1")[0].hazards
+    assert ("H26", "error") in {(h.kind.id, h.severity) for h in found}
 
 
 @pytest.mark.parametrize(

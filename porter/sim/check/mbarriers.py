@@ -273,24 +273,31 @@ class MbarrierCheck(Observer):
         """An arrival brings a message."""
         self._messages[place] = self.check.clocks.merge(self._messages.get(place), message)
 
-    def from_afar(self, at: int, warp: int, cta: int, done: Done | None = None) -> None:
-        """A thread of another block arrives on an mbarrier of block `cta`, which must still be there.
-
-        `done` proves the arrival of an operation over, such as a tcgen05.commit.
-        """
+    def from_afar(self, at: int, warp: int, cta: int) -> Access:
+        """A thread of another block arrives on an mbarrier of block `cta`, which must still be there."""
         arrival = self._access("arrival", at, warp)
-        if done is not None:
-            arrival.done = done
         if self.machine.alive[cta] == 0:
             self.check.report(_PEER_GONE, None, arrival, "", cta)
         else:
             self._remote.setdefault(cta, []).append(arrival)
+        return arrival
+
+    def commit_leaves(self, place: Place, at: int, warp: int, over: Done) -> Access:
+        """The arrival of a tcgen05.commit on another block's mbarrier, whose phase alone will prove that it is over:
+        not that its operations are `over`, as another commit may tell."""
+        arrival = self.from_afar(at, warp, place[1])
+        arrival.done = []
+        arrival.notes.update(at=place, over=over)
+        return arrival
 
     def block_ended(self, cta: int) -> None:
         first, count = cta * self.machine.warps_per_cta, self.machine.warps_per_cta
+        clocks = self.check.clocks
         for arrival in self._remote.pop(cta, ()):
-            if not self.check.clocks.known_by_block(first, count, arrival.done, EXEC):
-                self.check.report(_PEER_GONE, None, arrival, "", cta)
+            if clocks.known_by_block(first, count, arrival.done, EXEC):
+                continue
+            tolerated = clocks.known_by_block(first, count, arrival.notes.get("over", []), EXEC)
+            self.check.report(_COMMIT_LEFT if tolerated else _PEER_GONE, None, arrival, "", cta)
 
     # Phases -------------------------------------------------------------------------------------------
 
@@ -353,5 +360,8 @@ def _place(ins: Any) -> str:
 
 _INIT_FENCE = "fence.mbarrier_init.release.cluster"
 _PEER_GONE = Verdict("H26", "a wait for the arrival before the block ends", "barrier.cluster")
+_COMMIT_LEFT = Verdict(
+    "H26", "a wait on the commit's mbarrier before the block ends", "mbarrier.try_wait", Ruling.COMMIT_ARRIVAL
+)
 _THREADS = "an arrival count that is the number of threads that arrive"
 _MISCOUNTED = Verdict("H24", _THREADS, "mbarrier.init", Ruling.ARRIVAL_COUNT)

@@ -157,9 +157,9 @@ class Operations(Observer):
         np.maximum(message[PARKED], tensor, out=message[PARKED])
         for view in (ORDER, EXEC, PARKED):
             message[view, component] = channel.issued
-        effect.accesses = [message]
-        for owner in {owner for _, owner in effect.signals if owner != cta}:
-            check.mbarriers.from_afar(at, warp, owner, [(component, channel.issued)])
+        over = [(component, channel.issued)]
+        away = [check.mbarriers.commit_leaves(place, at, warp, over) for place in effect.signals if place[1] != cta]
+        effect.accesses = [message, *away]
 
     def elects(self, at: int, idx: Any, n: int, mask: Any) -> None:
         lanes = lane_mask(n, mask)
@@ -227,8 +227,11 @@ class Operations(Observer):
         component = life.copied(slot, cta) if effect.kind == "arrive" else life.component(slot, cta)
         proof = component, int(self.machine.mbar.phase[slot, cta]) + 1
         if effect.kind == "commit":
+            message, *away = effect.accesses
+            for arrival in (a for a in away if a.notes["at"] == (slot, cta)):
+                arrival.done.append(proof)
             life.commit_arrives((slot, cta), effect.at, effect.warp)
-            life.tell((slot, cta), effect.accesses[0].copy())
+            life.tell((slot, cta), message.copy())
             return
         for i, access in enumerate(effect.accesses):
             # Each part of a copy is told to its own mbarrier.

@@ -19,6 +19,7 @@ class Ruling(StrEnum):
     BLOCK_END = "block-end"
     BOX_BEYOND = "box-beyond"
     CLUSTER_EXIT = "cluster-exit"
+    COMMIT_ARRIVAL = "commit-arrival"
     EMPTY_COMMIT = "empty-commit"
     FENCE_BEFORE_BARRIER = "fence-before-barrier"
     INIT_FENCE = "init-fence"
