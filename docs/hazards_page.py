@@ -131,7 +131,8 @@ A `fence.release.sync_restrict::shared::cta` tells only of accesses to the share
 flag is in.
 
 Another block's shared memory is accessed once that block is known to run: after a cluster barrier, or something else
-that comes from it (H32). Not looked for: what lanes of a warp store to one place of shared memory with one instruction.
+that comes from it (H32). Not looked for: what lanes of a warp store to one place of shared memory with one instruction;
+and a `bar.warp.sync` of some lanes counts for global memory as one of all lanes.
 
 A kernel that takes over the work of blocks that have not started (`clusterlaunchcontrol`) begins with a third of its
 grid, so that there is some to take over. A request by a block that has seen one fail ends the run (PT4018); the
