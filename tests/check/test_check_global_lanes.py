@@ -75,6 +75,7 @@ RIGHT = {
     "relaxed": "st.relaxed.gpu.global.u32 [%d3], %r0; ld.relaxed.gpu.global.u32 %r4, [%d4];",
     "atomics": "red.global.add.u32 [%d3], 1; red.global.add.u32 [%d4], 1; atom.global.add.u32 %r4, [%d1], 1;",
     "only loads": LOAD + "ld.global.u32 %r4, [%d3]; ld.global.u32 %r4, [%d1];",
+    "halves of the own word later": STORE + "ld.global.u16 h, [%d3+2]; st.global.u8 [%d3+1], h;",
     "other places": STORE + "ld.global.u32 %r4, [%d4+1024];",
     "other memory": STORE + "sub.u64 %d5, %d4, %d1; add.u64 %d5, %d5, %d0; ld.global.u32 %r4, [%d5];",
     "halves of a word": "mul.wide.u32 %d5, %r0, 2; add.u64 %d5, %d1, %d5; st.global.u16 [%d5], h;"
@@ -94,6 +95,8 @@ WRONG = {
     "of a vector": "mul.wide.u32 %d2, %r0, 16; add.u64 %d5, %d1, %d2; st.global.v4.u32 [%d5], {%r0, %r0, %r0, %r0};"
     "ld.global.u32 %r4, [%d3];",
     "a vector of words": STORE + "and.b64 %d5, %d3, -16; ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%d5];",
+    "half of a word later": STORE + "ld.global.u16 h, [%d4+2];",
+    "byte of a word later": LOAD + "st.global.u8 [%d3+3], h;",
     "generic addresses": "st.u32 [%d3], %r0; ld.u32 %r4, [%d4];",
     "twice": f"{STORE} bar.sync 0; {STORE} {LOAD}",
     "same value again": "st.global.u32 [%d3], 7; st.global.u32 [%d4], 7;",
