@@ -163,6 +163,9 @@ $warpgroup.arrive()
 //@ section one_operand
 porter::require_one_operand<$types>()
 
+//@ section own_tiles
+porter::require_own_tiles<$types>()
+
 //@ section unrolled
 _Pragma("unroll") for
 

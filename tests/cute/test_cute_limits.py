@@ -105,3 +105,45 @@ def test_what_does_not_fit_is_refused_with_numbers(
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == (ExitCode.UNPORTED if told else ExitCode.OK), result.output
     assert told in result.output + result.stderr
+
+
+TILES = """#include <cute/tensor.hpp>
+#include <cutlass/arch/barrier.h>
+using namespace cute;
+using Mma = decltype(make_tiled_mma(SM90_64x64x16_F32F16F16_RS<GMMA::Major::K, GMMA::Major::K>{}));
+using LayoutB = decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_64, _64>{}));
+extern "C" __global__ void __launch_bounds__(128) kernel(float* d) {
+  alignas(1024) __shared__ half_t b[64 * 64];
+  Mma mma;
+  Tensor gA = make_tensor(make_gmem_ptr(reinterpret_cast<half_t*>(d)), Shape<Int<ROWS>, _64>{}, Stride<_64, _1>{});
+  Tensor tA = mma.get_slice(threadIdx.x).partition_fragment_A(gA);
+  fill(tA, half_t(1));
+  Tensor tB = mma.get_slice(threadIdx.x).partition_fragment_B(make_tensor(make_smem_ptr(b), LayoutB{}));
+  Tensor acc = partition_fragment_C(mma, Shape<Int<ROWS>, _64>{});
+  clear(acc);
+  warpgroup_arrive();
+  gemm(mma, tA(_, 1, 0), tB(_, 0, 0), acc(_, 0, 0));
+  warpgroup_commit_batch();
+  warpgroup_wait<0>();
+  for (int i = 0; i < size(acc); ++i) d[i * 128 + threadIdx.x] += acc(i);
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.external
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (128, "an m64 tile of A from registers is multiplied into a tile of the accumulator with another number"),
+        (192, ""),  # an odd number of tiles is in both halves of the lanes
+    ],
+)
+def test_a_tile_of_a_in_the_other_half_of_the_lanes_is_refused(tmp_path: Path, rows: int, told: str) -> None:
+    source = tmp_path / "kernel.cu"
+    source.write_text(TILES.replace("ROWS", str(rows)))
+    arguments = ["port", str(source), "-I", str(cutlass_directories()[0]), "-o", str(tmp_path / "port")]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == (ExitCode.UNPORTED if told else ExitCode.OK), result.output
+    assert told in result.output + result.stderr
+    assert "not compiled" not in result.output

@@ -133,3 +133,35 @@ def test_a_call_that_fits_no_function_with_mmas_is_refused(tmp_path: Path) -> No
     text = batch("step(mma, tA, tB, acc, k, 1);", OPEN + GEMM + CLOSE)
     text = text.replace(f"  {OPEN}step", "  step").replace(f"1);{CLOSE}", "1);")
     assert "`step` is handed accumulators, and this call fits no function of that name" in refused(tmp_path, text)
+
+
+TILES = "gemm(mma, tA(_, {a}, k), tB(_, 0, k), acc(_, {d}, 0));"
+STEPS = "tA(_, _, k)"
+REQUIRED = f"porter::require_own_tiles<decltype({STEPS})>(), porter::arrive(acc, {STEPS})"
+
+
+def tiles(a: str, d: str, threads: int = 128) -> str:
+    text = batch(TILES.format(a=a, d=d)).replace("Shape<_64, _64>", "Shape<_128, _64>")
+    return text.replace("(128)", f"({threads})")
+
+
+@pytest.mark.parametrize(("a", "d"), [("1", "0"), ("0", "1"), ("2", "1"), ("kUp", "0"), ("1 - 1", "1")])
+def test_a_tile_of_a_for_another_tile_of_the_accumulator_is_asked_of_its_types(tmp_path: Path, a: str, d: str) -> None:
+    made = ported(tmp_path, tiles(a, d).replace("  Mma mma;", "  constexpr int kUp = 1;\n  Mma mma;"))
+    assert f"  {REQUIRED}; gemm(" in made
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        tiles("0", "0"),
+        tiles("1", "1"),
+        tiles("2", "0"),  # the same half of the lanes
+        tiles("k", "k"),
+        tiles("1", "0", threads=256),  # each of two warpgroups has one half
+        tiles("k", "0"),  # not known here: the port traps where they are of different halves
+        tiles("_", "_"),
+    ],
+)
+def test_tiles_that_fit_or_are_not_known_are_not_asked(tmp_path: Path, text: str) -> None:
+    assert "require_own_tiles" not in ported(tmp_path, text)

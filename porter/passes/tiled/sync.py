@@ -24,14 +24,13 @@ from porter.passes.tiled.operands import are_counted_together
 from porter.passes.tiled.sight import in_sight, is_visible
 from porter.passes.tiled.state import warpgroup_at
 from porter.passes.tiled.text import cpp
+from porter.passes.tiled.tiles import TILE, is_crossed
 from porter.passes.tiled.untouched import refuse_touched, refuse_touched_inside
 
 RULE = "PTR611"
 FENCE_RULE = "PTR615"
 _WHOLE = f"{NAMESPACE}::_"
 """All coordinates of a mode."""
-_TILE = 1
-"""Which coordinate of a fragment (V, MMA_M, MMA_K) is that of its m64 tiles."""
 _STEP = re.compile(r"(\w+)\(((?:[\w:]+, )*[\w:]+), (\w+)\)")
 """A fragment at the last of its coordinates."""
 
@@ -74,8 +73,9 @@ def _opened(context: TiledContext, one: Synchronization) -> str:
     arrived: set[str] = set()
     issued = list(_issued(context, one))
     refuse_touched(context, one)
-    whole = _of_all_steps([a for _, a in issued])
-    for d, part in issued:
+    whole = _of_all_steps([a for _, a, _ in issued])
+    crossed = [part for _, part, crosses in issued if crosses]
+    for d, part, _ in issued:
         a = whole.get(part, part)
         if a and a not in operands:
             # Only the types say which of them are in registers; each of those has columns of its own.
@@ -84,6 +84,8 @@ def _opened(context: TiledContext, one: Synchronization) -> str:
         elif d not in arrived:
             texts.append(cpp("arrive", name=d, operand="", before=""))
         arrived.add(d)
+    for a in dict.fromkeys(whole.get(part, part) for part in crossed if part):
+        texts.insert(0, cpp("own_tiles", types=_types([a])))
     if len(operands) > 1 and not are_counted_together(context, one):
         texts.insert(0, cpp("one_operand", types=_types(operands)))
     if not texts:
@@ -117,16 +119,16 @@ def _of_all_steps(operands: list[str]) -> dict[str, str]:
     return found
 
 
-def _issued(context: TiledContext, one: Synchronization) -> Iterator[tuple[str, str]]:
+def _issued(context: TiledContext, one: Synchronization) -> Iterator[tuple[str, str, bool]]:
     """Names of accumulator and first operand of the MMAs behind a call that opens a batch, up to the next that opens or
-    closes one."""
+    closes one; and whether an MMA is known to take a tile of A for another tile of the accumulator."""
     function, node = one.call.caller, one.call.node
     for atom in context.tiled.atoms:
         caller = atom.call.caller
         if context.batches.has_call(one, atom.call):
             handle = _seen(context, caller, atom.d, function, node)
             if handle is not None:
-                yield handle.name, ""
+                yield handle.name, "", False
     for issue in context.batches.issues(one):
         holder = issue.holder
         handle = _seen(context, holder, issue.d, function, node)
@@ -135,7 +137,7 @@ def _issued(context: TiledContext, one: Synchronization) -> Iterator[tuple[str, 
                 what = f"accumulator `{holder.text(issue.d)}` is not in sight where its batch opens"
                 context.tiled.refuse(holder, issue.d, what)
             continue
-        yield handle.name, _operand(context, issue, function, node)
+        yield handle.name, _operand(context, issue, function, node), is_crossed(context, issue.multiply)
 
 
 def _require_batches(context: TiledContext) -> None:
@@ -172,7 +174,7 @@ def _operand(context: TiledContext, issue: Issue, function: Function, at: Node) 
             all_of = next((w for w in map(holder.text, arguments.named_children) if is_whole(w)), _WHOLE)
             kept = [
                 # The m64 tiles of a fragment share columns: they are stored together.
-                holder.text(a) if i != _TILE and _is_named(holder, a, function, at) else all_of
+                holder.text(a) if i != TILE and _is_named(holder, a, function, at) else all_of
                 for i, a in enumerate(arguments.named_children)
             ]
             if _is_named(holder, callee, function, at):
