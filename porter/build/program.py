@@ -14,9 +14,9 @@ from porter.build.cache import Cache, digest
 from porter.build.driver import driver_stub
 from porter.build.host_headers import generator_digest, host_headers
 from porter.build.nvcc import common_flags, compilers, dependencies, shadowing
-from porter.build.run import failure, run
+from porter.build.run import failure, instructions_of_another_chip, run
 from porter.build.toolchain import HostCompiler, Toolkit, find_host_compiler, find_toolkit
-from porter.diagnostics import Code, PorterError
+from porter.diagnostics import Code, Location, PorterError
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def build_program(
     headers are stood in for, its libraries need not be named either.
 
     Raises:
-        PorterError: FILE_NOT_FOUND; NO_TOOLKIT, NO_HOST_COMPILER, TOOL_MISSING; NVCC_ERROR; LINK_ERROR.
+        PorterError: FILE_NOT_FOUND; NO_TOOLKIT, NO_HOST_COMPILER, TOOL_MISSING; NVCC_ERROR, OTHER_CHIP; LINK_ERROR.
     """
     sources = [source] if isinstance(source, Path) else list(source)
     for path in sources:
@@ -148,6 +148,9 @@ def _object(
     )
     log = done.log.replace(str(absolute), str(source))
     if done.status != 0:
+        if names := instructions_of_another_chip(log):
+            of = {"path": str(source), "arch": arch, "text": ", ".join(names)}
+            raise PorterError(Code.OTHER_CHIP, Location(str(source)), **of)
         raise failure(Code.NVCC_ERROR, log, path=str(source), arch=arch)
     files = dependencies(rule.read_text(encoding="utf-8", errors="surrogateescape"))
     stood_in = absent.used(files)

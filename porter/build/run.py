@@ -34,6 +34,11 @@ _MESSAGE = (
 )
 
 
+_OF_ANOTHER_CHIP = re.compile(
+    r"(?:Instruction|Feature) '[^']+' (?:not supported on \.target|cannot be compiled for architecture) '"
+)
+
+
 @dataclass(frozen=True)
 class CompilerMessage:
     """One line of a compiler: `kind` is `error` or `warning`."""
@@ -104,3 +109,14 @@ def failure(code: Code, log: str, where: Location | None = None, **values: objec
     lines = [line for line in log.splitlines() if line.strip()]
     text = first.text if first else (lines[-1].strip() if lines else "no message")
     return PorterError(code, where or (first.where if first else None), detail=log, text=text, **values)
+
+
+def instructions_of_another_chip(log: str) -> list[str]:
+    """The instructions that ptxas says its target has not, each once; empty if it refused anything else.
+
+    ptxas says of each use of such an instruction that it is not supported, and so of each of its features.
+    """
+    errors = [m.text for m in messages(log) if m.kind == "error" and not m.text.startswith("Ptx assembly aborted")]
+    if not all(_OF_ANOTHER_CHIP.match(text) for text in errors):
+        return []
+    return list(dict.fromkeys(name for text in errors for name in re.findall(r"^Instruction '([^']+)'", text)))

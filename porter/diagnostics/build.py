@@ -147,6 +147,14 @@ PORT_LOCAL_MEMORY = warning(
     "memory, which is slow. The results are the same.",
     "Unroll the loops that index it, so that each index is a constant; then compare again with `porter build`.",
 )
+OTHER_CHIP = error(
+    "PT3020",
+    ExitCode.BUILD_FAILED,
+    "{path} is written for another chip than {arch}, which has no {text}",
+    "ptxas refused nothing but instructions that this chip has not: wgmma is Hopper's (sm_90a), tcgen05 is Blackwell's "
+    "(sm_100a). Programs are compiled for sm_90a where no other chip is named.",
+    "Name the chip that the program is written for: `--arch sm_100a` for a port, `--arch sm_90a` for its original.",
+)
 NO_DSL = error(
     "PT3050",
     ExitCode.USAGE,

@@ -9,6 +9,7 @@ import pytest
 
 from porter.build.cache import Cache
 from porter.build.program import build_program
+from porter.build.run import instructions_of_another_chip
 from porter.build.toolchain import Toolkit
 from porter.diagnostics import Code, ExitCode, PorterError
 
@@ -72,3 +73,53 @@ def test_errors(sources: list[Path], tmp_path: Path, toolkit: Toolkit, cache: Ca
     assert error.value.diagnostic.where is not None
     assert error.value.diagnostic.where.path == str(tmp_path / "k.cu")
     assert not (tmp_path / "p").exists()
+
+
+def refused(*texts: str, kind: str = "error   ") -> str:
+    """What ptxas writes, one line a message."""
+    return "".join(f"ptxas /tmp/a.ptx, line {i}; {kind}: {text}\n" for i, text in enumerate(texts, 1))
+
+
+LOADS = "Instruction 'tcgen05.ld' not supported on .target 'sm_90a'"
+SHAPES = "Feature '.16x256b' not supported on .target 'sm_90a'"
+WAITS = "Instruction 'wgmma.fence' not supported on .target 'sm_100a'"
+FENCES = "Instruction 'wgmma.fence' cannot be compiled for architecture 'sm_100a'"
+ENDS = "ptxas fatal   : Ptx assembly aborted due to errors\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "names"),
+    [
+        (refused(LOADS) + ENDS, ["tcgen05.ld"]),
+        (refused(LOADS, SHAPES, LOADS, SHAPES) + ENDS, ["tcgen05.ld"]),
+        (refused(SHAPES, LOADS) + ENDS, ["tcgen05.ld"]),
+        (refused(WAITS, FENCES) + ENDS, ["wgmma.fence"]),
+        (refused(LOADS, FENCES) + ENDS, ["tcgen05.ld", "wgmma.fence"]),
+        (refused("Double is not supported", kind="warning ") + refused(LOADS) + ENDS, ["tcgen05.ld"]),
+        (refused(LOADS, "Parsing error near ';': syntax error") + ENDS, []),
+        (refused("Arguments mismatch for instruction 'tcgen05.ld'", LOADS) + ENDS, []),
+        ('a.cu(3): error: expected a ";"\n' + refused(LOADS), []),
+        (refused(SHAPES) + ENDS, []),
+        (ENDS, []),
+        ("", []),
+    ],
+)
+def test_instructions_of_another_chip_are_told_from_other_errors(log: str, names: list[str]) -> None:
+    assert instructions_of_another_chip(log) == names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("instruction", "arch"), [("tcgen05.wait::ld.sync.aligned", "sm_90a"), ("wgmma.fence.sync.aligned", "sm_100a")]
+)
+def test_a_program_of_another_chip_is_named_in_one_message(
+    instruction: str, arch: str, tmp_path: Path, toolkit: Toolkit, cache: Cache
+) -> None:
+    source = tmp_path / "port.cu"
+    source.write_text(f'__global__ void kernel() {{ asm volatile("{instruction};"); }}\nint main() {{}}\n')
+    with pytest.raises(PorterError) as error:
+        build_program(source, arch, tmp_path / "p", toolkit=toolkit, cache=cache)
+    found = error.value.diagnostic
+    assert str(found).startswith(f"{source}: error[PT3020]: {source} is written for another chip than {arch}")
+    assert found.message.endswith(("has no tcgen05.wait", "has no wgmma.fence"))
+    assert not found.detail
