@@ -26,7 +26,7 @@ from porter.model.spellings import MEANINGS
 from porter.passes.build_files import port_build_files
 from porter.ptx.forms.grammar import Form, expanded
 from porter.report.mapping import map_page
-from porter.report.mutation_page import mutation_tables
+from porter.report.mutation_page import mutation_tables, port_table
 from porter.report.mutation_review import load_explanations
 from porter.rules.engine import Selection
 from porter.rules.load import load_rules
@@ -377,12 +377,26 @@ def mapping_page() -> str:
 
 RECORDS = DOCS / "results" / "mutation"
 
+NATIVE_MUTANTS_HEAD = """
+## Ports of the native style
+
+With the steps of [full_rate.md](full_rate.md): commits that give stages back, and in a cluster the wait for those of
+the other blocks. Made by
+
+```
+porter mutate --trust --style native corpus/gemm_ws --record docs/results/mutation/native
+```
+
+"""
+
 
 def mutation_page() -> str:
     """What became of the mutants of every port."""
-    records = [r for path in sorted(RECORDS.glob("*.json")) if (r := read_record(path)) is not None]
+    records, native = ([r for path in sorted(folder.glob("*.json")) if (r := read_record(path)) is not None]
+                       for folder in (RECORDS, RECORDS / "native"))  # fmt: skip
     ports = "\n".join(mutation_tables(records, load_explanations(RECORDS)))
-    return f"{MUTATION_HEAD}{ports}\n{FOREIGN_MUTANTS_HEAD}{foreign_mutants()}\n"
+    steps = "\n".join(port_table(native, load_explanations(RECORDS / "native")))
+    return f"{MUTATION_HEAD}{ports}\n{NATIVE_MUTANTS_HEAD}{steps}\n{FOREIGN_MUTANTS_HEAD}{foreign_mutants()}\n"
 
 
 def foreign_mutants() -> str:

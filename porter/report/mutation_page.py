@@ -24,8 +24,7 @@ def mutation_tables(records: Sequence[Record], explanations: Sequence[Explanatio
         f"same runs notices {sum(row.value for row in rows)}."
     )
     yield ""
-    groups = [(r.case, [(r, row) for row in r.rows]) for r in records]
-    yield from _table("port", groups, explanations, total=True)
+    yield from port_table(records, explanations)
     yield ""
     yield "## Mutations"
     yield ""
@@ -43,6 +42,12 @@ def mutation_tables(records: Sequence[Record], explanations: Sequence[Explanatio
     yield "|-----|--------:|"
     found = Counter(_why(r, row, explanations) for r in records for row in r.survivors)
     yield from (f"| {why} | {count} |" for why, count in sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def port_table(records: Sequence[Record], explanations: Sequence[Explanation]) -> Iterator[str]:
+    """A table of ports, with their sum."""
+    groups = [(r.case, [(r, row) for row in r.rows]) for r in records]
+    yield from _table("port", groups, explanations, total=True)
 
 
 def family(opcode: str) -> str:

@@ -14,6 +14,7 @@ from porter.cli.commands.shared import (
     rules_option,
     seconds_option,
     simulator_options,
+    style_option,
     trust_option,
 )
 
@@ -37,6 +38,7 @@ from porter.cli.commands.shared import (
 @resume_option
 @launch_options
 @simulator_options
+@style_option
 @rules_option
 @trust_option
 def mutate() -> None:

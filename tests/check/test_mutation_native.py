@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kept results of mutation of native ports: of those of today, with no survivor that nobody explains."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from test_mutation_results import CASES, FOLDER, stale
+
+from porter.cli.main import main
+from porter.report.mutation_review import load_explanations, unexplained
+from porter.verify.mutation_record import Record, read_record, write_record
+
+HERE = FOLDER / "native"
+KERNELS = ["gemm_cluster", "gemm_ws"]
+AGAIN = "porter mutate --trust --style native corpus/NAME --record docs/results/mutation/native"
+
+
+def records() -> list[Record]:
+    found = [read_record(path) for path in sorted(HERE.glob("*.json"))]
+    return [record for record in found if record is not None]
+
+
+def test_no_survivor_is_unexplained_and_no_explanation_is_stale() -> None:
+    assert [r.case for r in records()] == KERNELS
+    explanations = load_explanations(HERE)
+    left = unexplained(records(), explanations)
+    assert not left, [f"{record.case}: {row.how} {row.opcode} {row.place}" for record, row in left]
+    assert not stale(records(), explanations)
+
+
+def test_values_and_the_unmutated_ports_are_right() -> None:
+    assert [(r.status, r.hazards) for r in records()] == [("ok", ())] * len(KERNELS)
+    assert not [(r.case, row.place) for r in records() for row in r.survivors if row.value]
+
+
+def test_what_a_step_adds_is_noticed() -> None:
+    """Commits that give stages back, and in a cluster the wait for those of others."""
+    for record in records():
+        commits = [row for row in record.rows if row.opcode.startswith("tcgen05.commit") and row.how == "drop"]
+        assert len(commits) > 1
+        assert all(row.caught for row in commits)
+        assert record.port != next(r for r in compat() if r.case == record.case).port
+
+
+def compat() -> list[Record]:
+    found = [read_record(FOLDER / f"{name}.json") for name in KERNELS]
+    return [record for record in found if record is not None]
+
+
+@pytest.mark.slow
+@pytest.mark.external
+@pytest.mark.parametrize("name", KERNELS)
+def test_results_are_of_the_ports_of_today_and_runs_give_the_same(name: str, tmp_path: Path) -> None:
+    """A port that has not changed is passed over; a record of another text is mutated anew."""
+    case = next(c for c in CASES if c.name == name)
+    kept = next(r for r in records() if r.case == name)
+    record, reviewed = tmp_path / f"{name}.json", tmp_path / "reviewed.yaml"
+    reviewed.write_bytes((HERE / "reviewed.yaml").read_bytes())
+    write_record(record, kept)
+    words = ["--format", "json", "mutate", "--trust", "--style", "native", str(case.path), "--record", str(tmp_path)]
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, json.loads(result.stdout)["kernels"]) == (0, []), AGAIN
+    write_record(record, dataclasses.replace(kept, port="another", code="another", ptx="another", rows=()))
+    assert CliRunner().invoke(main, words).exit_code == 0
+    assert read_record(record) == kept, AGAIN
