@@ -17,6 +17,7 @@ from porter.model.functions import Function, Style
 from porter.model.threads import ends_thread, only_ends_thread
 from porter.passes.context import PortContext
 from porter.passes.helpers import NAMESPACE
+from porter.passes.macro_arguments import report_macro_arguments
 from porter.passes.mentions import Mentions
 from porter.ptx.arch import SHARED_LIMIT
 from porter.ptx.swizzle import PERIOD
@@ -37,6 +38,7 @@ def report_obstacles(context: PortContext) -> None:
     _threads_that_exit(context)
     _blocks_of_macros(context)
     _called_in_macros(context)
+    report_macro_arguments(context)
     for file in context.program.sources.files.values():
         for match in _HELPERS.finditer(file.source):
             where = location(file, Span(match.start(), match.start() + len(f"namespace {NAMESPACE}")))
