@@ -41,11 +41,14 @@ def report_macro_arguments(context: PortContext) -> None:
 
 
 def _effects(context: PortContext, function: Function, names: set[str]) -> re.Pattern[bytes]:
-    """What an argument must not hold: asm, the names of functions with MMAs, changes of accumulators."""
+    """What an argument must not hold: asm, the names of functions with MMAs, changes of accumulators, uses
+    of them behind another statement."""
     parts = [rb"\b(?:asm|__asm__|__asm)\b"]
     parts += [rb"\b%s\s*[(<]" % re.escape(name.encode()) for name in sorted(names)]
     homes = {word for a in context.accumulators.accumulators if a.function is function for word in a.home.names}
-    parts += [_CHANGE % re.escape(word.encode()) for word in sorted(homes)]
+    for word in sorted(homes):
+        # A load in front of the second of several statements would be the macro's to repeat, too.
+        parts += [_CHANGE % re.escape(word.encode()), rb";[^;]*\b%s\b" % re.escape(word.encode())]
     return re.compile(b"|".join(parts))
 
 

@@ -29,6 +29,8 @@ TURNED = {
     "by another macro": (OUTER + STEP, "TIMES(steps, step(acc, a, b););"),
     "an accumulator is set": ("#define WHEN(c, x) do { if (c) x; } while (0)\n",
                               f"{BATCH} WHEN(steps > 1, acc[1] = 0.f);"),
+    "a read behind a statement": ("#define WHEN(c, x) if (c) { x }\n",
+                                  f"{BATCH} WHEN(steps > 1, out[9] = 0; out[0] = acc[0];)"),
     "a lambda": ("#define LATER(x) auto later = [&] { x; }\n" + STEP, "LATER(step(acc, a, b)); later(); later();"),
 }  # fmt: skip
 IN_LINE = {
