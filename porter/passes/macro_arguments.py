@@ -12,8 +12,10 @@ from porter.lang.lexical import MacroText, closing
 from porter.lang.macros import Macros
 from porter.lang.text import Span
 from porter.model.functions import Function
+from porter.model.program import Program
 from porter.passes.context import PortContext
 
+WHAT = "macro `{name}` repeats its argument or makes it conditional; write the statement out"
 _USE = re.compile(rb"([A-Za-z_]\w*)\s*\(")
 _CONDITION = re.compile(rb"\b(?:if|switch)\s*(?:constexpr\s*)?\(")
 _ONCE = re.compile(rb"\bdo\s*\{(.*)\}\s*while\s*\(\s*(?:0|false)\s*\)\s*;?\s*$")
@@ -24,8 +26,7 @@ _CHANGE = rb"\b%s\b(?:\s*(?:\[[^\]]*\]|\.\s*\w+))*\s*(?:[-+*/|&^]|<<|>>)?=(?!=)"
 def report_macro_arguments(context: PortContext) -> None:
     """Refuse what has to do with MMAs, or changes an accumulator, in such an argument."""
     program = context.program
-    macros = Macros.of(m for file in program.sources.files.values() for m in file.lexed.macros())
-    turning = {name for name, bodies in macros.by_name.items() if any(_turns(body, macros) for body in bodies)}
+    turning = turning_macros(program)
     if not turning:
         return
     reaching = program.reaching([s.function for s in program.statements])
@@ -33,11 +34,16 @@ def report_macro_arguments(context: PortContext) -> None:
     for function in program.functions:
         if context.needs_context(function):
             effects = _effects(context, function, names)
-            for name, span in _handed(function, turning):
+            for name, span in handed_to(function, turning):
                 if effects.search(function.file.lexed.plain, span.start, span.end):
-                    what = f"macro `{name}` repeats its argument or makes it conditional; write the statement out"
-                    context.report(Code.ACCUMULATOR_USE, function, span, what=what)
+                    context.report(Code.ACCUMULATOR_USE, function, span, what=WHAT.format(name=name))
                     break
+
+
+def turning_macros(program: Program) -> set[str]:
+    """The macros that may run an argument not at all or more than once."""
+    macros = Macros.of(m for file in program.sources.files.values() for m in file.lexed.macros())
+    return {name for name, bodies in macros.by_name.items() if any(_turns(body, macros) for body in bodies)}
 
 
 def _effects(context: PortContext, function: Function, names: set[str]) -> re.Pattern[bytes]:
@@ -52,7 +58,7 @@ def _effects(context: PortContext, function: Function, names: set[str]) -> re.Pa
     return re.compile(b"|".join(parts))
 
 
-def _handed(function: Function, turning: set[str]) -> Iterator[tuple[str, Span]]:
+def handed_to(function: Function, turning: set[str]) -> Iterator[tuple[str, Span]]:
     """(macro, what stands between its parentheses) for each of its uses in a function."""
     code = function.file.lexed.plain
     start, end = function.body.start_byte + function.shift, function.body.end_byte + function.shift

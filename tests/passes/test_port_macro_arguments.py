@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from kernels import STORE, kernel, ported, refused
+from test_port_tiled_written import ACC, batch
+from test_port_tiled_written import kernel as tiled_kernel
 
 BATCH = "arrive(); mma(acc, a, b); commit(); wait<0>();"
 START = "    float acc[8] = {0};\n"
@@ -68,3 +70,13 @@ void choose(float* out, int steps) { SWITCH(steps > 1, N, launch(out, N)); }
 
 def test_launches_among_arguments_are_left_alone(tmp_path: Path) -> None:
     assert HOST in ported(tmp_path, kernel(f"{START}    {BATCH}\n{STORE}") + HOST)
+
+
+@pytest.mark.parametrize(("use", "is_ported"), [("n = 1; out(0) = acc(0);", False), ("out(0) = acc(0);", True)])
+def test_loads_of_a_tiled_mma_are_not_the_macros_to_run(use: str, is_ported: bool, tmp_path: Path) -> None:
+    macro = "#define WHEN(c, x) if (c) { x }\n"
+    text = tiled_kernel(f"{ACC}{batch()}  WHEN(n > 1, {use});\n  out(n) = acc(1);\n", macro)
+    if is_ported:
+        assert "porter::load(acc);" in ported(tmp_path, text)
+    else:
+        assert any("repeats its argument" in one for one in refused(tmp_path, text))

@@ -17,6 +17,7 @@ from porter.passes.tiled.atoms import rewrite_atoms
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.copies import refuse_copies
 from porter.passes.tiled.full_rate import take
+from porter.passes.tiled.macro_arguments import refuse_loads_in_arguments
 from porter.passes.tiled.moves import insert_loads
 from porter.passes.tiled.names import Names
 from porter.passes.tiled.plan import kernel_plan
@@ -54,6 +55,7 @@ def port_tiled(port: PortContext, tiled: Tiled, full_rate: bool = False) -> tupl
         fence_copies(context)
         rewrite_atoms(context)
         insert_loads(context, names)
+        refuse_loads_in_arguments(context)
         cast_pointers(context)
         unroll_loops(context)
         hand_on(context)
