@@ -135,6 +135,22 @@ def test_a_call_that_fits_no_function_with_mmas_is_refused(tmp_path: Path) -> No
     assert "`step` is handed accumulators, and this call fits no function of that name" in refused(tmp_path, text)
 
 
+UNUSED = """template <class M, class A, class B, class C>
+__device__ void gemm(M& mma, A const& tA, B const& tB, C& acc, int k) {{
+  {open}cute::gemm(mma, tA(_, _, k), tB(_, _, k), acc);{close}
+}}
+"""
+
+
+@pytest.mark.parametrize("space", ["", "helpers"])
+@pytest.mark.parametrize("call", ["cute::gemm(mma, tA(_, _, k), tB(_, _, k), acc);", "cute::gemm(mma, tA, tB, acc);"])
+def test_calls_of_a_library_are_not_those_of_an_unused_function(tmp_path: Path, call: str, space: str) -> None:
+    unused = UNUSED.format(open=OPEN, close=CLOSE)
+    unused = f"namespace {space} {{\n{unused}}}\n" if space else unused
+    text = batch(call).replace("template <class A, class B>\n__g", unused + "template <class A, class B>\n__g")
+    assert "porter::arrive(acc, tA" in ported(tmp_path, text)
+
+
 TILES = "gemm(mma, tA(_, {a}, k), tB(_, 0, k), acc(_, {d}, 0));"
 STEPS = "tA(_, _, k)"
 REQUIRED = f"porter::require_own_tiles<decltype({STEPS})>(), porter::arrive(acc, {STEPS})"

@@ -38,3 +38,16 @@ CUTE_DEVICE void warpgroup_fence_operand(Tensor<porter::MirrorEngine<T, F>, Layo
 template <class T, class F, class Layout>
 CUTE_DEVICE void warpgroup_fence_operand(Tensor<ViewEngine<porter::MirrorPtr<T, F>>, Layout>&) {}
 }  // namespace cute
+
+namespace porter {
+// Of an A fragment, a tile of which an MMA has for the accumulator's tile in the other half of the lanes, in a CTA whose
+// one warpgroup has both halves.
+template <class Operand>
+CUTE_DEVICE constexpr void require_own_tiles() {
+    if constexpr (operand_columns_of<1, Operand>() > 0) {
+        using Layout = OperandLayout<typename remove_cvref_t<Operand>::layout_type>;
+        static_assert(run_of_halves<Layout>() == 0, "an m64 tile of A from registers is multiplied into a tile of the "
+                      "accumulator with another number, whose lanes do not have it: make the numbers equal");
+    }
+}
+}  // namespace porter

@@ -61,17 +61,6 @@ CUTE_DEVICE constexpr void require_one_operand() {
                   "two A fragments of one batch are in registers, of which a caller declares one: declare both there");
 }
 
-// Of an A fragment, a tile of which an MMA has for the accumulator's tile in the other half of the lanes, in a CTA whose
-// one warpgroup has both halves.
-template <class Operand>
-CUTE_DEVICE constexpr void require_own_tiles() {
-    if constexpr (operand_columns_of<1, Operand>() > 0) {
-        using Layout = OperandLayout<typename remove_cvref_t<Operand>::layout_type>;
-        static_assert(run_of_halves<Layout>() == 0, "an m64 tile of A from registers is multiplied into a tile of the "
-                      "accumulator with another number, whose lanes do not have it: make the numbers equal");
-    }
-}
-
 // In front of a batch of MMAs whose A is this fragment. Behind fragments of types Before, which the batch has as well:
 // in columns of its own.
 template <class... Before, class Acc, class Fragment>

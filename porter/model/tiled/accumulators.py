@@ -275,9 +275,16 @@ class Search:
             elif param.index < len(call.args):
                 self._add(call.caller, call.args[param.index], outwards(mma, function, call))
         for call in self.program.calls_named(function.name) if not callers else ():
-            if call.caller.style is not Style.HOST and not self.program.targets(call):
+            if call.caller.style is not Style.HOST and self._is_meant(call, function):
                 what = f"`{function.name}` is handed accumulators, and this call fits no function of that name"
                 self.tiled.refuse(call.caller, call.node, what)
+
+    def _is_meant(self, call: Call, function: Function) -> bool:
+        """Whether a call names a function and fits none; one of a library's functions of that name does not."""
+        callee = call.node.child_by_field_name("function")
+        if callee is None or call.node.id in self.program.leaf_calls or self.program.targets(call):
+            return False
+        return function in self.program.names.functions_named(call.caller, callee)
 
     def _refuse_macros(self, function: Function) -> None:
         """What macros hand to a function is not followed."""
