@@ -109,6 +109,8 @@ class Shape:
     residency: Residency = field(default_factory=Residency)
     assumed: tuple[str, ...] = ()
     """What was taken for granted, in words."""
+    batches: int = 1
+    """Batches of a stage's MMAs that are waited for, one after the other."""
 
     @property
     def cta_group(self) -> int:
