@@ -57,10 +57,11 @@ def port_paths(
     half_rate: frozenset[str] = frozenset(),
     without: frozenset[tuple[str, str]] = frozenset(),
     stages: frozenset[tuple[str, int]] = frozenset(),
+    blocks: frozenset[str] = frozenset(),
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
-    `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`:
-    see `PortOptions`.
+    `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
+    `blocks`: see `PortOptions`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -74,6 +75,7 @@ def port_paths(
         half_rate=half_rate,
         without=without,
         stages=stages,
+        blocks=blocks,
     )
     options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)

@@ -121,8 +121,9 @@ def run_example(rule: Rule, example: Example, folder: Path, directories: Sequenc
     native = STEPS if example.style == "native" else ()
     stages = frozenset({(path.as_posix(), example.stages)} if example.stages else ())
     options = PortOptions(
-        rule_directories=tuple(directories), full_rate=example.style != "compat", native=native, stages=stages
-    )
+        rule_directories=tuple(directories), full_rate=example.style != "compat", native=native, stages=stages,
+        blocks=frozenset({path.as_posix()} if example.blocks > 1 else ()),
+    )  # fmt: skip
     root = path
     result: PortResult | DslPortResult
     if is_python(path) and rule.language == "python":

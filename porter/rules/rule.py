@@ -75,6 +75,8 @@ class Example:
     """The style of its port."""
     stages: int = 0
     """How many stages that port gives the ring of the kernel; 0 for as many as it has."""
+    blocks: int = 1
+    """How many blocks of that port share an SM; 1 for those that do without a step."""
 
 
 @dataclass(frozen=True)

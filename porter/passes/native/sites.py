@@ -171,6 +171,7 @@ class Changes:
         self.context, self.rule = context, rule
         self._edits: dict[tuple[str, Span], Edit] = {}
         self._gone: set[tuple[str, Span]] = set()
+        self._instead: set[tuple[str, str, Span]] = set()
 
     def replace(self, function: Function, span: Span, text: str) -> None:
         encoded = as_bytes(text.replace("\n", function.file.newline))
@@ -178,6 +179,10 @@ class Changes:
         before = self._edits.setdefault((edit.path, span), edit)
         if before != edit:
             raise Left(function, span, "it would become two texts")
+
+    def instead(self, rule: str, function: Function, span: Span) -> None:
+        """Take out what a pass wrote to a place under its rule."""
+        self._instead.add((rule, function.file.path, span))
 
     def statement(self, place: Place, text: str) -> None:
         """Another statement in place of one."""
@@ -218,7 +223,9 @@ class Changes:
                         function = self.context.kernels[0].function
                         raise Left(function, function.span(function.body), f"{rule} writes to a part of a statement")
         for rule, edits in self.context.edits.items():
-            self.context.edits[rule] = [e for e in edits if not self._goes(e)]
+            self.context.edits[rule] = [
+                e for e in edits if not self._goes(e) and (rule, e.path, e.span) not in self._instead
+            ]
         self.context.edits.setdefault(self.rule, []).extend(self._edits.values())
 
     def _goes(self, edit: Edit) -> bool:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from porter.diagnostics import Code
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native import release, stages
+from porter.passes.native import registers, release, stages
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
 
-STEPS = (release.NAME, stages.NAME)
+STEPS = (release.NAME, stages.NAME, registers.NAME)
 """Names of the steps that the port has."""
 
 
@@ -32,11 +32,14 @@ def take(context: PortContext, moves: Moves, wanted: tuple[str, ...], count: int
     for name in (n for n in STEPS if n in wanted and context.kernels and (count or n != stages.NAME)):
         helpers = dict(vars(context.helpers))
         try:
-            found = [Pipelined(context, k, moves) for k in context.kernels]
-            if name == stages.NAME:
-                changes, made = stages.take(context, found, count)
+            if name == registers.NAME:
+                changes = registers.take(context, moves)
             else:
-                changes = release.take(context, found)
+                found = [Pipelined(context, k, moves) for k in context.kernels]
+                if name == stages.NAME:
+                    changes, made = stages.take(context, found, count)
+                else:
+                    changes = release.take(context, found)
             changes.make()
         except Left as left:
             vars(context.helpers).update(helpers)
