@@ -12,6 +12,7 @@ from typing import Protocol
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import NATIVE, Session
+from porter.cli.sharing import Shared, shared
 from porter.cli.staging import Counts, Staged, port_plan, staged, stages_said
 from porter.diagnostics import Diagnostic
 from porter.lang.sources import is_python
@@ -26,10 +27,16 @@ from porter.verify.runner import ProgressCall
 
 
 class Make(Protocol):
-    """The same port, with M=64 in some roots, without some steps of the native style, and with other stages."""
+    """The same port, with M=64 in some roots, without some steps of the native style, with other stages, and with two
+    blocks on an SM in some roots."""
 
     def __call__(
-        self, *, half_rate: frozenset[str] = ..., without: native.Left = ..., stages: Counts = ...
+        self,
+        *,
+        half_rate: frozenset[str] = ...,
+        without: native.Left = ...,
+        stages: Counts = ...,
+        blocks: frozenset[str] = ...,
     ) -> Ported: ...
 
 
@@ -124,6 +131,9 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
     chosen = staged(session, ported, make) if session.style == NATIVE else Staged(ported, frozenset())
     if chosen.counts:
         ported, make = chosen.ported, partial(make, stages=chosen.counts)
+    sharing = shared(session, ported, make) if session.style == NATIVE else Shared(ported)
+    if sharing.roots:
+        ported, make = sharing.ported, partial(make, blocks=sharing.roots)
     proofs = Proofs(make_builder(find_toolkit(session.toolkit) if session.toolkit else None), session)
     steps = native.given(ported, make, proofs.missing)
     found = given(steps.ported, partial(make, without=steps.without), proofs.full_rate)
@@ -135,6 +145,7 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
         steps.said += [native.left(path, step, "its MMAs stay at M=64") for path, step in sorted(unproved)]
     found.diagnostics += steps.said
     chosen.say(found)
+    sharing.say(found)
     for root in found.roots:
         found.diagnostics += [*proofs.native(found, root), *stages_said(session, found, root)]
     return found

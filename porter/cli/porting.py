@@ -11,6 +11,7 @@ from pathlib import Path
 from porter.build.port_plan import PortPlan
 from porter.cli.context import FULL_RATE, NATIVE, Session, current
 from porter.cli.options import split_list
+from porter.cli.sharing import shared
 from porter.cli.staging import port_plan, staged
 from porter.diagnostics import Code, Diagnostic
 from porter.diagnostics.spread import Tell
@@ -98,8 +99,12 @@ def plan_of(
     ported = make()
     if stages and current().style == NATIVE:
         chosen = staged(current(), ported, make)
-        ported = chosen.ported
+        if chosen.counts:
+            make = partial(make, stages=chosen.counts)
+        sharing = shared(current(), chosen.ported, make)
+        ported = sharing.ported
         chosen.say(ported)
+        sharing.say(ported)
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))
