@@ -103,16 +103,16 @@ def _no_gain(session: Session, builder: Builder, before: Ported, after: Ported, 
     for one, other in rows:
         if one.candidate.gaps or other.candidate.gaps:
             return f"what is graded: {'; '.join(one.candidate.gaps or other.candidate.gaps)}"
-        shapes = one.candidate.reading.shape, other.candidate.reading.shape
-        assert shapes[0] is not None
-        assert shapes[1] is not None
-        if resident(shapes[0]) >= BLOCKS:
-            return f"an SM with one block of {one.name}: it has {resident(shapes[0])} already"
-        if resident(shapes[1]) < BLOCKS:
+        alone, beside = one.candidate.reading.shape, other.candidate.reading.shape
+        assert alone is not None
+        assert beside is not None
+        if resident(alone) >= BLOCKS:
+            return f"an SM with one block of {one.name}: it has {resident(alone)} already"
+        if resident(beside) < BLOCKS:
             return f"room for {BLOCKS} blocks of {one.name} on an SM"
         if other.spilled > one.spilled:
             return f"registers for {BLOCKS} blocks of {one.name}: ptxas spills {other.spilled - one.spilled} bytes more"
-        rates = [grade_with(shape, STANDARD, using, lifts=False).rate for shape in shapes]
+        rates = [grade_with(shape, STANDARD, using, lifts=False).rate for shape in (alone, beside)]
         gain = rates[1] / rates[0] - 1
         if gain < -GAIN:
             return f"a gain: by the grade {one.name} is slower with {BLOCKS} blocks on an SM"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from porter.grade.code import Code, Loop, ways
+from porter.grade.kinds import MUFU, counted
 from porter.grade.ring import ring_stages
 from porter.grade.shape import Epilogue, Mma, Residency, Roles, Shape, Store, Work
 from porter.grade.tiling import USUAL_ROW, Tiling, solve
@@ -24,9 +25,6 @@ from porter.ptx.table import decode
 from porter.ptx.umma import K_BYTES, Kind, UmmaOp
 from porter.ptx.wgmma import THREADS as WARPGROUP
 from porter.ptx.wgmma import WgmmaOp
-
-MUFU = frozenset(("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"))
-"""Functions that the multi-function unit evaluates."""
 
 
 @dataclass(frozen=True)
@@ -441,11 +439,12 @@ class _Reader:
         to it; else `warps` of them all of it."""
         rows = self.code.code
         if self.warps is None:
-            mufu = sum(rows[at].parts[0] in MUFU for at in loop.body)
-            return Work(len(loop.body) * warps, mufu * warps * WARP, True) if mufu else Work()
-        paths = [self.warps.path(warp, loop) for warp in range(self.warps.count)]
-        mufu = sum(rows[at].parts[0] in MUFU for path in paths for at in path)
-        return Work(sum(map(len, paths)), mufu * WARP, True) if mufu else Work()
+            issued = [rows[at] for at in loop.body] * warps
+        else:
+            paths = (self.warps.path(warp, loop) for warp in range(self.warps.count))
+            issued = [rows[at] for path in paths for at in path]
+        mufu = sum(ins.parts[0] in MUFU for ins in issued)
+        return Work(len(issued), mufu * WARP, True, counted(issued)) if mufu else Work()
 
 
 def _is_mma(ins: ast.Instruction) -> bool:

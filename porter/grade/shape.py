@@ -60,11 +60,13 @@ class Epilogue:
 @dataclass(frozen=True)
 class Work:
     """What the threads of a block do in a stage, beside MMAs: `instructions` that warps issue, all counted, and
-    evaluations of `mufu` functions, by lane. `waits_mma`: they need the result of the stage's own MMAs."""
+    evaluations of `mufu` functions, by lane. `waits_mma`: they need the result of the stage's own MMAs. `kinds`: what
+    the instructions are, the most first."""
 
     instructions: int = 0
     mufu: int = 0
     waits_mma: bool = False
+    kinds: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property, reduce
 
-import numpy as np
-
 from porter.grade.code import Code, Loop
 from porter.grade.lanes import Lanes, computed, every
 from porter.ptx import ast
@@ -125,10 +123,9 @@ class Warps:
         return known.get(name) if name is not None else None
 
     def _special(self, name: str, warp: int) -> Lanes | None:
-        lanes = np.arange(WARP).astype(object)
         match name:
             case "tid.x":
-                return lanes + warp * WARP
+                return tuple(range(warp * WARP, (warp + 1) * WARP))
             case "ntid.x":
                 return every(self._threads)
             case "tid.y" | "tid.z":
@@ -136,7 +133,7 @@ class Warps:
             case "ntid.y" | "ntid.z":
                 return every(1)
             case "laneid":
-                return lanes
+                return tuple(range(WARP))
         return None
 
     def _write(self, at: int, known: _Known, warp: int) -> None:
@@ -170,7 +167,8 @@ class Warps:
         before = known.get(self.code.register(at, ins.operands[0]) or "")
         if holds is None or before is None:
             return None
-        return np.where(holds.astype(bool) != ins.guard.negated, result, before)
+        taken = [bool(h) != ins.guard.negated for h in holds]
+        return tuple(new if t else old for t, new, old in zip(taken, result, before, strict=True))
 
     @staticmethod
     def _shuffled(ins: ast.Instruction, given: list[Lanes | None]) -> Lanes | None:
@@ -198,10 +196,10 @@ class Warps:
                 length, then = max(ways, default=(0, None))
                 longest[at] = length + self._times(at, loop), then
         found: list[int] = []
-        at: int | None = loop.head if loop.head in longest else None
-        while at is not None:
-            found += [at] * self._times(at, loop)
-            at = longest[at][1]
+        here: int | None = loop.head if loop.head in longest else None
+        while here is not None:
+            found += [here] * self._times(here, loop)
+            here = longest[here][1]
         return tuple(found)
 
     def _onwards(self, at: int, loop: Loop, after: tuple[int, ...]) -> tuple[int, ...]:
@@ -229,7 +227,7 @@ class Warps:
 
 
 def _in_both(one: _Known, other: _Known) -> _Known:
-    return {n: v for n, v in one.items() if n in other and (v is other[n] or bool(np.all(v == other[n])))}
+    return {n: v for n, v in one.items() if other.get(n) == v}
 
 
 def _last_first(head: int, after: Mapping[int, tuple[int, ...]]) -> list[int]:

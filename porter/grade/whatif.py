@@ -42,10 +42,12 @@ def apply(text: str, shape: Shape, problem: Problem) -> tuple[Shape, Problem]:
             shape = _PLAIN[name](shape)
         elif name == "stages" and value.isdigit():
             shape = _stages(shape, int(value))
+        elif name == "blocks" and value.isdigit():
+            shape = changes.blocks(shape, max(1, int(value)))
         elif name == "tile" and (match := _SIZES.fullmatch(value)):
             shape = changes.tile(shape, int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
         else:
-            known = ", ".join(["tile=MxN[xK]", "stages=N", "problem=MxNxK", *_PLAIN])
+            known = ", ".join(["tile=MxN[xK]", "stages=N", "blocks=N", "problem=MxNxK", *_PLAIN])
             raise ValueError(f"`{item.strip()}` is none of {known}")
     return shape, problem
 

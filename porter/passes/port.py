@@ -249,7 +249,8 @@ def _port_what_can_be(
         common=options.common,
         full_rate=options.full_rate and sources.root not in options.half_rate,
         native=tuple(
-            s for s in options.native
+            s
+            for s in options.native
             if (sources.root, s) not in options.without and (s != REGISTERS or sources.root in options.blocks)
         ),
         stages=dict(options.stages).get(sources.root, 0),

@@ -45,8 +45,12 @@ def take(context: PortContext, moves: Moves, changes: Changes) -> None:
 
 def _alone(context: PortContext, moves: Moves, accumulator: Accumulator, node: Node) -> bool:
     """Whether nothing but this accumulator moves at a statement."""
-    others = [a for a in context.accumulators.accumulators if a is not accumulator and a.function is accumulator.function]
-    return not any(n.id == node.id for a in others for n in (*moves.loads[a], *moves.stores[a]))
+    return not any(
+        n.id == node.id
+        for other in context.accumulators.accumulators
+        if other is not accumulator and other.function is accumulator.function
+        for n in (*moves.loads[other], *moves.stores[other])
+    )
 
 
 def _rewrite(context: PortContext, accumulator: Accumulator, node: Node, changes: Changes) -> None:

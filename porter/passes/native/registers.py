@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two blocks share an SM: registers that sums have left for Tensor Memory are room for the other one, whose products run
-while the threads of the first compute. The launch bounds ask for two blocks, and `setmaxnreg` deals out what one has."""
+"""Two blocks share an SM: registers that sums have left for Tensor Memory are room for the other one, whose products
+run while threads of the first compute. The launch bounds ask for two blocks, and `setmaxnreg` deals out what one
+has."""
 
 from __future__ import annotations
 
