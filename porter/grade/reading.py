@@ -30,7 +30,7 @@ from porter.ptx.wgmma import WgmmaOp
 @dataclass(frozen=True)
 class Launch:
     """What the host says of a launch; None where nobody knows. `smem`: dynamic bytes. `row_bytes`: the narrowest row of
-    the tensor maps' boxes. `parameters`: the kernel's, by name."""
+    the tensor maps' boxes. `parameters`: the kernel's, by name. `block`: threads by axis."""
 
     threads: int | None = None
     smem: int | None = None
@@ -38,6 +38,7 @@ class Launch:
     registers: int | None = None
     row_bytes: int | None = None
     parameters: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    block: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -275,11 +276,13 @@ class _Reader:
 
     @cached_property
     def warps(self) -> Warps | None:
-        """The warps of a block; None where its threads are not in a row, or nobody knows how many they are."""
-        rows = any(isinstance(o, ast.SpecialReg) and o.name in ("tid.y", "tid.z") for i in self.code.code
-                   for o in i.operands)  # fmt: skip
+        """The warps of a block; None where nobody knows how its threads are numbered."""
+        several = any(isinstance(o, ast.SpecialReg) and o.name in ("tid.y", "tid.z") for i in self.code.code
+                      for o in i.operands)  # fmt: skip
         threads = self._threads()
-        return None if rows or threads is None else Warps(self.code, threads)
+        if self.launch.block is not None:
+            return Warps(self.code, self.launch.block)
+        return None if several or threads is None else Warps(self.code, (threads,))
 
     def _batches(self, loop: Loop | None) -> int:
         """How many batches of MMAs of a stage are waited for, one after the other."""

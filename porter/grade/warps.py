@@ -4,8 +4,9 @@ pass of a loop takes it at most."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, reduce
 
 from porter.grade.code import Code, Loop
@@ -18,12 +19,12 @@ _Known = dict[str, Lanes]
 
 
 class Warps:
-    """The warps of a block of `threads` threads in a row."""
+    """The warps of a block of so many threads by axis."""
 
-    def __init__(self, code: Code, threads: int) -> None:
+    def __init__(self, code: Code, block: Sequence[int]) -> None:
         self.code = code
-        self.count = -(-threads // WARP)
-        self._threads = threads
+        self.count = -(-math.prod(block) // WARP)
+        self._block = (*block, 1, 1)[:3]
         self.reached = cache(self._reached)
         self.path = cache(self._path)
 
@@ -123,15 +124,17 @@ class Warps:
         return known.get(name) if name is not None else None
 
     def _special(self, name: str, warp: int) -> Lanes | None:
+        wide, high, _ = self._block
+        ranks = range(warp * WARP, (warp + 1) * WARP)
         match name:
             case "tid.x":
-                return tuple(range(warp * WARP, (warp + 1) * WARP))
-            case "ntid.x":
-                return every(self._threads)
-            case "tid.y" | "tid.z":
-                return every(0)
-            case "ntid.y" | "ntid.z":
-                return every(1)
+                return tuple(rank % wide for rank in ranks)
+            case "tid.y":
+                return tuple(rank // wide % high for rank in ranks)
+            case "tid.z":
+                return tuple(rank // wide // high for rank in ranks)
+            case "ntid.x" | "ntid.y" | "ntid.z":
+                return every(self._block["xyz".index(name[-1])])
             case "laneid":
                 return tuple(range(WARP))
         return None
