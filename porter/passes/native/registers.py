@@ -24,7 +24,7 @@ from porter.passes.native import pieces
 from porter.passes.native.sites import Changes, Left, Place
 from porter.ptx.arch import Limits
 from porter.ptx.ast import Imm, Placeholder
-from porter.ptx.register_file import GRANULARITY, LEAST, MOST, legal_count
+from porter.ptx.register_file import GRANULARITY, MOST, legal_count
 from porter.ptx.table import find as decode
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
@@ -64,8 +64,6 @@ class _Registers:
             raise self._left("how many threads a block has, in whole warpgroups")
         self._bounds()
         each = Limits.registers_per_sm // (BLOCKS * threads) // GRANULARITY * GRANULARITY
-        if each < LEAST:
-            raise self._left(f"registers for {BLOCKS} blocks of {threads} threads")
         self._moves(threads, each)
 
     def _left(self, what: str) -> Left:
