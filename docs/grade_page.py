@@ -182,7 +182,7 @@ _HELD = """## What holds attention
 Threads of attention compute between two products, and what they compute is the same on both chips, while the MMAs of a
 B200 take half the clocks. So threads hold it. One M=128 MMA for both warpgroups alone makes it slower by the grade:
 both wait for the same products, and nothing runs meanwhile, where warpgroups that take turns with MMAs of 64 rows
-compute beside each other's products. A second block on the SM (`registers` in
+compute beside each other's products. A second block on the SM (`blocks` in
 [full_rate.md](full_rate.md#native-steps)) is what the tensor core has to do meanwhile.
 
 Instructions of all warps of a block for 64 keys, from the same record as the table above:

@@ -20,7 +20,7 @@ from porter.grade.model import STANDARD
 from porter.grade.shape import Shape
 from porter.grade.stages import best_count
 from porter.grade.whatif import apply
-from porter.passes.native.registers import NAME as REGISTERS
+from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.stages import NAME as STAGES
 from porter.passes.plan import KernelPlan
 from porter.report.native import Gain, NativePlan
@@ -126,12 +126,12 @@ def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, 
             changed, _ = apply(step.what_if, shape, STANDARD)
             after = grade_with(changed, STANDARD, using, lifts=False).rate
         except ValueError as error:
-            if isinstance(step, Step) and step.name == REGISTERS:
+            if isinstance(step, Step) and step.name == BLOCKS:
                 gains.append(replace(gain, step=replace(step, applies=False, why=(*step.why, str(error)))))
             else:
                 gains.append(replace(gain, not_graded=str(error)))
             continue
-        if isinstance(step, Step) and step.name == REGISTERS:
+        if isinstance(step, Step) and step.name == BLOCKS:
             step = _shared(step, rate, after, refused)
             gain = replace(gain, step=step)
             if not step.applies:

@@ -18,7 +18,7 @@ from porter.cli.native import native_plans
 from porter.cli.porting import look, port_options
 from porter.diagnostics import Code, Diagnostic, ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
-from porter.passes.native.registers import NAME as ROOM
+from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortOptions, PortResult, port_sources
@@ -106,8 +106,10 @@ def _without_stages(result: PortResult, options: PortOptions, count: int) -> str
 def _without_room(result: PortResult, options: PortOptions) -> str:
     """What keeps a port from sharing an SM with another block, as far as its text says."""
     found = port_sources(result.sources, replace(options, blocks=frozenset({result.sources.root})))
-    left = [str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT and d.values["step"] == ROOM]
-    return "" if any(ROOM in p.native for p in found.plans) else "; ".join(left[-1:]) or "a port"
+    left = [
+        str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT and d.values["step"] == BLOCKS
+    ]
+    return "" if any(BLOCKS in p.native for p in found.plans) else "; ".join(left[-1:]) or "a port"
 
 
 def _ported(

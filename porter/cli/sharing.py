@@ -20,7 +20,7 @@ from porter.grade.clocks import resident
 from porter.grade.model import STANDARD
 from porter.grade.shape import Shape
 from porter.lang.sources import is_python
-from porter.passes.native.registers import BLOCKS, NAME
+from porter.passes.native.blocks import BLOCKS, NAME
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.case import cases_if_any, load_case
 from porter.verify.prepare import Prepared, prepare

@@ -27,7 +27,7 @@ from porter.passes.helpers import Placement
 from porter.passes.instructions import instruction_groups
 from porter.passes.keeping import Kept
 from porter.passes.kernel_port import KernelPort, port_kernels
-from porter.passes.native.registers import NAME as REGISTERS
+from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.needs import NOTHING, Common, Need, needs_of
 from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
@@ -251,7 +251,7 @@ def _port_what_can_be(
         native=tuple(
             s
             for s in options.native
-            if (sources.root, s) not in options.without and (s != REGISTERS or sources.root in options.blocks)
+            if (sources.root, s) not in options.without and (s != BLOCKS or sources.root in options.blocks)
         ),
         stages=dict(options.stages).get(sources.root, 0),
     )

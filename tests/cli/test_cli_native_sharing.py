@@ -51,7 +51,7 @@ def ported(
         return Proof(missing="results differ") if wrong(text) else Proof(("case.yaml",), 4)
 
     def built(choice: object, ported: Ported) -> list[_Built]:
-        two = any("registers" in root.native for root in ported.roots)
+        two = any("blocks" in root.native for root in ported.roots)
         return [_Built("kernel<128>", 20 + two * spilled, after if two else before)]
 
     monkeypatch.setattr(full_rate, "prove", prove)
@@ -67,7 +67,7 @@ def test_two_blocks_share_an_sm_where_that_is_faster(tmp_path: Path, monkeypatch
     assert "__launch_bounds__(kThreads, 2)" in text
     assert "setmaxnreg.inc.sync.aligned.u32 104;" in text
     assert "tcgen05::update(o, o_tmem, [&](int i) { o[i] *= keep[(i >> 1) & 1]; });" in text
-    assert "has the step registers; case.yaml verified it at 4 sizes" in said
+    assert "has the step blocks; case.yaml verified it at 4 sizes" in said
 
 
 LEFT = {
@@ -88,16 +88,16 @@ LEFT = {
 def test_a_block_has_an_sm_for_itself(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given, expected = LEFT[name]
     text, said = ported(tmp_path, monkeypatch, **given)  # type: ignore[arg-type]
-    assert "is without the step registers; missing:" in said
+    assert "is without the step blocks; missing:" in said
     assert expected in said
-    assert "has the step registers" not in said
+    assert "has the step blocks" not in said
     assert "update(" not in text
     assert ", 2)" not in "".join(re.findall(r"__launch_bounds__\([^)]*\)", text))
 
 
 def test_a_port_that_fails_is_given_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, said = ported(tmp_path, monkeypatch, wrong=lambda text: "update(" in text)
-    assert "is without the step registers: results differ" in said
+    assert "is without the step blocks: results differ" in said
     assert "issues M=128 MMAs" in said
     assert "__launch_bounds__(kThreads, 1)" in text
     assert "u32 240;" in text
@@ -121,7 +121,7 @@ def made() -> Ported:
     path = CORPUS / "attention_fwd" / "attention_fwd.cu"
     options = PortOptions(full_rate=True, native=STEPS, blocks=frozenset({path.as_posix()}))
     found = port_paths([path], options, (), look)
-    assert found.roots[0].native == ("registers",)
+    assert found.roots[0].native == ("blocks",)
     return found
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from porter.diagnostics import Code
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native import registers, release, stages
+from porter.passes.native import blocks, release, stages
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
 
-STEPS = (release.NAME, stages.NAME, registers.NAME)
+STEPS = (release.NAME, stages.NAME, blocks.NAME)
 """Names of the steps that the port has."""
 
 
@@ -32,8 +32,8 @@ def take(context: PortContext, moves: Moves, wanted: tuple[str, ...], count: int
     for name in (n for n in STEPS if n in wanted and context.kernels and (count or n != stages.NAME)):
         helpers = dict(vars(context.helpers))
         try:
-            if name == registers.NAME:
-                changes = registers.take(context, moves)
+            if name == blocks.NAME:
+                changes = blocks.take(context, moves)
             else:
                 found = [Pipelined(context, k, moves) for k in context.kernels]
                 if name == stages.NAME:

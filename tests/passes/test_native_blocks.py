@@ -50,7 +50,7 @@ def ported(folder: Path, asked: bool = True, **parts: str) -> PortResult:
     path.write_text(text)
     sources = load_sources(path)
     blocks = frozenset({sources.root}) if asked else frozenset[str]()
-    return port_sources(sources, PortOptions(full_rate=False, native=("registers",), blocks=blocks))
+    return port_sources(sources, PortOptions(full_rate=False, native=("blocks",), blocks=blocks))
 
 
 TEMPLATES = """\
@@ -95,13 +95,13 @@ UNDERSTOOD = {
 @pytest.mark.parametrize("name", UNDERSTOOD)
 def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
     parts, expected = UNDERSTOOD[name]
-    text = taken(ported(tmp_path, **parts), "registers")
+    text = taken(ported(tmp_path, **parts), "blocks")
     assert [part for part in expected if part not in text] == []
 
 
 def test_registers_of_both_blocks_are_no_more_than_there_are(tmp_path: Path) -> None:
     """The numbers that the default kernel comes to: 24 for 128 threads and 104 for 256, of twice 384."""
-    assert "u32 104;" in taken(ported(tmp_path), "registers")
+    assert "u32 104;" in taken(ported(tmp_path), "blocks")
     assert 2 * (24 * 128 + 104 * 256) <= 65536 < 2 * (24 * 128 + 112 * 256) + 2 * 384 * 8
 
 
@@ -190,7 +190,7 @@ IN_PIECES = {
 @pytest.mark.parametrize("name", IN_PIECES)
 def test_sums_that_change_one_by_one_move_in_pieces(tmp_path: Path, name: str) -> None:
     change, expected = IN_PIECES[name]
-    text = taken(ported(tmp_path, CHANGE=change), "registers")
+    text = taken(ported(tmp_path, CHANGE=change), "blocks")
     assert CALL + expected in text
     assert "store(acc" not in text
     assert text.count("load(acc") == 1

@@ -28,8 +28,8 @@ from porter.ptx.register_file import GRANULARITY, MOST, legal_count
 from porter.ptx.table import find as decode
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
-RULE = "PTR196"
-NAME = "registers"
+RULE = "PTR197"
+NAME = "blocks"
 BLOCKS = 2
 _NUMBER = re.compile(r"(setmaxnreg\.(?:inc|dec)[\w.]*\s+)(\d+)")
 
@@ -42,14 +42,14 @@ def take(context: PortContext, moves: Moves) -> Changes:
     """
     changes = Changes(context, RULE)
     for kernel in context.kernels:
-        _Registers(context, kernel, changes).take()
+        _Blocks(context, kernel, changes).take()
     pieces.take(context, moves, changes)
     context.helpers.blocks = BLOCKS
     return changes
 
 
 @dataclass(eq=False)
-class _Registers:
+class _Blocks:
     context: PortContext
     kernel: Kernel
     changes: Changes
