@@ -19,9 +19,13 @@
 
 namespace tcgen05 {
 
-//@ section ring
+//@ section ring if not own_thread
 // MMA batches that a warpgroup can have in flight: how far its deepest wait lags behind its commits.
 constexpr uint32_t kRing = $ring;
+
+//@ section buffers if own_thread
+// Accumulators of a tile that there are: while threads read one, MMAs of the next tile write another.
+constexpr uint32_t kBuffers = $buffers;
 
 //@ section operands if register_kinds
 // A operands from registers that a warpgroup can have in Tensor Memory at a time.
@@ -125,14 +129,69 @@ __device__ __forceinline__ bool elect_issuer() {
     return elected != 0;
 }
 
+//@ section mma_thread if own_thread
+// True in the one thread that waits for stages and issues the MMAs of all consumers: the elected lane of a warp that has
+// nothing else to do.
+__device__ __forceinline__ bool elect_mma_thread() {
+    uint32_t elected = 0;
+//@ if paired
+    // one CTA of a pair issues for both
+    if ($thread / 32 == $mma_warp && pair_rank() == 0) {
+//@ else
+    if ($thread / 32 == $mma_warp) {
+//@ end
+        asm volatile(
+            "{\n"
+            ".reg .pred p;\n"
+            "elect.sync _|p, 0xffffffff;\n"
+            "selp.u32 %0, 1, 0, p;\n"
+            "}"
+            : "=r"(elected));
+    }
+    return elected != 0;
+}
+
+//@ section arrive if own_thread
+//@ if paired
+// Arrives on the mbarrier at this place in the first CTA of the pair.
+__device__ __forceinline__ void arrive(uint32_t mbarrier) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 first;\n"
+        "mapa.shared::cluster.u32 first, %0, 0;\n"
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [first];\n"
+        "}" ::"r"(mbarrier)
+        : "memory");
+}
+//@ else
+__device__ __forceinline__ void arrive(uint32_t mbarrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(mbarrier) : "memory");
+}
+//@ end
+
 //@ section release if releases
 // Gives a stage back: its mbarrier has one arrival more once all MMAs issued so far are complete.
+//@ if own_thread
+//@ if paired
+// Both CTAs of a pair load a part of it.
+__device__ __forceinline__ void release(uint32_t mbarrier) {
+    asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(mbarrier), "h"(kBothOfPair)
+                 : "memory");
+}
+//@ else
+__device__ __forceinline__ void release(uint32_t mbarrier) {
+    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(mbarrier)
+                 : "memory");
+}
+//@ end
+//@ else
 __device__ __forceinline__ void release(uint32_t mbarrier) {
     if (elect_issuer()) {
         asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(mbarrier)
                      : "memory");
     }
 }
+//@ end
 __device__ __forceinline__ void release(const void* mbarrier) { release(shared_address(mbarrier)); }
 // Of an object that is an mbarrier.
 template <class Barrier>
@@ -181,12 +240,41 @@ __device__ __forceinline__ void clear(Tiles (&tiles)[kTiles]) {
     for (uint32_t i = 0; i < kTiles; ++i) clear(tiles[i]);
 }
 
+//@ section each_tile if own_thread
+// Every tile of an array, or the one that it is.
+template <typename Use>
+__device__ __forceinline__ void each_tile(Accumulator& tile, Use use) {
+    use(tile);
+}
+//@ if tile_arrays
+template <typename Tiles, uint32_t kTiles, typename Use>
+__device__ __forceinline__ void each_tile(Tiles (&tiles)[kTiles], Use use) {
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles; ++i) each_tile(tiles[i], use);
+}
+//@ end
+
 //@ section warpgroup
+//@ if own_thread
+// What a warpgroup needs to read the sums of a tile, and the thread that issues to make them.
+struct Warpgroup {
+    uint32_t tmem;      // first column of this tile's accumulators, at lane offset 0 or 16
+    uint32_t full;      // shared address of kBuffers mbarriers: sums are complete; behind them as many: they are read
+    uint32_t turn = 0;  // tiles before this one
+//@ if double_buffered
+    uint32_t first = 0;    // what `tmem` is of the first accumulator
+    uint32_t columns = 0;  // of one accumulator
+//@ end
+//@ if may_be_empty
+    uint32_t made = 0;  // shared address of as many words: which tiles have a sum at all
+//@ end
+//@ else
 // What a warpgroup needs to issue MMAs and to learn that they are complete.
 struct Warpgroup {
     uint32_t tmem;           // first column of its accumulators, at lane offset 0 or 16
     uint32_t done;           // shared address of kRing mbarriers, on which its commits arrive
     uint32_t committed = 0;  // batches committed so far
+//@ end
 //@ if shares
     uint32_t first = 0;      // mbarrier that it gave back first, for all CTAs
     uint32_t used = 0;       // a bit for each that it gave back, by its distance from the first
@@ -227,6 +315,72 @@ struct Warpgroup {
 //@ end
 //@ end
 
+//@ if own_thread
+    // In front of the first MMA of a tile: its accumulator has been read.
+    template <typename... Tiles>
+    __device__ __forceinline__ void begin(Tiles&... tiles) {
+        wait_phase(full + (kBuffers + turn % kBuffers) * 8, turn / kBuffers % 2 ^ 1);
+        fence_after_sync();
+        (place_turn(tiles), ...);
+    }
+
+    // Behind the last MMA of a tile: `full` completes a phase once all of them are complete.
+    template <typename... Tiles>
+    __device__ __forceinline__ void end(Tiles&... tiles) {
+        const uint32_t barrier = full + turn % kBuffers * 8;
+//@ if may_be_empty
+        uint32_t found = 0, bit = 0;
+        (each_tile(tiles, [&](Accumulator& tile) { found |= uint32_t(tile.accumulate) << bit++; }), ...);
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(made + turn % kBuffers * 4), "r"(found) : "memory");
+        arrive(barrier);
+//@ end
+//@ if paired
+        asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(barrier), "h"(kBothOfPair)
+                     : "memory");
+//@ else
+        asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier)
+                     : "memory");
+//@ end
+        next();
+    }
+
+    // In front of the first use of the sums of a tile.
+    template <typename... Tiles>
+    __device__ __forceinline__ void take(Tiles&... tiles) {
+        wait_phase(full + turn % kBuffers * 8, turn / kBuffers % 2);
+        fence_after_sync();
+        (place_turn(tiles), ...);
+//@ if may_be_empty
+        uint32_t found, bit = 0;
+        asm volatile("ld.shared.b32 %0, [%1];" : "=r"(found) : "r"(made + turn % kBuffers * 4) : "memory");
+        (each_tile(tiles, [&](Accumulator& tile) { tile.accumulate = found >> bit++ & 1; }), ...);
+//@ else
+        (each_tile(tiles, [](Accumulator& tile) { tile.accumulate = true; }), ...);
+//@ end
+    }
+
+    // Behind the last load of them: MMAs may write there again.
+    __device__ __forceinline__ void give_back() {
+        fence_before_sync();
+        arrive(full + (kBuffers + turn % kBuffers) * 8);
+        next();
+    }
+
+  private:
+    template <typename Tiles>
+    __device__ __forceinline__ void place_turn(Tiles& tiles) const {
+//@ if double_buffered
+        each_tile(tiles, [&](Accumulator& tile) { tile.address = tmem + (tile.address - first) % columns; });
+//@ end
+    }
+
+    __device__ __forceinline__ void next() {
+        ++turn;
+//@ if double_buffered
+        tmem = first + turn % kBuffers * columns;
+//@ end
+    }
+//@ else
     // Closes a batch: its mbarrier completes a phase once all MMAs issued so far are complete.
     __device__ __forceinline__ void commit() {
 //@ if guarded_commit
@@ -315,6 +469,7 @@ struct Warpgroup {
         return operand;
     }
 //@ end
+//@ end
 };
 
 //@ section shared
@@ -327,7 +482,15 @@ struct alignas(1024) Shared {
 template <uint32_t kWarpgroups>
 struct Shared {
 //@ end
+//@ if own_thread
+    uint64_t full[kBuffers];   // the sums of a tile are complete
+    uint64_t empty[kBuffers];  // and read
+//@ if may_be_empty
+    uint32_t made[kBuffers];   // a bit for each tile that has a sum
+//@ end
+//@ else
     uint64_t done[kWarpgroups][kRing];
+//@ end
     uint32_t tmem;
     uint32_t running;  // warps of the CTA that have not ended
 };
@@ -340,17 +503,25 @@ class Tmem {
   public:
     __device__ __forceinline__ explicit Tmem(Shared<kWarpgroups>& shared) : shared_(shared) {
         if ($thread / 32 == 0) {
-            asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(
+            asm volatile("tcgen05.alloc.cta_group::$ctas.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(
                              shared_address(&shared_.tmem)),
                          "n"(kAllocated)
                          : "memory");
-            asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
+            asm volatile("tcgen05.relinquish_alloc_permit.cta_group::$ctas.sync.aligned;");
         }
         if ($thread == 0) {
+//@ if own_thread
+            for (uint32_t i = 0; i < 2 * kBuffers; ++i) {
+                asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&shared_.full[0]) + i * 8),
+                             "r"(i < kBuffers ? kSumsAreMade : kSumsAreRead)
+                             : "memory");
+            }
+//@ else
             for (uint32_t i = 0; i < kWarpgroups * kRing; ++i) {
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&shared_.done[0][0]) + i * 8)
                              : "memory");
             }
+//@ end
             shared_.running = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
@@ -372,10 +543,30 @@ class Tmem {
         }
         if (__shfl_sync(0xffffffff, running, 0) == 1) {
             fence_after_sync();
-            asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(shared_.tmem), "n"(kAllocated));
+            asm volatile("tcgen05.dealloc.cta_group::$ctas.sync.aligned.b32 %0, %1;" ::"r"(shared_.tmem), "n"(kAllocated));
         }
     }
 
+//@ if own_thread
+    // Of the thread that issues: for the first consumer, whose accumulators begin where those of all do.
+    __device__ __forceinline__ Warpgroup mma_thread() const { return warpgroup(0); }
+
+//@ if joined
+    // Each of two warpgroups takes 16 of the 32 lanes that its warps can reach.
+//@ end
+    __device__ __forceinline__ Warpgroup warpgroup(uint32_t index) const {
+        Warpgroup found{shared_.tmem + (index << $half_lane_bit), shared_address(&shared_.full[0])};
+//@ if double_buffered
+        found.first = found.tmem;
+        found.columns = kNeeded;
+//@ end
+//@ if may_be_empty
+        found.made = shared_address(&shared_.made[0]);
+//@ end
+        return found;
+    }
+
+//@ else
 //@ if joined
     // Each of two warpgroups takes 16 of the 32 lanes that its warps can reach; their MMAs are complete together.
     __device__ __forceinline__ Warpgroup warpgroup(uint32_t index) const {
@@ -398,6 +589,7 @@ class Tmem {
                 shared_address(&shared_.done[$batches_of][0])};
 //@ end
     }
+//@ end
 
   private:
 //@ if stacked
@@ -408,10 +600,28 @@ class Tmem {
 //@ if joined
     static_assert(kWarpgroups == 2, "an M=128 MMA is for two warpgroups");
 //@ end
+//@ if own_thread
+    static constexpr uint32_t kAll = kBuffers * kNeeded;
+    // Arrivals on the mbarriers of an accumulator.
+//@ if may_be_empty
+    static constexpr uint32_t kSumsAreMade = 2;
+//@ else
+    static constexpr uint32_t kSumsAreMade = 1;
+//@ end
+//@ if paired
+    static constexpr uint32_t kSumsAreRead = 2 * kWarpgroups * 128;
+//@ else
+    static constexpr uint32_t kSumsAreRead = kWarpgroups * 128;
+//@ end
+    static_assert(kAll <= $columns, "the accumulators do not fit into Tensor Memory");
+    // a power of two, at least $min_allocation
+    static constexpr uint32_t kAllocated = kAll <= 32 ? 32 : kAll <= 64 ? 64 : kAll <= 128 ? 128 : kAll <= 256 ? 256 : 512;
+//@ else
     static_assert(kNeeded <= $columns, "the accumulators do not fit into Tensor Memory");
     // a power of two, at least $min_allocation
     static constexpr uint32_t kAllocated =
         kNeeded <= 32 ? 32 : kNeeded <= 64 ? 64 : kNeeded <= 128 ? 128 : kNeeded <= 256 ? 256 : 512;
+//@ end
 
     Shared<kWarpgroups>& shared_;
 };
@@ -444,20 +654,33 @@ __host__ __device__ constexpr uint32_t instruction_descriptor(uint32_t d, uint32
 constexpr uint64_t kDescriptorVersion = ${version}ull << $at_version;
 
 //@ section mma for kinds
+//@ if own_thread
+// d (+)= a * b. One thread calls it for all consumers.
+//@ else
 // d (+)= a * b. All threads of the warpgroup call it, one issues.
+//@ end
 __device__ __forceinline__ void mma_$kind(Accumulator& d, uint64_t a_desc, uint64_t b_desc, uint32_t idesc,
                                         bool scale_d = true) {
+//@ if own_thread
+//@ if stacked
+    // the MMA of the first tile makes the second one with it
+    if ((d.address >> $half_lane_bit & 1) == 0) {
+//@ else
+    {
+//@ end
+//@ else
 //@ if stacked
     // the MMA of the first tile makes the second one with it
     if ((d.address >> $half_lane_bit & 1) == 0 && elect_issuer()) {
 //@ else
     if (elect_issuer()) {
 //@ end
+//@ end
         asm volatile(
             "{\n"
             ".reg .pred accumulate;\n"
             "setp.ne.b32 accumulate, %4, 0;\n"
-            "tcgen05.mma.cta_group::1.kind::$kind [%0], %1, %2, %3, accumulate;\n"
+            "tcgen05.mma.cta_group::$ctas.kind::$kind [%0], %1, %2, %3, accumulate;\n"
             "}" ::"r"(d.address),
             "l"(a_desc | kDescriptorVersion), "l"(b_desc | kDescriptorVersion), "r"(idesc),
             "r"(uint32_t(d.accumulate && scale_d))

@@ -48,6 +48,15 @@ def take(context: PortContext, found: list[Pipelined]) -> Changes:
     return changes
 
 
+def close(kernel: Pipelined, changes: Changes, shared: bool = False) -> None:
+    """What stands around the range: threads meet in front of it, and wait for the sums behind it."""
+    state = kernel.context.names.warpgroup
+    last = ("commit()", "wait(0)", *(["drain()"] if shared else []))
+    changes.behind(kernel.end, [f"{state}.{call};" for call in last])
+    if kernel.context.helpers.sync_in_wait:
+        changes.before(kernel.begin, f"{qualified('sync_warpgroup')}();")
+
+
 @dataclass(eq=False)
 class _Release:
     kernel: Pipelined
@@ -72,11 +81,7 @@ class _Release:
             if not only_from(kernel.program, place.function, function, kernel.spans):
                 raise place.left(f"that `{place.function.name}` is called for these MMAs alone")
             self.changes.drop(Place(place.function, statement_of(place)))
-        state = kernel.context.names.warpgroup
-        last = ("commit()", "wait(0)", *(["drain()"] if shared else []))
-        self.changes.behind(kernel.end, [f"{state}.{call};" for call in last])
-        if kernel.context.helpers.sync_in_wait:
-            self.changes.before(kernel.begin, f"{qualified('sync_warpgroup')}();")
+        close(kernel, self.changes, bool(shared))
 
     def _rings(self) -> list[str]:
         """The mbarriers that consumers give stages back by."""

@@ -4,6 +4,7 @@ nothing else."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from porter.model.pipeline.frames import Frame
 from porter.model.pipeline.operations import Operation, Site
 from porter.model.program import Program, TensorCoreStatement
 from porter.passes.context import PortContext
+from porter.passes.mentions import definition_of
+from porter.passes.partial import with_lines
 
 _IDLE = ("declaration", "static_assert_declaration", "alias_declaration", "using_declaration", "type_definition")
 """Statements beside the one that a helper is about."""
@@ -220,6 +223,35 @@ class Changes:
         for rule, edits in self.context.edits.items():
             self.context.edits[rule] = [e for e in edits if not self._goes(e)]
         self.context.edits.setdefault(self.rule, []).extend(self._edits.values())
+
+    def undefine(self, function: Function) -> None:
+        """Take a function away that nobody calls any more. What is named elsewhere, or is no plain function, loses its
+        body."""
+        program, source = self.context.program, function.file.source
+        calls = program.callers(function)
+        words = re.compile(rf"\b{re.escape(function.name)}\b".encode())
+        named = sum(len(words.findall(f.lexed.code)) for f in program.sources.files.values())
+        if function.style is Style.DEVICE and named == len(calls) + 1:
+            span = with_lines(source, definition_of(function))
+        elif function.style is Style.MACRO or function.body.type != "compound_statement":
+            raise Left(function, function.span(function.body), f"that `{function.name}` has no other use")
+        else:
+            body = function.span(function.body)
+            span = Span(body.start + 1, body.end - 1)
+        self.replace(function, span, "")
+        self._gone.add((function.file.path, span))
+
+    def unmake(self) -> None:
+        """Take these edits out of the port, which has them from a step before."""
+        for rule, edits in self.context.edits.items():
+            self.context.edits[rule] = [e for e in edits if e not in self._edits.values()]
+
+    def instead(self, function: Function, span: Span, text: str) -> None:
+        """A statement in place of whole lines, indented like the first."""
+        first = function.file.source[span.start : span.end]
+        pad = first[: len(first) - len(first.lstrip())].decode()
+        self.replace(function, span, pad + text)
+        self._gone.add((function.file.path, span))
 
     def _goes(self, edit: Edit) -> bool:
         return any(
