@@ -94,13 +94,24 @@ __device__ __forceinline__ void sync_warpgroup() {
 }
 //@ end
 
+//@ if paired
+// Both CTAs of a pair meet, with all of their threads.
+__device__ __forceinline__ void sync_pair() {
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+//@ end
 // Waits until an mbarrier has completed the phase of this parity.
 __device__ __forceinline__ void wait_phase(uint32_t barrier, uint32_t parity) {
     asm volatile(
         "{\n"
         ".reg .pred complete;\n"
         "WAIT:\n"
+//@ if paired
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 complete, [%0], %1;\n"
+//@ else
         "mbarrier.try_wait.parity.shared::cta.b64 complete, [%0], %1;\n"
+//@ end
         "@!complete bra WAIT;\n"
         "}" ::"r"(barrier),
         "r"(parity)
@@ -129,6 +140,70 @@ __device__ __forceinline__ bool elect_issuer() {
     return elected != 0;
 }
 
+//@ section pair if paired
+// The two CTAs of a cluster are a pair: one issues MMAs for both, each has half of their rows and half of their columns
+// in its shared memory. A pair does the work of one CTA for half the rows and half the columns of the product; its first
+// CTA does so for the first half of each, and the second one for the second half.
+constexpr uint16_t kBothOfPair = 3;  // ranks in the cluster, as a mask
+__device__ __forceinline__ int pair_rank() {
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return static_cast<int>(rank);
+}
+__device__ __forceinline__ unsigned int pair_index() { return blockIdx.x / 2; }
+__device__ __forceinline__ unsigned int pair_count() { return gridDim.x / 2; }
+
+// Half of the rows or columns of a product, in whole tiles.
+template <typename Size>
+__device__ __forceinline__ Size half_of(Size size, int tile) {
+    return (size + 2 * tile - 1) / (2 * tile) * tile;
+}
+
+// The same place in the first CTA of the pair, whose mbarriers count the bytes of both.
+__device__ __forceinline__ uint32_t of_first(uint32_t address) {
+    uint32_t found;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(found) : "r"(address));
+    return found;
+}
+
+// Waits for what both CTAs load.
+__device__ __forceinline__ void wait_of_pair(const void* mbarrier, uint32_t parity) {
+    wait_phase(shared_address(mbarrier), parity);
+}
+
+// Stages that a thread has filled.
+struct PairLoads {
+    uint32_t first = 0;  // mbarrier by which the first of them is given back
+    uint32_t used = 0;   // a bit for each that is, by its distance from the first
+    uint32_t turns = 0;  // which of them an odd number of times
+
+    // Arrives on the first CTA's `full`, which expects so many bytes more, of a stage that `empty` gives back.
+    __device__ __forceinline__ void expect(const void* full, const void* empty, uint32_t bytes) {
+        asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(of_first(shared_address(full))), "r"(bytes)
+                     : "memory");
+        const uint32_t address = shared_address(empty);
+        if (used == 0) first = address;
+        const uint32_t bit = 1u << (address - first) / 8 % 32;
+        used |= bit;
+        turns ^= bit;
+    }
+
+    // Waits until all of them are given back: no arrival comes when this CTA may be gone.
+    __device__ __forceinline__ void drain() const {
+        for (uint32_t i = 0; i < 32; ++i) {
+            if (used >> i & 1) wait_phase(first + 8 * (i < 16 ? i : i - 32), (turns >> i & 1) ^ 1);
+        }
+    }
+};
+
+// Loads a box into this CTA's shared memory; its bytes count on the first CTA's mbarrier.
+__device__ __forceinline__ void load_of_pair(const void* to, const void* map, const void* mbarrier, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2 [%0], [%1, {%3, %4}], [%2];"
+        ::"r"(shared_address(to)), "l"(map), "r"(of_first(shared_address(mbarrier))), "r"(x), "r"(y)
+        : "memory");
+}
+
 //@ section mma_thread if own_thread
 // True in the one thread that waits for stages and issues the MMAs of all consumers: the elected lane of a warp that has
 // nothing else to do.
@@ -155,13 +230,7 @@ __device__ __forceinline__ bool elect_mma_thread() {
 //@ if paired
 // Arrives on the mbarrier at this place in the first CTA of the pair.
 __device__ __forceinline__ void arrive(uint32_t mbarrier) {
-    asm volatile(
-        "{\n"
-        ".reg .b32 first;\n"
-        "mapa.shared::cluster.u32 first, %0, 0;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [first];\n"
-        "}" ::"r"(mbarrier)
-        : "memory");
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(of_first(mbarrier)) : "memory");
 }
 //@ else
 __device__ __forceinline__ void arrive(uint32_t mbarrier) {
@@ -492,7 +561,9 @@ struct Shared {
     uint64_t done[kWarpgroups][kRing];
 //@ end
     uint32_t tmem;
+//@ if not paired
     uint32_t running;  // warps of the CTA that have not ended
+//@ end
 };
 
 //@ section tmem
@@ -502,6 +573,9 @@ template <uint32_t kColumns, uint32_t kWarpgroups>
 class Tmem {
   public:
     __device__ __forceinline__ explicit Tmem(Shared<kWarpgroups>& shared) : shared_(shared) {
+//@ if paired
+        sync_pair();  // the other CTA is there
+//@ end
         if ($thread / 32 == 0) {
             asm volatile("tcgen05.alloc.cta_group::$ctas.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(
                              shared_address(&shared_.tmem)),
@@ -522,14 +596,32 @@ class Tmem {
                              : "memory");
             }
 //@ end
+//@ if not paired
             shared_.running = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
+//@ end
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
         fence_before_sync();
+//@ if paired
+        sync_pair();
+//@ else
         __syncthreads();
+//@ end
         fence_after_sync();
     }
 
+//@ if paired
+    // Neither CTA ends while the other one may still read its shared memory or arrive on its mbarriers.
+    __device__ __forceinline__ ~Tmem() {
+        fence_before_sync();
+        sync_pair();
+        fence_after_sync();
+        __syncwarp();
+        if ($thread / 32 == 0) {
+            asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(shared_.tmem), "n"(kAllocated));
+        }
+    }
+//@ else
     // Whichever warp ends last frees. None waits for another, which may be at a barrier that counts ended threads.
     __device__ __forceinline__ ~Tmem() {
         fence_before_sync();
@@ -546,6 +638,7 @@ class Tmem {
             asm volatile("tcgen05.dealloc.cta_group::$ctas.sync.aligned.b32 %0, %1;" ::"r"(shared_.tmem), "n"(kAllocated));
         }
     }
+//@ end
 
 //@ if own_thread
     // Of the thread that issues: for the first consumer, whose accumulators begin where those of all do.
@@ -595,7 +688,11 @@ class Tmem {
 //@ if stacked
     static constexpr uint32_t kNeeded = kColumns / 2 * kWarpgroups;
 //@ else
+//@ if paired
+    static constexpr uint32_t kNeeded = 2 * kColumns;  // of both CTAs' columns
+//@ else
     static constexpr uint32_t kNeeded = kColumns * ((kWarpgroups + 1) / 2);
+//@ end
 //@ end
 //@ if joined
     static_assert(kWarpgroups == 2, "an M=128 MMA is for two warpgroups");
@@ -647,7 +744,7 @@ __host__ __device__ constexpr uint32_t instruction_descriptor(uint32_t d, uint32
                                                               bool b_mn_major = false) {
     return d << $at_d_type | a << $at_a_type | b << $at_b_type | uint32_t(negate_a) << $at_negate_a | uint32_t(negate_b) << $at_negate_b |
 //@ end
-           uint32_t(a_mn_major) << $at_a_major | uint32_t(b_mn_major) << $at_b_major | n >> $n_shift << $at_n | ${m}u >> $m_shift << $at_m;
+           uint32_t(a_mn_major) << $at_a_major | uint32_t(b_mn_major) << $at_b_major | $twice_n >> $n_shift << $at_n | ${m}u >> $m_shift << $at_m;
 }
 
 // A Hopper shared-memory descriptor becomes one of sm_100 by its version field (PTX ISA 9.7.16.4.1).

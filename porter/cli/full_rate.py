@@ -18,6 +18,7 @@ from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
 from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
 from porter.passes.native import given as native
+from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
 from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.builder import Builder
@@ -56,7 +57,8 @@ class Proofs:
         if root.stages and plan.relaunch is None:
             return Proof(missing="the shared memory that its host code asks for is no number")
         kernels = root.full_rate or root.kernels
-        return prove(Claim(Path(root.path), kernels, plan, root.include_dirs), self._builder, tell)
+        turns = DOUBLE_BUFFER in root.native
+        return prove(Claim(Path(root.path), kernels, plan, root.include_dirs, turns), self._builder, tell)
 
     def missing(self, ported: Ported, root: PortedRoot) -> str:
         return self.of(ported, root).missing

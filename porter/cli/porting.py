@@ -14,6 +14,7 @@ from porter.cli.options import split_list
 from porter.cli.staging import port_plan, staged
 from porter.diagnostics import Code, Diagnostic
 from porter.diagnostics.spread import Tell
+from porter.model.pipeline.facts import KernelPipeline
 from porter.passes import ported as engine
 from porter.passes.helpers import Placement
 from porter.passes.native.step import STEPS
@@ -21,6 +22,8 @@ from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
 from porter.passes.targets import port_target
 from porter.project.root import project_root
+from porter.rules.load import load_rules
+from porter.scan.pipeline import pipelines
 from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.launching import ported_case
 
@@ -29,6 +32,11 @@ def look(path: Path) -> Beside:
     root = project_root(path)
     above = tuple(d for d in path.resolve().parents[1:] if d.is_relative_to(root))
     return Beside(case_directories(path), has_dsl_case(path), above)
+
+
+def launches_of(rule_directories: tuple[str, ...], path: Path, include_dirs: Sequence[Path]) -> list[KernelPipeline]:
+    """What the host code of a file launches its kernels with."""
+    return pipelines(path, load_rules(rule_directories), include_dirs)
 
 
 def port_options(session: Session) -> PortOptions:
@@ -41,6 +49,7 @@ def port_options(session: Session) -> PortOptions:
         target=port_target(session.target),
         full_rate=session.style in (FULL_RATE, NATIVE),
         native=STEPS if session.style == NATIVE else (),
+        launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
     )
 
 
@@ -112,7 +121,7 @@ def plan_of_case(
     itself what it changes."""
     plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry, target, stages)
     if plan is not None:
-        plan = replace(plan, section=case.port) if port is not None else plan.on(case.template)
+        plan = replace(plan, section=case.port) if port is not None else plan.on(case.template, case.launch.grid)
     return plan, said
 
 

@@ -20,6 +20,7 @@ from porter.grade.model import STANDARD
 from porter.grade.shape import Shape
 from porter.grade.stages import best_count
 from porter.lang.sources import is_python
+from porter.passes.native.pair import NAME as PAIR
 from porter.passes.native.stages import NAME
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, PortedRoot
@@ -67,7 +68,7 @@ def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None =
     """A port, or what one root of it is compiled with, for a builder."""
     files = ported.elsewhere() if root is None else ported.of_root(root)
     plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper)
-    staged = [r for r in ([root] if root is not None else ported.roots) if r.stages]
+    staged = [r for r in ([root] if root is not None else ported.roots) if r.stages or PAIR in r.native]
     return replace(plan, relaunch=_relaunch(session, plan, staged[0])) if len(staged) == 1 else plan
 
 
@@ -77,20 +78,26 @@ def stages_said(session: Session, ported: Ported, root: PortedRoot) -> list[Diag
     if relaunch is None:
         return []
     cases = [c for c in map(load_case, cases_if_any(Path(root.path))) if c.recorded is None and c.dsl is None]
-    section = json.dumps(relaunch.section(cases[0].template if cases else ())).replace('"', "")
-    return [Diagnostic(Code.NATIVE_STAGES, Location(root.path),
-                       {"path": root.path, "stages": root.stages, "section": section})]  # fmt: skip
+    given = (cases[0].template, cases[0].launch.grid) if cases else ((), ())
+    section = json.dumps(relaunch.section(*given)).replace('"', "")
+    values: dict[str, object] = {"path": root.path, "stages": root.stages, "section": section}
+    if relaunch.pairs:
+        return [Diagnostic(Code.NATIVE_PAIRS, Location(root.path), values)]
+    return [Diagnostic(Code.NATIVE_STAGES, Location(root.path), values)]
 
 
 def _relaunch(session: Session | None, plan: PortPlan, root: PortedRoot) -> Relaunch | None:
     """What the host code of a port launches its kernel with; None where it does not say so in numbers."""
+    pairs = PAIR in root.native
+    if not root.stages:
+        return Relaunch(None, pairs=pairs)
     original, rules = Path(root.path), _rules(session)
     before = asked_of(original, root.kernels[0], rules, root.include_dirs)
     after = asked_of(materialize(plan, original), root.kernels[0], rules, root.include_dirs, _major(session))
     if before is None or after is None or after.dynamic_smem is None:
         return None
-    pairs = zip(before.template, after.template, strict=False)
-    return Relaunch(after.dynamic_smem, tuple((i, new) for i, (old, new) in enumerate(pairs) if old != new))
+    both = zip(before.template, after.template, strict=False)
+    return Relaunch(after.dynamic_smem, tuple((i, new) for i, (old, new) in enumerate(both) if old != new), pairs)
 
 
 def staged(session: Session, ported: Ported, make: Make) -> Staged:

@@ -116,6 +116,7 @@ class Helpers:
             **vars(self),
             "deep": self.ring > 1,
             "double_buffered": self.buffers > 1,
+            "twice_n": "2 * n" if self.paired else "n",
             "ctas": 2 if self.paired else 1,
             "thread": "thread_rank()" if self.linear_thread else "threadIdx.x",
             "quarter_bit": QUARTER_BIT,

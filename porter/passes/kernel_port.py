@@ -82,12 +82,14 @@ def port_kernels(
     full_rate: bool = False,
     native: tuple[str, ...] = (),
     stages: int = 0,
+    launches: native_steps.Launches | None = None,
 ) -> KernelPort:
     """Run the passes over everything that uses wgmma, and over builders of libraries; `common` is what other sets,
     which share headers with this one, ask for. `full_rate`: with M=128 MMAs where that can be. `native`: steps of the
-    native style that are taken where they can be, one of them with `stages`."""
+    native style that are taken where they can be, one of them with `stages`; `launches` says what host code launches
+    kernels with."""
     program = build_program(sources, vocabulary)
-    ported = _port_kernels(program, placement, common, full_rate, native, stages)
+    ported = _port_kernels(program, placement, common, full_rate, native, stages, launches)
     _close_arms(ported)
     builders = find_builders(program, _includes(sources, BUILDER_HEADER))
     if builders is not None:
@@ -134,6 +136,7 @@ def _port_kernels(
     full_rate: bool,
     native: tuple[str, ...],
     stages: int,
+    launches: native_steps.Launches | None,
 ) -> KernelPort:
     sources = program.sources
     tiled = find_tiled(program)
@@ -151,7 +154,7 @@ def _port_kernels(
     moves = place_moves(context)
     report_depth(context)
     shared = common if full_rate else None
-    plans = rewrite(context, moves, shared, native, stages) if not has_errors(context.diagnostics) else []
+    plans = rewrite(context, moves, shared, native, stages, launches) if not has_errors(context.diagnostics) else []
     report_overlaps(context)
     findings += context.diagnostics
     own = _common(context)
@@ -248,6 +251,7 @@ def rewrite(
     full_rate: Common | None = None,
     native: tuple[str, ...] = (),
     stages: int = 0,
+    launches: native_steps.Launches | None = None,
 ) -> list[KernelPlan]:
     """Edits for everything that is decided; gives a plan of each kernel. `full_rate`: with M=128 MMAs where that can
     be, beside what other sets ask for. `native`: steps that are taken where they can be, one of them with `stages`."""
@@ -270,7 +274,7 @@ def rewrite(
     plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)
-    taken = native_steps.take(context, moves, native, stages)
+    taken = native_steps.take(context, moves, native, stages, launches)
     gates = [asked_of_runs(context.helpers, k.function, taken.steps) for k in context.kernels]
     plans = [
         replace(p, native=taken.steps, stages=taken.stages, gate=gate) for p, gate in zip(plans, gates, strict=True)

@@ -27,6 +27,7 @@ from porter.passes.helpers import Placement
 from porter.passes.instructions import instruction_groups
 from porter.passes.keeping import Kept
 from porter.passes.kernel_port import KernelPort, port_kernels
+from porter.passes.native.step import Launches
 from porter.passes.needs import NOTHING, Common, Need, needs_of
 from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
@@ -52,7 +53,8 @@ class PortOptions:
     beside their ports; `leave`: such a root, all of whose kernels are left. `blank`: places of headers whose port other
     roots decide; `common`: what those ask for. `target`: the chip. `full_rate`: M=128 MMAs where that can be, but in
     the roots `half_rate`. `native`: steps of the native style that are taken where they can be, but `without`, as
-    (root, step). `stages`: how many the ring of a root's kernel gets, as (root, count); as many as it has elsewhere."""
+    (root, step). `stages`: how many the ring of a root's kernel gets, as (root, count); as many as it has elsewhere. `launches`: what
+    host code launches kernels with, for steps that change it."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -69,6 +71,7 @@ class PortOptions:
     native: tuple[str, ...] = ()
     without: frozenset[tuple[str, str]] = frozenset()
     stages: frozenset[tuple[str, int]] = frozenset()
+    launches: Launches | None = None
 
 
 @dataclass(eq=False)
@@ -247,6 +250,7 @@ def _port_what_can_be(
         full_rate=options.full_rate and sources.root not in options.half_rate,
         native=tuple(s for s in options.native if (sources.root, s) not in options.without),
         stages=dict(options.stages).get(sources.root, 0),
+        launches=options.launches,
     )
     first = port(sources)
     first.needs = needs_of(first.program)

@@ -43,7 +43,7 @@ def take(context: PortContext, found: list[Pipelined]) -> Changes:
         at = found[0]
         raise at.begin.left("commits that give stages back, each of its own CTA")
     changes = Changes(context, RULE)
-    moves = [_Move(kernel, changes) for kernel in found]
+    moves = [Move(kernel, changes) for kernel in found]
     for move in moves:
         move.take()
     context.helpers.own_thread = True
@@ -52,19 +52,34 @@ def take(context: PortContext, found: list[Pipelined]) -> Changes:
     return changes
 
 
+def moved(kernel: Pipelined) -> Move:
+    """What the thread of its own takes over, with nothing changed.
+
+    Raises:
+        Left: a fact is missing.
+    """
+    move = Move(kernel, Changes(kernel.context, RULE))
+    move.find()
+    return move
+
+
 @dataclass(eq=False)
-class _Move:
+class Move:
+    """What leaves the consumers of a kernel, `range`, and what else its thread needs, `slice`."""
+
     kernel: Pipelined
     changes: Changes
     warp: int = -1
-    lines: list[str] = field(default_factory=list)
+    range: list[Node] = field(default_factory=list)
+    slice: Slice = field(init=False)
 
     def __post_init__(self) -> None:
         self.function = self.kernel.function
         self.context = self.kernel.context
         self.names = self.context.names
 
-    def take(self) -> None:
+    def find(self) -> Node:
+        """Gives the place of the thread's part."""
         kernel = self.kernel
         if self.function is not kernel.kernel.function:
             raise kernel.begin.left("MMAs in the kernel itself, or in functions that get its accumulators")
@@ -78,6 +93,10 @@ class _Move:
         for node, name in self.slice.kept():
             raise Place(self.function, node).left(f"that consumers do without `{name}` as it is behind their MMAs")
         self._reads()
+        return at
+
+    def take(self) -> None:
+        at = self.find()
         self._without_fences()
         self._write(at)
         self._consumers()

@@ -246,6 +246,11 @@ class Changes:
         for rule, edits in self.context.edits.items():
             self.context.edits[rule] = [e for e in edits if e not in self._edits.values()]
 
+    def whole(self, function: Function, span: Span, text: str) -> None:
+        """Another text for a part of a file, with what other passes wrote there in it."""
+        self.replace(function, span, text)
+        self._gone.add((function.file.path, span))
+
     def instead(self, function: Function, span: Span, text: str) -> None:
         """A statement in place of whole lines, indented like the first."""
         first = function.file.source[span.start : span.end]

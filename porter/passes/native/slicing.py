@@ -131,14 +131,14 @@ class Slice:
         self._roots += self.range
         todo = [*self._roots, *(s for level in self.levels for s in level.statements)]
         for statement in todo[len(self._roots) :]:
-            self._pure(statement)
+            self.pure(statement)
         while todo:
             self._read(todo)
             todo = []
             for index, level in enumerate(self.levels):
                 for statement in self._beside(index):
                     if statement not in level.statements and self._writes_needed(statement):
-                        self._pure(statement)
+                        self.pure(statement)
                         level.statements.append(statement)
                         todo.append(statement)
         for level in self.levels:
@@ -216,7 +216,7 @@ class Slice:
     def _writes_needed(self, statement: Node) -> bool:
         for name, function in self._mentions(statement):
             variable = resolve(function, name, function.text(name))
-            if variable is not None and variable.key in self._needed and self._writes(function, name, variable):
+            if variable is not None and variable.key in self._needed and self.gives(function, name, variable):
                 return True
         if statement.type != "declaration":
             return any(self._writes_needed(d) for d in find(statement, "declaration") if d.id != statement.id)
@@ -224,7 +224,7 @@ class Slice:
         places = {v.declaration.id for v in self._needed.values() if v.declaration is not None}
         return statement.id in places and bool(declared)
 
-    def _writes(self, function: Function, name: Node, variable: Variable) -> bool:
+    def gives(self, function: Function, name: Node, variable: Variable) -> bool:
         """Whether a mention may give a variable another value."""
         node, above = name, name.parent
         while above is not None and (
@@ -278,7 +278,7 @@ class Slice:
 
     # --- What a second thread may do
 
-    def _pure(self, statement: Node) -> None:
+    def pure(self, statement: Node) -> None:
         """That a statement does nothing but give variables of the kernel their values."""
         kernel = self.kernel
         names = {a.name for a in kernel.accumulators}
@@ -292,7 +292,7 @@ class Slice:
             variable = resolve(function, name, function.text(name))
             if variable is not None and variable.param is None and variable.is_reference:
                 above = name.parent
-                if above is not None and self._writes(function, name, variable) and variable.declaration is not statement:
+                if above is not None and self.gives(function, name, variable) and variable.declaration is not statement:
                     raise self._left(statement, f"what `{self._text(statement)}` writes to")
             if variable is None and self._assigns(name):
                 raise self._left(statement, f"what `{self._text(statement)}` writes to")
@@ -440,7 +440,7 @@ class Slice:
         written = {v.key: v for node in self.range for name, f in self._mentions(node)
                    if (v := resolve(f, name, f.text(name))) is not None and v.key in self._needed
                    and v.declaration is not None and not any(_holds(n, v.declaration) for n in self.range)
-                   and self._writes(f, name, v)}  # fmt: skip
+                   and self.gives(f, name, v)}  # fmt: skip
         mine = [*self.range, *(s for level in self.levels for s in level.statements)]
         outer = self.levels[min(1, len(self.levels) - 1)]
         branch = outer.inner if outer.node.type == "if_statement" else outer.node

@@ -4,17 +4,24 @@ fact that is missing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from porter.diagnostics import Code
+from porter.lang.text import Edit
+from porter.model.pipeline.facts import HostLaunch, KernelPipeline
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native import double_buffer, mma_thread, release, stages
+from porter.passes.native import double_buffer, mma_thread, pair, release, stages
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
 
+Launches = Callable[[Path, Sequence[Path]], Sequence[KernelPipeline]]
+"""What the host code of a file and its headers launches kernels with."""
 _TAKES = {release.NAME: release.take, mma_thread.NAME: mma_thread.take, double_buffer.NAME: double_buffer.take}
-STEPS = (release.NAME, mma_thread.NAME, double_buffer.NAME, stages.NAME)
+STEPS = (release.NAME, mma_thread.NAME, double_buffer.NAME, pair.NAME, stages.NAME)
 """Names of the steps that the port has."""
 
 
@@ -26,24 +33,77 @@ class Taken:
     stages: int = 0
 
 
-def take(context: PortContext, moves: Moves, wanted: tuple[str, ...], count: int = 0) -> Taken:
-    """Take the wanted steps; `count` stages, where 0 leaves them as many as they are."""
-    taken: list[str] = []
-    made = 0
+def take(
+    context: PortContext, moves: Moves, wanted: tuple[str, ...], count: int = 0, launches: Launches | None = None
+) -> Taken:
+    """Take the wanted steps; `count` stages, where 0 leaves them as many as they are. `launches`: what host code
+    launches the kernels of the sources with."""
+    taking = _Taking(context, moves, launches)
     for name in (n for n in STEPS if n in wanted and context.kernels and (count or n != stages.NAME)):
-        helpers, edits = dict(vars(context.helpers)), {rule: list(found) for rule, found in context.edits.items()}
+        taking.take(name, count)
+    return Taken(tuple(taking.taken), taking.made if stages.NAME in taking.taken else 0)
+
+
+_State = tuple[dict[str, Any], dict[str, list[Edit]]]
+
+
+@dataclass
+class _Taking:
+    """Steps that are taken, one after the other."""
+
+    context: PortContext
+    moves: Moves
+    launches: Launches | None
+    taken: list[str] = field(default_factory=list)
+    made: int = 0
+    _before: dict[str, _State] = field(default_factory=dict)
+
+    def take(self, name: str, count: int) -> None:
+        """Take one of them, or say why not."""
+        context = self.context
+        state = self._before[name] = self._state()
         try:
-            found = [Pipelined(context, k, moves) for k in context.kernels]
-            if name == stages.NAME:
-                changes, made = stages.take(context, found, count)
+            if name == pair.NAME:
+                self._pair()
+            elif name == stages.NAME:
+                changes, self.made = stages.take(context, self._found(), count)
+                changes.make()
             else:
-                changes = _TAKES[name](context, found)
-            changes.make()
+                _TAKES[name](context, self._found()).make()
         except Left as left:
-            vars(context.helpers).update(helpers)
-            context.edits = edits
+            self._restore(state)
             names = ", ".join(k.function.name for k in context.kernels)
             context.report(Code.NATIVE_LEFT, left.function, left.span, kernel=names, step=name, what=left.what)
         else:
-            taken.append(name)
-    return Taken(tuple(taken), made if stages.NAME in taken else 0)
+            self.taken.append(name)
+
+    def _found(self) -> list[Pipelined]:
+        return [Pipelined(self.context, k, self.moves) for k in self.context.kernels]
+
+    def _pair(self) -> None:
+        """Steps that move statements find those of a pair: they are taken again behind what a pair changes."""
+        context = self.context
+        found = self._found()
+        if mma_thread.NAME not in self.taken:
+            raise found[0].begin.left("a thread of its own that issues the MMAs")
+        self._restore(self._before[mma_thread.NAME])
+        launch = self._launch()
+        context.helpers.buffers = double_buffer.BUFFERS if double_buffer.NAME in self.taken else 1
+        pair.ahead(context, found, launch).make()
+        for name in (n for n in (mma_thread.NAME, double_buffer.NAME) if n in self.taken):
+            _TAKES[name](context, self._found()).make()
+        pair.take(context, self._found(), launch).make()
+
+    def _launch(self) -> HostLaunch | None:
+        kernel = self.context.kernels[0].function.name
+        root = self.context.program.sources
+        known = self.launches(Path(root.root), root.include_dirs) if self.launches is not None else ()
+        return next((k.launch for k in known if k.pipeline.kernel == kernel), None)
+
+    def _state(self) -> _State:
+        edits = self.context.edits
+        return dict(vars(self.context.helpers)), {rule: list(found) for rule, found in edits.items()}
+
+    def _restore(self, state: _State) -> None:
+        vars(self.context.helpers).update(state[0])
+        self.context.edits = {rule: list(found) for rule, found in state[1].items()}
