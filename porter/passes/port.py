@@ -53,8 +53,8 @@ class PortOptions:
     beside their ports; `leave`: such a root, all of whose kernels are left. `blank`: places of headers whose port other
     roots decide; `common`: what those ask for. `target`: the chip. `full_rate`: M=128 MMAs where that can be, but in
     the roots `half_rate`. `native`: steps of the native style that are taken where they can be, but `without`, as
-    (root, step). `stages`: how many the ring of a root's kernel gets, as (root, count); as many as it has elsewhere. `launches`: what
-    host code launches kernels with, for steps that change it."""
+    (root, step). `stages`: how many the ring of a root's kernel gets, as (root, count); as many as it has elsewhere.
+    `launches`: what host code launches kernels with, for steps that change it."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()

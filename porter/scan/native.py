@@ -14,8 +14,8 @@ from porter.ptx import tmem
 from porter.ptx.arch import SM100A, limits
 from porter.ptx.umma import N_STEPS
 
-_PORTS = {"m128": "porter port --style full-rate", "release": "porter port --style native",
-          "stages": "porter port --style native"}  # fmt: skip
+_PORTS = {"m128": "porter port --style full-rate", **dict.fromkeys(
+    ("release", "mma-thread", "double-buffer", "pair", "stages"), "porter port --style native")}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
 
 

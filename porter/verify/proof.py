@@ -132,8 +132,8 @@ def _not_run(error: PorterError) -> str:
 
 def _runs(claim: Claim) -> Iterator[Wanted]:
     """Every size, each under the late schedule with all families and under random ones with those that are exact; the
-    checker looks on at strict level. With other stages or CTAs a long loop is run, too, and with
-    several accumulators many tiles of a block: a phase that does not turn with them shows when they come round again."""
+    checker looks on at strict level. With other stages or CTAs a long loop is run, too, and with several accumulators
+    many tiles of a block: a phase that does not turn with them shows when they come round again."""
 
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
         return claim.plan.on(case.template, case.launch.grid), []

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two accumulators for each tile of a loop over tiles: MMAs of the next tile write one while threads store the other."""
+"""Two accumulators for each tile of a loop over tiles: MMAs of the next tile write one while threads store the other
+one."""
 
 from __future__ import annotations
 

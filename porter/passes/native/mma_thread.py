@@ -12,7 +12,6 @@ from tree_sitter import Node
 
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
-from porter.model.functions import Style
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, declared_names
@@ -30,6 +29,7 @@ from porter.ptx.arch import WARP
 
 RULE = "PTR192"
 NAME = "mma-thread"
+_CHOICES = ("if_statement", "conditional_expression", "switch_statement")
 _WORK = ("copy", "arrive", "arrive_tx", "expect_tx", "wait", "mma", "store")
 
 
@@ -148,9 +148,10 @@ class Move:
         site = next((s for s in copies[0].sites if s.frame.function is self.function), None)
         if site is None:
             raise kernel.begin.left("loads of stages in the kernel itself")
-        node = site.node
-        while node.parent is not None and node.parent.id != self.function.body.id:
-            node, block = node.parent, node.parent.parent
+        node: Node | None = site.node
+        while node is not None and node.parent is not None and node.parent.id != self.function.body.id:
+            node = node.parent
+            block = node.parent
             if block is None or block.type != "compound_statement" or in_loop(node, self.function):
                 continue
             there = kernel.who.runs(prefix(copies[0], self.function, node)).threads
@@ -208,7 +209,11 @@ class Move:
             source = self.function.file.source
             start = source.rfind(b"\n", 0, end) + 1
             alone = not source[start:end].strip()
-            text = f"{pad}{self.names.warpgroup}.give_back();\n" if alone else f"\n{pad}{self.names.warpgroup}.give_back();\n{outer}"
+            text = (
+                f"{pad}{self.names.warpgroup}.give_back();\n"
+                if alone
+                else f"\n{pad}{self.names.warpgroup}.give_back();\n{outer}"
+            )
             at = start if alone else end
             self.changes.replace(self.function, Span(at, at), text)
         for level in self.slice.levels[1:]:
@@ -439,7 +444,9 @@ class Move:
             chain = [n for s in operation.sites for n in _around(s.node, s.frame.function.body)]
             own = [n for n in chain if n.start_byte > block.start_byte or n.end_byte < block.end_byte]
             inside = [n for n in own if not (n.start_byte <= block.start_byte and block.end_byte <= n.end_byte)]
-            if not any(n.type in (*LOOPS, "if_statement", "conditional_expression", "switch_statement") for n in inside):
+            if not any(
+                n.type in (*LOOPS, "if_statement", "conditional_expression", "switch_statement") for n in inside
+            ):
                 return False
         return True
 

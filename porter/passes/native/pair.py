@@ -2,14 +2,14 @@
 """CTAs multiply in pairs: one thread issues MMAs of twice the rows and twice the columns for both.
 
 A pair does what one CTA did, for half the rows and half the columns of the product. The first CTA adds nothing to the
-coordinates of what it loads, the second one half of the rows or columns; both have half of the rows of each sum, and the
+coordinates of what it loads, the second one half of the rows or columns. Each has half of the rows of a sum, and the
 columns of both halves, one behind the other.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
@@ -220,7 +220,7 @@ class _Pair:
         top = first
         while top.parent is not None and top.parent.id != self.function.body.id:
             top = top.parent
-        lines = [f"// A pair of CTAs does what one did, for half the rows and half the columns."]
+        lines = ["// A pair of CTAs does what one did, for half the rows and half the columns."]
         for side in self.sides:
             lines.append(f"const auto {side.half} = {qualified('half_of')}({side.size}, {side.tile});")
         span, text = self.context.statement_before(self.function, top, "\n".join(lines), above_comments=True)
@@ -315,12 +315,9 @@ class _Pair:
     def _statement(self, operation: Operation) -> Place:
         """The statement of the kernel that is an operation and nothing else."""
         place = path_of(operation)[0]
-        inner = operation.sites[-1].frame.function
-        for path_place in path_of(operation)[1:]:
-            others = [o for o in self.kernel.walk.operations if o is not operation and len(o.sites) == len(operation.sites)
-                      and o.sites[0].node.id == operation.sites[0].node.id]  # fmt: skip
-            if others:
-                raise path_place.left(f"`{inner.name}` with one operation")
+        for other in self.kernel.walk.operations:
+            if other is not operation and other.sites[0].node.id == operation.sites[0].node.id:
+                raise place.left("a statement of the kernel that does one thing with an mbarrier, or one load")
         return Place(place.function, statement_of(place))
 
     def _expects(self, operation: Operation, place: Place) -> None:
@@ -382,9 +379,7 @@ class _Pair:
             raise place.left("a tensor map that is a parameter of the kernel")
         coords = list(copy.coords)
         coords[side.index] += f" + {qualified('pair_rank')}() * {side.half}"
-        text = (
-            f"{qualified('load_of_pair')}(&{copy.to}, &{copy.map}, &{copy.barrier}, {coords[0]}, {coords[1]});"
-        )
+        text = f"{qualified('load_of_pair')}(&{copy.to}, &{copy.map}, &{copy.barrier}, {coords[0]}, {coords[1]});"
         self.changes.statement(self._statement(copy), text)
 
     def _is_plain(self, copy: Operation) -> None:
@@ -393,10 +388,9 @@ class _Pair:
             if statement.node.id != site.node.id or statement.ptx is None:
                 continue
             for instruction in statement.ptx.instructions():
-                found = decode(instruction)
-                if found is not None and instruction.parts[0] == "cp":
-                    if set(found.parts) - _PLAIN or instruction.guard is not None:
-                        raise path_of(copy)[0].left("a plain load of a box of two dimensions")
+                found = decode(instruction) if instruction.parts[0] == "cp" else None
+                if found is not None and (set(found.parts) - _PLAIN or instruction.guard is not None):
+                    raise path_of(copy)[0].left("a plain load of a box of two dimensions")
 
     # --- Sums of both halves of the columns
 
@@ -491,6 +485,8 @@ class _Pair:
         kinds = [self._kind(name) for name in (rows, columns)]
         row_side, column_side = self.sides
         pad = context.indent(function, function.span(self.move.range[0]))
+        outside = " || ".join(f"{_times(name, factor)} >= {side.size}" for name, factor, side in (
+            (rows, row_factor, row_side), (columns, column_factor, column_side)))  # fmt: skip
         shift = f"{qualified('pair_rank')}() * {_over(row_side.half, row_factor)}"
         before = [
             "// Half of the rows are this CTA's. Columns that the second CTA loaded follow those of the first.",
@@ -499,7 +495,7 @@ class _Pair:
             f"for (int {part} = 0; {part} < {CTAS}; ++{part}, {tile}.address += {max(self.n)}) {{",
             f"    const {kinds[0]} {rows} = {first_row};",
             f"    const {kinds[1]} {columns} = {first_column} + {part} * {_over(column_side.half, column_factor)};",
-            f"    if ({_times(rows, row_factor)} >= {row_side.size} || {_times(columns, column_factor)} >= {column_side.size}) continue;",
+            f"    if ({outside}) continue;",
             *(f"    {line}" for line in again),
         ]
         span = self._region_span()
@@ -559,4 +555,4 @@ def _times(name: str, factor: int) -> str:
     return name if factor == 1 else f"{name} * {factor}"
 
 
-__all__ = ["CTAS", "NAME", "RULE", "ahead", "replace", "take"]
+__all__ = ["CTAS", "NAME", "RULE", "ahead", "take"]

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.lang.cuda import find
-from porter.model.functions import Function, Style
+from porter.model.facts import Index
+from porter.model.functions import Call, Function, Style
 from porter.model.kernels import SHARED
 from porter.model.pipeline.frames import Frame
 from porter.model.pure import is_pure, is_toolkit
@@ -42,8 +43,8 @@ class Level:
 
 @dataclass(eq=False)
 class Slice:
-    """The part of a kernel around the statements `range` that one thread, which has the values of thread `issuer`, has to
-    run at another place, in front of `at`.
+    """The part of a kernel around the statements `range` that one thread, which has the values of thread `issuer`, has
+    to run at another place, in front of `at`.
 
     Raises:
         Left: a value is not known, or what computes it does something else as well.
@@ -75,7 +76,7 @@ class Slice:
         around: list[Node] = [block]
         while not _holds(around[0], self.at):
             above = around[0].parent
-            if above is None or above.id == self.function.body.id and not _holds(above, self.at):
+            if above is None or (above.id == self.function.body.id and not _holds(above, self.at)):
                 raise self._left(self.at, "that producer and consumers are branches of one block")
             around.insert(0, above)
         while around[0].type != "compound_statement":
@@ -194,9 +195,9 @@ class Slice:
                     if declared.start_byte > self.at.start_byte:
                         raise self._left(declared, "shared memory that is declared in front of the loads")
                     continue
-                if declared is not None and not _holds(declared, name) and variable.key not in self._needed:
-                    if function is self.function and self._constant(variable, name):
-                        continue
+                new = declared is not None and not _holds(declared, name) and variable.key not in self._needed
+                if new and function is self.function and self._constant(variable, name):
+                    continue
                 self._needed.setdefault(variable.key, variable)
 
     def _mentions(self, node: Node, seen: tuple[int, ...] = ()) -> Iterator[tuple[Node, Function]]:
@@ -229,7 +230,10 @@ class Slice:
         node, above = name, name.parent
         while above is not None and (
             above.type == "parenthesized_expression"
-            or (above.type in ("field_expression", "subscript_expression") and _is(above.child_by_field_name("argument"), node))
+            or (
+                above.type in ("field_expression", "subscript_expression")
+                and _is(above.child_by_field_name("argument"), node)
+            )
         ):
             node, above = above, above.parent
         if above is None:
@@ -265,9 +269,8 @@ class Slice:
             return call_node.type != "init_declarator"
         for call in calls:
             targets = program.targets(call)
-            if not targets and not (is_pure(call.name) and is_toolkit(program, call)):
-                if program.facts.of_call(call) is None and not call.name.endswith("_cast"):
-                    return True
+            if not targets and not self._is_known(call):
+                return True
             for target in targets:
                 if target.style is Style.MACRO or index >= len(target.params):
                     return True
@@ -275,6 +278,12 @@ class Slice:
                 if kind.reference and not kind.const:
                     return True
         return False
+
+    def _is_known(self, call: Call) -> bool:
+        """Whether a function that is not at hand only computes from numbers: one of the toolkit, or a cast."""
+        program = self.kernel.program
+        pure = is_pure(call.name) and is_toolkit(program, call) and call.name != "printf"
+        return pure or call.name.endswith("_cast") or isinstance(program.facts.of_call(call), Index)
 
     # --- What a second thread may do
 
@@ -320,10 +329,8 @@ class Slice:
         for inner in find(node, "call_expression"):
             for call in program.calls_by_node.get(inner.id, ()):
                 targets = program.targets(call)
-                pure = is_pure(call.name) and is_toolkit(program, call) and call.name != "printf"
-                if not targets and not pure and not call.name.endswith("_cast"):
-                    if program.facts.of_call(call) is None and not program.names.resolve(call).targets:
-                        raise self._left(node, f"what `{call.name}` does")
+                if not targets and not self._is_known(call):
+                    raise self._left(node, f"what `{call.name}` does")
                 for target in targets:
                     self._plain_function(node, target, ())
 
@@ -334,9 +341,8 @@ class Slice:
             raise self._left(node, f"what asm does in `{function.name}`")
         for call in function.calls:
             targets = self.kernel.program.targets(call)
-            if not targets and not (is_pure(call.name) and is_toolkit(self.kernel.program, call)):
-                if not call.name.endswith("_cast") and self.kernel.program.facts.of_call(call) is None:
-                    raise self._left(node, f"what `{call.name}` does")
+            if not targets and not self._is_known(call):
+                raise self._left(node, f"what `{call.name}` does")
             for target in targets:
                 self._plain_function(node, target, (*seen, id(function)))
 
@@ -346,9 +352,9 @@ class Slice:
         while node is not None and node.parent is not None and node.id != self.levels[0].node.id:
             above = node.parent
             for child in above.named_children if above.type == "compound_statement" else ():
-                if child.start_byte < node.start_byte and above.id != self.levels[0].node.id:
-                    if child.type not in _SKIPPED and self._writes_needed(child):
-                        raise self._left(child, "that nothing ahead of the loads changes what MMAs are made of")
+                before = child.start_byte < node.start_byte and above.id != self.levels[0].node.id
+                if before and child.type not in _SKIPPED and self._writes_needed(child):
+                    raise self._left(child, "that nothing ahead of the loads changes what MMAs are made of")
             node = above
 
     def _constant(self, variable: Variable, name: Node) -> bool:
@@ -407,10 +413,9 @@ class Slice:
             if text not in own or text in self.constants:
                 continue
             variable = resolve(self.function, name, text)
-            made = variable is not None and variable.declaration is not None
-            if variable is None or not (
-                variable.key in self._sums or (made and any(_holds(n, variable.declaration) for n in again))
-            ):
+            declared = variable.declaration if variable is not None else None
+            made = declared is not None and any(_holds(n, declared) for n in again)
+            if variable is None or not (made or variable.key in self._sums):
                 return _is_declared(name)
         return not any(self.threads.tells(self.function, n) for n in find(node, "field_expression"))
 
@@ -448,9 +453,9 @@ class Slice:
             if any(_holds(n, name) for n in mine):
                 continue
             variable = resolve(self.function, name, self.function.text(name))
-            if variable is not None and variable.key in written and variable.declaration is not None:
-                if not _holds(variable.declaration, name):
-                    yield name, variable.name
+            declared = variable.declaration if variable is not None and variable.key in written else None
+            if variable is not None and declared is not None and not _holds(declared, name):
+                yield name, variable.name
 
     def shows(self, level: Level) -> list[Node]:
         """Statements of a level that the thread runs: without declarations of constants."""
@@ -476,8 +481,10 @@ def _is_declared(name: Node) -> bool:
     above = name.parent
     while above is not None and above.type.endswith("declarator") and above.type != "init_declarator":
         name, above = above, above.parent
-    return above is not None and above.type in ("init_declarator", "declaration") and (
-        above.type == "declaration" or _is(above.child_by_field_name("declarator"), name)
+    return (
+        above is not None
+        and above.type in ("init_declarator", "declaration")
+        and (above.type == "declaration" or _is(above.child_by_field_name("declarator"), name))
     )
 
 
