@@ -166,7 +166,7 @@ __device__ __forceinline__ uint32_t of_first(uint32_t address) {
     return found;
 }
 
-// Waits for what both CTAs load.
+// Waits for what both CTAs do.
 __device__ __forceinline__ void wait_of_pair(const void* mbarrier, uint32_t parity) {
     wait_phase(shared_address(mbarrier), parity);
 }
@@ -400,8 +400,24 @@ struct Warpgroup {
 //@ if may_be_empty
         uint32_t found = 0, bit = 0;
         (each_tile(tiles, [&](Accumulator& tile) { found |= uint32_t(tile.accumulate) << bit++; }), ...);
+//@ if paired
+#pragma unroll
+        for (uint32_t rank = 0; rank < 2; ++rank) {
+            asm volatile(
+                "{\n"
+                ".reg .b32 word, full;\n"
+                "mapa.shared::cluster.u32 word, %0, %3;\n"
+                "mapa.shared::cluster.u32 full, %1, %3;\n"
+                "st.shared::cluster.b32 [word], %2;\n"
+                "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [full];\n"
+                "}" ::"r"(made + turn % kBuffers * 4),
+                "r"(barrier), "r"(found), "r"(rank)
+                : "memory");
+        }
+//@ else
         asm volatile("st.shared.b32 [%0], %1;" ::"r"(made + turn % kBuffers * 4), "r"(found) : "memory");
         arrive(barrier);
+//@ end
 //@ end
 //@ if paired
         asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(barrier), "h"(kBothOfPair)

@@ -227,8 +227,9 @@ class _Pair:
         self.changes.replace(self.function, span, text)
 
     def _waits(self) -> None:
-        """Who waits for what both CTAs load waits for what is of both."""
+        """Waits for what both CTAs load, and for what the MMAs of both give back, are waits for the other CTA."""
         names = {split_index(o.barrier)[0] for side in self.sides for o in side.copies}
+        names.add(self._empty(self.kernel.begin))
         for name in names:
             for operation in self.kernel.operations(name, "wait"):
                 place = path_of(operation)[0]
@@ -520,7 +521,11 @@ class _Pair:
         for node in block.named_children:
             if node.start_byte >= self.move.range[0].start_byte:
                 break
-            mentioned = {self.function.text(n) for n in find(node, "identifier")}
+            read = [node]
+            if node.type == "declaration":
+                values = (d.child_by_field_name("value") for d in node.children_by_field_name("declarator"))
+                read = [v for v in values if v is not None]
+            mentioned = {self.function.text(n) for r in read for n in find(r, "identifier")}
             if not mentioned & names or any(node.id == s.id for lv in self.move.slice.levels for s in lv.statements):
                 continue
             declared = [self.function.text(d) for n in node.children_by_field_name("declarator")
