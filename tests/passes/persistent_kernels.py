@@ -123,6 +123,22 @@ DEFAULTS = {
              "for (int i = 0; i < 8; ++i) to[i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2] = acc[i];",
     "LAUNCH": "kernel<<<blocks, 384, sizeof(Ring)>>>(map_a, map_b, out, M, N, K);",
 }  # fmt: skip
+LOADS, STORE = DEFAULTS["LOADS"], DEFAULTS["STORE"]
+SCHEDULE = """\
+struct Tiles {
+    int next, step, total, across;
+    __device__ Tiles(int rows, int columns) : next(blockIdx.x), step(gridDim.x), across(columns / 16) {
+        total = rows / 128 * across;
+    }
+    __device__ bool pop(int& row, int& column) {
+        if (next >= total) return false;
+        row = next / across;
+        column = next % across;
+        next += step;
+        return true;
+    }
+};
+"""
 CASE = """\
 version: 1
 kernel: kernel.cu

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step in which CTAs multiply in pairs: ways of writing that are understood, and what is refused with which missing
-fact. Values and order are shown by the slow tests of `tests/cli/test_cli_native_pair.py`."""
+fact. Values and order are shown by the slow tests of `tests/passes/test_native_gate.py`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,10 @@ from pathlib import Path
 
 import pytest
 from native_kernels import missing, text_of
-from persistent_kernels import DEFAULTS, ported
+from persistent_kernels import DEFAULTS, SCHEDULE, ported
 
 STEPS = ("release", "mma-thread", "double-buffer", "pair")
 LOADS, STORE = DEFAULTS["LOADS"], DEFAULTS["STORE"]
-SCHEDULE = """\
-struct Tiles {
-    int next, step, total, across;
-    __device__ Tiles(int rows, int columns) : next(blockIdx.x), step(gridDim.x), across(columns / 16) {
-        total = rows / 128 * across;
-    }
-    __device__ bool pop(int& row, int& column) {
-        if (next >= total) return false;
-        row = next / across;
-        column = next % across;
-        next += step;
-        return true;
-    }
-};
-"""
 UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
     "as it is": ({}, [
         "__global__ __cluster_dims__(2, 1, 1) void",
@@ -44,8 +29,8 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
         "kernel<<<(blocks + 1) / 2 * 2, 384, sizeof(Ring)>>>",
     ]),
     "a schedule of its own": (
-        {"HEAD": SCHEDULE, "COUNT": "Tiles schedule(M, N);\nint row, column;", "LOOP": "while (schedule.pop(row, column))",
-         "TILE": ""},
+        {"HEAD": SCHEDULE, "COUNT": "Tiles schedule(M, N);\nint row, column;",
+         "LOOP": "while (schedule.pop(row, column))", "TILE": ""},
         ["Tiles schedule(half_m, half_n);", "next(tcgen05::pair_index()), step(tcgen05::pair_count())"],
     ),
     "rows and columns of the product, not tiles": (
@@ -61,7 +46,8 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
         ["tcgen05::half_of(rows, 128);", "const int tiles = half_rows / 128 * (half_columns / 16);", "* columns +"],
     ),
     "what follows from the tile in front of its MMAs": (
-        {"EARLY": "const int first = row * 128 + consumer * 64;", "STORE": STORE.replace("row * 128 + consumer * 64", "first")},
+        {"EARLY": "const int first = row * 128 + consumer * 64;",
+         "STORE": STORE.replace("row * 128 + consumer * 64", "first")},
         ["continue; const int first = row * 128 + consumer * 64; "],
     ),
     "a grid in a variable": (
@@ -117,7 +103,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         "as far apart as there are blocks",
     ),
     "who knows its cluster": (
-        {"COUNT": 'const int tiles = M / 128 * (N / 16); asm volatile("barrier.cluster.arrive;\\nbarrier.cluster.wait;");'},
+        {"COUNT": 'const int tiles = M / 128 * (N / 16);\nasm volatile("barrier.cluster.arrive;\\nbarrier.cluster.wait;");'},
         "a kernel whose CTAs know nothing of each other",
     ),
     "rows that are no parameter": (
