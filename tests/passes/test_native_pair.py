@@ -12,6 +12,7 @@ from persistent_kernels import DEFAULTS, SCHEDULE, ported
 
 STEPS = ("release", "mma-thread", "double-buffer", "pair")
 LOADS, STORE = DEFAULTS["LOADS"], DEFAULTS["STORE"]
+CLUSTER = '\nasm volatile("barrier.cluster.arrive;\\nbarrier.cluster.wait;");'
 UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
     "as it is": ({}, [
         "__global__ __cluster_dims__(2, 1, 1) void",
@@ -103,7 +104,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         "as far apart as there are blocks",
     ),
     "who knows its cluster": (
-        {"COUNT": 'const int tiles = M / 128 * (N / 16);\nasm volatile("barrier.cluster.arrive;\\nbarrier.cluster.wait;");'},
+        {"COUNT": DEFAULTS["COUNT"] + CLUSTER},
         "a kernel whose CTAs know nothing of each other",
     ),
     "rows that are no parameter": (

@@ -16,6 +16,7 @@ from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, declared_names
 from porter.model.tensor_core import Step
+from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.native import release
 from porter.passes.native.mainloop import Pipelined, in_loop
@@ -251,20 +252,26 @@ class Move:
     # --- The thread's part
 
     def _write(self, at: Node) -> None:
-        pad = ""
         lines = [
-            "// One thread waits for stages and issues the MMAs of all consumers.",
-            f"if ({qualified('elect_mma_thread')}()) {{",
-            f"    {qualified('Warpgroup')} {self.names.warpgroup} = {self.names.tmem}.mma_thread();",
+            *self._opening().splitlines(),
             *(f"    {line}" for line in self.slice.constants.values()),
         ]
         for accumulator in self.kernel.accumulators:
             if not any(self._declares(level, accumulator) for level in self.slice.levels):
                 lines += [f"    {line}" for line in self._tile(accumulator)]
-        lines += [pad + line for line in self._body(0, "    ")]
+        lines += self._body(0, "    ")
         lines.append("}")
         span, whole = self.context.statement_before(self.function, at, "\n".join(lines), above_comments=True)
         self.changes.replace(self.function, span, whole)
+
+    def _opening(self) -> str:
+        return emit.lines(
+            "mma_thread",
+            elect=qualified("elect_mma_thread"),
+            state_type=qualified("Warpgroup"),
+            state=self.names.warpgroup,
+            tmem=self.names.tmem,
+        )
 
     def _body(self, index: int, pad: str) -> Iterator[str]:
         """The lines of a level and those in it."""

@@ -21,6 +21,7 @@ from porter.model.pipeline.frames import Wording
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, Variable, resolve
+from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native import mma_thread
@@ -220,10 +221,18 @@ class _Pair:
         top = first
         while top.parent is not None and top.parent.id != self.function.body.id:
             top = top.parent
-        lines = ["// A pair of CTAs does what one did, for half the rows and half the columns."]
-        for side in self.sides:
-            lines.append(f"const auto {side.half} = {qualified('half_of')}({side.size}, {side.tile});")
-        span, text = self.context.statement_before(self.function, top, "\n".join(lines), above_comments=True)
+        rows, columns = self.sides
+        text = emit.lines(
+            "pair_halves",
+            half_of=qualified("half_of"),
+            half_rows=rows.half,
+            rows=rows.size,
+            tile_rows=rows.tile,
+            half_columns=columns.half,
+            columns=columns.size,
+            tile_columns=columns.tile,
+        )
+        span, text = self.context.statement_before(self.function, top, text, above_comments=True)
         self.changes.replace(self.function, span, text)
 
     def _waits(self) -> None:
@@ -472,33 +481,37 @@ class _Pair:
                     raise Place(function, leaving).left("that all sums of a tile are stored")
         (rows, row_factor), (columns, column_factor) = (self._tile_variable(s) for s in self.sides)
         slicing = self.move.slice
-        before: list[str] = []
-        again: list[str] = []
         for node in nodes:
             for name in find(node, "identifier"):
                 text = function.text(name)
                 variable = resolve(function, name, text)
                 if text in (rows, columns) and variable is not None and slicing.gives(function, name, variable):
                     raise Place(function, name).left(f"`{text}` as it is, where sums are stored")
-        again += self._derived({rows, columns}, nodes)
-        tile = context.names.tile(self.kernel.accumulators[0])
-        first_row, first_column, part = (context.names.fresh(n) for n in ("pair_row", "pair_column", "part"))
-        kinds = [self._kind(name) for name in (rows, columns)]
-        row_side, column_side = self.sides
+        again = self._derived({rows, columns}, nodes)
         pad = context.indent(function, function.span(self.move.range[0]))
-        outside = " || ".join(f"{_times(name, factor)} >= {side.size}" for name, factor, side in (
-            (rows, row_factor, row_side), (columns, column_factor, column_side)))  # fmt: skip
-        shift = f"{qualified('pair_rank')}() * {_over(row_side.half, row_factor)}"
-        before = [
-            "// Half of the rows are this CTA's. Columns that the second CTA loaded follow those of the first.",
-            f"const {kinds[0]} {first_row} = {rows} + {shift};",
-            f"const {kinds[1]} {first_column} = {columns};",
-            f"for (int {part} = 0; {part} < {CTAS}; ++{part}, {tile}.address += {max(self.n)}) {{",
-            f"    const {kinds[0]} {rows} = {first_row};",
-            f"    const {kinds[1]} {columns} = {first_column} + {part} * {_over(column_side.half, column_factor)};",
-            f"    if ({outside}) continue;",
-            *(f"    {line}" for line in again),
-        ]
+        (row_side, column_side) = self.sides
+        own_row, first_column, part = (context.names.fresh(n) for n in ("pair_row", "pair_column", "part"))
+        opening = emit.lines(
+            "pair_stores",
+            ctas=CTAS,
+            rank=qualified("pair_rank"),
+            part=part,
+            tile=context.names.tile(self.kernel.accumulators[0]),
+            width=max(self.n),
+            row=rows,
+            row_type=self._kind(rows),
+            own_row=own_row,
+            row_shift=_over(row_side.half, row_factor),
+            row_place=_times(rows, row_factor),
+            rows=row_side.size,
+            column=columns,
+            column_type=self._kind(columns),
+            first_column=first_column,
+            column_shift=_over(column_side.half, column_factor),
+            column_place=_times(columns, column_factor),
+            columns=column_side.size,
+        )
+        before = [*opening.splitlines(), *(f"    {line}" for line in again)]
         span = self._region_span()
         inner = ported_text(context, function, Span(span.start, span.end)).strip("\n")
         body = indented(inner, pad, pad + "    ")

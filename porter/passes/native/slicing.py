@@ -32,7 +32,7 @@ _SKIPPED = ("comment", "preproc_call", ";", "{", "}")
 
 @dataclass(eq=False)
 class Level:
-    """A construct around the MMAs: a loop, a condition that all threads answer alike, or a block. `statements` are
+    """What MMAs stand in: a loop, a condition that all threads answer alike, or a block. `statements` are
     those beside the next level that stand in the slice; `taken` says that a condition always holds."""
 
     node: Node
