@@ -67,6 +67,8 @@ class Session:
     """Constants of `porter grade` for somebody's GPU."""
     style: str | None = None
     """`compat`, `full-rate` or `native`; None where nobody says."""
+    problem: str = ""
+    """MxNxK for which steps of the native style are chosen, 4096x4096x4096 where nobody says."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()

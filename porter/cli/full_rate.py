@@ -121,11 +121,18 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
             one.leave(SHARED)
 
 
+def _remade(
+    make: Make, chosen: Staged, *, half_rate: frozenset[str] = frozenset(), without: native.Left = frozenset()
+) -> Ported:
+    """The same port with what was chosen for it."""
+    return make(half_rate=half_rate, without=without | chosen.without, stages=chosen.counts)
+
+
 def verified(session: Session, ported: Ported, make: Make) -> Ported:
     """The port with what cases verify of the session's style."""
     chosen = staged(session, ported, make) if session.style == NATIVE else Staged(ported, frozenset())
-    if chosen.counts:
-        ported, make = chosen.ported, partial(make, stages=chosen.counts)
+    if chosen.counts or chosen.without:
+        ported, make = chosen.ported, partial(_remade, make, chosen)
     proofs = Proofs(make_builder(find_toolkit(session.toolkit) if session.toolkit else None), session)
     steps = native.given(ported, make, proofs.missing)
     found = given(steps.ported, partial(make, without=steps.without), proofs.full_rate)

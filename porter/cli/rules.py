@@ -15,8 +15,7 @@ from porter.build.files import write_all
 from porter.cli.commands.shared import Place
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file
-from porter.cli.porting import port_paths
-from porter.cli.porting import launches_of
+from porter.cli.porting import launches_of, port_paths
 from porter.cli.proving import prover
 from porter.diagnostics import Code, ExitCode, PorterError, exit_code_of
 from porter.lang.sources import load_sources

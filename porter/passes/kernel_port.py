@@ -142,7 +142,7 @@ def _port_kernels(
     tiled = find_tiled(program)
     accumulators = find_accumulators(program)
     if tiled is not None:
-        return _port_tiled(program, accumulators, tiled, placement, full_rate)
+        return _port_tiled(program, accumulators, tiled, placement, full_rate, native)
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
         words = frozenset(program.identifiers()) if program.statements else frozenset()
@@ -186,7 +186,12 @@ def _common(context: PortContext) -> Common:
 
 
 def _port_tiled(
-    program: Program, accumulators: AccumulatorMap, tiled: Tiled, placement: Placement, full_rate: bool
+    program: Program,
+    accumulators: AccumulatorMap,
+    tiled: Tiled,
+    placement: Placement,
+    full_rate: bool,
+    native: tuple[str, ...],
 ) -> KernelPort:
     """The port of sources whose MMAs a library issues."""
     findings = model_findings(program, accumulators)
@@ -196,6 +201,8 @@ def _port_tiled(
                 tiled.refuse(statement.function, statement.statement.node, _BOTH, Code.WGMMA_FORM)
     context = new_context(program, accumulators, placement, NOTHING)
     stopped, plans = port_tiled(context, tiled, full_rate)
+    if native and plans and not has_errors(stopped):
+        native_steps.leave_tiled(context, native)
     findings += stopped + context.diagnostics
     libraries = frozenset(tiled.libraries)
     if has_errors(findings):

@@ -145,6 +145,24 @@ def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def _take_problem(ctx: click.Context, option: click.Parameter, value: str) -> None:
+    try:
+        importlib.import_module("porter.grade.whatif").read_problem(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, option) from None
+    install(replace(current(), problem=value))
+
+
+def problem_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--problem: for commands that make ports of the native style. The session has it."""
+    return click.option(
+        "--problem", default="4096x4096x4096", show_default=True, expose_value=False, callback=_take_problem,
+        metavar="MxNxK",
+        help="With --style native: the size of the product for which stages and pairs of CTAs are chosen, by the "
+             "grade.",
+    )(function)  # fmt: skip
+
+
 def plan_style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style of `porter plan`, which knows steps that no port has."""
     return click.option(
