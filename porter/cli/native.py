@@ -38,13 +38,14 @@ def native_plans(
 ) -> list[NativePlan]:
     """The steps of each kernel of a file, and by its plans which of them ports have. Grades need a case beside it and a
     compiler; without them there are none, and nobody knows how many stages are best."""
-    taken = {p.kernel: p.steps for p in plans}
+    by_name = {p.kernel: p for p in plans}
     shapes, reason = _shapes(session, path) if kernels else ({}, "")
     found = []
     for one in kernels:
         known = one.pipeline
         shape, why = shapes.get(known.kernel, (None, reason or "the kernel has no case"))
-        steps = native_steps(one, taken.get(known.kernel, ()))
+        ported = by_name.get(known.kernel)
+        steps = native_steps(one) if ported is None else native_steps(one, ported.steps, ported.promotion)
         plan = NativePlan(known.kernel, known.where, tuple(Gain(step) for step in steps), why)
         found.append(plan if shape is None else _graded(session, plan, shape, missing))
     return found

@@ -12,11 +12,11 @@ from porter.build.port_plan import PortPlan
 from porter.cli.context import FULL_RATE, NATIVE, Session, current
 from porter.cli.options import split_list
 from porter.cli.staging import port_plan, staged
-from porter.diagnostics import Code, Diagnostic
+from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
 from porter.passes import ported as engine
 from porter.passes.helpers import Placement
-from porter.passes.native.step import STEPS
+from porter.passes.native.step import ON_REQUEST, STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
 from porter.passes.targets import port_target
@@ -32,7 +32,14 @@ def look(path: Path) -> Beside:
 
 
 def port_options(session: Session) -> PortOptions:
-    """What a session says of every port that it makes."""
+    """What a session says of every port that it makes.
+
+    Raises:
+        PorterError: BAD_OPTION: it asks for a step of another style.
+    """
+    if session.drop_promotion and session.style != NATIVE:
+        raise PorterError(Code.BAD_OPTION, option="--drop-promotion", problem="asks for a step of --style native")
+    steps = (*(ON_REQUEST if session.drop_promotion else ()), *STEPS)
     return PortOptions(
         tuple(split_list(session.select)),
         tuple(split_list(session.ignore)),
@@ -40,7 +47,7 @@ def port_options(session: Session) -> PortOptions:
         keep_hopper=session.keep_hopper,
         target=port_target(session.target),
         full_rate=session.style in (FULL_RATE, NATIVE),
-        native=STEPS if session.style == NATIVE else (),
+        native=steps if session.style == NATIVE else (),
     )
 
 

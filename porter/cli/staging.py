@@ -20,6 +20,7 @@ from porter.grade.model import STANDARD
 from porter.grade.shape import Shape
 from porter.grade.stages import best_count
 from porter.lang.sources import is_python
+from porter.passes.native.promotion import NAME as PROMOTION
 from porter.passes.native.stages import NAME
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, PortedRoot
@@ -66,8 +67,10 @@ class Staged:
 def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None = None) -> PortPlan:
     """A port, or what one root of it is compiled with, for a builder."""
     files = ported.elsewhere() if root is None else ported.of_root(root)
-    plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper)
-    staged = [r for r in ([root] if root is not None else ported.roots) if r.stages]
+    roots = [root] if root is not None else ported.roots
+    reorders = any(PROMOTION in r.native for r in roots)
+    plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders)
+    staged = [r for r in roots if r.stages]
     return replace(plan, relaunch=_relaunch(session, plan, staged[0])) if len(staged) == 1 else plan
 
 

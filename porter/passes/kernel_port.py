@@ -47,6 +47,7 @@ from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import Helpers, Placement
 from porter.passes.moves import Moves, place_moves
+from porter.passes.native import promotion
 from porter.passes.native import step as native_steps
 from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
@@ -270,10 +271,15 @@ def rewrite(
     plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)
+    promoted = [promotion.missing(context, moves, columns.owned[k]) for k in context.kernels]
     taken = native_steps.take(context, moves, native, stages)
+    if taken.steps:
+        # steps may load accumulators elsewhere
+        plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     gates = [asked_of_runs(context.helpers, k.function, taken.steps) for k in context.kernels]
     plans = [
-        replace(p, native=taken.steps, stages=taken.stages, gate=gate) for p, gate in zip(plans, gates, strict=True)
+        replace(p, native=taken.steps, stages=taken.stages, promotion=missing, gate=gate)
+        for p, gate, missing in zip(plans, gates, promoted, strict=True)
     ]
     header.insert_helpers(context)
     report_consequences(context)

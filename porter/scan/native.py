@@ -7,15 +7,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from porter.model.pipeline.facts import Barrier, KernelPipeline, Pipeline
+from porter.passes.native.promotion import NAME as PROMOTION
+from porter.passes.native.promotion import SCALED
 from porter.passes.obstacles import SHARED_BYTES
 from porter.ptx import tmem
 from porter.ptx.arch import SM100A, limits
 from porter.ptx.umma import N_STEPS
 
 _PORTS = {"m128": "porter port --style full-rate", "release": "porter port --style native",
-          "stages": "porter port --style native"}  # fmt: skip
+          "stages": "porter port --style native",
+          "promotion": "porter port --style native --drop-promotion"}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
 
 
@@ -36,7 +40,8 @@ class Step:
     @property
     def port(self) -> str:
         """The command that rewrites it, empty where Porter does not."""
-        return _PORTS.get(self.name, "") if self.taken else ""
+        asked = self.taken or (self.name == PROMOTION and self.applies)
+        return _PORTS.get(self.name, "") if asked else ""
 
 
 class _Stop(Exception):
@@ -47,9 +52,22 @@ class _Missing(Exception):
     """A fact that nobody read; says which."""
 
 
-def native_steps(kernel: KernelPipeline, taken: Collection[str] = ()) -> tuple[Step, ...]:
-    """Every step, in the order in which they build on each other; `taken` are the names of those that the port has."""
-    return tuple(replace(step, taken=step.name in taken) for stated in _STEPS for step in [_judged(kernel, *stated)])
+def native_steps(
+    kernel: KernelPipeline,
+    taken: Collection[str] = (),
+    promoted: str | None = "whether partial sums are added to others",
+) -> tuple[Step, ...]:
+    """Every step, in the order in which they build on each other; `taken` are the names of those that the port has.
+    `promoted`: what is missing for adding FP8 in the accumulator alone, None where that is done already."""
+    promotion = (
+        "promotion",
+        "FP8 sums stay in the accumulator",
+        partial(_promotion, promoted),
+        "",
+        "PTX ISA 9.7.16.10",
+    )
+    judged = [_judged(kernel, *stated) for stated in (*_STEPS, promotion)]
+    return tuple(replace(step, taken=step.name in taken) for step in judged)
 
 
 def _judged(
@@ -243,13 +261,20 @@ def _store(kernel: KernelPipeline) -> Iterator[str]:
     raise _Missing("which stores write the output, and where: stores of threads are not read")
 
 
-def _promotion(kernel: KernelPipeline) -> Iterator[str]:
+def _promotion(promoted: str | None, kernel: KernelPipeline) -> Iterator[str]:
     elements = {p.element for p in kernel.pipeline.products}
     if not elements:
         raise _Missing("the types of the MMAs")
     if not elements & set(_EIGHT_BITS):
         raise _Stop("only FP8 sums are promoted")
+    if promoted is None:
+        raise _Stop("sums of FP8 stay in the accumulator until the loop is over")
+    if promoted == SCALED:
+        raise _Stop(promoted)
+    if promoted:
+        raise _Missing(promoted)
     yield "Blackwell accumulates FP8 in full"
+    yield "on request: --drop-promotion; results are not the original's bits"
 
 
 _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, str], ...] = (
@@ -266,5 +291,4 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
     ("persistent", "blocks take tiles one after another (clusterlaunchcontrol)", _persistent, "",
      "PTX ISA 9.7.13.17"),
     ("tma-store", "results leave by TMA from shared memory", _store, "", "PTX ISA 9.7.9.25.5.3"),
-    ("promotion", "FP8 sums stay in the accumulator", _promotion, "", "PTX ISA 9.7.16.10"),
 )  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 from corpus_kernels import CORPUS
 
 from porter.model.pipeline.facts import KernelPipeline, Number
+from porter.passes.native.promotion import SCALED
 from porter.passes.native.step import STEPS
 from porter.rules.load import load_rules
 from porter.scan.native import Step, native_steps
@@ -43,8 +44,8 @@ def said(one: KernelPipeline, name: str) -> str:
         ("gemm_ws", "m128 release mma-thread stages registers pair persistent", "double-buffer promotion", "tma-store"),
         ("gemm_cluster", "m128 release mma-thread stages registers persistent", "double-buffer pair promotion",
          "tma-store"),
-        ("gemm_fp8_scaled", "m128 release mma-thread stages registers pair persistent promotion", "double-buffer",
-         "tma-store"),
+        ("gemm_fp8_scaled", "m128 release mma-thread stages registers pair persistent", "double-buffer",
+         "tma-store promotion"),
         ("attention_fwd", "m128 registers persistent", "double-buffer promotion",
          "release mma-thread stages pair tma-store"),
         ("gemm_lambda", "", "release mma-thread double-buffer stages registers persistent promotion",
@@ -60,6 +61,25 @@ def test_steps_of_the_corpus(name, yes, no, unknown):
     by = {answer: {s.name for s in found.values() if s.applies is answer} for answer in (True, False, None)}
     assert by == {True: set(yes.split()), False: set(no.split()), None: set(unknown.split())}
     assert all(s.why and s.reference for s in found.values())
+
+
+@pytest.mark.parametrize(
+    ("promoted", "applies", "because"),
+    [
+        ("", True, "on request: --drop-promotion"),
+        (None, False, "stay in the accumulator until"),
+        (SCALED, False, "scales are powers of two"),
+        ("which sum is added to", None, "which sum is added to"),
+    ],
+)
+def test_sums_that_are_promoted(promoted, applies, because):
+    """What a plan of the port knows of them; of other types nothing is promoted, whatever it says."""
+    step = next(s for s in native_steps(kernel("gemm_fp8_scaled"), (), promoted) if s.name == "promotion")
+    assert step.applies is applies
+    assert because in "; ".join(step.why)
+    assert step.port == ("porter port --style native --drop-promotion" if applies else "")
+    other = next(s for s in native_steps(kernel("gemm_ws"), (), promoted) if s.name == "promotion")
+    assert (other.applies, other.why) == (False, ("only FP8 sums are promoted",))
 
 
 def test_what_is_rewritten_names_the_command(persistent):

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from porter.diagnostics import Code
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native import release, stages
+from porter.passes.native import promotion, release, stages
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
 
 STEPS = (release.NAME, stages.NAME)
 """Names of the steps that the port has."""
+
+ON_REQUEST = (promotion.NAME,)
+"""Those that are taken only where they are asked for by name, ahead of the others: results differ with them."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +32,15 @@ def take(context: PortContext, moves: Moves, wanted: tuple[str, ...], count: int
     """Take the wanted steps; `count` stages, where 0 leaves them as many as they are."""
     taken: list[str] = []
     made = 0
-    for name in (n for n in STEPS if n in wanted and context.kernels and (count or n != stages.NAME)):
+    for name in (n for n in (*ON_REQUEST, *STEPS) if n in wanted and context.kernels and (count or n != stages.NAME)):
         helpers = dict(vars(context.helpers))
         try:
-            found = [Pipelined(context, k, moves) for k in context.kernels]
-            if name == stages.NAME:
-                changes, made = stages.take(context, found, count)
+            if name == promotion.NAME:
+                changes = promotion.take(context, moves)
+            elif name == stages.NAME:
+                changes, made = stages.take(context, _pipelined(context, moves), count)
             else:
-                changes = release.take(context, found)
+                changes = release.take(context, _pipelined(context, moves))
             changes.make()
         except Left as left:
             vars(context.helpers).update(helpers)
@@ -45,3 +49,7 @@ def take(context: PortContext, moves: Moves, wanted: tuple[str, ...], count: int
         else:
             taken.append(name)
     return Taken(tuple(taken), made if stages.NAME in taken else 0)
+
+
+def _pipelined(context: PortContext, moves: Moves) -> list[Pipelined]:
+    return [Pipelined(context, k, moves) for k in context.kernels]
