@@ -59,14 +59,9 @@ def native_steps(
 ) -> tuple[Step, ...]:
     """Every step, in the order in which they build on each other; `taken` are the names of those that the port has.
     `promoted`: what is missing for adding FP8 in the accumulator alone, None where that is done already."""
-    promotion = (
-        "promotion",
-        "FP8 sums stay in the accumulator",
-        partial(_promotion, promoted),
-        "",
-        "PTX ISA 9.7.16.10",
-    )
-    judged = [_judged(kernel, *stated) for stated in (*_STEPS, promotion)]
+    judged = [_judged(kernel, *stated) for stated in _STEPS]
+    promotion = partial(_promotion, promoted)
+    judged.append(_judged(kernel, PROMOTION, "FP8 sums stay in the accumulator", promotion, "", "PTX ISA 9.7.16.10"))
     return tuple(replace(step, taken=step.name in taken) for step in judged)
 
 
