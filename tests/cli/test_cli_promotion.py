@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--drop-promotion`: sums of FP8 stay in the accumulator where a case verified it. The kernel is that of the corpus with
-scales, without them."""
+"""`--drop-promotion`: sums of FP8 stay in the accumulator where a case verified it. The kernel is that of the corpus
+with scales, without them."""
 
 from __future__ import annotations
 

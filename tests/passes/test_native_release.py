@@ -24,9 +24,8 @@ class Barrier {
     uint64_t bits;
   public:
     __device__ void begin(int n) { init(&bits, n); }
-    __device__ void signal() { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared(&bits)) : "memory"); }
+    __device__ void signal() { arrive(&bits); }
     __device__ void until(int parity) { wait(&bits, parity); }
-    __device__ uint64_t* data() { return &bits; }
 };
 """
 UNDERSTOOD = {

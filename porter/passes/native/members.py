@@ -10,14 +10,21 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from porter.lang.cuda import enclosing, find
-from porter.model.functions import Function, declared_name
+from porter.model.functions import Function, Style, declared_name
+from porter.model.pipeline.frames import Frame
 
 _CLASSES = ("struct_specifier", "class_specifier")
 
 
-def accessible(method: Function, address: str) -> str:
-    """The address of a member, as it was found in a method of its class, or that of the object where the member is
-    private and the only one."""
+def accessible(frame: Frame, address: str) -> str:
+    """The address of a member, as a method of its class handed it on, or that of the object where the member is private
+    and the only one."""
+    for one in frame.chain:
+        address = _accessible(one.function, address) if one.function.style is Style.METHOD else address
+    return address
+
+
+def _accessible(method: Function, address: str) -> str:
     match = re.fullmatch(r"\(?\s*(&.+)\s*\.\s*(\w+)\s*\)?", address, re.DOTALL)
     owner = enclosing(method.node, *_CLASSES)
     body = owner.child_by_field_name("body") if owner is not None else None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums of FP8 stay in the accumulator. Hopper adds FP8 with fewer bits than a float has, so kernels add what MMAs give
-to floats of their own after some steps, and begin the accumulator anew. Blackwell adds in full: all MMAs may add up, and
-one addition behind the loop is enough. Their order is another one than the original's, so this is on request."""
+to floats of their own after some steps, and begin the accumulator anew. Blackwell adds in full: all MMAs may add up,
+and one addition behind the loop is enough. Its order is another one than the original's, so this is on request."""
 
 from __future__ import annotations
 

@@ -312,7 +312,7 @@ def address_of(kernel: Pipelined, operation: Operation, place: Place) -> str:
         if isinstance(base, Placeholder) and not getattr(operand, "offset", 0):
             node = statement.operand(base.index).expr_node
             if node is not None:
-                return accessible(frame.function, _uncast(Wording(kernel.program).words(frame, node)))
+                return accessible(frame, _uncast(Wording(kernel.program).words(frame, node)))
     raise place.left("the address of the mbarrier, as an operand")
 
 
