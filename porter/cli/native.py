@@ -19,6 +19,7 @@ from porter.grade.model import STANDARD
 from porter.grade.shape import Shape
 from porter.grade.stages import best_count
 from porter.grade.whatif import apply
+from porter.passes.native.registers import NAME as REGISTERS
 from porter.passes.native.stages import NAME as STAGES
 from porter.passes.plan import KernelPlan
 from porter.report.native import Gain, NativePlan
@@ -45,7 +46,10 @@ def native_plans(
         known = one.pipeline
         shape, why = shapes.get(known.kernel, (None, reason or "the kernel has no case"))
         ported = by_name.get(known.kernel)
-        steps = native_steps(one) if ported is None else native_steps(one, ported.steps, ported.promotion)
+        steps = native_steps(one)
+        if ported is not None:
+            # whether a port spills, only compiling it tells
+            steps = native_steps(one, (*ported.steps, REGISTERS), ported.promotion)
         plan = NativePlan(known.kernel, known.where, tuple(Gain(step) for step in steps), why)
         found.append(plan if shape is None else _graded(session, plan, shape, missing))
     return found

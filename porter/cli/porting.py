@@ -12,6 +12,7 @@ from porter.build.port_plan import PortPlan
 from porter.cli.context import FULL_RATE, NATIVE, Session, current
 from porter.cli.options import split_list
 from porter.cli.staging import port_plan, staged
+from porter.cli.tuning import tuned
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
 from porter.passes import ported as engine
@@ -64,10 +65,11 @@ def port_paths(
     half_rate: frozenset[str] = frozenset(),
     without: frozenset[tuple[str, str]] = frozenset(),
     stages: frozenset[tuple[str, int]] = frozenset(),
+    registers: frozenset[tuple[str, int]] = frozenset(),
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
-    `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`:
-    see `PortOptions`.
+    `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
+    `registers`: see `PortOptions`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -81,6 +83,7 @@ def port_paths(
         half_rate=half_rate,
         without=without,
         stages=stages,
+        registers=registers,
     )
     options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
@@ -105,6 +108,7 @@ def plan_of(
         chosen = staged(current(), ported, make)
         ported = chosen.ported
         chosen.say(ported)
+        ported, _, _ = tuned(current(), ported, partial(make, stages=chosen.counts))
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))

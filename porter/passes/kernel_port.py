@@ -83,12 +83,13 @@ def port_kernels(
     full_rate: bool = False,
     native: tuple[str, ...] = (),
     stages: int = 0,
+    registers: int = 0,
 ) -> KernelPort:
     """Run the passes over everything that uses wgmma, and over builders of libraries; `common` is what other sets,
     which share headers with this one, ask for. `full_rate`: with M=128 MMAs where that can be. `native`: steps of the
-    native style that are taken where they can be, one of them with `stages`."""
+    native style that are taken where they can be, with `stages` and `registers`."""
     program = build_program(sources, vocabulary)
-    ported = _port_kernels(program, placement, common, full_rate, native, stages)
+    ported = _port_kernels(program, placement, common, full_rate, native, stages, registers)
     _close_arms(ported)
     builders = find_builders(program, _includes(sources, BUILDER_HEADER))
     if builders is not None:
@@ -135,6 +136,7 @@ def _port_kernels(
     full_rate: bool,
     native: tuple[str, ...],
     stages: int,
+    registers: int,
 ) -> KernelPort:
     sources = program.sources
     tiled = find_tiled(program)
@@ -152,7 +154,7 @@ def _port_kernels(
     moves = place_moves(context)
     report_depth(context)
     shared = common if full_rate else None
-    plans = rewrite(context, moves, shared, native, stages) if not has_errors(context.diagnostics) else []
+    plans = rewrite(context, moves, shared, native, stages, registers) if not has_errors(context.diagnostics) else []
     report_overlaps(context)
     findings += context.diagnostics
     own = _common(context)
@@ -249,9 +251,11 @@ def rewrite(
     full_rate: Common | None = None,
     native: tuple[str, ...] = (),
     stages: int = 0,
+    registers: int = 0,
 ) -> list[KernelPlan]:
     """Edits for everything that is decided; gives a plan of each kernel. `full_rate`: with M=128 MMAs where that can
-    be, beside what other sets ask for. `native`: steps that are taken where they can be, one of them with `stages`."""
+    be, beside what other sets ask for. `native`: steps that are taken where they can be, with `stages` and
+    `registers`."""
     overloads.choose_tile_types(context)
     completion.rewrite_statements(context)
     completion.thread_context(context)
@@ -272,13 +276,13 @@ def rewrite(
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)
     promoted = [promotion.missing(context, moves, columns.owned[k]) for k in context.kernels]
-    taken = native_steps.take(context, moves, native, stages)
+    taken = native_steps.take(context, moves, native, stages, registers)
     if taken.steps:
         # steps may load accumulators elsewhere
         plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     gates = [asked_of_runs(context.helpers, k.function, taken.steps) for k in context.kernels]
     plans = [
-        replace(p, native=taken.steps, stages=taken.stages, promotion=missing, gate=gate)
+        replace(p, native=taken.steps, stages=taken.stages, registers=taken.registers, promotion=missing, gate=gate)
         for p, gate, missing in zip(plans, gates, promoted, strict=True)
     ]
     header.insert_helpers(context)

@@ -52,7 +52,8 @@ class PortOptions:
     beside their ports; `leave`: such a root, all of whose kernels are left. `blank`: places of headers whose port other
     roots decide; `common`: what those ask for. `target`: the chip. `full_rate`: M=128 MMAs where that can be, but in
     the roots `half_rate`. `native`: steps of the native style that are taken where they can be, but `without`, as
-    (root, step). `stages`: how many the ring of a root's kernel gets, as (root, count); as many as it has elsewhere."""
+    (root, step). `stages`: how many the ring of a root's kernel gets, as (root, count); as many as it has elsewhere.
+    `registers`: how many the warps of a root's kernels keep that give some back, in the same form."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -69,6 +70,7 @@ class PortOptions:
     native: tuple[str, ...] = ()
     without: frozenset[tuple[str, str]] = frozenset()
     stages: frozenset[tuple[str, int]] = frozenset()
+    registers: frozenset[tuple[str, int]] = frozenset()
 
 
 @dataclass(eq=False)
@@ -247,6 +249,7 @@ def _port_what_can_be(
         full_rate=options.full_rate and sources.root not in options.half_rate,
         native=tuple(s for s in options.native if (sources.root, s) not in options.without),
         stages=dict(options.stages).get(sources.root, 0),
+        registers=dict(options.registers).get(sources.root, 0),
     )
     first = port(sources)
     first.needs = needs_of(first.program)

@@ -120,8 +120,13 @@ def run_example(rule: Rule, example: Example, folder: Path, directories: Sequenc
         return Found(diagnostics=tuple(d.code.id for d in sm100_findings(path, rules=tuple(directories))))
     native = (*(ON_REQUEST if example.drop_promotion else ()), *STEPS) if example.style == "native" else ()
     stages = frozenset({(path.as_posix(), example.stages)} if example.stages else ())
+    registers = frozenset({(path.as_posix(), example.registers)} if example.registers else ())
     options = PortOptions(
-        rule_directories=tuple(directories), full_rate=example.style != "compat", native=native, stages=stages
+        rule_directories=tuple(directories),
+        full_rate=example.style != "compat",
+        native=native,
+        stages=stages,
+        registers=registers,
     )
     root = path
     result: PortResult | DslPortResult

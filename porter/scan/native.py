@@ -18,7 +18,7 @@ from porter.ptx.arch import SM100A, limits
 from porter.ptx.umma import N_STEPS
 
 _PORTS = {"m128": "porter port --style full-rate", "release": "porter port --style native",
-          "stages": "porter port --style native",
+          "stages": "porter port --style native", "registers": "porter port --style native",
           "promotion": "porter port --style native --drop-promotion"}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
 
@@ -209,6 +209,7 @@ def _registers(kernel: KernelPipeline) -> Iterator[str]:
         if role.registers.value is None:
             raise _Missing(f"what `{role.registers.text}` comes to, the registers of the {name}")
         yield f"{role.registers.value} for the {'warps that multiply' if name == 'mma' else name}"
+    yield "others where ptxas says that the port spills"
 
 
 def _geometry(kernel: KernelPipeline) -> tuple[str, ...]:
