@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from porter.model.pipeline.facts import Barrier, KernelPipeline, Pipeline
+from porter.passes.mirror import WIDEST
 from porter.passes.native.promotion import NAME as PROMOTION
 from porter.passes.native.promotion import SCALED
 from porter.passes.obstacles import SHARED_BYTES
 from porter.ptx import tmem
 from porter.ptx.arch import SM100A, limits
 from porter.ptx.umma import N_STEPS
+from porter.ptx.wgmma import THREADS, M
 
 _PORTS = {"m128": "porter port --style full-rate", "release": "porter port --style native",
           "stages": "porter port --style native", "registers": "porter port --style native",
@@ -251,6 +253,18 @@ def _persistent(kernel: KernelPipeline) -> Iterator[str]:
     yield f"grid {' x '.join(grid)}; " + ", ".join(f"{d.name} = {d.text}" for d in placed)
 
 
+def _wide(kernel: KernelPipeline) -> Iterator[str]:
+    registers = {p.n * M // (THREADS * (2 if p.accumulator == "f16" else 1)): p.n for p in kernel.pipeline.products}
+    if not registers:
+        raise _Missing("the columns of the accumulator")
+    most, n = max(registers.items())
+    loads = -(-most // WIDEST)
+    raise _Stop(
+        f"ports load {min(most, WIDEST)} registers at a time already: the {most} of a thread, for N = {n}, in "
+        f"{loads} load{'s' if loads > 1 else ''} with one wait"
+    )
+
+
 def _store(kernel: KernelPipeline) -> Iterator[str]:
     if kernel.pipeline.role("epilogue") is not None:
         raise _Stop("results leave by TMA already")
@@ -286,5 +300,6 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
     ("pair", "pairs of CTAs multiply together, each with half of B", _pair, "pair", "PTX ISA 9.7.16.5"),
     ("persistent", "blocks take tiles one after another (clusterlaunchcontrol)", _persistent, "",
      "PTX ISA 9.7.13.17"),
+    ("wide-t2r", "accumulators are loaded many columns at a time", _wide, "", "PTX ISA 9.7.16.8.3"),
     ("tma-store", "results leave by TMA from shared memory", _store, "", "PTX ISA 9.7.9.25.5.3"),
 )  # fmt: skip
