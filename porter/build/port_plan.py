@@ -45,13 +45,15 @@ class PortPlan:
     """A port: `files` by path of the original (all files of the source set, changed or not), or
     `source`, a finished file. `keeps_hopper`: it has the original's form too. `section` is what the port changes of
     the launch, in the form of the section `port` of a case; None is as in the case. `relaunch` is what the port's own
-    host code says of it, for cases of every template."""
+    host code says of it, for cases of every template. `reorders`: sums are made in another order than the original's;
+    where a case does not say how results are compared, their bound counts."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     source: Path | None = None
     keeps_hopper: bool = False
     section: Mapping[str, Any] | None = None
     relaunch: Relaunch | None = None
+    reorders: bool = False
 
     def on(self, template: Sequence[object], grid: Sequence[object]) -> PortPlan:
         """The port in a case whose kernel has these template arguments and this grid."""

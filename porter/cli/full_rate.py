@@ -13,6 +13,7 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import NATIVE, Session
 from porter.cli.staging import Counts, Staged, port_plan, staged, stages_said
+from porter.cli.tuning import tuned
 from porter.diagnostics import Diagnostic
 from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
@@ -27,10 +28,16 @@ from porter.verify.runner import ProgressCall
 
 
 class Make(Protocol):
-    """The same port, with M=64 in some roots, without some steps of the native style, and with other stages."""
+    """The same port, with M=64 in some roots, without some steps of the native style, and with other stages and
+    registers."""
 
     def __call__(
-        self, *, half_rate: frozenset[str] = ..., without: native.Left = ..., stages: Counts = ...
+        self,
+        *,
+        half_rate: frozenset[str] = ...,
+        without: native.Left = ...,
+        stages: Counts = ...,
+        registers: Counts = ...,
     ) -> Ported: ...
 
 
@@ -122,10 +129,17 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
 
 
 def _remade(
-    make: Make, chosen: Staged, *, half_rate: frozenset[str] = frozenset(), without: native.Left = frozenset()
+    make: Make,
+    chosen: Staged,
+    *,
+    half_rate: frozenset[str] = frozenset(),
+    without: native.Left = frozenset(),
+    registers: Counts = frozenset(),
 ) -> Ported:
     """The same port with what was chosen for it."""
-    return make(half_rate=half_rate, without=without | chosen.without, stages=chosen.counts)
+    return make(
+        half_rate=half_rate, without=without | chosen.without, stages=chosen.counts, registers=registers
+    )  # fmt: skip
 
 
 def verified(session: Session, ported: Ported, make: Make) -> Ported:
@@ -133,6 +147,10 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
     chosen = staged(session, ported, make) if session.style == NATIVE else Staged(ported, frozenset())
     if chosen.counts or chosen.without:
         ported, make = chosen.ported, partial(_remade, make, chosen)
+    spilling: list[Diagnostic] = []
+    if session.style == NATIVE:
+        ported, registers, spilling = tuned(session, ported, make)
+        make = partial(make, registers=registers)
     proofs = Proofs(make_builder(find_toolkit(session.toolkit) if session.toolkit else None), session)
     steps = native.given(ported, make, proofs.missing)
     found = given(steps.ported, partial(make, without=steps.without), proofs.full_rate)
@@ -144,6 +162,7 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
         steps.said += [native.left(path, step, "its MMAs stay at M=64") for path, step in sorted(unproved)]
     found.diagnostics += steps.said
     chosen.say(found)
+    found.diagnostics += [d for d in spilling if d not in found.diagnostics]
     for root in found.roots:
         found.diagnostics += [*proofs.native(found, root), *stages_said(session, found, root)]
     return found

@@ -19,6 +19,7 @@ from porter.grade.model import STANDARD
 from porter.grade.shape import Shape
 from porter.grade.stages import best_count
 from porter.grade.whatif import apply
+from porter.passes.native.registers import NAME as REGISTERS
 from porter.passes.native.stages import NAME as STAGES
 from porter.passes.plan import KernelPlan
 from porter.report.native import Gain, NativePlan
@@ -38,13 +39,17 @@ def native_plans(
 ) -> list[NativePlan]:
     """The steps of each kernel of a file, and by its plans which of them ports have. Grades need a case beside it and a
     compiler; without them there are none, and nobody knows how many stages are best."""
-    taken = {p.kernel: p.steps for p in plans}
+    by_name = {p.kernel: p for p in plans}
     shapes, reason = _shapes(session, path) if kernels else ({}, "")
     found = []
     for one in kernels:
         known = one.pipeline
         shape, why = shapes.get(known.kernel, (None, reason or "the kernel has no case"))
-        steps = native_steps(one, taken.get(known.kernel, ()))
+        ported = by_name.get(known.kernel)
+        steps = native_steps(one)
+        if ported is not None:
+            # whether a port spills, only compiling it tells
+            steps = native_steps(one, (*ported.steps, REGISTERS), ported.promotion)
         plan = NativePlan(known.kernel, known.where, tuple(Gain(step) for step in steps), why)
         found.append(plan if shape is None else _graded(session, plan, shape, missing))
     return found

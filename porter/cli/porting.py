@@ -12,12 +12,13 @@ from porter.build.port_plan import PortPlan
 from porter.cli.context import FULL_RATE, NATIVE, Session, current
 from porter.cli.options import split_list
 from porter.cli.staging import port_plan, staged
-from porter.diagnostics import Code, Diagnostic
+from porter.cli.tuning import tuned
+from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
 from porter.model.pipeline.facts import KernelPipeline
 from porter.passes import ported as engine
 from porter.passes.helpers import Placement
-from porter.passes.native.step import STEPS
+from porter.passes.native.step import ON_REQUEST, STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
 from porter.passes.targets import port_target
@@ -40,7 +41,14 @@ def launches_of(rule_directories: tuple[str, ...], path: Path, include_dirs: Seq
 
 
 def port_options(session: Session) -> PortOptions:
-    """What a session says of every port that it makes."""
+    """What a session says of every port that it makes.
+
+    Raises:
+        PorterError: BAD_OPTION: it asks for a step of another style.
+    """
+    if session.drop_promotion and session.style != NATIVE:
+        raise PorterError(Code.BAD_OPTION, option="--drop-promotion", problem="asks for a step of --style native")
+    steps = (*(ON_REQUEST if session.drop_promotion else ()), *STEPS)
     return PortOptions(
         tuple(split_list(session.select)),
         tuple(split_list(session.ignore)),
@@ -48,7 +56,7 @@ def port_options(session: Session) -> PortOptions:
         keep_hopper=session.keep_hopper,
         target=port_target(session.target),
         full_rate=session.style in (FULL_RATE, NATIVE),
-        native=STEPS if session.style == NATIVE else (),
+        native=steps if session.style == NATIVE else (),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
     )
 
@@ -66,10 +74,11 @@ def port_paths(
     half_rate: frozenset[str] = frozenset(),
     without: frozenset[tuple[str, str]] = frozenset(),
     stages: frozenset[tuple[str, int]] = frozenset(),
+    registers: frozenset[tuple[str, int]] = frozenset(),
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
-    `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`:
-    see `PortOptions`.
+    `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
+    `registers`: see `PortOptions`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -83,6 +92,7 @@ def port_paths(
         half_rate=half_rate,
         without=without,
         stages=stages,
+        registers=registers,
     )
     options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
@@ -107,6 +117,7 @@ def plan_of(
         chosen = staged(current(), ported, make)
         ported = chosen.ported
         chosen.say(ported)
+        ported, _, _ = tuned(current(), ported, partial(make, stages=chosen.counts))
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))

@@ -209,6 +209,7 @@ class Code(Enum):
     CAPTURE_LEFT_OUT = verification.CAPTURE_LEFT_OUT
     CAPTURE_NO_SOURCE = verification.CAPTURE_NO_SOURCE
     GRADE_UNKNOWN = verification.GRADE_UNKNOWN
+    GRADE_NO_CHANGE = verification.GRADE_NO_CHANGE
     GRADE_RECORD = verification.GRADE_RECORD
     GRADE_CALIBRATION = verification.GRADE_CALIBRATION
 

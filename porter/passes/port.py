@@ -54,7 +54,8 @@ class PortOptions:
     roots decide; `common`: what those ask for. `target`: the chip. `full_rate`: M=128 MMAs where that can be, but in
     the roots `half_rate`. `native`: steps of the native style that are taken where they can be, but `without`, as
     (root, step). `stages`: how many the ring of a root's kernel gets, as (root, count); as many as it has elsewhere.
-    `launches`: what host code launches kernels with, for steps that change it."""
+    `registers`: how many the warps of a root's kernels keep that give some back, in the same form. `launches`: what
+    host code launches kernels with, for steps that change it."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -71,6 +72,7 @@ class PortOptions:
     native: tuple[str, ...] = ()
     without: frozenset[tuple[str, str]] = frozenset()
     stages: frozenset[tuple[str, int]] = frozenset()
+    registers: frozenset[tuple[str, int]] = frozenset()
     launches: Launches | None = None
 
 
@@ -250,6 +252,7 @@ def _port_what_can_be(
         full_rate=options.full_rate and sources.root not in options.half_rate,
         native=tuple(s for s in options.native if (sources.root, s) not in options.without),
         stages=dict(options.stages).get(sources.root, 0),
+        registers=dict(options.registers).get(sources.root, 0),
         launches=options.launches,
     )
     first = port(sources)

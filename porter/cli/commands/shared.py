@@ -135,8 +135,23 @@ def _take_style(ctx: click.Context, option: click.Parameter, value: str | None) 
     return value
 
 
+def _take_promotion(ctx: click.Context, option: click.Parameter, value: bool | None) -> bool | None:
+    install(replace(current(), drop_promotion=value))
+    return value
+
+
+def _promotion_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--drop-promotion: a step of the native style that is taken on request. The session has it."""
+    return click.option(
+        "--drop-promotion/--no-drop-promotion", default=None, expose_value=False, callback=_take_promotion,
+        help="With --style native: sums of FP8 stay in the accumulator, which adds them in full, where the original "
+             "adds partial sums without scales. Results are not the original's bits.",
+    )(function)  # fmt: skip
+
+
 def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style: for commands that make a port. The session has it."""
+    function = _promotion_option(function)
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="compat: M=64 MMAs, one for each of Hopper's. full-rate: one M=128 MMA for two m64 tiles, where the "
@@ -165,6 +180,7 @@ def problem_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def plan_style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style of `porter plan`, which knows steps that no port has."""
+    function = _promotion_option(function)
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="native: which steps towards a kernel as it is written for sm_100a the facts of each kernel allow, what "

@@ -17,6 +17,7 @@ from porter.model.scopes import resolve
 from porter.model.tensor_core import Step
 from porter.passes.context import PortContext, qualified
 from porter.passes.native.mainloop import Pipelined
+from porter.passes.native.members import accessible
 from porter.passes.native.sharing import ctas_of
 from porter.passes.native.sites import (
     Changes,
@@ -316,7 +317,7 @@ def address_of(kernel: Pipelined, operation: Operation, place: Place) -> str:
         if isinstance(base, Placeholder) and not getattr(operand, "offset", 0):
             node = statement.operand(base.index).expr_node
             if node is not None:
-                return _uncast(Wording(kernel.program).words(frame, node))
+                return accessible(frame, _uncast(Wording(kernel.program).words(frame, node)))
     raise place.left("the address of the mbarrier, as an operand")
 
 

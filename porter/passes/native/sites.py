@@ -174,6 +174,7 @@ class Changes:
         self.context, self.rule = context, rule
         self._edits: dict[tuple[str, Span], Edit] = {}
         self._gone: set[tuple[str, Span]] = set()
+        self._dropped: list[Edit] = []
 
     def replace(self, function: Function, span: Span, text: str) -> None:
         encoded = as_bytes(text.replace("\n", function.file.newline))
@@ -198,6 +199,23 @@ class Changes:
         span = whole_line(function, place.span) if alone else place.span
         self.replace(function, span, "" if alone else ";")
         self._gone.add((function.file.path, span))
+
+    def cut(self, function: Function, span: Span, rule: str) -> None:
+        """Take a statement and its lines away, with what a rule wrote there.
+
+        Raises:
+            Left: another rule wrote there.
+        """
+        if function.style is Style.MACRO:
+            raise Left(function, span, "it stands in a macro")
+        for writer, edits in self.context.edits.items():
+            for edit in (e for e in edits if e.path == function.file.path):
+                inside = span.contains(edit.span) and edit.span.start < span.end
+                if inside and writer == rule:
+                    self._dropped.append(edit)
+                elif edit.span.overlaps(span):
+                    raise Left(function, span, f"a statement that {writer} leaves as it is")
+        self.replace(function, whole_line(function, span), "")
 
     def behind(self, place: Place, lines: Iterable[str]) -> None:
         pad = "\n" + self.context.indent(place.function, place.span)
@@ -259,7 +277,7 @@ class Changes:
         self._gone.add((function.file.path, span))
 
     def _goes(self, edit: Edit) -> bool:
-        return any(
+        return any(edit is d for d in self._dropped) or any(
             path == edit.path and (span.contains(edit.span) if len(edit.span) else span.overlaps(edit.span))
             for path, span in self._gone
         )

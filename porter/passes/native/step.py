@@ -14,34 +14,46 @@ from porter.lang.text import Edit
 from porter.model.pipeline.facts import HostLaunch, KernelPipeline
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native import double_buffer, mma_thread, pair, release, stages
+from porter.passes.native import double_buffer, mma_thread, pair, promotion, registers, release, stages
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
 
 Launches = Callable[[Path, Sequence[Path]], Sequence[KernelPipeline]]
 """What the host code of a file and its headers launches kernels with."""
 _TAKES = {release.NAME: release.take, mma_thread.NAME: mma_thread.take, double_buffer.NAME: double_buffer.take}
-STEPS = (release.NAME, mma_thread.NAME, double_buffer.NAME, pair.NAME, stages.NAME)
+STEPS = (release.NAME, mma_thread.NAME, double_buffer.NAME, pair.NAME, stages.NAME, registers.NAME)
 """Names of the steps that the port has."""
+
+ON_REQUEST = (promotion.NAME,)
+"""Those that are taken only where they are asked for by name, ahead of the others: results differ with them."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """Names of the steps that kernels have, and the number of their stages where one of them changed it, else 0."""
+    """Names of the steps that kernels have; the number of their stages, and the registers that warps which give some
+    back keep, where a step changed it, else 0."""
 
     steps: tuple[str, ...] = ()
     stages: int = 0
+    registers: int = 0
 
 
 def take(
-    context: PortContext, moves: Moves, wanted: tuple[str, ...], count: int = 0, launches: Launches | None = None
+    context: PortContext,
+    moves: Moves,
+    wanted: tuple[str, ...],
+    count: int = 0,
+    least: int = 0,
+    launches: Launches | None = None,
 ) -> Taken:
-    """Take the wanted steps; `count` stages, where 0 leaves them as many as they are. `launches`: what host code
-    launches the kernels of the sources with."""
-    taking = _Taking(context, moves, launches)
-    for name in (n for n in STEPS if n in wanted and context.kernels and (count or n != stages.NAME)):
+    """Take the wanted steps; `count` stages, and `least` registers for warps that give some back, where 0 leaves as
+    many as there are. `launches`: what host code launches the kernels of the sources with."""
+    taking = _Taking(context, moves, launches, least)
+    numbers = {stages.NAME: count, registers.NAME: least}
+    for name in (n for n in (*ON_REQUEST, *STEPS) if n in wanted and context.kernels and numbers.get(n, 1)):
         taking.take(name, count)
-    return Taken(tuple(taking.taken), taking.made if stages.NAME in taking.taken else 0)
+    taken = tuple(taking.taken)
+    return Taken(taken, taking.made if stages.NAME in taken else 0, least if registers.NAME in taken else 0)
 
 
 def leave_tiled(context: PortContext, wanted: tuple[str, ...]) -> None:
@@ -64,6 +76,7 @@ class _Taking:
     context: PortContext
     moves: Moves
     launches: Launches | None
+    least: int = 0
     taken: list[str] = field(default_factory=list)
     made: int = 0
     _before: dict[str, _State] = field(default_factory=dict)
@@ -75,6 +88,10 @@ class _Taking:
         try:
             if name == pair.NAME:
                 self._pair()
+            elif name == promotion.NAME:
+                promotion.take(context, self.moves).make()
+            elif name == registers.NAME:
+                registers.take(context, self.least).make()
             elif name == stages.NAME:
                 changes, self.made = stages.take(context, self._found(), count)
                 changes.make()
