@@ -26,6 +26,25 @@ __device__ __forceinline__ void ${move}_$stem() { $call($member, $tile); }
 //@ section descriptor
 constexpr uint32_t idesc = $value;
 
+//@ section mma_thread
+// One thread waits for stages and issues the MMAs of all consumers.
+if ($elect()) {
+    $state_type $state = $tmem.mma_thread();
+
+//@ section pair_halves
+// A pair of CTAs does what one did, for half the rows and half the columns.
+const auto $half_rows = $half_of($rows, $tile_rows);
+const auto $half_columns = $half_of($columns, $tile_columns);
+
+//@ section pair_stores
+// Half of the rows are this CTA's. Columns that the second CTA loaded follow those of the first.
+const $row_type $own_row = $row + $rank() * $row_shift;
+const $column_type $first_column = $column;
+for (int $part = 0; $part < $ctas; ++$part, $tile.address += $width) {
+    const $row_type $row = $own_row;
+    const $column_type $column = $first_column + $part * $column_shift;
+    if ($row_place >= $rows || $column_place >= $columns) continue;
+
 //@ section hopper_only
 #if defined($guard)
 

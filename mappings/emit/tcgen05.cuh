@@ -19,9 +19,13 @@
 
 namespace tcgen05 {
 
-//@ section ring
+//@ section ring if not own_thread
 // MMA batches that a warpgroup can have in flight: how far its deepest wait lags behind its commits.
 constexpr uint32_t kRing = $ring;
+
+//@ section buffers if own_thread
+// Accumulators of a tile that there are: while threads read one, MMAs of the next tile write another.
+constexpr uint32_t kBuffers = $buffers;
 
 //@ section operands if register_kinds
 // A operands from registers that a warpgroup can have in Tensor Memory at a time.
@@ -90,13 +94,24 @@ __device__ __forceinline__ void sync_warpgroup() {
 }
 //@ end
 
+//@ if paired
+// Both CTAs of a pair meet, with all of their threads.
+__device__ __forceinline__ void sync_pair() {
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+//@ end
 // Waits until an mbarrier has completed the phase of this parity.
 __device__ __forceinline__ void wait_phase(uint32_t barrier, uint32_t parity) {
     asm volatile(
         "{\n"
         ".reg .pred complete;\n"
         "WAIT:\n"
+//@ if paired
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 complete, [%0], %1;\n"
+//@ else
         "mbarrier.try_wait.parity.shared::cta.b64 complete, [%0], %1;\n"
+//@ end
         "@!complete bra WAIT;\n"
         "}" ::"r"(barrier),
         "r"(parity)
@@ -125,14 +140,127 @@ __device__ __forceinline__ bool elect_issuer() {
     return elected != 0;
 }
 
+//@ section pair if paired
+// The two CTAs of a cluster are a pair: one issues MMAs for both, each has half of their rows and half of their columns
+// in its shared memory. A pair does the work of one CTA for half the rows and half the columns of the product; its first
+// CTA does so for the first half of each, and the second one for the second half.
+constexpr uint16_t kBothOfPair = 3;  // ranks in the cluster, as a mask
+__device__ __forceinline__ int pair_rank() {
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return static_cast<int>(rank);
+}
+__device__ __forceinline__ unsigned int pair_index() { return blockIdx.x / 2; }
+__device__ __forceinline__ unsigned int pair_count() { return gridDim.x / 2; }
+
+// Half of the rows or columns of a product, in whole tiles.
+template <typename Size>
+__device__ __forceinline__ Size half_of(Size size, int tile) {
+    return (size + 2 * tile - 1) / (2 * tile) * tile;
+}
+
+// The same place in the first CTA of the pair, whose mbarriers count the bytes of both.
+__device__ __forceinline__ uint32_t of_first(uint32_t address) {
+    uint32_t found;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(found) : "r"(address));
+    return found;
+}
+
+// Waits for what both CTAs do.
+__device__ __forceinline__ void wait_of_pair(const void* mbarrier, uint32_t parity) {
+    wait_phase(shared_address(mbarrier), parity);
+}
+
+// Stages that a thread has filled.
+struct PairLoads {
+    uint32_t first = 0;  // mbarrier by which the first of them is given back
+    uint32_t used = 0;   // a bit for each that is, by its distance from the first
+    uint32_t turns = 0;  // which of them an odd number of times
+
+    // Arrives on the first CTA's `full`, which expects so many bytes more, of a stage that `empty` gives back.
+    __device__ __forceinline__ void expect(const void* full, const void* empty, uint32_t bytes) {
+        asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(of_first(shared_address(full))), "r"(bytes)
+                     : "memory");
+        const uint32_t address = shared_address(empty);
+        if (used == 0) first = address;
+        const uint32_t bit = 1u << (address - first) / 8 % 32;
+        used |= bit;
+        turns ^= bit;
+    }
+
+    // Waits until all of them are given back: no arrival comes when this CTA may be gone.
+    __device__ __forceinline__ void drain() const {
+        for (uint32_t i = 0; i < 32; ++i) {
+            if (used >> i & 1) wait_phase(first + 8 * (i < 16 ? i : i - 32), (turns >> i & 1) ^ 1);
+        }
+    }
+};
+
+// Loads a box into this CTA's shared memory; its bytes count on the first CTA's mbarrier.
+__device__ __forceinline__ void load_of_pair(const void* to, const void* map, const void* mbarrier, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2 [%0], [%1, {%3, %4}], [%2];"
+        ::"r"(shared_address(to)), "l"(map), "r"(of_first(shared_address(mbarrier))), "r"(x), "r"(y)
+        : "memory");
+}
+
+//@ section mma_thread if own_thread
+// True in the one thread that waits for stages and issues the MMAs of all consumers: the elected lane of a warp that has
+// nothing else to do.
+__device__ __forceinline__ bool elect_mma_thread() {
+    uint32_t elected = 0;
+//@ if paired
+    // one CTA of a pair issues for both
+    if ($thread / 32 == $mma_warp && pair_rank() == 0) {
+//@ else
+    if ($thread / 32 == $mma_warp) {
+//@ end
+        asm volatile(
+            "{\n"
+            ".reg .pred p;\n"
+            "elect.sync _|p, 0xffffffff;\n"
+            "selp.u32 %0, 1, 0, p;\n"
+            "}"
+            : "=r"(elected));
+    }
+    return elected != 0;
+}
+
+//@ section arrive if own_thread
+//@ if paired
+// Arrives on the mbarrier at this place in the first CTA of the pair.
+__device__ __forceinline__ void arrive(uint32_t mbarrier) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(of_first(mbarrier)) : "memory");
+}
+//@ else
+__device__ __forceinline__ void arrive(uint32_t mbarrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(mbarrier) : "memory");
+}
+//@ end
+
 //@ section release if releases
 // Gives a stage back: its mbarrier has one arrival more once all MMAs issued so far are complete.
+//@ if own_thread
+//@ if paired
+// Both CTAs of a pair load a part of it.
+__device__ __forceinline__ void release(uint32_t mbarrier) {
+    asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(mbarrier), "h"(kBothOfPair)
+                 : "memory");
+}
+//@ else
+__device__ __forceinline__ void release(uint32_t mbarrier) {
+    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(mbarrier)
+                 : "memory");
+}
+//@ end
+//@ else
 __device__ __forceinline__ void release(uint32_t mbarrier) {
     if (elect_issuer()) {
         asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(mbarrier)
                      : "memory");
     }
 }
+//@ end
 __device__ __forceinline__ void release(const void* mbarrier) { release(shared_address(mbarrier)); }
 // Of an object that is an mbarrier.
 template <class Barrier>
@@ -181,12 +309,41 @@ __device__ __forceinline__ void clear(Tiles (&tiles)[kTiles]) {
     for (uint32_t i = 0; i < kTiles; ++i) clear(tiles[i]);
 }
 
+//@ section each_tile if own_thread
+// Every tile of an array, or the one that it is.
+template <typename Use>
+__device__ __forceinline__ void each_tile(Accumulator& tile, Use use) {
+    use(tile);
+}
+//@ if tile_arrays
+template <typename Tiles, uint32_t kTiles, typename Use>
+__device__ __forceinline__ void each_tile(Tiles (&tiles)[kTiles], Use use) {
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles; ++i) each_tile(tiles[i], use);
+}
+//@ end
+
 //@ section warpgroup
+//@ if own_thread
+// What a warpgroup needs to read the sums of a tile, and the thread that issues to make them.
+struct Warpgroup {
+    uint32_t tmem;      // first column of this tile's accumulators, at lane offset 0 or 16
+    uint32_t full;      // shared address of kBuffers mbarriers: sums are complete; behind them as many: they are read
+    uint32_t turn = 0;  // tiles before this one
+//@ if double_buffered
+    uint32_t first = 0;    // what `tmem` is of the first accumulator
+    uint32_t columns = 0;  // of one accumulator
+//@ end
+//@ if may_be_empty
+    uint32_t made = 0;  // shared address of as many words: which tiles have a sum at all
+//@ end
+//@ else
 // What a warpgroup needs to issue MMAs and to learn that they are complete.
 struct Warpgroup {
     uint32_t tmem;           // first column of its accumulators, at lane offset 0 or 16
     uint32_t done;           // shared address of kRing mbarriers, on which its commits arrive
     uint32_t committed = 0;  // batches committed so far
+//@ end
 //@ if shares
     uint32_t first = 0;      // mbarrier that it gave back first, for all CTAs
     uint32_t used = 0;       // a bit for each that it gave back, by its distance from the first
@@ -227,6 +384,88 @@ struct Warpgroup {
 //@ end
 //@ end
 
+//@ if own_thread
+    // In front of the first MMA of a tile: its accumulator has been read.
+    template <typename... Tiles>
+    __device__ __forceinline__ void begin(Tiles&... tiles) {
+        wait_phase(full + (kBuffers + turn % kBuffers) * 8, turn / kBuffers % 2 ^ 1);
+        fence_after_sync();
+        (place_turn(tiles), ...);
+    }
+
+    // Behind the last MMA of a tile: `full` completes a phase once all of them are complete.
+    template <typename... Tiles>
+    __device__ __forceinline__ void end(Tiles&... tiles) {
+        const uint32_t barrier = full + turn % kBuffers * 8;
+//@ if may_be_empty
+        uint32_t found = 0, bit = 0;
+        (each_tile(tiles, [&](Accumulator& tile) { found |= uint32_t(tile.accumulate) << bit++; }), ...);
+//@ if paired
+#pragma unroll
+        for (uint32_t rank = 0; rank < 2; ++rank) {
+            asm volatile(
+                "{\n"
+                ".reg .b32 word, full;\n"
+                "mapa.shared::cluster.u32 word, %0, %3;\n"
+                "mapa.shared::cluster.u32 full, %1, %3;\n"
+                "st.shared::cluster.b32 [word], %2;\n"
+                "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [full];\n"
+                "}" ::"r"(made + turn % kBuffers * 4),
+                "r"(barrier), "r"(found), "r"(rank)
+                : "memory");
+        }
+//@ else
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(made + turn % kBuffers * 4), "r"(found) : "memory");
+        arrive(barrier);
+//@ end
+//@ end
+//@ if paired
+        asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(barrier), "h"(kBothOfPair)
+                     : "memory");
+//@ else
+        asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier)
+                     : "memory");
+//@ end
+        next();
+    }
+
+    // In front of the first use of the sums of a tile.
+    template <typename... Tiles>
+    __device__ __forceinline__ void take(Tiles&... tiles) {
+        wait_phase(full + turn % kBuffers * 8, turn / kBuffers % 2);
+        fence_after_sync();
+        (place_turn(tiles), ...);
+//@ if may_be_empty
+        uint32_t found, bit = 0;
+        asm volatile("ld.shared.b32 %0, [%1];" : "=r"(found) : "r"(made + turn % kBuffers * 4) : "memory");
+        (each_tile(tiles, [&](Accumulator& tile) { tile.accumulate = found >> bit++ & 1; }), ...);
+//@ else
+        (each_tile(tiles, [](Accumulator& tile) { tile.accumulate = true; }), ...);
+//@ end
+    }
+
+    // Behind the last load of them: MMAs may write there again.
+    __device__ __forceinline__ void give_back() {
+        fence_before_sync();
+        arrive(full + (kBuffers + turn % kBuffers) * 8);
+        next();
+    }
+
+  private:
+    template <typename Tiles>
+    __device__ __forceinline__ void place_turn(Tiles& tiles) const {
+//@ if double_buffered
+        each_tile(tiles, [&](Accumulator& tile) { tile.address = tmem + (tile.address - first) % columns; });
+//@ end
+    }
+
+    __device__ __forceinline__ void next() {
+        ++turn;
+//@ if double_buffered
+        tmem = first + turn % kBuffers * columns;
+//@ end
+    }
+//@ else
     // Closes a batch: its mbarrier completes a phase once all MMAs issued so far are complete.
     __device__ __forceinline__ void commit() {
 //@ if guarded_commit
@@ -315,6 +554,7 @@ struct Warpgroup {
         return operand;
     }
 //@ end
+//@ end
 };
 
 //@ section shared
@@ -327,9 +567,19 @@ struct alignas(1024) Shared {
 template <uint32_t kWarpgroups>
 struct Shared {
 //@ end
+//@ if own_thread
+    uint64_t full[kBuffers];   // the sums of a tile are complete
+    uint64_t empty[kBuffers];  // and read
+//@ if may_be_empty
+    uint32_t made[kBuffers];   // a bit for each tile that has a sum
+//@ end
+//@ else
     uint64_t done[kWarpgroups][kRing];
+//@ end
     uint32_t tmem;
+//@ if not paired
     uint32_t running;  // warps of the CTA that have not ended
+//@ end
 };
 
 //@ section tmem
@@ -339,26 +589,55 @@ template <uint32_t kColumns, uint32_t kWarpgroups>
 class Tmem {
   public:
     __device__ __forceinline__ explicit Tmem(Shared<kWarpgroups>& shared) : shared_(shared) {
+//@ if paired
+        sync_pair();  // the other CTA is there
+//@ end
         if ($thread / 32 == 0) {
-            asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(
+            asm volatile("tcgen05.alloc.cta_group::$ctas.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(
                              shared_address(&shared_.tmem)),
                          "n"(kAllocated)
                          : "memory");
-            asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
+            asm volatile("tcgen05.relinquish_alloc_permit.cta_group::$ctas.sync.aligned;");
         }
         if ($thread == 0) {
+//@ if own_thread
+            for (uint32_t i = 0; i < 2 * kBuffers; ++i) {
+                asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&shared_.full[0]) + i * 8),
+                             "r"(i < kBuffers ? kSumsAreMade : kSumsAreRead)
+                             : "memory");
+            }
+//@ else
             for (uint32_t i = 0; i < kWarpgroups * kRing; ++i) {
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&shared_.done[0][0]) + i * 8)
                              : "memory");
             }
+//@ end
+//@ if not paired
             shared_.running = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
+//@ end
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
         fence_before_sync();
+//@ if paired
+        sync_pair();
+//@ else
         __syncthreads();
+//@ end
         fence_after_sync();
     }
 
+//@ if paired
+    // Neither CTA ends while the other one may still read its shared memory or arrive on its mbarriers.
+    __device__ __forceinline__ ~Tmem() {
+        fence_before_sync();
+        sync_pair();
+        fence_after_sync();
+        __syncwarp();
+        if ($thread / 32 == 0) {
+            asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(shared_.tmem), "n"(kAllocated));
+        }
+    }
+//@ else
     // Whichever warp ends last frees. None waits for another, which may be at a barrier that counts ended threads.
     __device__ __forceinline__ ~Tmem() {
         fence_before_sync();
@@ -372,10 +651,31 @@ class Tmem {
         }
         if (__shfl_sync(0xffffffff, running, 0) == 1) {
             fence_after_sync();
-            asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(shared_.tmem), "n"(kAllocated));
+            asm volatile("tcgen05.dealloc.cta_group::$ctas.sync.aligned.b32 %0, %1;" ::"r"(shared_.tmem), "n"(kAllocated));
         }
     }
+//@ end
 
+//@ if own_thread
+    // Of the thread that issues: for the first consumer, whose accumulators begin where those of all do.
+    __device__ __forceinline__ Warpgroup mma_thread() const { return warpgroup(0); }
+
+//@ if joined
+    // Each of two warpgroups takes 16 of the 32 lanes that its warps can reach.
+//@ end
+    __device__ __forceinline__ Warpgroup warpgroup(uint32_t index) const {
+        Warpgroup found{shared_.tmem + (index << $half_lane_bit), shared_address(&shared_.full[0])};
+//@ if double_buffered
+        found.first = found.tmem;
+        found.columns = kNeeded;
+//@ end
+//@ if may_be_empty
+        found.made = shared_address(&shared_.made[0]);
+//@ end
+        return found;
+    }
+
+//@ else
 //@ if joined
     // Each of two warpgroups takes 16 of the 32 lanes that its warps can reach; their MMAs are complete together.
     __device__ __forceinline__ Warpgroup warpgroup(uint32_t index) const {
@@ -398,20 +698,43 @@ class Tmem {
                 shared_address(&shared_.done[$batches_of][0])};
 //@ end
     }
+//@ end
 
   private:
 //@ if stacked
     static constexpr uint32_t kNeeded = kColumns / 2 * kWarpgroups;
 //@ else
+//@ if paired
+    static constexpr uint32_t kNeeded = 2 * kColumns;  // of both CTAs' columns
+//@ else
     static constexpr uint32_t kNeeded = kColumns * ((kWarpgroups + 1) / 2);
+//@ end
 //@ end
 //@ if joined
     static_assert(kWarpgroups == 2, "an M=128 MMA is for two warpgroups");
 //@ end
+//@ if own_thread
+    static constexpr uint32_t kAll = kBuffers * kNeeded;
+    // Arrivals on the mbarriers of an accumulator.
+//@ if may_be_empty
+    static constexpr uint32_t kSumsAreMade = 2;
+//@ else
+    static constexpr uint32_t kSumsAreMade = 1;
+//@ end
+//@ if paired
+    static constexpr uint32_t kSumsAreRead = 2 * kWarpgroups * 128;
+//@ else
+    static constexpr uint32_t kSumsAreRead = kWarpgroups * 128;
+//@ end
+    static_assert(kAll <= $columns, "the accumulators do not fit into Tensor Memory");
+    // a power of two, at least $min_allocation
+    static constexpr uint32_t kAllocated = kAll <= 32 ? 32 : kAll <= 64 ? 64 : kAll <= 128 ? 128 : kAll <= 256 ? 256 : 512;
+//@ else
     static_assert(kNeeded <= $columns, "the accumulators do not fit into Tensor Memory");
     // a power of two, at least $min_allocation
     static constexpr uint32_t kAllocated =
         kNeeded <= 32 ? 32 : kNeeded <= 64 ? 64 : kNeeded <= 128 ? 128 : kNeeded <= 256 ? 256 : 512;
+//@ end
 
     Shared<kWarpgroups>& shared_;
 };
@@ -437,27 +760,40 @@ __host__ __device__ constexpr uint32_t instruction_descriptor(uint32_t d, uint32
                                                               bool b_mn_major = false) {
     return d << $at_d_type | a << $at_a_type | b << $at_b_type | uint32_t(negate_a) << $at_negate_a | uint32_t(negate_b) << $at_negate_b |
 //@ end
-           uint32_t(a_mn_major) << $at_a_major | uint32_t(b_mn_major) << $at_b_major | n >> $n_shift << $at_n | ${m}u >> $m_shift << $at_m;
+           uint32_t(a_mn_major) << $at_a_major | uint32_t(b_mn_major) << $at_b_major | $twice_n >> $n_shift << $at_n | ${m}u >> $m_shift << $at_m;
 }
 
 // A Hopper shared-memory descriptor becomes one of sm_100 by its version field (PTX ISA 9.7.16.4.1).
 constexpr uint64_t kDescriptorVersion = ${version}ull << $at_version;
 
 //@ section mma for kinds
+//@ if own_thread
+// d (+)= a * b. One thread calls it for all consumers.
+//@ else
 // d (+)= a * b. All threads of the warpgroup call it, one issues.
+//@ end
 __device__ __forceinline__ void mma_$kind(Accumulator& d, uint64_t a_desc, uint64_t b_desc, uint32_t idesc,
                                         bool scale_d = true) {
+//@ if own_thread
+//@ if stacked
+    // the MMA of the first tile makes the second one with it
+    if ((d.address >> $half_lane_bit & 1) == 0) {
+//@ else
+    {
+//@ end
+//@ else
 //@ if stacked
     // the MMA of the first tile makes the second one with it
     if ((d.address >> $half_lane_bit & 1) == 0 && elect_issuer()) {
 //@ else
     if (elect_issuer()) {
 //@ end
+//@ end
         asm volatile(
             "{\n"
             ".reg .pred accumulate;\n"
             "setp.ne.b32 accumulate, %4, 0;\n"
-            "tcgen05.mma.cta_group::1.kind::$kind [%0], %1, %2, %3, accumulate;\n"
+            "tcgen05.mma.cta_group::$ctas.kind::$kind [%0], %1, %2, %3, accumulate;\n"
             "}" ::"r"(d.address),
             "l"(a_desc | kDescriptorVersion), "l"(b_desc | kDescriptorVersion), "r"(idesc),
             "r"(uint32_t(d.accumulate && scale_d))

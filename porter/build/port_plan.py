@@ -17,15 +17,23 @@ from porter.diagnostics import Code, PorterError
 
 @dataclass(frozen=True)
 class Relaunch:
-    """What the host code of a port changes of a launch: bytes of dynamic shared memory, and arguments of the kernel's
-    template by their index."""
+    """What the host code of a port changes of a launch: bytes of dynamic shared memory, None where they stay, and
+    arguments of the kernel's template by their index. `pairs`: clusters of two along a grid of one dimension."""
 
-    dynamic_smem: int
+    dynamic_smem: int | None
     template: tuple[tuple[int, str], ...] = ()
+    pairs: bool = False
 
-    def section(self, template: Sequence[object]) -> dict[str, Any]:
-        """As the section `port` of a case whose kernel has these template arguments."""
-        found: dict[str, Any] = {"launch": {"dynamic_smem": self.dynamic_smem}}
+    def section(self, template: Sequence[object], grid: Sequence[object] = ()) -> dict[str, Any]:
+        """As the section `port` of a case whose kernel has these template arguments and this grid."""
+        launch: dict[str, Any] = {}
+        if self.pairs:
+            first, *others = grid or (1,)
+            even = first + first % 2 if isinstance(first, int) else f"({first} + 1) // 2 * 2"
+            launch = {"grid": [even, *others], "cluster": [2, 1, 1]}
+        if self.dynamic_smem is not None:
+            launch["dynamic_smem"] = self.dynamic_smem
+        found: dict[str, Any] = {"launch": launch}
         if self.template and template:
             given = dict(self.template)
             found["template"] = [given.get(index, value) for index, value in enumerate(template)]
@@ -37,17 +45,19 @@ class PortPlan:
     """A port: `files` by path of the original (all files of the source set, changed or not), or
     `source`, a finished file. `keeps_hopper`: it has the original's form too. `section` is what the port changes of
     the launch, in the form of the section `port` of a case; None is as in the case. `relaunch` is what the port's own
-    host code says of it, for cases of every template."""
+    host code says of it, for cases of every template. `reorders`: sums are made in another order than the original's;
+    where a case does not say how results are compared, their bound counts."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     source: Path | None = None
     keeps_hopper: bool = False
     section: Mapping[str, Any] | None = None
     relaunch: Relaunch | None = None
+    reorders: bool = False
 
-    def on(self, template: Sequence[object]) -> PortPlan:
-        """The port in a case whose kernel has these template arguments."""
-        return self if self.relaunch is None else replace(self, section=self.relaunch.section(template))
+    def on(self, template: Sequence[object], grid: Sequence[object]) -> PortPlan:
+        """The port in a case whose kernel has these template arguments and this grid."""
+        return self if self.relaunch is None else replace(self, section=self.relaunch.section(template, grid))
 
 
 def materialize(plan: PortPlan, kernel: Path, root: Path | None = None) -> Path:

@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from porter.build.trust import require_trust
-from porter.cli.context import STYLES, Session
+from porter.cli.context import NATIVE, STYLES, Session
 from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import read_file
 
@@ -49,6 +49,13 @@ KEYS: Mapping[str, Key] = {
     ),
     "calibration": Key("--calibration", "", "file", False, "Constants of `porter grade` for a GPU that was measured."),
     "style": Key("--style", "", "style", False, "`compat`, `full-rate` or `native`: how ports issue their MMAs."),
+    "drop-promotion": Key(
+        "--drop-promotion",
+        "",
+        "flag",
+        False,
+        "Whether sums of FP8 stay in the accumulator in ports of the native style.",
+    ),
     "mend": Key("--mend", "mends", "flag", False, "`porter port` also offers what the original itself lacks."),
     "compile": Key("--compile", "compiles", "flag", False, "Whether `porter port` compiles original and port."),
 }
@@ -215,11 +222,14 @@ def configure(ctx: click.Context, session: Session) -> Session:
             ctx.params[key.parameter] = _joined(name, said, value)
         elif ctx.get_parameter_source(key.parameter) is ParameterSource.DEFAULT:
             ctx.params[key.parameter] = value
+    style = session.style or (config.values.get("style") if _has_style(ctx) else None)
+    drops = config.values.get("drop-promotion") if style == NATIVE else None
     return replace(
         session,
         config=config.path,
         rules=(*session.rules, *map(Path, config.texts("rules"))),
-        style=session.style or (config.values.get("style") if _has_style(ctx) else None),
+        style=style,
+        drop_promotion=drops if session.drop_promotion is None else session.drop_promotion,
         select=config.texts("select"),
         ignore=config.texts("ignore"),
         keep_hopper=config.values.get("keep-hopper") if session.keep_hopper is None else session.keep_hopper,

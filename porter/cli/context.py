@@ -67,6 +67,10 @@ class Session:
     """Constants of `porter grade` for somebody's GPU."""
     style: str | None = None
     """`compat`, `full-rate` or `native`; None where nobody says."""
+    problem: str = ""
+    """MxNxK for which steps of the native style are chosen, 4096x4096x4096 where nobody says."""
+    drop_promotion: bool | None = None
+    """Sums of FP8 stay in the accumulator, in ports of the native style; None where nobody says."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()

@@ -13,12 +13,14 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import NATIVE, Session
 from porter.cli.sharing import Shared, shared
-from porter.cli.staging import Counts, Staged, port_plan, staged, stages_said
+from porter.cli.staging import Counts, Staged, port_plan, remade, staged, stages_said
+from porter.cli.tuning import tuned
 from porter.diagnostics import Diagnostic
 from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
 from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
 from porter.passes.native import given as native
+from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
 from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.builder import Builder
@@ -27,8 +29,8 @@ from porter.verify.runner import ProgressCall
 
 
 class Make(Protocol):
-    """The same port, with M=64 in some roots, without some steps of the native style, with other stages, and with two
-    blocks on an SM in some roots."""
+    """The same port, with M=64 in some roots, without some steps of the native style, with other stages and registers,
+    and with two blocks on an SM in some roots."""
 
     def __call__(
         self,
@@ -36,6 +38,7 @@ class Make(Protocol):
         half_rate: frozenset[str] = ...,
         without: native.Left = ...,
         stages: Counts = ...,
+        registers: Counts = ...,
         blocks: frozenset[str] = ...,
     ) -> Ported: ...
 
@@ -63,7 +66,8 @@ class Proofs:
         if root.stages and plan.relaunch is None:
             return Proof(missing="the shared memory that its host code asks for is no number")
         kernels = root.full_rate or root.kernels
-        return prove(Claim(Path(root.path), kernels, plan, root.include_dirs), self._builder, tell)
+        turns = DOUBLE_BUFFER in root.native
+        return prove(Claim(Path(root.path), kernels, plan, root.include_dirs, turns), self._builder, tell)
 
     def missing(self, ported: Ported, root: PortedRoot) -> str:
         return self.of(ported, root).missing
@@ -129,11 +133,15 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
 def verified(session: Session, ported: Ported, make: Make) -> Ported:
     """The port with what cases verify of the session's style."""
     chosen = staged(session, ported, make) if session.style == NATIVE else Staged(ported, frozenset())
-    if chosen.counts:
-        ported, make = chosen.ported, partial(make, stages=chosen.counts)
+    if chosen.counts or chosen.without:
+        ported, make = chosen.ported, partial(remade, make, chosen)
     sharing = shared(session, ported, make) if session.style == NATIVE else Shared(ported)
     if sharing.roots:
         ported, make = sharing.ported, partial(make, blocks=sharing.roots)
+    spilling: list[Diagnostic] = []
+    if session.style == NATIVE:
+        ported, registers, spilling = tuned(session, ported, make)
+        make = partial(make, registers=registers)
     proofs = Proofs(make_builder(find_toolkit(session.toolkit) if session.toolkit else None), session)
     steps = native.given(ported, make, proofs.missing)
     found = given(steps.ported, partial(make, without=steps.without), proofs.full_rate)
@@ -146,6 +154,7 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
     found.diagnostics += steps.said
     chosen.say(found)
     sharing.say(found)
+    found.diagnostics += [d for d in spilling if d not in found.diagnostics]
     for root in found.roots:
         found.diagnostics += [*proofs.native(found, root), *stages_said(session, found, root)]
     return found

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.text import Text
@@ -20,11 +20,42 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.grade.calibration_file import Calibration
 from porter.grade.model import Grade, missing
 from porter.grade.shape import Problem
-from porter.grade.whatif import apply, read_problem
+from porter.grade.whatif import Impossible, apply, read_problem
 from porter.lang.sources import CUDA_ENDINGS, is_python
 from porter.report import grade as report_grade
 from porter.report import json as report_json
 from porter.verify.case import Case, cases_if_any, load_case
+
+
+@dataclass
+class _Found:
+    """Grades, with the change that each was asked for; kernels that lack facts; and changes that a kernel, or its chip,
+    does not allow."""
+
+    graded: list[tuple[str, Candidate, Grade]] = field(default_factory=list)
+    unknown: list[Diagnostic] = field(default_factory=list)
+    impossible: list[tuple[str, Candidate, str]] = field(default_factory=list)
+
+    def lacks(self, candidate: Candidate, facts: Iterable[str], where: str) -> None:
+        values = {"kernel": candidate.kernel, "facts": "; ".join(facts)}
+        said = Diagnostic(Code.GRADE_UNKNOWN, Location(where), values)
+        if said not in self.unknown:
+            self.unknown.append(said)
+
+    def left_as_they_are(self) -> list[Diagnostic]:
+        """What is said of changes that some kernels do not allow.
+
+        Raises:
+            PorterError: no kernel allows one.
+        """
+        made = {change for change, _, _ in self.graded}
+        for change, _, why in self.impossible:
+            if change not in made:
+                raise PorterError(Code.BAD_OPTION, option="--what-if", problem=f"{change}: {why}")
+        return [
+            Diagnostic(Code.GRADE_NO_CHANGE, None, {"kernel": f"{c.label} {c.kernel}", "change": change, "why": why})
+            for change, c, why in self.impossible
+        ]  # fmt: skip
 
 
 @command
@@ -63,14 +94,15 @@ def grade(
     where = path or launch
     if kernel is not None:
         found = [c for c in found if kernel in c.kernel]
-    graded: list[tuple[str, Candidate, Grade]] = []
-    unknown: list[Diagnostic] = []
+    grades = _Found()
     shown = [c for c in found if c.reading.shape is not None] or found
     for candidate in shown:
-        _grade(candidate, size, what_if, using, graded, unknown, str(where))
+        _grade(candidate, size, what_if, using, grades, str(where))
+    graded, unknown = grades.graded, grades.unknown
     if not shown:
         facts = f"a kernel called {kernel}" if kernel is not None else "a kernel"
         unknown.append(Diagnostic(Code.GRADE_UNKNOWN, None, {"kernel": str(where), "facts": facts}))
+    notes = [*notes, *grades.left_as_they_are()]
     session.report([*notes, *unknown])
     unproved = _unproved(session.style, port_path, [what for _, what, _ in graded])
     session.show(*report_grade.text(graded, unproved))
@@ -121,26 +153,26 @@ def _sized(case: Case, sizes: str) -> Case:
 
 
 def _grade(
-    candidate: Candidate, size: Problem, what_if: tuple[str, ...], using: Calibration | None,
-    graded: list[tuple[str, Candidate, Grade]], unknown: list[Diagnostic], where: str,
-) -> None:  # fmt: skip
+    candidate: Candidate, size: Problem, what_if: tuple[str, ...], using: Calibration | None, found: _Found, where: str
+) -> None:
     """Grade a kernel, and what it would be if; what lacks facts is named."""
+    shape = candidate.reading.shape
+    done = False
     for change in ("", *what_if):
-        shape = candidate.reading.shape
-        problem = size
+        changed, problem = shape, size
         try:
             if change and shape is not None:
-                shape, problem = apply(change, shape, size)
-            gaps = missing(shape) if shape is not None else candidate.reading.unknown
-            if shape is not None and not gaps:
-                graded.append((change, candidate, grade_with(shape, problem, using)))
-                continue
+                changed, problem = apply(change, shape, size)
+        except Impossible as why:
+            found.impossible.append((change, candidate, str(why)))
+            continue
         except ValueError as error:
             raise PorterError(Code.BAD_OPTION, option="--what-if", problem=f"{change}: {error}") from None
-        facts = "; ".join(candidate.reading.unknown or gaps)
-        said = Diagnostic(Code.GRADE_UNKNOWN, Location(where), {"kernel": candidate.kernel, "facts": facts})
-        if said not in unknown and not what_if:
-            unknown.append(said)
-    if what_if and not any(c is candidate for _, c, _ in graded):
-        facts = "; ".join(candidate.reading.unknown)
-        unknown.append(Diagnostic(Code.GRADE_UNKNOWN, Location(where), {"kernel": candidate.kernel, "facts": facts}))
+        gaps = missing(changed) if changed is not None else candidate.reading.unknown
+        if changed is not None and not gaps:
+            found.graded.append((change, candidate, grade_with(changed, problem, using)))
+            done = True
+        elif not what_if:
+            found.lacks(candidate, candidate.reading.unknown or gaps, where)
+    if what_if and not done:
+        found.lacks(candidate, candidate.reading.unknown, where)

@@ -21,6 +21,8 @@ from porter.grade.shape import Shape
 from porter.grade.stages import best_count
 from porter.grade.whatif import apply
 from porter.passes.native.blocks import NAME as BLOCKS
+from porter.passes.native.blocks import SHARED_OUT
+from porter.passes.native.registers import NAME as REGISTERS
 from porter.passes.native.stages import NAME as STAGES
 from porter.passes.plan import KernelPlan
 from porter.report.native import Gain, NativePlan
@@ -49,13 +51,17 @@ def native_plans(
 ) -> list[NativePlan]:
     """The steps of each kernel of a file, and by its plans which of them ports have. Grades need a case beside it and a
     compiler; without them there are none, and nobody knows how many stages are best."""
-    taken = {p.kernel: p.steps for p in plans}
+    by_name = {p.kernel: p for p in plans}
     shapes, reason = _shapes(session, path) if kernels else ({}, "")
     found = []
     for one in kernels:
         known = one.pipeline
         shape, why = shapes.get(known.kernel, (None, reason or "the kernel has no case"))
-        steps = native_steps(one, taken.get(known.kernel, ()))
+        ported = by_name.get(known.kernel)
+        steps = native_steps(one)
+        if ported is not None:
+            # whether a port spills, only compiling it tells
+            steps = native_steps(one, (*ported.steps, REGISTERS), ported.promotion)
         plan = NativePlan(known.kernel, known.where, tuple(Gain(step) for step in steps), why)
         found.append(plan if shape is None else _graded(session, plan, shape, missing, refused))
     return found
@@ -107,11 +113,15 @@ def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, 
     """The plan with the grade before and after each step that applies, on top of those in front of it."""
     using = calibration_of(session, None)
     rate = grade_with(shape, STANDARD, using, lifts=False).rate
+    shared = False
     gains = []
     for gain in plan.gains:
         step = gain.step
         if not step.applies:
             gains.append(gain)
+            continue
+        if isinstance(step, Step) and step.name == REGISTERS and shared:
+            gains.append(replace(gain, step=replace(step, applies=False, taken=False, why=(*step.why, SHARED_OUT))))
             continue
         if not step.what_if:
             gains.append(replace(gain, not_graded="the grade's model has no such change"))
@@ -137,6 +147,7 @@ def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, 
             if not step.applies:
                 gains.append(gain)
                 continue
+            shared = step.taken
         shape = changed
         gains.append(replace(gain, before=rate, after=after))
         rate = after

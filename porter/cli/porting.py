@@ -12,16 +12,20 @@ from porter.build.port_plan import PortPlan
 from porter.cli.context import FULL_RATE, NATIVE, Session, current
 from porter.cli.options import split_list
 from porter.cli.sharing import shared
-from porter.cli.staging import port_plan, staged
-from porter.diagnostics import Code, Diagnostic
+from porter.cli.staging import port_plan, remade, staged
+from porter.cli.tuning import tuned
+from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
+from porter.model.pipeline.facts import KernelPipeline
 from porter.passes import ported as engine
 from porter.passes.helpers import Placement
-from porter.passes.native.step import STEPS
+from porter.passes.native.step import ON_REQUEST, STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
 from porter.passes.targets import port_target
 from porter.project.root import project_root
+from porter.rules.load import load_rules
+from porter.scan.pipeline import pipelines
 from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.launching import ported_case
 
@@ -32,8 +36,20 @@ def look(path: Path) -> Beside:
     return Beside(case_directories(path), has_dsl_case(path), above)
 
 
+def launches_of(rule_directories: tuple[str, ...], path: Path, include_dirs: Sequence[Path]) -> list[KernelPipeline]:
+    """What the host code of a file launches its kernels with."""
+    return pipelines(path, load_rules(rule_directories), include_dirs)
+
+
 def port_options(session: Session) -> PortOptions:
-    """What a session says of every port that it makes."""
+    """What a session says of every port that it makes.
+
+    Raises:
+        PorterError: BAD_OPTION: it asks for a step of another style.
+    """
+    if session.drop_promotion and session.style != NATIVE:
+        raise PorterError(Code.BAD_OPTION, option="--drop-promotion", problem="asks for a step of --style native")
+    steps = (*(ON_REQUEST if session.drop_promotion else ()), *STEPS)
     return PortOptions(
         tuple(split_list(session.select)),
         tuple(split_list(session.ignore)),
@@ -41,7 +57,8 @@ def port_options(session: Session) -> PortOptions:
         keep_hopper=session.keep_hopper,
         target=port_target(session.target),
         full_rate=session.style in (FULL_RATE, NATIVE),
-        native=STEPS if session.style == NATIVE else (),
+        native=steps if session.style == NATIVE else (),
+        launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
     )
 
 
@@ -58,11 +75,12 @@ def port_paths(
     half_rate: frozenset[str] = frozenset(),
     without: frozenset[tuple[str, str]] = frozenset(),
     stages: frozenset[tuple[str, int]] = frozenset(),
+    registers: frozenset[tuple[str, int]] = frozenset(),
     blocks: frozenset[str] = frozenset(),
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
     `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
-    `blocks`: see `PortOptions`.
+    `registers`, `blocks`: see `PortOptions`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -76,6 +94,7 @@ def port_paths(
         half_rate=half_rate,
         without=without,
         stages=stages,
+        registers=registers,
         blocks=blocks,
     )
     options = replace(options, target=port_target(target) if target else options.target)
@@ -99,10 +118,12 @@ def plan_of(
     ported = make()
     if stages and current().style == NATIVE:
         chosen = staged(current(), ported, make)
-        if chosen.counts:
-            make = partial(make, stages=chosen.counts)
+        if chosen.counts or chosen.without:
+            make = partial(remade, make, chosen)
         sharing = shared(current(), chosen.ported, make)
-        ported = sharing.ported
+        if sharing.roots:
+            make = partial(make, blocks=sharing.roots)
+        ported, _, _ = tuned(current(), sharing.ported, make)
         chosen.say(ported)
         sharing.say(ported)
     if ported.leaves(entry):
@@ -119,7 +140,7 @@ def plan_of_case(
     itself what it changes."""
     plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry, target, stages)
     if plan is not None:
-        plan = replace(plan, section=case.port) if port is not None else plan.on(case.template)
+        plan = replace(plan, section=case.port) if port is not None else plan.on(case.template, case.launch.grid)
     return plan, said
 
 

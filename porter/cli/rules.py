@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.text import Text
@@ -14,7 +15,7 @@ from porter.build.files import write_all
 from porter.cli.commands.shared import Place
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file
-from porter.cli.porting import port_paths
+from porter.cli.porting import launches_of, port_paths
 from porter.cli.proving import prover
 from porter.diagnostics import Code, ExitCode, PorterError, exit_code_of
 from porter.lang.sources import load_sources
@@ -70,7 +71,7 @@ def rules_test(session: Session, places: tuple[Path, ...], accept: bool) -> Exit
         raise PorterError(Code.FILE_NOT_FOUND, path=f"{', '.join(map(str, places))}: a rule file")
     with session.progress() as tell:
         tried = []
-        for one in try_examples(wanted, directories, prover(session.toolkit)):
+        for one in try_examples(wanted, directories, prover(session.toolkit), partial(launches_of, tuple(directories))):
             if tell is not None:
                 tell(f"{one.rule.id}: example {one.number + 1}")
             tried.append(one)

@@ -13,11 +13,10 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.candidates import calibration_of, candidate, grade_with
 from porter.cli.context import Session
-from porter.cli.staging import port_plan
+from porter.cli.staging import port_plan, problem_of
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.grade.changes import Impossible, blocks
 from porter.grade.clocks import resident
-from porter.grade.model import STANDARD
 from porter.grade.shape import Shape
 from porter.lang.sources import is_python
 from porter.passes.native.blocks import BLOCKS, NAME
@@ -155,7 +154,7 @@ class _Choice:
 
     def _gain(self, before: Shape, after: Shape) -> float:
         using = calibration_of(self.session, None)
-        rates = [grade_with(shape, STANDARD, using, lifts=False).rate for shape in (before, after)]
+        rates = [grade_with(shape, problem_of(self.session), using, lifts=False).rate for shape in (before, after)]
         return rates[1] / rates[0] - 1
 
     def _built(self, ported: Ported) -> list[_Built]:
@@ -168,7 +167,7 @@ class _Choice:
         builder = make_builder(find_toolkit(self.session.toolkit) if self.session.toolkit else None)
         found: dict[str, _Built] = {}
         for case, sizes in ((c, sizes) for c in cases for sizes in c.all_sizes()):
-            made, _ = prepare(case, ["port"], builder, sizes, 0, lambda c: (plan.on(c.template), []))
+            made, _ = prepare(case, ["port"], builder, sizes, 0, lambda c: (plan.on(c.template, c.launch.grid), []))
             for one in made:
                 if one.kernel.function is not None and one.kernel.entry not in found:
                     found[one.kernel.entry] = self._read(one)

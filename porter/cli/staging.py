@@ -17,9 +17,13 @@ from porter.cli.candidates import calibration_of, candidate, grade_with
 from porter.cli.context import Session
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.grade.model import STANDARD
-from porter.grade.shape import Shape
+from porter.grade.shape import Problem, Shape
 from porter.grade.stages import best_count
+from porter.grade.whatif import read_problem
 from porter.lang.sources import is_python
+from porter.passes.native.given import Left
+from porter.passes.native.pair import NAME as PAIR
+from porter.passes.native.promotion import NAME as PROMOTION
 from porter.passes.native.stages import NAME
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, PortedRoot
@@ -45,29 +49,51 @@ def _rules(session: Session | None) -> list[Rule]:
 
 
 class Make(Protocol):
-    """The same port with these stages, as (root, count)."""
+    """The same port with these stages, as (root, count), and without some steps."""
 
-    def __call__(self, *, stages: Counts) -> Ported: ...
+    def __call__(self, *, stages: Counts = ..., without: Left = ...) -> Ported: ...
 
 
 @dataclass(frozen=True)
 class Staged:
-    """The port with the stages that are chosen, and these; `said`: why a root has as many as it had."""
+    """The port with the stages that are chosen, and these; `without`: steps that are no gain; `said`: why."""
 
     ported: Ported
     counts: Counts
     said: tuple[Diagnostic, ...] = ()
+    without: Left = frozenset()
 
     def say(self, ported: Ported) -> None:
         """Add to a port, which may have been made again, why it has as many stages as it had."""
         ported.diagnostics += [d for d in self.said if d not in ported.diagnostics]
 
 
+def remade(
+    make: Callable[..., Ported],
+    chosen: Staged,
+    *,
+    half_rate: frozenset[str] = frozenset(),
+    without: Left = frozenset(),
+    registers: Counts = frozenset(),
+    blocks: frozenset[str] = frozenset(),
+) -> Ported:
+    """The same port with what was chosen for it."""
+    return make(
+        half_rate=half_rate,
+        without=without | chosen.without,
+        stages=chosen.counts,
+        registers=registers,
+        blocks=blocks,
+    )
+
+
 def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None = None) -> PortPlan:
     """A port, or what one root of it is compiled with, for a builder."""
     files = ported.elsewhere() if root is None else ported.of_root(root)
-    plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper)
-    staged = [r for r in ([root] if root is not None else ported.roots) if r.stages]
+    roots = [root] if root is not None else ported.roots
+    reorders = any(PROMOTION in r.native for r in roots)
+    plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders)
+    staged = [r for r in roots if r.stages or PAIR in r.native]
     return replace(plan, relaunch=_relaunch(session, plan, staged[0])) if len(staged) == 1 else plan
 
 
@@ -77,20 +103,26 @@ def stages_said(session: Session, ported: Ported, root: PortedRoot) -> list[Diag
     if relaunch is None:
         return []
     cases = [c for c in map(load_case, cases_if_any(Path(root.path))) if c.recorded is None and c.dsl is None]
-    section = json.dumps(relaunch.section(cases[0].template if cases else ())).replace('"', "")
-    return [Diagnostic(Code.NATIVE_STAGES, Location(root.path),
-                       {"path": root.path, "stages": root.stages, "section": section})]  # fmt: skip
+    given = (cases[0].template, cases[0].launch.grid) if cases else ((), ())
+    section = json.dumps(relaunch.section(*given)).replace('"', "")
+    values: dict[str, object] = {"path": root.path, "stages": root.stages, "section": section}
+    if relaunch.pairs:
+        return [Diagnostic(Code.NATIVE_PAIRS, Location(root.path), values)]
+    return [Diagnostic(Code.NATIVE_STAGES, Location(root.path), values)]
 
 
 def _relaunch(session: Session | None, plan: PortPlan, root: PortedRoot) -> Relaunch | None:
     """What the host code of a port launches its kernel with; None where it does not say so in numbers."""
+    pairs = PAIR in root.native
+    if not root.stages:
+        return Relaunch(None, pairs=pairs)
     original, rules = Path(root.path), _rules(session)
     before = asked_of(original, root.kernels[0], rules, root.include_dirs)
     after = asked_of(materialize(plan, original), root.kernels[0], rules, root.include_dirs, _major(session))
     if before is None or after is None or after.dynamic_smem is None:
         return None
-    pairs = zip(before.template, after.template, strict=False)
-    return Relaunch(after.dynamic_smem, tuple((i, new) for i, (old, new) in enumerate(pairs) if old != new))
+    both = zip(before.template, after.template, strict=False)
+    return Relaunch(after.dynamic_smem, tuple((i, new) for i, (old, new) in enumerate(both) if old != new), pairs)
 
 
 def staged(session: Session, ported: Ported, make: Make) -> Staged:
@@ -98,6 +130,9 @@ def staged(session: Session, ported: Ported, make: Make) -> Staged:
     allow more has as many as it had, and what is said says why."""
     said: list[Diagnostic] = []
     choices: list[_Choice] = []
+    without = _slower_pairs(session, ported, make, said)
+    if without:
+        ported, make = make(without=without), partial(make, without=without)
     for root in (r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels):
         choice = _Choice(session, ported, root)
         said += choice.try_to(choice.look)
@@ -108,7 +143,36 @@ def staged(session: Session, ported: Ported, make: Make) -> Staged:
             said += choice.try_to(partial(choice.choose, most))
     counts = frozenset((c.root.path, c.best) for c in choices if c.best)
     found = make(stages=counts) if counts else ported
-    return Staged(found, counts, tuple(said))
+    return Staged(found, counts, tuple(said), without)
+
+
+def problem_of(session: Session) -> Problem:
+    """The size of the product that steps are chosen for."""
+    return read_problem(session.problem) if session.problem else STANDARD
+
+
+def _slower_pairs(session: Session, ported: Ported, make: Make, said: list[Diagnostic]) -> Left:
+    """Roots whose CTAs would be pairs although the grade finds them no faster so: a product of few tiles leaves SMs
+    idle. Where there is no grade they are pairs."""
+    paired = [r for r in ported.roots if PAIR in r.native]
+    if not paired:
+        return frozenset()
+    problem, using = problem_of(session), calibration_of(session, None)
+    others = make(without=frozenset((r.path, PAIR) for r in paired))
+    slower = set()
+    for root in paired:
+        other = next(r for r in others.roots if r.path == root.path)
+        try:
+            rates = [grade_with(shape_of(session, made, r), problem, using, lifts=False).rate
+                     for made, r in ((ported, root), (others, other))]  # fmt: skip
+        except (_NoneError, PorterError, ValueError):
+            continue
+        if rates[0] <= rates[1]:
+            slower.add((root.path, PAIR))
+            what = f"a gain at {problem}: by the grade pairs reach {rates[0]:.1%}, single CTAs {rates[1]:.1%}"
+            values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": PAIR, "what": what}
+            said.append(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
+    return frozenset(slower)
 
 
 class _NoneError(Exception):
@@ -144,11 +208,10 @@ class _Choice:
         return ()
 
     def _left(self, what: str) -> Diagnostic:
-        values: dict[str, object] = {"kernel": ", ".join(self.root.kernels), "step": NAME, "what": what}
-        return Diagnostic(Code.NATIVE_LEFT, Location(self.root.path), values)
+        return self._none(what).said[0]
 
     def _none(self, what: str) -> _NoneError:
-        return _NoneError(self._left(what))
+        return _none(self.root, what)
 
     def look(self) -> None:
         """How many stages there are, and how many shared memory holds.
@@ -190,27 +253,39 @@ class _Choice:
         any_number = root.stages == self.most
         counts = [n for n in range(self.held + 1, root.stages + 1) if any_number or n & (n - 1) == 0]
         using = calibration_of(self.session, None)
-        best = best_count(self._shape(), counts, lambda s: grade_with(s, STANDARD, using, lifts=False).rate)
+        problem = problem_of(self.session)
+        shape = shape_of(self.session, self.ported, self.root)
+        best = best_count(shape, counts, lambda s: grade_with(s, problem, using, lifts=False).rate)
         if best <= self.held:
             raise self._none(f"a gain: by the grade {self.held} stages are as fast as {root.stages}")
         self.best = best
 
-    def _shape(self) -> Shape:
-        """The port as it is without more stages, as the grade reads it."""
-        plan = PortPlan(files=self.ported.of_root(self.root))
-        cases = [c for c in map(load_case, cases_if_any(Path(self.root.path))) if c.recorded is None and c.dsl is None]
-        if not cases:
-            raise self._none("a case beside it, whose launch is graded")
 
-        def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
-            return plan, []
+def shape_of(session: Session, ported: Ported, root: PortedRoot) -> Shape:
+    """A port as the grade reads it.
 
-        toolkit = find_toolkit(self.session.toolkit) if self.session.toolkit else None
-        found, _ = prepare(cases[0], ["port"], make_builder(toolkit), cases[0].sizes, 0, port_of)
-        read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]
-        if not read or read[0].reading.shape is None or read[0].gaps:
-            raise self._none(f"what is graded: {'; '.join(read[0].gaps) if read else 'nothing was compiled'}")
-        return read[0].reading.shape
+    Raises:
+        _NoneError: it does not; PorterError: what compiling raises.
+    """
+    plan = replace(port_plan(session, ported, root), section=None)
+    cases = [c for c in map(load_case, cases_if_any(Path(root.path))) if c.recorded is None and c.dsl is None]
+    if not cases:
+        raise _none(root, "a case beside it, whose launch is graded")
+
+    def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
+        return plan.on(case.template, case.launch.grid), []
+
+    toolkit = find_toolkit(session.toolkit) if session.toolkit else None
+    found, _ = prepare(cases[0], ["port"], make_builder(toolkit), cases[0].sizes, 0, port_of)
+    read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]
+    if not read or read[0].reading.shape is None or read[0].gaps:
+        raise _none(root, f"what is graded: {'; '.join(read[0].gaps) if read else 'nothing was compiled'}")
+    return read[0].reading.shape
+
+
+def _none(root: PortedRoot, what: str) -> _NoneError:
+    values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": NAME, "what": what}
+    return _NoneError(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
 
 
 def _grows(before: Asked | None, after: Asked | None, least: int) -> bool:

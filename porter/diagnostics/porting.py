@@ -231,6 +231,13 @@ NATIVE_STAGES = note(
     "itself. What Porter ports and verifies in one run needs no such section.",
     "Write the section into the case if you keep the port (docs/cases.md), and follow it in launches elsewhere.",
 )
+NATIVE_PAIRS = note(
+    "PT2518",
+    "the CTAs of {path} are pairs; a case that runs the port as a file says `port: {section}`",
+    "A grid has a whole number of pairs, and clusters of two. The host code of the port follows; a case launches by "
+    "itself. What Porter ports and verifies in one run needs no such section.",
+    "Write the section into the case if you keep the port (docs/cases.md), and follow it in launches elsewhere.",
+)
 SHARED_MEMORY_GROWS = note(
     "PT2504",
     "{kernel} takes {bytes} more bytes of static shared memory",

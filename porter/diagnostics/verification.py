@@ -399,6 +399,13 @@ GRADE_UNKNOWN = error(
     "the PTX and from a launch: a case, a launch file, or a run of the program.",
     "Give a case or --launch FILE, or state what is missing with --what-if, such as stages=4.",
 )
+GRADE_NO_CHANGE = note(
+    "PT5072",
+    "{kernel} is not graded with --what-if {change}: {why}",
+    "An option that changes a kernel is asked of the original and of its port. Some changes only one of the two chips, "
+    "or one of the two kernels, allows.",
+    "Nothing is to be done: the other kernel is graded with it.",
+)
 GRADE_RECORD = error(
     "PT5067",
     ExitCode.USAGE,

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other shapes of a kernel: what --what-if asks for, and what may lift a grade."""
+"""Other shapes of a kernel: what --what-if asks for, and what may lift a grade.
+
+A change says what it makes of the kernel; whether the result fits a chip is asked at the end of all (`fitting`), so
+that changes may be made one after the other in any order.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +23,24 @@ class Impossible(ValueError):
     """A change that the chip, or this kernel, does not allow; says why."""
 
 
+def fitting(shape: Shape) -> Shape:
+    """The shape. Raises Impossible if shared memory or Tensor Memory does not hold it."""
+    most = limits(shape.arch).shared_per_block
+    smem = shape.residency.smem
+    if (smem or (shape.stages or 1) * (shape.load_bytes or 0)) > most:
+        raise Impossible(f"{shape.stages} stages of {shape.load_bytes} bytes do not fit {most} bytes of shared memory")
+    columns = shape.residency.tmem_columns
+    if columns > tmem.COLUMNS:
+        raise Impossible(f"{columns} columns of accumulators do not fit the {tmem.COLUMNS} of Tensor Memory")
+    return shape
+
+
 def stages(shape: Shape, count: int) -> Shape:
-    """Another number of stages. Raises Impossible if shared memory does not hold them."""
+    """Another number of stages. Raises Impossible for none."""
     if count < 1:
         raise Impossible("a ring has at least one stage")
-    held = shape.stages or 1
-    more = (count - held) * (shape.load_bytes or 0)
+    more = (count - (shape.stages or 1)) * (shape.load_bytes or 0)
     smem = None if shape.residency.smem is None else shape.residency.smem + more
-    most = limits(shape.arch).shared_per_block
-    if (smem or count * (shape.load_bytes or 0)) > most:
-        raise Impossible(f"{count} stages of {shape.load_bytes} bytes do not fit {most} bytes of shared memory")
     roles = "pipelined" if shape.roles == "serial" and count > 1 else shape.roles
     return replace(shape, stages=count, roles=roles, residency=replace(shape.residency, smem=smem))
 
@@ -36,7 +48,7 @@ def stages(shape: Shape, count: int) -> Shape:
 def tile(shape: Shape, m: int, n: int, k: int | None = None) -> Shape:
     """Another output tile of the block, or of the pair, and other elements of K in a stage.
 
-    Raises Impossible for what no MMA has, and what shared memory or Tensor Memory does not hold.
+    Raises Impossible for what no MMA has.
     """
     if not shape.is_product or shape.tile_k is None:
         raise Impossible("the stage is no plain product")
@@ -69,38 +81,41 @@ def tile(shape: Shape, m: int, n: int, k: int | None = None) -> Shape:
     if columns and not first.wgmma:
         buffers = 2 if shape.epilogue.overlapped else 1
         needed = max(1, m // mma_m) * n * buffers
-        if needed > tmem.COLUMNS:
-            raise Impossible(f"{needed} columns of Tensor Memory")
-        columns = next(allocation for allocation in tmem.ALLOCATIONS if allocation >= needed)
+        columns = next((allocation for allocation in tmem.ALLOCATIONS if allocation >= needed), needed)
     smem = shape.residency.smem
     if smem is not None and before is not None and nbytes is not None:
         smem += (nbytes - before) * (shape.stages or 1)
-        if smem > limits(shape.arch).shared_per_block:
-            raise Impossible(f"{shape.stages} stages of {nbytes} bytes do not fit shared memory")
     return replace(shape, mmas=((made, count),), tile_m=m, tile_n=n, load_bytes=nbytes,
                       residency=replace(shape.residency, tmem_columns=columns, smem=smem))  # fmt: skip
 
 
-def pair(shape: Shape) -> Shape:
-    """Two blocks that multiply together, each with half of B. Raises Impossible."""
+def pair(shape: Shape, rows: int = tmem.LANES) -> Shape:
+    """Two blocks that multiply together, each with half of B. `rows`: the fewest of an MMA that two blocks share.
+    Raises Impossible."""
     first = shape.mmas[0][0]
-    if first.wgmma or first.cta_group == 2 or not shape.is_product or first.m < tmem.LANES:
+    if first.wgmma:
+        raise Impossible("there are no pairs for wgmma")
+    if first.cta_group == 2:
+        raise Impossible("pairs multiply already")
+    if not shape.is_product or first.m < rows:
         raise Impossible("pairs multiply tiles of 128 rows a block with tcgen05.mma")
     made = Mma(first.m * 2, first.n, first.kind, 2, first.a)
-    nbytes = shape.load_bytes
+    nbytes, smem = shape.load_bytes, shape.residency.smem
     if nbytes is not None and shape.tile_m and shape.tile_n:
         nbytes = nbytes * (shape.tile_m + shape.tile_n // 2) // (shape.tile_m + shape.tile_n)
+        if smem is not None:
+            smem -= ((shape.load_bytes or 0) - nbytes) * (shape.stages or 1)
     return replace(shape, mmas=((made, shape.mmas[0][1]),), tile_m=(shape.tile_m or 0) * 2, load_bytes=nbytes,
-                   cluster=max(2, shape.cluster))  # fmt: skip
+                   cluster=max(2, shape.cluster), residency=replace(shape.residency, smem=smem))  # fmt: skip
 
 
 def overlap(shape: Shape) -> Shape:
     """A persistent kernel with two accumulators, whose epilogue other warps run. Raises Impossible."""
     columns = shape.residency.tmem_columns
-    if shape.mmas[0][0].wgmma or shape.epilogue.overlapped:
-        raise Impossible("the epilogue is overlapped, or results are in registers")
-    if columns > tmem.COLUMNS // 2:
-        raise Impossible("Tensor Memory has no room for a second accumulator")
+    if shape.mmas[0][0].wgmma:
+        raise Impossible("results of wgmma are in registers")
+    if shape.epilogue.overlapped:
+        raise Impossible("the epilogue is overlapped")
     end = replace(shape.epilogue, overlapped=True)
     return replace(shape, persistent=True, roles="specialized", epilogue=end,
                    residency=replace(shape.residency, tmem_columns=2 * columns))  # fmt: skip
@@ -176,6 +191,6 @@ def changes(shape: Shape, chip: Chip) -> Iterator[tuple[str, Shape]]:
     """What may lift a shape's grade and fits the chip."""
     for text, change in _CHANGES:
         try:
-            yield text, change(shape)
+            yield text, fitting(change(shape))
         except Impossible:
             continue

@@ -263,6 +263,16 @@ class Code:
                 found.setdefault(at, at)
         return found
 
+    @cached_property
+    def waited(self) -> dict[int, int]:
+        """Those of `waits` that go on until the phase is over. A test that no loop repeats looks ahead: what waits for
+        the phase comes later, and is a loop of its own; where there is none, the test has to be it."""
+        looped = {at for loop in self.loops if self.is_wait(loop) for at in loop.body}
+        # one that a loop begins with is repeated by it, and what is around it begins there as well
+        looped |= {loop.head for loop in self.loops}
+        found = {at: place for at, place in self.waits.items() if at in looped}
+        return found or self.waits
+
     def is_wait(self, loop: Loop) -> bool:
         """Whether a loop does nothing but test an mbarrier."""
         tests = sum(is_test(self.code[at]) for at in loop.body)

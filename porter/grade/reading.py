@@ -206,8 +206,13 @@ class _Reader:
         """The loops that loads of stages stand in."""
         if roles in ("serial", "pipelined"):
             return [loop] if loop is not None else []
-        found = [around[0] for at in self.loads if (around := self.code.around(at))]
-        return list(dict.fromkeys(found))
+        found = list(dict.fromkeys(around[0] for at in self.loads if (around := self.code.around(at))))
+        # A loop over tiles may load what epilogues read.
+        as_deep = [one for one in found if loop is None or self._depth(one) >= self._depth(loop)]
+        return as_deep or found
+
+    def _depth(self, loop: Loop) -> int:
+        return len(self.code.around(loop.head))
 
     def _ring_loops(self, loop: Loop | None) -> list[Loop]:
         return [*([loop] if loop is not None else []), *self._load_loops(loop, self._roles(loop))]
@@ -311,15 +316,16 @@ class _Reader:
         groups = [at for at in loop.body if rows[at].parts[:2] == ("wgmma", "wait_group")]
         if groups:
             return all(self.code.value(at, rows[at].operands[0]) == 0 for at in groups)
-        order = [at for at in loop.body if at in set(self.commits) or at in set(self.mma_at) or at in self.code.waits]
-        kinds = ["W" if at in self.code.waits else "C" if at in set(self.commits) else "M" for at in order]
+        waiting = self.code.waited
+        order = [at for at in loop.body if at in set(self.commits) or at in set(self.mma_at) or at in waiting]
+        kinds = ["W" if at in waiting else "C" if at in set(self.commits) else "M" for at in order]
         if "C" not in kinds:
             return False
         # Once round from behind the last commit: a ring has one wait there, for the next stage's load.
         start = len(kinds) - 1 - kinds[::-1].index("C") + 1
         behind = [at for at, kind in zip(order[start:], kinds[start:], strict=True) if kind == "W"]
         ahead = [at for at, kind in zip(order, kinds, strict=True)][: kinds.index("M")] if "M" in kinds else []
-        places = {self.code.waits[at] for at in (*behind, *ahead) if at in self.code.waits}
+        places = {waiting[at] for at in (*behind, *ahead) if at in waiting}
         waits = len(places)
         loads = any(at in loop.members for at in self.loads)
         return waits >= 2 or (loads and waits >= 1 and bool(behind))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from porter.grade.changes import Impossible, stages
+from porter.grade.changes import Impossible, fitting, stages
 from porter.grade.shape import Shape
 
 _NEAR = 0.999
@@ -17,7 +17,7 @@ def best_count(shape: Shape, counts: Iterable[int], rate: Callable[[Shape], floa
     rates: dict[int, float] = {}
     for count in sorted({shape.stages or 1, *counts}):
         try:
-            rates[count] = rate(stages(shape, count))
+            rates[count] = rate(fitting(stages(shape, count)))
         except Impossible:
             continue
     best = max(rates.values(), default=0.0)

@@ -126,7 +126,7 @@ def _loop(function: Function, accumulator: Accumulator, node: Node, constants: C
     current: Node = node
     while True:
         if current.type == "for_statement":
-            header = _header(function, current)
+            header = counted_loop(function, current)
             if header is None:
                 return None
             bounds[header[0]] = (header[1], header[2])
@@ -166,7 +166,7 @@ def _loop(function: Function, accumulator: Accumulator, node: Node, constants: C
             if axis >= accumulator.home.depth or axis != len(tile):
                 return None
             tile.append(subscript)
-        elif not _same(constants, bound[0], extent) or bound[1] != 1:
+        elif not same_number(constants, bound[0], extent) or bound[1] != 1:
             return None
     return Zeroing(node, function, [accumulator], tuple(tile))
 
@@ -217,7 +217,7 @@ def _only_statement(node: Node | None) -> Node | None:
     return node
 
 
-def _header(function: Function, loop: Node) -> tuple[str, str, int] | None:
+def counted_loop(function: Function, loop: Node) -> tuple[str, str, int] | None:
     """(variable, bound, step) of `for (int i = 0; i < bound; ++i)`."""
     initializer, condition = loop.child_by_field_name("initializer"), loop.child_by_field_name("condition")
     update = loop.child_by_field_name("update")
@@ -234,7 +234,8 @@ def _header(function: Function, loop: Node) -> tuple[str, str, int] | None:
     return name, test.group(2), 1
 
 
-def _same(constants: Constants, left: str, right: str) -> bool:
+def same_number(constants: Constants, left: str, right: str) -> bool:
+    """Whether two expressions are the same text, or the same number."""
     if re.sub(r"\s", "", left) == re.sub(r"\s", "", right):
         return True
     a, b = constants.evaluate(left), constants.evaluate(right)

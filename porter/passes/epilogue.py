@@ -31,6 +31,11 @@ def insert_loads(context: PortContext, accumulator: Accumulator, anchors: list[N
         context.edit(RULE, accumulator.function, span, text)
 
 
+def load_of(context: PortContext, accumulator: Accumulator) -> str:
+    """The statement that loads the whole accumulator."""
+    return _move(context, accumulator, "load")
+
+
 def insert_stores(context: PortContext, accumulator: Accumulator, anchors: list[Node]) -> None:
     """A `tcgen05.st` of the whole accumulator behind each anchor statement."""
     function = accumulator.function

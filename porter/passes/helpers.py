@@ -87,9 +87,20 @@ class Helpers:
     blocks: int = 1
     """Blocks that share the Tensor Memory of an SM."""
 
+    own_thread: bool = False
+    """Whether a thread that does nothing else issues the MMAs of all consumers."""
+    mma_warp: int = 0
+    """The warp that it is in."""
+    buffers: int = 1
+    """Accumulators of a tile that there are then."""
+    may_be_empty: bool = False
+    """Whether a tile may have no MMA at all."""
+    paired: bool = False
+    """Whether the CTAs of a cluster of two multiply together."""
+
     @property
     def mma_rows(self) -> int:
-        """Rows of an MMA."""
+        """Rows of an MMA in one CTA."""
         return 2 * M if self.joined or self.stacked else M
 
     def mirror(self, element: str, packed: bool) -> Mirror:
@@ -106,6 +117,9 @@ class Helpers:
         common = {
             **vars(self),
             "deep": self.ring > 1,
+            "double_buffered": self.buffers > 1,
+            "twice_n": "2 * n" if self.paired else "n",
+            "ctas": 2 if self.paired else 1,
             "thread": "thread_rank()" if self.linear_thread else "threadIdx.x",
             "quarter_bit": QUARTER_BIT,
         }
@@ -114,7 +128,7 @@ class Helpers:
             **{f"at_{name}": bits.shift for name, bits in FIELDS.items()},
             "operands": OPERANDS,
             "operand_columns": OPERAND_COLUMNS,
-            "m": self.mma_rows,
+            "m": self.mma_rows * (2 if self.paired else 1),
             "m_shift": M_SHIFT,
             "batches_of": 0 if self.joined else "index",
             "n_shift": N_SHIFT,

@@ -47,6 +47,7 @@ from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import Helpers, Placement
 from porter.passes.moves import Moves, place_moves
+from porter.passes.native import promotion
 from porter.passes.native import step as native_steps
 from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
@@ -82,12 +83,15 @@ def port_kernels(
     full_rate: bool = False,
     native: tuple[str, ...] = (),
     stages: int = 0,
+    registers: int = 0,
+    launches: native_steps.Launches | None = None,
 ) -> KernelPort:
     """Run the passes over everything that uses wgmma, and over builders of libraries; `common` is what other sets,
     which share headers with this one, ask for. `full_rate`: with M=128 MMAs where that can be. `native`: steps of the
-    native style that are taken where they can be, one of them with `stages`."""
+    native style that are taken where they can be, with `stages` and `registers`; `launches` says what host code
+    launches kernels with."""
     program = build_program(sources, vocabulary)
-    ported = _port_kernels(program, placement, common, full_rate, native, stages)
+    ported = _port_kernels(program, placement, common, full_rate, native, stages, registers, launches)
     _close_arms(ported)
     builders = find_builders(program, _includes(sources, BUILDER_HEADER))
     if builders is not None:
@@ -134,12 +138,14 @@ def _port_kernels(
     full_rate: bool,
     native: tuple[str, ...],
     stages: int,
+    registers: int,
+    launches: native_steps.Launches | None,
 ) -> KernelPort:
     sources = program.sources
     tiled = find_tiled(program)
     accumulators = find_accumulators(program)
     if tiled is not None:
-        return _port_tiled(program, accumulators, tiled, placement, full_rate)
+        return _port_tiled(program, accumulators, tiled, placement, full_rate, native)
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
         words = frozenset(program.identifiers()) if program.statements else frozenset()
@@ -151,7 +157,9 @@ def _port_kernels(
     moves = place_moves(context)
     report_depth(context)
     shared = common if full_rate else None
-    plans = rewrite(context, moves, shared, native, stages) if not has_errors(context.diagnostics) else []
+    plans: list[KernelPlan] = []
+    if not has_errors(context.diagnostics):
+        plans = rewrite(context, moves, shared, native, stages, registers, launches)
     report_overlaps(context)
     findings += context.diagnostics
     own = _common(context)
@@ -183,7 +191,12 @@ def _common(context: PortContext) -> Common:
 
 
 def _port_tiled(
-    program: Program, accumulators: AccumulatorMap, tiled: Tiled, placement: Placement, full_rate: bool
+    program: Program,
+    accumulators: AccumulatorMap,
+    tiled: Tiled,
+    placement: Placement,
+    full_rate: bool,
+    native: tuple[str, ...],
 ) -> KernelPort:
     """The port of sources whose MMAs a library issues."""
     findings = model_findings(program, accumulators)
@@ -193,6 +206,8 @@ def _port_tiled(
                 tiled.refuse(statement.function, statement.statement.node, _BOTH, Code.WGMMA_FORM)
     context = new_context(program, accumulators, placement, NOTHING)
     stopped, plans = port_tiled(context, tiled, full_rate)
+    if native and plans and not has_errors(stopped):
+        native_steps.leave_tiled(context, native)
     findings += stopped + context.diagnostics
     libraries = frozenset(tiled.libraries)
     if has_errors(findings):
@@ -248,9 +263,12 @@ def rewrite(
     full_rate: Common | None = None,
     native: tuple[str, ...] = (),
     stages: int = 0,
+    registers: int = 0,
+    launches: native_steps.Launches | None = None,
 ) -> list[KernelPlan]:
     """Edits for everything that is decided; gives a plan of each kernel. `full_rate`: with M=128 MMAs where that can
-    be, beside what other sets ask for. `native`: steps that are taken where they can be, one of them with `stages`."""
+    be, beside what other sets ask for. `native`: steps that are taken where they can be, with `stages` and
+    `registers`."""
     overloads.choose_tile_types(context)
     completion.rewrite_statements(context)
     completion.thread_context(context)
@@ -270,10 +288,15 @@ def rewrite(
     plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)
-    taken = native_steps.take(context, moves, native, stages)
+    promoted = [promotion.missing(context, moves, columns.owned[k]) for k in context.kernels]
+    taken = native_steps.take(context, moves, native, stages, registers, launches)
+    if taken.steps:
+        # steps may load accumulators elsewhere
+        plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     gates = [asked_of_runs(context.helpers, k.function, taken.steps) for k in context.kernels]
     plans = [
-        replace(p, native=taken.steps, stages=taken.stages, gate=gate) for p, gate in zip(plans, gates, strict=True)
+        replace(p, native=taken.steps, stages=taken.stages, registers=taken.registers, promotion=missing, gate=gate)
+        for p, gate, missing in zip(plans, gates, promoted, strict=True)
     ]
     header.insert_helpers(context)
     report_consequences(context)

@@ -15,7 +15,7 @@ QUARTER_BIT = LANE_SHIFT + WARP_LANES.bit_length() - 1
 
 _CPP = {"f": "float", "r": "uint32_t"}
 _WIDTHS = (1, 2, 4, 8, 16)
-_WIDEST = 32
+WIDEST = 32
 """Registers of the widest access, so that a load never spills."""
 _PIECES = ("r2", "r4", "r8", "r16", "r32")
 
@@ -69,7 +69,7 @@ class Mirror:
 
     def values(self) -> dict[str, Any]:
         """What the names in `mappings/emit/mirror.cuh` stand for."""
-        widths = {width: f"r{width * self._per_x1}" for width in _WIDTHS if width * self._per_x1 <= _WIDEST}
+        widths = {width: f"r{width * self._per_x1}" for width in _WIDTHS if width * self._per_x1 <= WIDEST}
         return {
             **vars(self),
             **dict.fromkeys(_PIECES, False),
@@ -87,6 +87,6 @@ class Mirror:
     def _needs(self, width: int) -> bool:
         """Whether tiles are moved in accesses of .x`width`: full ones, then what is left of N."""
         blocks = {n // 8 for n in self.sizes}
-        if width * self._per_x1 == _WIDEST:
+        if width * self._per_x1 == WIDEST:
             return any(b >= width for b in blocks)
         return any(b & width for b in blocks)

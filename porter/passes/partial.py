@@ -231,7 +231,7 @@ def without_definitions(program: Program, functions: Iterable[Function]) -> Iter
     mentions = Mentions(program, going)
     while len(understood := mentions.understood(going)) < len(going):
         going = understood
-    yield from ((f, Edit(f.file.path, _with_lines(f.file.source, definition_of(f)), b"")) for f in going)
+    yield from ((f, Edit(f.file.path, with_lines(f.file.source, definition_of(f)), b"")) for f in going)
 
 
 def _is_balanced(text: str) -> bool:
@@ -240,7 +240,7 @@ def _is_balanced(text: str) -> bool:
     return words.count("if") == words.count("endif") and words[:1] in ([], ["if"])
 
 
-def _with_lines(source: bytes, whole: Span) -> Span:
+def with_lines(source: bytes, whole: Span) -> Span:
     """A definition with its lines, those of a comment right above it, and the blank lines behind where there are some
     in front."""
     start, end = source.rfind(b"\n", 0, whole.start) + 1, source.find(b"\n", whole.end) + 1 or len(source)

@@ -64,6 +64,10 @@ class KernelPlan:
     """Steps of the native style that the port has."""
     stages: int = 0
     """Stages of the ring where one of these steps changed their number, else 0."""
+    registers: int = 0
+    """Registers that warps which give some back keep, where one of these steps changed it, else 0."""
+    promotion: str | None = None
+    """Where sums of FP8 are promoted, what is missing for adding in the accumulator alone, empty if nothing is."""
     gate: tuple[str, ...] = ()
     """What the text does not tell of M=128 MMAs and of steps: a run of the port has to show it."""
 

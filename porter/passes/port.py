@@ -28,6 +28,7 @@ from porter.passes.instructions import instruction_groups
 from porter.passes.keeping import Kept
 from porter.passes.kernel_port import KernelPort, port_kernels
 from porter.passes.native.blocks import NAME as BLOCKS
+from porter.passes.native.step import Launches
 from porter.passes.needs import NOTHING, Common, Need, needs_of
 from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
@@ -54,7 +55,9 @@ class PortOptions:
     roots decide; `common`: what those ask for. `target`: the chip. `full_rate`: M=128 MMAs where that can be, but in
     the roots `half_rate`. `native`: steps of the native style that are taken where they can be, but `without`, as
     (root, step). `stages`: how many the ring of a root's kernel gets, as (root, count); as many as it has elsewhere.
-    `blocks`: roots whose kernels may get the step that makes room for a second block on an SM."""
+    `registers`: how many the warps of a root's kernels keep that give some back, in the same form. `launches`: what
+    host code launches kernels with, for steps that change it. `blocks`: roots whose kernels may get the step that
+    makes room for a second block on an SM."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -71,6 +74,8 @@ class PortOptions:
     native: tuple[str, ...] = ()
     without: frozenset[tuple[str, str]] = frozenset()
     stages: frozenset[tuple[str, int]] = frozenset()
+    registers: frozenset[tuple[str, int]] = frozenset()
+    launches: Launches | None = None
     blocks: frozenset[str] = frozenset()
 
 
@@ -254,6 +259,8 @@ def _port_what_can_be(
             if (sources.root, s) not in options.without and (s != BLOCKS or sources.root in options.blocks)
         ),
         stages=dict(options.stages).get(sources.root, 0),
+        registers=dict(options.registers).get(sources.root, 0),
+        launches=options.launches,
     )
     first = port(sources)
     first.needs = needs_of(first.program)

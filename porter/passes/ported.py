@@ -64,6 +64,8 @@ class PortedRoot:
     """Steps of the native style that its kernels have."""
     stages: int = 0
     """Stages of their ring where a step changed it, else 0."""
+    registers: int = 0
+    """Registers that warps keep which give some back, where a step changed it, else 0."""
 
 
 @dataclass
@@ -166,7 +168,7 @@ class Ported:
         dirs = sources.include_dirs if isinstance(sources, SourceSet) else ()
         rows = result.plans if isinstance(result, PortResult) else ()
         full_rate = tuple(p.kernel for p in rows if p.has_full_rate)
-        native, stages = (rows[0].native, rows[0].stages) if rows else ((), 0)
+        native, stages, registers = (rows[0].native, rows[0].stages, rows[0].registers) if rows else ((), 0, 0)
         is_dsl = isinstance(sources, DslSources)
         self.roots.append(
             PortedRoot(
@@ -179,6 +181,7 @@ class Ported:
                 tuple(p.kernel for p in rows),
                 native,
                 stages,
+                registers,
             )
         )
         self.scaffold.update(getattr(result, "scaffold", {}))

@@ -21,7 +21,7 @@ from porter.model.program import build_program
 from porter.model.spellings import Spelling
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.features import features_in, listed
-from porter.passes.native.step import STEPS
+from porter.passes.native.step import ON_REQUEST, STEPS, Launches
 from porter.passes.port import PortOptions, PortResult, port_sources
 from porter.passes.sm100.check import sm100_findings
 from porter.rules.accept import Change, accepted
@@ -83,9 +83,14 @@ class Tried:
         return {"after": self.found.text}
 
 
-def try_examples(rules: Sequence[Rule], directories: Sequence[str] = (), prove: Prove | None = None) -> Iterator[Tried]:
+def try_examples(
+    rules: Sequence[Rule],
+    directories: Sequence[str] = (),
+    prove: Prove | None = None,
+    launches: Launches | None = None,
+) -> Iterator[Tried]:
     """Run all examples of rules, with those of `directories` beside Porter's own. Without `prove` nothing is compiled
-    or run.
+    or run. `launches`: see `PortOptions`.
 
     Raises:
         PorterError: what the front ends and the engine raise of an example that is no source.
@@ -93,15 +98,17 @@ def try_examples(rules: Sequence[Rule], directories: Sequence[str] = (), prove: 
     for rule in rules:
         for number, example in enumerate(rule.examples):
             with tempfile.TemporaryDirectory(prefix="porter-rule-") as folder:
-                found = run_example(rule, example, Path(folder), directories)
+                found = run_example(rule, example, Path(folder), directories, launches)
                 problems = [*differences(rule, example, found)]
                 if prove is not None and (example.compile or example.verify) and not problems:
                     problems += prove(example, Path(folder), found.files)
             yield Tried(rule, number, found, tuple(problems))
 
 
-def run_example(rule: Rule, example: Example, folder: Path, directories: Sequence[str] = ()) -> Found:
-    """What an example comes to, with its files written to `folder`."""
+def run_example(
+    rule: Rule, example: Example, folder: Path, directories: Sequence[str] = (), launches: Launches | None = None
+) -> Found:
+    """What an example comes to, with its files written to `folder`. `launches`: see `PortOptions`."""
     path = folder / example.file
     for name, text in (*example.others, (example.file, example.before)):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -118,12 +125,18 @@ def run_example(rule: Rule, example: Example, folder: Path, directories: Sequenc
         return Found(text="\n".join(found), rules=frozenset({rule.id} if found else ()))
     if rule.advice is not None:
         return Found(diagnostics=tuple(d.code.id for d in sm100_findings(path, rules=tuple(directories))))
-    native = STEPS if example.style == "native" else ()
+    native = (*(ON_REQUEST if example.drop_promotion else ()), *STEPS) if example.style == "native" else ()
     stages = frozenset({(path.as_posix(), example.stages)} if example.stages else ())
+    registers = frozenset({(path.as_posix(), example.registers)} if example.registers else ())
     options = PortOptions(
-        rule_directories=tuple(directories), full_rate=example.style != "compat", native=native, stages=stages,
+        rule_directories=tuple(directories),
+        full_rate=example.style != "compat",
+        native=native,
+        stages=stages,
+        registers=registers,
+        launches=launches,
         blocks=frozenset({path.as_posix()} if example.blocks > 1 else ()),
-    )  # fmt: skip
+    )
     root = path
     result: PortResult | DslPortResult
     if is_python(path) and rule.language == "python":

@@ -478,6 +478,8 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             verify=e.get("verify", False),
             style=e.get("style", "compat"),
             stages=e.get("stages", 0),
+            registers=e.get("registers", 0),
+            drop_promotion=e.get("drop_promotion", False),
             blocks=e.get("blocks", 1),
         )
 

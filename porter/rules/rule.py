@@ -75,6 +75,10 @@ class Example:
     """The style of its port."""
     stages: int = 0
     """How many stages that port gives the ring of the kernel; 0 for as many as it has."""
+    registers: int = 0
+    """How many registers warps keep in that port which give some back; 0 for as many as they do."""
+    drop_promotion: bool = False
+    """Whether sums of FP8 stay in the accumulator in that port."""
     blocks: int = 1
     """How many blocks of that port share an SM; 1 for those that do without a step."""
 

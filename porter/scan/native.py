@@ -7,15 +7,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from porter.model.pipeline.facts import Barrier, KernelPipeline, Pipeline
+from porter.passes.mirror import WIDEST
+from porter.passes.native.promotion import NAME as PROMOTION
+from porter.passes.native.promotion import SCALED
 from porter.passes.obstacles import SHARED_BYTES
 from porter.ptx import tmem
 from porter.ptx.arch import SM100A, limits
 from porter.ptx.umma import N_STEPS
+from porter.ptx.wgmma import THREADS, M
 
-_PORTS = {"m128": "porter port --style full-rate", "release": "porter port --style native",
-          "stages": "porter port --style native", "blocks": "porter port --style native"}  # fmt: skip
+_PORTS = {"m128": "porter port --style full-rate", "promotion": "porter port --style native --drop-promotion",
+          **dict.fromkeys(("release", "mma-thread", "double-buffer", "pair", "stages", "blocks", "registers"),
+                          "porter port --style native")}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
 
 
@@ -36,7 +42,8 @@ class Step:
     @property
     def port(self) -> str:
         """The command that rewrites it, empty where Porter does not."""
-        return _PORTS.get(self.name, "") if self.taken else ""
+        asked = self.taken or (self.name == PROMOTION and self.applies)
+        return _PORTS.get(self.name, "") if asked else ""
 
 
 class _Stop(Exception):
@@ -47,9 +54,17 @@ class _Missing(Exception):
     """A fact that nobody read; says which."""
 
 
-def native_steps(kernel: KernelPipeline, taken: Collection[str] = ()) -> tuple[Step, ...]:
-    """Every step, in the order in which they build on each other; `taken` are the names of those that the port has."""
-    return tuple(replace(step, taken=step.name in taken) for stated in _STEPS for step in [_judged(kernel, *stated)])
+def native_steps(
+    kernel: KernelPipeline,
+    taken: Collection[str] = (),
+    promoted: str | None = "whether partial sums are added to others",
+) -> tuple[Step, ...]:
+    """Every step, in the order in which they build on each other; `taken` are the names of those that the port has.
+    `promoted`: what is missing for adding FP8 in the accumulator alone, None where that is done already."""
+    judged = [_judged(kernel, *stated) for stated in _STEPS]
+    promotion = partial(_promotion, promoted)
+    judged.append(_judged(kernel, PROMOTION, "FP8 sums stay in the accumulator", promotion, "", "PTX ISA 9.7.16.10"))
+    return tuple(replace(step, taken=step.name in taken) for step in judged)
 
 
 def _judged(
@@ -208,6 +223,7 @@ def _registers(kernel: KernelPipeline) -> Iterator[str]:
         if role.registers.value is None:
             raise _Missing(f"what `{role.registers.text}` comes to, the registers of the {name}")
         yield f"{role.registers.value} for the {'warps that multiply' if name == 'mma' else name}"
+    yield "others where ptxas says that the port spills"
 
 
 def _geometry(kernel: KernelPipeline) -> tuple[str, ...]:
@@ -249,19 +265,38 @@ def _persistent(kernel: KernelPipeline) -> Iterator[str]:
     yield f"grid {' x '.join(grid)}; " + ", ".join(f"{d.name} = {d.text}" for d in placed)
 
 
+def _wide(kernel: KernelPipeline) -> Iterator[str]:
+    registers = {p.n * M // (THREADS * (2 if p.accumulator == "f16" else 1)): p.n for p in kernel.pipeline.products}
+    if not registers:
+        raise _Missing("the columns of the accumulator")
+    most, n = max(registers.items())
+    loads = -(-most // WIDEST)
+    raise _Stop(
+        f"ports load {min(most, WIDEST)} registers at a time already: the {most} of a thread, for N = {n}, in "
+        f"{loads} load{'s' if loads > 1 else ''} with one wait"
+    )
+
+
 def _store(kernel: KernelPipeline) -> Iterator[str]:
     if kernel.pipeline.role("epilogue") is not None:
         raise _Stop("results leave by TMA already")
     raise _Missing("which stores write the output, and where: stores of threads are not read")
 
 
-def _promotion(kernel: KernelPipeline) -> Iterator[str]:
+def _promotion(promoted: str | None, kernel: KernelPipeline) -> Iterator[str]:
     elements = {p.element for p in kernel.pipeline.products}
     if not elements:
         raise _Missing("the types of the MMAs")
     if not elements & set(_EIGHT_BITS):
         raise _Stop("only FP8 sums are promoted")
+    if promoted is None:
+        raise _Stop("sums of FP8 stay in the accumulator until the loop is over")
+    if promoted == SCALED:
+        raise _Stop(promoted)
+    if promoted:
+        raise _Missing(promoted)
     yield "Blackwell accumulates FP8 in full"
+    yield "on request: --drop-promotion; results are not the original's bits"
 
 
 _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, str], ...] = (
@@ -279,6 +314,6 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
     ("pair", "pairs of CTAs multiply together, each with half of B", _pair, "pair", "PTX ISA 9.7.16.5"),
     ("persistent", "blocks take tiles one after another (clusterlaunchcontrol)", _persistent, "",
      "PTX ISA 9.7.13.17"),
+    ("wide-t2r", "accumulators are loaded many columns at a time", _wide, "", "PTX ISA 9.7.16.8.3"),
     ("tma-store", "results leave by TMA from shared memory", _store, "", "PTX ISA 9.7.9.25.5.3"),
-    ("promotion", "FP8 sums stay in the accumulator", _promotion, "", "PTX ISA 9.7.16.10"),
 )  # fmt: skip

@@ -61,6 +61,11 @@ def _launch(kernel: Function, facts: LaunchFacts) -> HostLaunch:
         None if smem is None else str(smem),
         tuple(facts.kernel.template),
         tuple(maps),
+        tuple(
+            (param.name, str(value))
+            for param, value in zip(kernel.params, facts.arguments, strict=False)
+            if isinstance(value, Num) and param.name
+        ),
     )
 
 

@@ -30,6 +30,9 @@ LONG = 19
 ENOUGH = 18
 """Steps that need no longer loop: the 17th one is not the last."""
 
+TURNS = 12
+"""Tiles of a block at which two accumulators come round again, also where a pair of blocks takes four at a time."""
+
 _SWIZZLE_BYTES = SwizzleMode.B128.span
 """A step of K where nothing says how long it is: one row of the widest swizzle."""
 
@@ -117,6 +120,42 @@ def long_loop(case: Case) -> Mapping[str, Number] | None:
     except PorterError:
         return None
     return sizes if long <= _features(problem, shape) else None
+
+
+def many_tiles(case: Case, least: int = TURNS) -> Mapping[str, Number] | None:
+    """A size at which a block has at least so many output tiles, made of one that the case lists: more rows or columns,
+    where the grid does not grow with them. None if there is none.
+
+    Raises:
+        PorterError: what binding the default size raises.
+    """
+    default = bind(case, case.sizes)
+    bound = frozenset().union(*(_names(e) for e in case.launch.grid)) | _fixed(case)
+    listed = [p for p in (default, *_listed(case, math.inf)) if instantiation(p) == instantiation(default)]
+    enough = [p for p in listed if _tiles(p) >= least * math.prod(p.launch.grid)]
+    if enough:
+        return min(enough, key=_work).sizes
+    found: list[Problem] = []
+    for base in listed:
+        symbols = {s for t in base.outputs for s in t.symbolic[-2:] if isinstance(s, str)}
+        for name in sorted(symbols & set(case.sizes) - bound):
+            times = -(-least * math.prod(base.launch.grid) // max(1, _tiles(base)))
+            try:
+                found.append(bind(case, {**base.sizes, name: int(base.sizes[name]) * times}))
+            except PorterError:
+                continue
+    found = [p for p in found if _tiles(p) >= least * math.prod(p.launch.grid)]
+    return min(found, key=_work).sizes if found else None
+
+
+def _tiles(problem: Problem) -> int:
+    """Output tiles of a problem; none where nobody knows how large one is."""
+    tile = problem.tile
+    if tile is None or not problem.outputs or len(problem.outputs[0].shape) < len(tile):
+        return 0
+    shape = problem.outputs[0].shape
+    parts = [-(-extent // step) for extent, step in zip(shape[-len(tile) :], tile, strict=True)]
+    return math.prod(parts) * math.prod(shape[: -len(tile)])
 
 
 def instantiation(problem: Problem) -> str:

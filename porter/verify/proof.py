@@ -14,7 +14,7 @@ from porter.diagnostics import Diagnostic, PorterError, Severity
 from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.expr import Number
-from porter.verify.further import long_loop
+from porter.verify.further import long_loop, many_tiles
 from porter.verify.outcome import Verdict
 from porter.verify.problem import Problem
 from porter.verify.results import VerifyResult
@@ -32,12 +32,13 @@ _NAMED = 4
 @dataclass(frozen=True)
 class Claim:
     """A port of the file `source`. `kernels`, by their names in its text, are those that have to be run; headers are
-    found in `include_dirs` too."""
+    found in `include_dirs` too. `takes_turns`: it has accumulators that tiles of a block take turns with."""
 
     source: Path
     kernels: Sequence[str]
     plan: PortPlan
     include_dirs: tuple[Path, ...] = ()
+    takes_turns: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ def prove(claim: Claim, builder: Builder, tell: ProgressCall | None = None) -> P
             return Proof(missing=missing)
         if claim.plan.relaunch is not None and any(long_loop(c) is None for c in cases):
             return Proof(missing="no size of the case has a loop that goes through all stages more than once")
+        if claim.takes_turns and any(many_tiles(c) is None for c in cases):
+            return Proof(missing="no size at which a block has so many tiles that its accumulators come round again")
         for wanted in _runs(claim):
             # the first run builds all cases: a kernel that none of them runs is known behind it
             wrong = _wrong(verify_cases(cases, wanted, noting, tell)) or _left_out(claim, noting)
@@ -129,24 +132,29 @@ def _not_run(error: PorterError) -> str:
 
 def _runs(claim: Claim) -> Iterator[Wanted]:
     """Every size, each under the late schedule with all families and under random ones with those that are exact; the
-    checker looks on at strict level. With other stages a long loop is run, too: a phase that does not turn with them
-    shows when they come round again."""
+    checker looks on at strict level. With other stages or CTAs a long loop is run, too, and with several accumulators
+    many tiles of a block: a phase that does not turn with them shows when they come round again."""
 
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
-        return claim.plan.on(case.template), []
+        return claim.plan.on(case.template, case.launch.grid), []
 
     def long(case: Case) -> Sequence[Mapping[str, Number]]:
         return [found] if (found := long_loop(case)) is not None else []
 
+    def turning(case: Case) -> Sequence[Mapping[str, Number]]:
+        return [found] if (found := many_tiles(case)) is not None else []
+
     late = Wanted(SimOptions(), sizes=Case.all_sizes, hazards=True, port_of=port_of, include_dirs=claim.include_dirs)
     yield late
-    if claim.plan.relaunch is not None:
-        yield replace(late, sizes=long, families=_EXACT)
+    further = [long] if claim.plan.relaunch is not None else []
+    further += [turning] if claim.takes_turns else []
+    for sizes in further:
+        yield replace(late, sizes=sizes, families=_EXACT)
     for seed in _SEEDS:
         random = replace(late, settings=SimOptions(schedule="random", seed=seed), families=_EXACT)
         yield random
-        if claim.plan.relaunch is not None:
-            yield replace(random, sizes=long)
+        for sizes in further:
+            yield replace(random, sizes=sizes)
 
 
 def _wrong(result: VerifyResult) -> str:

@@ -126,6 +126,8 @@ class _Sweep:
             plan, notes = wanted.port_of(case)
             if plan is None:
                 return None, notes
+            if plan.reorders and case.compare is None:
+                case = replace(case, compare="bound")
         options = self._options(case if plan is None else ported_case(case, plan.section), dsl_port)
         if plan is None and not wanted.hazards:
             # Hazards that nobody asked for are looked for to judge a port.

@@ -56,6 +56,7 @@ def ported(
 
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
+    monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
     monkeypatch.setattr(sharing._Choice, "_built", built)
     kernel = CORPUS / name / f"{name}.cu"
     result = porter("port", "--style", "native", "--no-compile", *options, kernel, "-o", folder)

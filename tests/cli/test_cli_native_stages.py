@@ -43,7 +43,7 @@ def ported(
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Shared(ported))
     monkeypatch.setattr(staging, "best_count", lambda shape, counts, rate: best)
-    monkeypatch.setattr(staging._Choice, "_shape", lambda choice: None)
+    monkeypatch.setattr(staging, "shape_of", lambda session, ported, root: None)
     kernel = CORPUS / name / f"{name}.cu"
     result = porter("port", "--style", "native", "--no-compile", kernel, "-o", folder)
     return Run((folder / kernel.name).read_text(), " ".join(result.output.split()), claims)

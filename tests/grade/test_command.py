@@ -21,6 +21,7 @@ from porter.grade.chips import chips
 from porter.grade.reading import read_shape
 from porter.grade.schedule import _together
 from porter.grade.shape import Mma, Shape
+from porter.grade.whatif import Impossible, apply
 from porter.ptx.parser import parse_module
 from porter.ptx.umma import Kind
 from porter.report import json as report_json
@@ -79,7 +80,7 @@ def test_the_table_names_what_limits_and_what_lifts(write: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "rises"),
     [
-        ("tile=128x256", True),
+        ("tile=128x256,stages=4", True),
         ("pair", True),
         ("stages=2", False),
         ("problem=256x256x4096", False),
@@ -116,6 +117,59 @@ def test_the_order_of_more_stages(write: Any) -> None:
 def test_changes_that_are_none_or_do_not_fit_are_refused(write: Any, change: str) -> None:
     document = graded(write(RING), "--what-if", change, code=2)
     assert "--what-if" in document["diagnostics"][0]["message"]
+
+
+WIDE = RUNGS["8: 128 x 256, epilogue in pieces"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("tile=128x256", "stages=3"),
+        ("tile=128x256x128", "stages=2"),
+        ("pair", "tile=256x256", "stages=4"),
+        ("pair", "tile=128x256", "specialize"),
+        ("overlap", "tile=128x128", "stages=5", "problem=8192x8192x1024"),
+    ],
+)
+def test_the_order_of_changes_means_nothing(changes: tuple[str, ...]) -> None:
+    """Whichever comes first, the result is the same, and what does not fit on the way to it refuses nothing."""
+    full = replace(WIDE, stages=4, waits_each=True, tile_n=128, mmas=((Mma(128, 128, Kind.F16), 4),),
+                   load_bytes=32768, residency=replace(WIDE.residency, smem=5 * 32768, tmem_columns=512))  # fmt: skip
+    found = {str(apply(",".join(order), full, model.STANDARD)) for order in itertools.permutations(changes)}
+    assert len(found) == 1
+    assert str(full) not in next(iter(found))
+
+
+@pytest.mark.parametrize("change", ["tile=128x256,stages=7", "overlap,tile=128x512", "stages=12,problem=512x512x512"])
+def test_the_result_of_changes_has_to_fit(change: str) -> None:
+    for order in itertools.permutations(change.split(",")):
+        with pytest.raises(Impossible, match="fit"):
+            apply(",".join(order), RING, model.STANDARD)
+
+
+def test_half_of_b_in_each_block_of_a_pair_leaves_room() -> None:
+    shape = replace(RING, residency=replace(RING.residency, smem=7 * 32768 + 1024))
+    paired, _ = apply("pair", shape, model.STANDARD)
+    assert paired.residency.smem == 7 * 24576 + 1024
+    assert apply("pair,stages=9", shape, model.STANDARD)[0].stages == 9
+    with pytest.raises(Impossible, match="10 stages"):
+        apply("pair,stages=10", shape, model.STANDARD)
+
+
+def test_a_change_is_made_where_a_kernel_allows_it(write: Any, tmp_path: Path) -> None:
+    """Of two kernels one has pairs already: it is said, and the other is graded; where neither allows it, none is."""
+    single, pair = kernel(RING), kernel(RUNGS["v5: pair"]).replace("kernel", "paired")
+    path = tmp_path / "two.ptx"
+    path.write_text(single + pair[pair.index(".visible .entry") :])
+    document = graded(path, "--what-if", "pair", "--what-if", "stages=2")
+    assert [(k["kernel"], k["what_if"]) for k in document["kernels"]] == [
+        ("kernel", ""), ("kernel", "pair"), ("kernel", "stages=2"), ("paired", ""), ("paired", "stages=2")
+    ]  # fmt: skip
+    (said,) = document["diagnostics"]
+    assert (said["id"], said["severity"]) == ("PT5072", "note")
+    assert "paired" in said["message"]
+    assert "--what-if" in graded(path, "--what-if", "m128", code=2)["diagnostics"][0]["message"]
 
 
 def test_a_fact_that_is_missing_is_named_and_can_be_stated(write: Any) -> None:

@@ -105,6 +105,41 @@ def test_barriers_for_as_many_stages_as_there_is_room_for(barriers: int, stages:
     assert found.stages == stages
 
 
+OVERLAPPED = next(r.shape for _, r in RUNGS if r.shape.epilogue.overlapped and r.shape.cta_group == 2)
+
+
+def test_what_epilogues_load_is_no_stage() -> None:
+    """A warp that loads for each tile what is added to its results, in more parts than a stage has."""
+    text = kernel(OVERLAPPED)
+    lines = text.splitlines()
+    load = next(line for line in lines if line.startswith("cp.async.bulk.tensor") and "complete_tx" in line)
+    part = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4+40], 8192;\n" + f"{load}\n" * 4
+    first = next(i for i, line in enumerate(lines) if line.startswith("tcgen05.ld")) - 9
+    at = lines.index("LAB_WAIT:", first - 12) - 2
+    lines[at:at] = (part * 8).splitlines()
+    changed = "\n".join(lines)
+    found, before = read(changed, launch_of(OVERLAPPED)), read(text, launch_of(OVERLAPPED))
+    assert found.shape is not None
+    assert not found.unknown
+    assert found.shape == before.shape
+
+
+def test_a_test_of_the_next_stage_is_no_wait() -> None:
+    """Whether the next stage is full already is asked behind the MMAs, as in CUTLASS; the wait is that of its loop."""
+    text = kernel(RING)
+    commit = next(line for line in text.splitlines() if line.startswith("tcgen05.commit"))
+    ahead = "mbarrier.try_wait.parity.shared::cta.b64 %p9, [%r4+8], %r9;\nselp.b32 %r98, 1, 0, %p9;"
+    found = read(text.replace(commit, f"{commit}\n{ahead}"), launch_of(RING)).shape
+    assert found is not None
+    assert found == shape_of(RING)
+    assert not found.waits_each
+    waits = "{\n.reg .pred P1;\nLAB_WAIT:\nmbarrier.try_wait.parity.shared::cta.b64 P1, [%r4+16], %r9;\n"
+    waits += "@P1 bra.uni DONE;\nbra.uni LAB_WAIT;\nDONE:\n}"
+    held = read(text.replace(commit, f"{commit}\n{waits}"), launch_of(RING)).shape
+    assert held is not None
+    assert held.waits_each
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [

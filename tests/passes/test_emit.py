@@ -74,6 +74,37 @@ COMBINATIONS = {
     "registers": helpers(
         {Kind.F16: F16}, {FLOATS: (8,)}, operations=("store",), register_kinds={Kind.F16}, guarded_commit=True, ring=8
     ),
+    "a thread of its own": helpers(
+        {Kind.F16: BF16},
+        {FLOATS: FEW},
+        operations=("load",),
+        joined=True,
+        releases=True,
+        own_thread=True,
+        mma_warp=1,
+        buffers=2,
+    ),
+    "one of its own for arrays": helpers(
+        {Kind.F16: BF16},
+        {FLOATS: FEW},
+        operations=("load",),
+        stacked=True,
+        releases=True,
+        own_thread=True,
+        tile_arrays=True,
+        may_be_empty=True,
+    ),
+    "pairs": helpers(
+        {Kind.F16: BF16},
+        {FLOATS: FEW},
+        operations=("load",),
+        joined=True,
+        releases=True,
+        own_thread=True,
+        buffers=2,
+        may_be_empty=True,
+        paired=True,
+    ),
     "joined": helpers({Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), joined=True, releases=True),
     "joined behind a producer": helpers(
         {Kind.F16: F16}, {FLOATS: (8,)}, register_kinds={Kind.F16}, joined=True, issuer=4
@@ -119,7 +150,17 @@ def uses(made: Helpers) -> Iterator[str]:
     yield f"constexpr uint32_t idesc = tcgen05::instruction_descriptor(1, tcgen05::{element}, 1, 64{flags});"
     yield from (f"tcgen05::mma_{kind.value}(d, a, b, idesc);" for kind in made.kinds)
     yield from (f"tcgen05::mma_{kind.value}(tc, d, 1, 2, 3, 4, b, idesc, false);" for kind in made.register_kinds)
-    yield "tc.commit(); tc.wait(0);"
+    if made.own_thread:
+        tiles = "several" if made.tile_arrays else "d"
+        yield "if (tcgen05::elect_mma_thread()) { tcgen05::Warpgroup own = tmem.mma_thread();"
+        yield f"own.begin({tiles}); own.end({tiles}); }}"
+        yield f"tc.take({tiles}); tc.give_back();"
+    else:
+        yield "tc.commit(); tc.wait(0);"
+    if made.paired:
+        yield "tcgen05::PairLoads loads; loads.expect(&empty, &empty, 16); loads.drain();"
+        yield "tcgen05::wait_of_pair(&empty, tcgen05::pair_index() + tcgen05::pair_count() & 1);"
+        yield "tcgen05::load_of_pair(&empty, out, &empty, tcgen05::pair_rank(), tcgen05::half_of(steps, 128));"
     for (constraint, packed), mirror in made.mirrors.items():
         called = [name for name, there in (("load", mirror.loads), ("store", mirror.stores)) if there]
         called += ["to_registers", "to_tensor_memory"] if mirror.tracks else []
@@ -155,7 +196,11 @@ def test_every_section_compiles(tmp_path: Path) -> None:
     (tmp_path / "all.cu").write_text(program())
     ptx = compile_ptx(CompileRequest(tmp_path / "all.cu", PORT_ARCH, lineinfo=False, assemble=True)).ptx
     assert ptx.count(".entry ") == len(COMBINATIONS)
-    kinds = [f"tcgen05.mma.cta_group::1.kind::{k.value} " for made in COMBINATIONS.values() for k in made.kinds]
+    kinds = [
+        f"tcgen05.mma.cta_group::{2 if made.paired else 1}.kind::{k.value} "
+        for made in COMBINATIONS.values()
+        for k in made.kinds
+    ]
     accesses = [f"{op}.sync.aligned.16x256b.x{n}.b32 " for op in ("ld", "st") for n in (1, 2, 4, 8)]
     accesses += [f"ld.sync.aligned.16x128b.x{n}.pack::16b.b32 " for n in (1, 2, 4, 8, 16)]
     accesses += [f"st.sync.aligned.16x128b.x{n}.unpack::16b.b32 " for n in (1, 2, 4, 8, 16)]
@@ -239,7 +284,7 @@ def test_passes_hold_no_lines_of_kernels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "callers"), [("kernel.cuh", "*.py"), ("tiled.cuh", "tiled/*.py"), ("cutlass_lines.hpp", "builders.py")]
+    ("file", "callers"), [("kernel.cuh", "**/*.py"), ("tiled.cuh", "tiled/*.py"), ("cutlass_lines.hpp", "builders.py")]
 )
 def test_every_section_is_written_by_a_pass(file: str, callers: str) -> None:
     asked = re.compile(r'(?:\blines|cpp|partial\(_cpp,|cpp\(.* else) ?\(?\s*"(\w+)"(?: if \w+ else "(\w+)")?')

@@ -42,7 +42,7 @@ DEFAULTS = {
 }
 
 
-def ported(folder: Path, asked: bool = True, **parts: str) -> PortResult:
+def ported(folder: Path, asked: bool = True, also: bool = False, **parts: str) -> PortResult:
     text = HEAD + KERNEL
     for name, value in {**DEFAULTS, **parts}.items():
         text = text.replace(f"@{name}@", value)
@@ -50,7 +50,9 @@ def ported(folder: Path, asked: bool = True, **parts: str) -> PortResult:
     path.write_text(text)
     sources = load_sources(path)
     blocks = frozenset({sources.root}) if asked else frozenset[str]()
-    return port_sources(sources, PortOptions(full_rate=False, native=("blocks",), blocks=blocks))
+    registers = frozenset({(sources.root, 56)} if also else ())
+    steps = ("blocks", "registers")
+    return port_sources(sources, PortOptions(full_rate=False, native=steps, blocks=blocks, registers=registers))
 
 
 TEMPLATES = """\
@@ -154,6 +156,20 @@ def test_nobody_asked_for_it(tmp_path: Path) -> None:
     assert missing(result) == []
     assert result.plans[0].native == ()
     assert "__launch_bounds__(384, 1)" in text_of(result)
+
+
+def test_registers_of_two_blocks_are_not_shared_out_again(tmp_path: Path) -> None:
+    """The step `registers` is for a block with an SM for itself."""
+    result = ported(tmp_path, also=True)
+    left_out = missing(result)
+    assert len(left_out) == 1
+    assert "shares out those of 2" in left_out[0]
+    assert (result.plans[0].native, result.plans[0].registers) == (("blocks",), 0)
+    text = text_of(result)
+    assert "setmaxnreg.inc.sync.aligned.u32 104;" in text
+    assert "dec.sync.aligned.u32 24;" in text
+    alone = ported(tmp_path, asked=False, also=True)
+    assert (alone.plans[0].native, alone.plans[0].registers) == (("registers",), 56)
 
 
 def test_columns_are_those_of_one_of_two_blocks(tmp_path: Path) -> None:

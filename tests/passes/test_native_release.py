@@ -19,6 +19,15 @@ struct Barrier {
     __device__ void until(int parity) { wait(&bits, parity); }
 };
 """
+HIDDEN = """\
+class Barrier {
+    uint64_t bits;
+  public:
+    __device__ void begin(int n) { init(&bits, n); }
+    __device__ void signal() { arrive(&bits); }
+    __device__ void until(int parity) { wait(&bits, parity); }
+};
+"""
 UNDERSTOOD = {
     "as it is": ({}, "tcgen05::release(&empty[k % 2]);"),
     "one thread of a consumer": (
@@ -39,6 +48,11 @@ UNDERSTOOD = {
          "INIT_FULL": "init(&full[i].bits, 1);", "ACQUIRE": "empty[k % 2].until(k / 2 % 2 ^ 1);",
          "FULL": "&full[k % 2].bits", "RELEASE": "empty[k % 2].signal();"},
         "tcgen05::release(&empty[k % 2].bits);",
+    ),
+    "a class that hides the mbarrier": (
+        {"HEAD": HIDDEN, "BARRIERS": "uint64_t full[2]; __shared__ Barrier empty[2]", "INIT": "empty[i].begin(256);",
+         "ACQUIRE": "empty[k % 2].until(k / 2 % 2 ^ 1);", "RELEASE": "empty[k % 2].signal();"},
+        "tcgen05::release(&empty[k % 2]);",
     ),
     "members of a struct": (
         {"HEAD": "struct Ring { uint64_t full[2]; uint64_t empty[2]; };", "BARRIERS": "Ring ring",

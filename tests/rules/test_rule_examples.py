@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from porter.cli.porting import launches_of
 from porter.passes.rule_examples import differences, run_example
 from porter.rules.load import load_rules
 from porter.rules.rule import Example, Rule
@@ -17,7 +19,7 @@ EXAMPLES = [pytest.param(r, e, id=f"{r.id}-{i}") for r in load_rules() for i, e 
 
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
 def test_example(tmp_path: Path, rule: Rule, example: Example) -> None:
-    assert not list(differences(rule, example, run_example(rule, example, tmp_path)))
+    assert not list(differences(rule, example, run_example(rule, example, tmp_path, (), partial(launches_of, ()))))
 
 
 @pytest.mark.parametrize("rule", load_rules(), ids=lambda r: r.id)

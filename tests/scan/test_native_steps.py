@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 from corpus_kernels import CORPUS
 
+from porter.lang.sources import load_sources
 from porter.model.pipeline.facts import KernelPipeline, Number
+from porter.passes.native.promotion import SCALED
 from porter.passes.native.step import STEPS
+from porter.passes.port import port_sources
 from porter.rules.load import load_rules
 from porter.scan.native import Step, native_steps
 from porter.scan.pipeline import pipelines
@@ -38,20 +42,21 @@ def said(one: KernelPipeline, name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "yes", "no", "unknown"),
     [
-        ("gemm_persistent", "m128 release mma-thread double-buffer stages registers pair",
-         "persistent tma-store promotion", ""),
-        ("gemm_ws", "m128 release mma-thread stages registers pair persistent", "double-buffer promotion", "tma-store"),
-        ("gemm_cluster", "m128 release mma-thread stages registers persistent", "double-buffer pair promotion",
-         "tma-store"),
-        ("gemm_fp8_scaled", "m128 release mma-thread stages registers pair persistent promotion", "double-buffer",
-         "tma-store"),
-        ("attention_fwd", "m128 registers persistent", "double-buffer promotion",
+        ("gemm_persistent", "m128 release mma-thread double-buffer stages registers pair blocks",
+         "persistent wide-t2r tma-store promotion", ""),
+        ("gemm_ws", "m128 release mma-thread stages registers pair persistent blocks",
+         "double-buffer wide-t2r promotion", "tma-store"),
+        ("gemm_cluster", "m128 release mma-thread stages registers persistent blocks",
+         "double-buffer pair wide-t2r promotion", "tma-store"),
+        ("gemm_fp8_scaled", "m128 release mma-thread stages registers pair persistent blocks", "double-buffer wide-t2r",
+         "tma-store promotion"),
+        ("attention_fwd", "m128 registers persistent blocks", "double-buffer wide-t2r promotion",
          "release mma-thread stages pair tma-store"),
-        ("gemm_lambda", "registers", "release mma-thread double-buffer stages persistent promotion",
+        ("gemm_lambda", "blocks", "release mma-thread double-buffer stages registers persistent wide-t2r promotion",
          "m128 pair tma-store"),
-        ("gemm_pipelined", "m128 release mma-thread registers pair persistent", "double-buffer promotion",
-         "stages tma-store"),
-        ("gemm_int8", "registers", "release mma-thread double-buffer persistent promotion",
+        ("gemm_pipelined", "m128 release mma-thread pair persistent blocks",
+         "double-buffer registers wide-t2r promotion", "stages tma-store"),
+        ("gemm_int8", "blocks", "release mma-thread double-buffer registers persistent wide-t2r promotion",
          "m128 stages pair tma-store"),
     ],
 )  # fmt: skip
@@ -60,6 +65,44 @@ def test_steps_of_the_corpus(name, yes, no, unknown):
     by = {answer: {s.name for s in found.values() if s.applies is answer} for answer in (True, False, None)}
     assert by == {True: set(yes.split()), False: set(no.split()), None: set(unknown.split())}
     assert all(s.why and s.reference for s in found.values())
+
+
+@pytest.mark.parametrize(
+    ("promoted", "applies", "because"),
+    [
+        ("", True, "on request: --drop-promotion"),
+        (None, False, "stay in the accumulator until"),
+        (SCALED, False, "scales are powers of two"),
+        ("which sum is added to", None, "which sum is added to"),
+    ],
+)
+def test_sums_that_are_promoted(promoted, applies, because):
+    """What a plan of the port knows of them; of other types nothing is promoted, whatever it says."""
+    step = next(s for s in native_steps(kernel("gemm_fp8_scaled"), (), promoted) if s.name == "promotion")
+    assert step.applies is applies
+    assert because in "; ".join(step.why)
+    assert step.port == ("porter port --style native --drop-promotion" if applies else "")
+    other = next(s for s in native_steps(kernel("gemm_ws"), (), promoted) if s.name == "promotion")
+    assert (other.applies, other.why) == (False, ("only FP8 sums are promoted",))
+
+
+@pytest.mark.parametrize(
+    ("name", "because"),
+    [
+        ("gemm_ws", "the 128 of a thread, for N = 256, in 4 loads with one wait"),
+        ("gemm_f16acc", "registers at a time already"),
+    ],
+)
+def test_loads_are_wide_already(name, because):
+    """Nothing is left to do of what NVIDIA's first tutorials lack; the text of a port says the same."""
+    step = steps(kernel(name))["wide-t2r"]
+    assert step.applies is False
+    assert because in step.why[0]
+    result = port_sources(load_sources(CORPUS / name / f"{name}.cu"))
+    header = next(t for p, t in result.files.items() if p.endswith("tcgen05.cuh")).decode()
+    counts = re.findall(r"tcgen05\.ld\.sync\.aligned\.\w+\.x(\d+)", header)
+    assert counts
+    assert "1" not in counts
 
 
 def test_what_is_rewritten_names_the_command(persistent):

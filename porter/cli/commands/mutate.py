@@ -10,6 +10,7 @@ import click
 from porter.cli.commands.shared import (
     Command,
     launch_options,
+    problem_option,
     resume_option,
     rules_option,
     seconds_option,
@@ -39,6 +40,7 @@ from porter.cli.commands.shared import (
 @launch_options
 @simulator_options
 @style_option
+@problem_option
 @rules_option
 @trust_option
 def mutate() -> None:

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, keep_option, plan_style_option, rules_option, target_option
+from porter.cli.commands.shared import (
+    Command,
+    keep_option,
+    plan_style_option,
+    problem_option,
+    rules_option,
+    target_option,
+)
 
 
 @click.command(cls=Command)
@@ -22,6 +29,7 @@ from porter.cli.commands.shared import Command, keep_option, plan_style_option, 
 @keep_option
 @target_option
 @plan_style_option
+@problem_option
 def plan() -> None:
     """Show the decisions of a port: warpgroups, Tensor Memory, batches in flight, and where each accumulator moves.
 

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, keep_option, rules_option, style_option, target_option, trust_option
+from porter.cli.commands.shared import (
+    Command,
+    keep_option,
+    problem_option,
+    rules_option,
+    style_option,
+    target_option,
+    trust_option,
+)
 
 
 @click.command(cls=Command)
@@ -24,6 +32,7 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, style
 @keep_option
 @target_option
 @style_option
+@problem_option
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are; they are ported with the file.")  # fmt: skip
 @click.option("--no-helper", "inline", is_flag=True,

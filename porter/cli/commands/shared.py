@@ -135,8 +135,23 @@ def _take_style(ctx: click.Context, option: click.Parameter, value: str | None) 
     return value
 
 
+def _take_promotion(ctx: click.Context, option: click.Parameter, value: bool | None) -> bool | None:
+    install(replace(current(), drop_promotion=value))
+    return value
+
+
+def _promotion_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--drop-promotion: a step of the native style that is taken on request. The session has it."""
+    return click.option(
+        "--drop-promotion/--no-drop-promotion", default=None, expose_value=False, callback=_take_promotion,
+        help="With --style native: sums of FP8 stay in the accumulator, which adds them in full, where the original "
+             "adds partial sums without scales. Results are not the original's bits.",
+    )(function)  # fmt: skip
+
+
 def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style: for commands that make a port. The session has it."""
+    function = _promotion_option(function)
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="compat: M=64 MMAs, one for each of Hopper's. full-rate: one M=128 MMA for two m64 tiles, where the "
@@ -145,8 +160,27 @@ def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def _take_problem(ctx: click.Context, option: click.Parameter, value: str) -> None:
+    try:
+        importlib.import_module("porter.grade.whatif").read_problem(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, option) from None
+    install(replace(current(), problem=value))
+
+
+def problem_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--problem: for commands that make ports of the native style. The session has it."""
+    return click.option(
+        "--problem", default="4096x4096x4096", show_default=True, expose_value=False, callback=_take_problem,
+        metavar="MxNxK",
+        help="With --style native: the size of the product for which stages and pairs of CTAs are chosen, by the "
+             "grade.",
+    )(function)  # fmt: skip
+
+
 def plan_style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style of `porter plan`, which knows steps that no port has."""
+    function = _promotion_option(function)
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="native: which steps towards a kernel as it is written for sm_100a the facts of each kernel allow, what "

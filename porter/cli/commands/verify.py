@@ -12,6 +12,7 @@ from porter.cli.commands.shared import (
     compile_options,
     gpu_options,
     keep_option,
+    problem_option,
     resume_option,
     rules_option,
     simulator_options,
@@ -61,6 +62,7 @@ from porter.verify.backend_names import BACKENDS
 @keep_option
 @target_option
 @style_option
+@problem_option
 @trust_option
 def verify() -> None:
     """Verify PATH: a kernel with its case beside it, a case file, or every case below a directory.

@@ -168,7 +168,7 @@ class TensorMap:
 @dataclass(frozen=True)
 class HostLaunch:
     """A launch as host code makes it; what is not understood is None. `template`: arguments of the kernel's
-    template."""
+    template. `sizes`: parameters of the kernel that are numbers, each with what it is handed."""
 
     grid: tuple[str, ...] | None
     block: tuple[str, ...] | None
@@ -176,6 +176,7 @@ class HostLaunch:
     dynamic_smem: str | None
     template: tuple[str, ...]
     maps: tuple[TensorMap, ...]
+    sizes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ from porter.ptx.wgmma import THREADS as WARPGROUP
 RULE = "PTR197"
 NAME = "blocks"
 BLOCKS = 2
+SHARED_OUT = f"registers of one block: the step {NAME} shares out those of {BLOCKS}"
+"""Why a kernel with this step has none of the step `registers`."""
 _NUMBER = re.compile(r"(setmaxnreg\.(?:inc|dec)[\w.]*\s+)(\d+)")
 
 
@@ -87,7 +89,7 @@ class _Blocks:
             self.changes.replace(function, function.span(parts[1]), str(BLOCKS))
             return
         end = function.span(parts[0]).end
-        self.changes.instead(launch_bounds.RULE, function, Span(end, end))
+        self.changes.without(launch_bounds.RULE, function, Span(end, end))
         self.changes.replace(function, Span(end, end), f", {BLOCKS}")
 
     # --- setmaxnreg

@@ -11,6 +11,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.lang.text import Span
+from porter.model.accumulators import Accumulator
 from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.model.pipeline.operations import Operation, Site, Walk, operations_of
@@ -117,6 +118,11 @@ class Pipelined:
         return any(s.frame.function is function for o in self.multiplies for s in o.sites)
 
     @property
+    def accumulators(self) -> list[Accumulator]:
+        """Those that its MMAs add to, all of `function`."""
+        return self._accumulators
+
+    @property
     def reads(self) -> list[Node]:
         """Statements of the function in front of which an accumulator is loaded."""
         return [n for a in self._accumulators for n in self.moves.loads[a]]
@@ -156,6 +162,13 @@ class Pipelined:
     def begin(self) -> Place:
         return Place(self.function, self.first)
 
+    @property
+    def range(self) -> list[Node]:
+        """The statements from the first to the last."""
+        block = self.first.parent
+        assert block is not None
+        return [n for n in block.named_children if self.first.start_byte <= n.start_byte <= self.last.start_byte]
+
     @cached_property
     def statements(self) -> list[tuple[Path, TensorCoreStatement]]:
         """The tensor-core statements of the range."""
@@ -179,7 +192,7 @@ class Pipelined:
         """Whether MMAs are waited for in a loop of the range."""
         function = self.function
         loops = [
-            n for top in self._top() for n in (top, *find(top, *LOOPS)) if n.type in LOOPS
+            n for top in self.range for n in (top, *find(top, *LOOPS)) if n.type in LOOPS
         ]  # fmt: skip
         return any(
             _inside(loop, path[0].node)
@@ -188,11 +201,6 @@ class Pipelined:
             for loop in loops
             if path[0].function is function
         )
-
-    def _top(self) -> list[Node]:
-        block = self.first.parent
-        assert block is not None
-        return [n for n in block.named_children if self.first.start_byte <= n.start_byte <= self.last.start_byte]
 
     def is_ahead(self, operation: Operation) -> bool:
         """Whether an operation comes before all MMAs, and never behind one."""
@@ -221,8 +229,13 @@ def _comes_before(one: Operation, other: Operation) -> bool:
 
 
 def _in_loop(site: Site) -> bool:
-    node: Node | None = site.node
-    while node is not None and node.id != site.frame.function.body.id:
+    return site.node.type in LOOPS or in_loop(site.node, site.frame.function)
+
+
+def in_loop(inside: Node, function: Function) -> bool:
+    """Whether a node of a function stands in a loop of it."""
+    node = inside.parent
+    while node is not None and node.id != function.body.id:
         if node.type in LOOPS:
             return True
         node = node.parent

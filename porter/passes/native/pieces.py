@@ -64,7 +64,7 @@ def _rewrite(context: PortContext, accumulator: Accumulator, node: Node, changes
         return
     mirror = context.helpers.mirror(accumulator.element, accumulator.packed)
     for rule, span in epilogue.spans_of_moves(context, accumulator, node):
-        changes.instead(rule, function, span)
+        changes.without(rule, function, span)
     mirror.updates = True
     call = f"{qualified('update' + mirror.suffix)}({accumulator.name}, {context.names.tile(accumulator)}"
     head = f"{call}, [&]({loop.kind} {loop.index}) "

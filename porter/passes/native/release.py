@@ -17,6 +17,7 @@ from porter.model.scopes import resolve
 from porter.model.tensor_core import Step
 from porter.passes.context import PortContext, qualified
 from porter.passes.native.mainloop import Pipelined
+from porter.passes.native.members import accessible
 from porter.passes.native.sharing import ctas_of
 from porter.passes.native.sites import (
     Changes,
@@ -48,6 +49,15 @@ def take(context: PortContext, found: list[Pipelined]) -> Changes:
     return changes
 
 
+def close(kernel: Pipelined, changes: Changes, shared: bool = False) -> None:
+    """What stands around the range: threads meet in front of it, and wait for the sums behind it."""
+    state = kernel.context.names.warpgroup
+    last = ("commit()", "wait(0)", *(["drain()"] if shared else []))
+    changes.behind(kernel.end, [f"{state}.{call};" for call in last])
+    if kernel.context.helpers.sync_in_wait:
+        changes.before(kernel.begin, f"{qualified('sync_warpgroup')}();")
+
+
 @dataclass(eq=False)
 class _Release:
     kernel: Pipelined
@@ -72,11 +82,7 @@ class _Release:
             if not only_from(kernel.program, place.function, function, kernel.spans):
                 raise place.left(f"that `{place.function.name}` is called for these MMAs alone")
             self.changes.drop(Place(place.function, statement_of(place)))
-        state = kernel.context.names.warpgroup
-        last = ("commit()", "wait(0)", *(["drain()"] if shared else []))
-        self.changes.behind(kernel.end, [f"{state}.{call};" for call in last])
-        if kernel.context.helpers.sync_in_wait:
-            self.changes.before(kernel.begin, f"{qualified('sync_warpgroup')}();")
+        close(kernel, self.changes, bool(shared))
 
     def _rings(self) -> list[str]:
         """The mbarriers that consumers give stages back by."""
@@ -311,7 +317,7 @@ def address_of(kernel: Pipelined, operation: Operation, place: Place) -> str:
         if isinstance(base, Placeholder) and not getattr(operand, "offset", 0):
             node = statement.operand(base.index).expr_node
             if node is not None:
-                return _uncast(Wording(kernel.program).words(frame, node))
+                return accessible(frame, _uncast(Wording(kernel.program).words(frame, node)))
     raise place.left("the address of the mbarrier, as an operand")
 
 

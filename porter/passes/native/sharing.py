@@ -43,7 +43,7 @@ def ctas_of(kernel: Pipelined, name: str, mine: list[Operation], count: int | No
         raise at.left(f"that as many arrive at {name} of each CTA of the cluster")
     if count != arrivals[0] * ctas:
         raise at.left(f"that all {ctas} CTAs arrive at {name}: it counts {count}, and {arrivals[0]} of each arrive")
-    _is_ring(kernel, name)
+    is_ring(kernel, name)
     return ctas
 
 
@@ -70,7 +70,7 @@ def _ranks(kernel: Pipelined, operation: Operation) -> tuple[int | None, ...]:
     raise path_of(operation)[0].left("the rank of the CTA that it arrives at, as an operand")
 
 
-def _is_ring(kernel: Pipelined, name: str) -> None:
+def is_ring(kernel: Pipelined, name: str) -> None:
     """That mbarriers follow each other, in an array that is short enough to count in."""
     facts = pipeline_of(kernel.program, kernel.kernel.function)
     extent: Number | None = next((b.extent for b in facts.barriers if b.name == name), None)

@@ -4,6 +4,7 @@ nothing else."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from porter.model.pipeline.frames import Frame
 from porter.model.pipeline.operations import Operation, Site
 from porter.model.program import Program, TensorCoreStatement
 from porter.passes.context import PortContext
+from porter.passes.mentions import definition_of
+from porter.passes.partial import with_lines
 
 _IDLE = ("declaration", "static_assert_declaration", "alias_declaration", "using_declaration", "type_definition")
 """Statements beside the one that a helper is about."""
@@ -171,7 +174,8 @@ class Changes:
         self.context, self.rule = context, rule
         self._edits: dict[tuple[str, Span], Edit] = {}
         self._gone: set[tuple[str, Span]] = set()
-        self._instead: set[tuple[str, str, Span]] = set()
+        self._dropped: list[Edit] = []
+        self._without: set[tuple[str, str, Span]] = set()
 
     def replace(self, function: Function, span: Span, text: str) -> None:
         encoded = as_bytes(text.replace("\n", function.file.newline))
@@ -180,9 +184,9 @@ class Changes:
         if before != edit:
             raise Left(function, span, "it would become two texts")
 
-    def instead(self, rule: str, function: Function, span: Span) -> None:
+    def without(self, rule: str, function: Function, span: Span) -> None:
         """Take out what a pass wrote to a place under its rule."""
-        self._instead.add((rule, function.file.path, span))
+        self._without.add((rule, function.file.path, span))
 
     def statement(self, place: Place, text: str) -> None:
         """Another statement in place of one."""
@@ -200,6 +204,23 @@ class Changes:
         span = whole_line(function, place.span) if alone else place.span
         self.replace(function, span, "" if alone else ";")
         self._gone.add((function.file.path, span))
+
+    def cut(self, function: Function, span: Span, rule: str) -> None:
+        """Take a statement and its lines away, with what a rule wrote there.
+
+        Raises:
+            Left: another rule wrote there.
+        """
+        if function.style is Style.MACRO:
+            raise Left(function, span, "it stands in a macro")
+        for writer, edits in self.context.edits.items():
+            for edit in (e for e in edits if e.path == function.file.path):
+                inside = span.contains(edit.span) and edit.span.start < span.end
+                if inside and writer == rule:
+                    self._dropped.append(edit)
+                elif edit.span.overlaps(span):
+                    raise Left(function, span, f"a statement that {writer} leaves as it is")
+        self.replace(function, whole_line(function, span), "")
 
     def behind(self, place: Place, lines: Iterable[str]) -> None:
         pad = "\n" + self.context.indent(place.function, place.span)
@@ -224,12 +245,46 @@ class Changes:
                         raise Left(function, function.span(function.body), f"{rule} writes to a part of a statement")
         for rule, edits in self.context.edits.items():
             self.context.edits[rule] = [
-                e for e in edits if not self._goes(e) and (rule, e.path, e.span) not in self._instead
+                e for e in edits if not self._goes(e) and (rule, e.path, e.span) not in self._without
             ]
         self.context.edits.setdefault(self.rule, []).extend(self._edits.values())
 
+    def undefine(self, function: Function) -> None:
+        """Take a function away that nobody calls any more. What is named elsewhere, or is no plain function, loses its
+        body."""
+        program, source = self.context.program, function.file.source
+        calls = program.callers(function)
+        words = re.compile(rf"\b{re.escape(function.name)}\b".encode())
+        named = sum(len(words.findall(f.lexed.code)) for f in program.sources.files.values())
+        if function.style is Style.DEVICE and named == len(calls) + 1:
+            span = with_lines(source, definition_of(function))
+        elif function.style is Style.MACRO or function.body.type != "compound_statement":
+            raise Left(function, function.span(function.body), f"that `{function.name}` has no other use")
+        else:
+            body = function.span(function.body)
+            span = Span(body.start + 1, body.end - 1)
+        self.replace(function, span, "")
+        self._gone.add((function.file.path, span))
+
+    def unmake(self) -> None:
+        """Take these edits out of the port, which has them from a step before."""
+        for rule, edits in self.context.edits.items():
+            self.context.edits[rule] = [e for e in edits if e not in self._edits.values()]
+
+    def whole(self, function: Function, span: Span, text: str) -> None:
+        """Another text for a part of a file, with what other passes wrote there in it."""
+        self.replace(function, span, text)
+        self._gone.add((function.file.path, span))
+
+    def instead(self, function: Function, span: Span, text: str) -> None:
+        """A statement in place of whole lines, indented like the first."""
+        first = function.file.source[span.start : span.end]
+        pad = first[: len(first) - len(first.lstrip())].decode()
+        self.replace(function, span, pad + text)
+        self._gone.add((function.file.path, span))
+
     def _goes(self, edit: Edit) -> bool:
-        return any(
+        return any(edit is d for d in self._dropped) or any(
             path == edit.path and (span.contains(edit.span) if len(edit.span) else span.overlaps(edit.span))
             for path, span in self._gone
         )

@@ -4,47 +4,141 @@ fact that is missing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from porter.diagnostics import Code
+from porter.lang.text import Edit
+from porter.model.pipeline.facts import HostLaunch, KernelPipeline
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native import blocks, release, stages
+from porter.passes.native import blocks, double_buffer, mma_thread, pair, promotion, registers, release, stages
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
 
-STEPS = (release.NAME, stages.NAME, blocks.NAME)
+Launches = Callable[[Path, Sequence[Path]], Sequence[KernelPipeline]]
+"""What the host code of a file and its headers launches kernels with."""
+_TAKES = {release.NAME: release.take, mma_thread.NAME: mma_thread.take, double_buffer.NAME: double_buffer.take}
+STEPS = (release.NAME, mma_thread.NAME, double_buffer.NAME, pair.NAME, stages.NAME, blocks.NAME, registers.NAME)
 """Names of the steps that the port has."""
+
+ON_REQUEST = (promotion.NAME,)
+"""Those that are taken only where they are asked for by name, ahead of the others: results differ with them."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """Names of the steps that kernels have, and the number of their stages where one of them changed it, else 0."""
+    """Names of the steps that kernels have; the number of their stages, and the registers that warps which give some
+    back keep, where a step changed it, else 0."""
 
     steps: tuple[str, ...] = ()
     stages: int = 0
+    registers: int = 0
 
 
-def take(context: PortContext, moves: Moves, wanted: tuple[str, ...], count: int = 0) -> Taken:
-    """Take the wanted steps; `count` stages, where 0 leaves them as many as they are."""
-    taken: list[str] = []
-    made = 0
-    for name in (n for n in STEPS if n in wanted and context.kernels and (count or n != stages.NAME)):
-        helpers = dict(vars(context.helpers))
+def take(
+    context: PortContext,
+    moves: Moves,
+    wanted: tuple[str, ...],
+    count: int = 0,
+    least: int = 0,
+    launches: Launches | None = None,
+) -> Taken:
+    """Take the wanted steps; `count` stages, and `least` registers for warps that give some back, where 0 leaves as
+    many as there are. `launches`: what host code launches the kernels of the sources with."""
+    taking = _Taking(context, moves, launches, least)
+    numbers = {stages.NAME: count, registers.NAME: least}
+    for name in (n for n in (*ON_REQUEST, *STEPS) if n in wanted and context.kernels and numbers.get(n, 1)):
+        taking.take(name, count)
+    taken = tuple(taking.taken)
+    return Taken(taken, taking.made if stages.NAME in taken else 0, least if registers.NAME in taken else 0)
+
+
+def leave_tiled(context: PortContext, wanted: tuple[str, ...]) -> None:
+    """Say that MMAs of a library's tiled MMA are issued where they stand: who waits for stages there, and what tile a
+    block has, is in calls of the library."""
+    steps = ", ".join(name for name in STEPS if name in wanted and name != stages.NAME)
+    for kernel in context.program.kernels:
+        what = "MMAs, mbarriers and loads as the text of the sources issues them, not as calls of a library do"
+        span = kernel.name_span or kernel.span(kernel.body)
+        context.report(Code.NATIVE_LEFT, kernel, span, kernel=kernel.name, step=steps, what=what)
+
+
+_State = tuple[dict[str, Any], dict[str, list[Edit]]]
+
+
+@dataclass
+class _Taking:
+    """Steps that are taken, one after the other."""
+
+    context: PortContext
+    moves: Moves
+    launches: Launches | None
+    least: int = 0
+    taken: list[str] = field(default_factory=list)
+    made: int = 0
+    _before: dict[str, _State] = field(default_factory=dict)
+
+    def take(self, name: str, count: int) -> None:
+        """Take one of them, or say why not."""
+        context = self.context
+        state = self._before[name] = self._state()
         try:
-            if name == blocks.NAME:
-                changes = blocks.take(context, moves)
+            if name == pair.NAME:
+                self._pair()
+            elif name == promotion.NAME:
+                promotion.take(context, self.moves).make()
+            elif name == blocks.NAME:
+                blocks.take(context, self.moves).make()
+            elif name == registers.NAME:
+                self._registers()
+            elif name == stages.NAME:
+                changes, self.made = stages.take(context, self._found(), count)
+                changes.make()
             else:
-                found = [Pipelined(context, k, moves) for k in context.kernels]
-                if name == stages.NAME:
-                    changes, made = stages.take(context, found, count)
-                else:
-                    changes = release.take(context, found)
-            changes.make()
+                _TAKES[name](context, self._found()).make()
         except Left as left:
-            vars(context.helpers).update(helpers)
+            self._restore(state)
             names = ", ".join(k.function.name for k in context.kernels)
             context.report(Code.NATIVE_LEFT, left.function, left.span, kernel=names, step=name, what=left.what)
         else:
-            taken.append(name)
-    return Taken(tuple(taken), made if stages.NAME in taken else 0)
+            self.taken.append(name)
+
+    def _found(self) -> list[Pipelined]:
+        return [Pipelined(self.context, k, self.moves) for k in self.context.kernels]
+
+    def _registers(self) -> None:
+        if blocks.NAME in self.taken:
+            function = self.context.kernels[0].function
+            raise Left(function, function.span(function.body), blocks.SHARED_OUT)
+        registers.take(self.context, self.least).make()
+
+    def _pair(self) -> None:
+        """Steps that move statements find those of a pair: they are taken again behind what a pair changes."""
+        context = self.context
+        found = self._found()
+        if mma_thread.NAME not in self.taken:
+            raise found[0].begin.left("a thread of its own that issues the MMAs")
+        self._restore(self._before[mma_thread.NAME])
+        launch = self._launch()
+        context.helpers.buffers = double_buffer.BUFFERS if double_buffer.NAME in self.taken else 1
+        pair.ahead(context, found, launch).make()
+        for name in (n for n in (mma_thread.NAME, double_buffer.NAME) if n in self.taken):
+            _TAKES[name](context, self._found()).make()
+        pair.take(context, self._found(), launch).make()
+
+    def _launch(self) -> HostLaunch | None:
+        kernel = self.context.kernels[0].function.name
+        root = self.context.program.sources
+        known = self.launches(Path(root.root), root.include_dirs) if self.launches is not None else ()
+        return next((k.launch for k in known if k.pipeline.kernel == kernel), None)
+
+    def _state(self) -> _State:
+        edits = self.context.edits
+        return dict(vars(self.context.helpers)), {rule: list(found) for rule, found in edits.items()}
+
+    def _restore(self, state: _State) -> None:
+        vars(self.context.helpers).update(state[0])
+        self.context.edits = {rule: list(found) for rule, found in state[1].items()}

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How warps of a port share their registers out: anew where ptxas says that the port spills."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from porter.build.port_plan import PortPlan
+from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
+from porter.cli.context import Session
+from porter.cli.staging import Counts, port_plan
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.lang.sources import is_python
+from porter.passes.native.blocks import NAME as BLOCKS
+from porter.passes.native.blocks import SHARED_OUT
+from porter.passes.native.registers import MOST, NAME, STEP
+from porter.passes.ported import Ported, PortedRoot
+from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.prepare import prepare
+
+_LEAST = 24
+"""The fewest registers that setmaxnreg leaves a warp."""
+_TRIES = 8
+"""Numbers that are tried, from the fewest on."""
+
+
+class Make(Protocol):
+    """The same port with these registers, as (root, count)."""
+
+    def __call__(self, *, registers: Counts) -> Ported: ...
+
+
+def tuned(session: Session, ported: Ported, make: Make) -> tuple[Ported, Counts, list[Diagnostic]]:
+    """A port whose kernels spill as little as other numbers of setmaxnreg allow, these numbers, and for each root that
+    spills all the same why."""
+    said: list[Diagnostic] = []
+    chosen: set[tuple[str, int]] = set()
+    for root in (r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels):
+        if b"setmaxnreg" not in b"".join(ported.of_root(root).values()):
+            continue
+        found, what = _chosen(session, ported, root, make)
+        if found:
+            chosen.add((root.path, found))
+        elif what:
+            values = {"kernel": ", ".join(root.kernels), "step": NAME, "what": what}
+            said.append(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
+    counts = frozenset(chosen)
+    return (make(registers=counts) if counts else ported), counts, said
+
+
+def _chosen(session: Session, ported: Ported, root: PortedRoot, make: Make) -> tuple[int, str]:
+    """The fewest registers of warps that give some back with which a root spills nothing; 0 where none are better, and
+    why, if it spills."""
+    try:
+        before = _spilled(session, ported, root)
+    except PorterError:
+        # whatever it is, the run that verifies the port says it
+        return 0, ""
+    if not before:
+        return 0, ""
+    if BLOCKS in root.native:
+        return 0, f"{SHARED_OUT}, where ptxas spills {before} bytes"
+    tries = 0
+    for least in range(_LEAST, MOST, STEP):
+        other = make(registers=frozenset({(root.path, least)}))
+        mine = next((r for r in other.roots if r.path == root.path), None)
+        if mine is None or not mine.registers:
+            said = [d for d in other.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == NAME]
+            if said and "room for" not in str(said[0].values["what"]):
+                return 0, f"{said[0].values['what']}, where ptxas spills {before} bytes"
+            continue
+        tries += 1
+        if tries > _TRIES:
+            break
+        if not _spilled(session, other, mine):
+            return least, ""
+    return 0, f"numbers of setmaxnreg with which ptxas does not spill {before} bytes"
+
+
+def _spilled(session: Session, ported: Ported, root: PortedRoot) -> int:
+    """Bytes that the kernels of a root, compiled as the cases beside it ask for, spill in all.
+
+    Raises:
+        PorterError: what compiling raises.
+    """
+    plan = port_plan(session, ported, root)
+    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
+    cases = [c for c in map(load_case, cases_if_any(Path(root.path))) if c.recorded is None and c.dsl is None]
+    nbytes = 0
+    for case in cases:
+        found, _ = prepare(case, ["port"], builder, case.sizes, 0, partial(_port_of, plan))
+        for one in found:
+            # the file may hold other instantiations than that of the case's size
+            used = one.kernel.assembled().resources.values() if one.kernel.assembled is not None else ()
+            nbytes = max(nbytes, sum(r.spill_stores + r.spill_loads for r in used))
+    return nbytes
+
+
+def _port_of(plan: PortPlan, case: Case) -> tuple[PortPlan, list[Diagnostic]]:
+    return replace(plan.on(case.template, case.launch.grid)), []

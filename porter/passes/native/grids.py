@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches of a kernel whose CTAs are pairs: their grids have a whole number of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.model.block_size import LAUNCHERS, kernel_named
+from porter.model.functions import Function
+from porter.model.program import Program
+from porter.model.scopes import resolve
+from porter.passes.native.sites import Changes, Left, Place
+
+_INTEGERS = frozenset({"int", "unsigned", "unsigned int", "uint32_t", "int32_t", "size_t", "long", "int64_t",
+                       "uint64_t", "uint", "auto"})  # fmt: skip
+
+
+def in_pairs(program: Program, kernel: Function, changes: Changes) -> None:
+    """Make the first dimension of each grid even.
+
+    Raises:
+        Left: a launch is not understood.
+    """
+    places = list(_grids(program, kernel))
+    if not places:
+        raise Left(kernel, kernel.span(kernel.body), "a launch by host code in these files")
+    for caller, node in places:
+        at = _first(caller, node)
+        text = caller.text(at)
+        if at.type in ("binary_expression", "conditional_expression"):
+            text = f"({text})"
+        changes.replace(caller, caller.span(at), f"({text} + 1) / 2 * 2")
+
+
+def _grids(program: Program, kernel: Function) -> Iterator[tuple[Function, Node]]:
+    for caller in program.functions:
+        for syntax in find(caller.body, "kernel_call_syntax"):
+            parts = [c for c in syntax.named_children if c.type != "comment"]
+            called = syntax.parent.child_by_field_name("function") if syntax.parent is not None else None
+            if called is not None and parts and kernel_named(program, kernel, caller, called, 0) is not None:
+                yield caller, parts[0]
+        for call in caller.calls:
+            at = LAUNCHERS.get(call.name)
+            if at is None or at >= len(call.args):
+                continue
+            if kernel_named(program, kernel, caller, call.args[at], 0) is not None:
+                raise Place(caller, call.node).left("a launch in brackets: a cluster is the kernel's own here")
+
+
+def _first(caller: Function, node: Node) -> Node:
+    """The expression of a grid's first dimension.
+
+    Raises:
+        Left: it is not found.
+    """
+    while node.type == "parenthesized_expression" and len(node.named_children) == 1:
+        node = node.named_children[0]
+    if node.type == "call_expression":
+        called, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+        if called is not None and arguments is not None and caller.text(called) == "dim3" and arguments.named_children:
+            return _number(caller, arguments.named_children[0])
+    if node.type == "identifier":
+        variable = resolve(caller, node, caller.text(node))
+        declared = variable.declaration if variable is not None else None
+        kind = declared.child_by_field_name("type") if declared is not None else None
+        if variable is not None and declared is not None and kind is not None and caller.text(kind) == "dim3":
+            lists = [n for n in find(declared, "argument_list", "initializer_list") if n.named_children]
+            changed = [n for n in find(caller.body, "field_expression", "assignment_expression")
+                       if caller.text(n).startswith((f"{variable.name}.", f"{variable.name} ="))]  # fmt: skip
+            if len(lists) >= 1 and not changed and len(declared.children_by_field_name("declarator")) == 1:
+                return _number(caller, lists[0].named_children[0])
+    return _number(caller, node)
+
+
+def _number(caller: Function, node: Node) -> Node:
+    if node.type == "number_literal" or node.type in ("binary_expression", "conditional_expression"):
+        return node
+    if node.type == "identifier":
+        variable = resolve(caller, node, caller.text(node))
+        kind = None
+        if variable is not None and variable.declaration is not None:
+            kind = variable.declaration.child_by_field_name("type")
+        elif variable is not None and variable.param is not None and variable.param.node is not None:
+            kind = variable.param.node.child_by_field_name("type")
+        if kind is not None and caller.text(kind) in _INTEGERS:
+            return node
+    if node.type == "call_expression":
+        called = node.child_by_field_name("function")
+        if called is not None and caller.text(called) in ("min", "std::min", "max", "std::max"):
+            return node
+    raise Place(caller, node).left("the first dimension of the grid, as a number")

@@ -1,0 +1,483 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thread of its own waits for stages and issues the MMAs of all consumers. It stands in a warp that has nothing else
+to do, with a copy of what leads the consumers to their MMAs; they wait for the sums alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.text import Span
+from porter.model.accumulators import Accumulator
+from porter.model.pipeline.operations import Operation
+from porter.model.pipeline.rings import split_index
+from porter.model.scopes import LOOPS, declared_names
+from porter.model.tensor_core import Step
+from porter.passes import emit
+from porter.passes.context import PortContext, qualified
+from porter.passes.native import release
+from porter.passes.native.mainloop import Pipelined, in_loop
+from porter.passes.native.release import count_of
+from porter.passes.native.sites import Changes, Left, Place, only_from, path_of, prefix, statement_of, written
+from porter.passes.native.slicing import Level, Slice
+from porter.passes.native.texts import indented, ported_text
+from porter.passes.residency import RULE as TILES
+from porter.passes.residency import RULE_ZERO
+from porter.ptx.arch import WARP
+
+RULE = "PTR192"
+NAME = "mma-thread"
+_CHOICES = ("if_statement", "conditional_expression", "switch_statement")
+_WORK = ("copy", "arrive", "arrive_tx", "expect_tx", "wait", "mma", "store")
+
+
+def take(context: PortContext, found: list[Pipelined]) -> Changes:
+    """The edits of the step, for all kernels.
+
+    Raises:
+        Left: a fact is missing.
+    """
+    if not context.helpers.releases or context.helpers.shares:
+        at = found[0]
+        raise at.begin.left("commits that give stages back, each of its own CTA")
+    changes = Changes(context, RULE)
+    moves = [Move(kernel, changes) for kernel in found]
+    for move in moves:
+        move.take()
+    context.helpers.own_thread = True
+    context.helpers.mma_warp = moves[0].warp
+    context.helpers.may_be_empty = any(m.may_be_empty() for m in moves)
+    return changes
+
+
+def moved(kernel: Pipelined) -> Move:
+    """What the thread of its own takes over, with nothing changed.
+
+    Raises:
+        Left: a fact is missing.
+    """
+    move = Move(kernel, Changes(kernel.context, RULE))
+    move.find()
+    return move
+
+
+@dataclass(eq=False)
+class Move:
+    """What leaves the consumers of a kernel, `range`, and what else its thread needs, `slice`."""
+
+    kernel: Pipelined
+    changes: Changes
+    warp: int = -1
+    range: list[Node] = field(default_factory=list)
+    slice: Slice = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.function = self.kernel.function
+        self.context = self.kernel.context
+        self.names = self.context.names
+
+    def find(self) -> Node:
+        """Gives the place of the thread's part."""
+        kernel = self.kernel
+        if self.function is not kernel.kernel.function:
+            raise kernel.begin.left("MMAs in the kernel itself, or in functions that get its accumulators")
+        if any(kernel.moves.stores[a] for a in kernel.accumulators):
+            raise kernel.begin.left("sums that no thread writes to")
+        at, self.warp = self._place()
+        roles = kernel.kernel.roles
+        issuer = roles.first * 4 * WARP
+        self.range = self._with_waits()
+        self.slice = Slice(kernel, self.range, at, issuer)
+        for node, name in self.slice.kept():
+            raise Place(self.function, node).left(f"that consumers do without `{name}` as it is behind their MMAs")
+        self._reads()
+        return at
+
+    def take(self) -> None:
+        at = self.find()
+        self._without_fences()
+        self._write(at)
+        self._consumers()
+        self._behind()
+        self._counts()
+
+    def _with_waits(self) -> list[Node]:
+        """The statements that leave the consumers: the range, and in front of it waits for what it reads."""
+        kernel = self.kernel
+        block = kernel.first.parent
+        assert block is not None
+        ahead = [n for n in block.named_children if n.start_byte < kernel.first.start_byte]
+        waits = [s.node for o in kernel.walk.operations if o.kind == "wait" and self._fills(o.barrier)
+                 for s in o.sites if s.frame.function is self.function]  # fmt: skip
+        found = kernel.range
+        for index, node in enumerate(ahead):
+            if any(node.start_byte <= w.start_byte and w.end_byte <= node.end_byte for w in waits):
+                found = [*ahead[index:], *kernel.range]
+                break
+        while found[0].prev_named_sibling is not None and found[0].prev_named_sibling.type == "comment":
+            comment = found[0].prev_named_sibling
+            if comment.end_point[0] + 1 != found[0].start_point[0] or not self._own_line(comment):
+                break
+            found.insert(0, comment)
+        return found
+
+    def _own_line(self, node: Node) -> bool:
+        span, source = self.function.span(node), self.function.file.source
+        return not source[source.rfind(b"\n", 0, span.start) + 1 : span.start].strip()
+
+    @property
+    def span(self) -> Span:
+        return Span(self.function.span(self.range[0]).start, self.function.span(self.range[-1]).end)
+
+    # --- Where it goes
+
+    def _place(self) -> tuple[Node, int]:
+        """The statement in front of which the thread's part goes, and its warp: a warp that comes to where stages are
+        loaded and does nothing there, as in the rest of the kernel."""
+        kernel = self.kernel
+        copies = [o for o in kernel.walk.operations if o.kind == "copy"]
+        if not copies:
+            raise kernel.begin.left("a warp that loads stages by TMA")
+        busy = set(kernel.consumers)
+        for operation in (o for o in kernel.walk.operations if o.kind in _WORK):
+            if not kernel.is_ahead(operation) or operation.kind == "copy":
+                busy |= kernel.runs(operation)
+        busy_warps = {t // WARP for t in busy}
+        site = next((s for s in copies[0].sites if s.frame.function is self.function), None)
+        if site is None:
+            raise kernel.begin.left("loads of stages in the kernel itself")
+        node: Node | None = site.node
+        while node is not None and node.parent is not None and node.parent.id != self.function.body.id:
+            node = node.parent
+            block = node.parent
+            if block is None or block.type != "compound_statement" or in_loop(node, self.function):
+                continue
+            there = kernel.who.runs(prefix(copies[0], self.function, node)).threads
+            if there is None:
+                break
+            for warp in sorted({t // WARP for t in there} - busy_warps):
+                if set(range(warp * WARP, (warp + 1) * WARP)) <= there:
+                    return node, warp
+        raise Place(self.function, site.node).left("a warp beside that which loads stages, with nothing to do")
+
+    def _reads(self) -> None:
+        """That sums are read behind the MMAs, in the block that these stand in."""
+        kernel = self.kernel
+        block = kernel.first.parent
+        assert block is not None
+        for node in kernel.reads if self.slice.loops else ():
+            if not (block.start_byte <= node.start_byte and node.end_byte <= block.end_byte):
+                raise Place(self.function, node).left("that the sums of a tile are read where its MMAs stand")
+            if node.start_byte < self.range[-1].end_byte:
+                raise Place(self.function, node).left("that sums are read behind the MMAs of their tile")
+        if not any(True for _ in kernel.reads):
+            raise kernel.begin.left("where the sums are read")
+
+    # --- What becomes of the consumers
+
+    def _without_fences(self) -> None:
+        """Nothing is to be ordered in front of MMAs but what the thread waits for itself, and what consumers did around
+        their batches is not done any more."""
+        kernel = self.kernel
+        drop = Changes(self.context, RULE)
+        for path, _ in kernel.synchronizing(Step.FENCE):
+            place = written(path)
+            if not only_from(kernel.program, place.function, self.function, kernel.spans):
+                raise place.left(f"that `{place.function.name}` is called for these MMAs alone")
+            drop.drop(Place(place.function, statement_of(place)))
+        unused = [p.function for path, _ in kernel.synchronizing(Step.FENCE, Step.COMMIT, Step.WAIT)
+                  for p in path[path.index(written(path)) + 1 :]]  # fmt: skip
+        for function in {id(f): f for f in unused}.values():
+            drop.undefine(function)
+        drop.make()
+        closing = Changes(self.context, release.RULE)
+        release.close(kernel, closing)
+        closing.unmake()
+
+    def _consumers(self) -> None:
+        """They take the sums where they multiplied."""
+        tiles = ", ".join(self.names.tile(a) for a in self.kernel.accumulators)
+        self.changes.instead(self.function, self._whole(), f"{self.names.warpgroup}.take({tiles});")
+        if self.slice.loops:
+            block = self.range[0].parent
+            assert block is not None
+            end = self.function.span(block).end - 1
+            pad = self.context.indent(self.function, self.function.span(self.range[0]))
+            outer = self.context.indent(self.function, Span(end, end))
+            source = self.function.file.source
+            start = source.rfind(b"\n", 0, end) + 1
+            alone = not source[start:end].strip()
+            text = (
+                f"{pad}{self.names.warpgroup}.give_back();\n"
+                if alone
+                else f"\n{pad}{self.names.warpgroup}.give_back();\n{outer}"
+            )
+            at = start if alone else end
+            self.changes.replace(self.function, Span(at, at), text)
+        for level in self.slice.levels[1:]:
+            for statement in level.statements:
+                self._gone(level, statement)
+
+    def _gone(self, level: Level, statement: Node) -> None:
+        """A declaration that only the thread needs goes with it."""
+        if statement.type != "declaration" or level.node.type != "compound_statement":
+            return
+        declared = [n for d in statement.children_by_field_name("declarator") for n in declared_names(d)]
+        names = {self.function.text(n) for n in declared}
+        mine = [self.function.span(statement), self.span]
+        for node in (n for name in names for n in self.function.named(name)):
+            if not any(s.contains(self.function.span(node)) for s in mine):
+                return
+        written_to = [e for edits in self.context.edits.values() for e in edits]
+        span = self.function.span(statement)
+        if any(e.path == self.function.file.path and e.span.start == span.end and not len(e.span) for e in written_to):
+            return
+        self.changes.drop(Place(self.function, statement))
+
+    def _whole(self) -> Span:
+        """The range, from the first character of its line on."""
+        function, kernel = self.function, self.kernel
+        source = function.file.source
+        first, last = self.span.start, self.span.end
+        start = source.rfind(b"\n", 0, first) + 1
+        end = source.find(b"\n", last)
+        whole = not source[start:first].strip() and end >= 0 and not source[last:end].strip()
+        if not whole:
+            raise kernel.begin.left("statements on lines of their own")
+        return Span(start, end)
+
+    # --- The thread's part
+
+    def _write(self, at: Node) -> None:
+        lines = [
+            *self._opening().splitlines(),
+            *(f"    {line}" for line in self.slice.constants.values()),
+        ]
+        for accumulator in self.kernel.accumulators:
+            if not any(self._declares(level, accumulator) for level in self.slice.levels):
+                lines += [f"    {line}" for line in self._tile(accumulator)]
+        lines += self._body(0, "    ")
+        lines.append("}")
+        span, whole = self.context.statement_before(self.function, at, "\n".join(lines), above_comments=True)
+        self.changes.replace(self.function, span, whole)
+
+    def _opening(self) -> str:
+        return emit.lines(
+            "mma_thread",
+            elect=qualified("elect_mma_thread"),
+            state_type=qualified("Warpgroup"),
+            state=self.names.warpgroup,
+            tmem=self.names.tmem,
+        )
+
+    def _body(self, index: int, pad: str) -> Iterator[str]:
+        """The lines of a level and those in it."""
+        levels = self.slice.levels
+        level = levels[index]
+        if level.node.type != "compound_statement":
+            yield from self._construct(level, index, pad)
+            return
+        shown = self.slice.shows(level)
+        clears = self._clears(level)
+        if level.node.type == "compound_statement":
+            shown = sorted([*shown, *clears, *self._declaring(level)], key=lambda n: n.start_byte)
+        last = index == len(levels) - 1
+        middle = self.range[0] if last else level.inner
+        for node in (n for n in shown if n.start_byte < middle.start_byte):
+            yield from self._statement(node, pad)
+        if last:
+            yield from self._range(pad)
+        else:
+            yield from self._body(index + 1, pad)
+        for node in (n for n in shown if n.start_byte > middle.start_byte):
+            yield from self._statement(node, pad)
+
+    def _construct(self, level: Level, index: int, pad: str) -> Iterator[str]:
+        """A loop or condition around the levels in it; what always holds is not said."""
+        node, inner = level.node, level.inner
+        is_loop = node.type in LOOPS
+        if not is_loop and (node.type != "if_statement" or level.taken):
+            yield from self._body(index + 1, pad)
+            return
+        function = self.function
+        if node.type == "do_statement":
+            head, tail = "do", " " + self._ported(Span(function.span(inner).end, function.span(node).end)).strip()
+        else:
+            head, tail = self._ported(Span(function.span(node).start, function.span(inner).start)).strip(), ""
+        before = self.context.indent(function, function.span(node))
+        yield from self._pragma(node, pad)
+        lines = indented(head, before, pad)
+        yield from (*lines[:-1], f"{lines[-1]} {{")
+        yield from self._body(index + 1, pad + "    ")
+        yield f"{pad}}}{tail}"
+
+    def _pragma(self, node: Node, pad: str) -> Iterator[str]:
+        start, end = self.context.before(self.function, node).start, self.function.span(node).start
+        text = self.function.file.source[start:end].decode("utf-8", "replace").strip()
+        if text:
+            yield text if text.startswith("#") else pad + text
+
+    def _range(self, pad: str) -> Iterator[str]:
+        tiles = ", ".join(self.names.tile(a) for a in self.kernel.accumulators)
+        state = self.names.warpgroup
+        yield f"{pad}{state}.begin({tiles});"
+        function = self.function
+        for node in self.range:
+            yield from self._pragma(node, pad)
+            yield from self._lines(node, pad)
+        del function
+        yield f"{pad}{state}.end({tiles});"
+
+    def _lines(self, node: Node, pad: str) -> Iterator[str]:
+        function = self.function
+        text = self._ported(function.span(node))
+        if text.strip() not in ("", ";"):
+            yield from indented(text, self.context.indent(function, function.span(node)), pad)
+
+    def _statement(self, node: Node, pad: str) -> Iterator[str]:
+        for accumulator in self.kernel.accumulators:
+            declaration = accumulator.variable.declaration
+            if declaration is not None and declaration.id == node.id:
+                yield from (pad + line for line in self._tile(accumulator))
+                return
+        for accumulator in self.kernel.accumulators:
+            for zeroing in self.context.flow.zeroing_of(accumulator):
+                if zeroing.node.id == node.id:
+                    yield from (pad + line for line in self._cleared(node))
+                    return
+        yield from self._lines(node, pad)
+
+    def _ported(self, span: Span) -> str:
+        return ported_text(self.context, self.function, span)
+
+    # --- Accumulators there
+
+    def _tile(self, accumulator: Accumulator) -> list[str]:
+        """The lines that declare an accumulator in Tensor Memory."""
+        at = self.function.span(accumulator.home.end_of_declaration()).end
+        for edit in self.context.edits.get(TILES, ()):
+            if edit.path == self.function.file.path and edit.span == Span(at, at):
+                lines = [line.strip() for line in edit.replacement.decode().strip().splitlines()]
+                return [*self._registers(accumulator, lines), *lines]
+        raise self.kernel.begin.left(f"where `{accumulator.name}` lies in Tensor Memory")
+
+    def _registers(self, accumulator: Accumulator, lines: list[str]) -> list[str]:
+        """The declaration of the registers, where that of their tiles asks for their size."""
+        declaration = accumulator.variable.declaration
+        if declaration is None or not any(re.search(rf"\b{re.escape(accumulator.name)}\b", line) for line in lines):
+            return []
+        text = self._ported(self.function.span(declaration)).strip()
+        if len(declaration.children_by_field_name("declarator")) != 1 or "=" in text:
+            raise Place(self.function, declaration).left(f"the size of `{accumulator.name}`, where nobody has it")
+        return [" ".join(text.split())]
+
+    def _counts(self) -> None:
+        """Where consumers arrive on what they wait for, to have its token, one thread does so instead."""
+        kernel = self.kernel
+        full = {o.barrier.split("[")[0]: split_index(o.barrier)[0] for o in kernel.walk.operations if o.kind == "copy"}
+        for name in full.values():
+            others, mine = 0, []
+            for operation in kernel.operations(name, "arrive", "arrive_tx"):
+                threads = kernel.runs(operation)
+                if not threads & kernel.consumers:
+                    others += len(threads) * self._number(operation)
+                    continue
+                site = next((s for s in operation.sites if s.frame.function is self.function), None)
+                inside = site is not None and self.span.contains(self.function.span(site.node))
+                if threads != kernel.consumers or not inside or operation.kind == "arrive_tx" or operation.remote:
+                    raise path_of(operation)[0].left(f"that consumers arrive at {name} among their MMAs alone")
+                mine.append(operation)
+            if not mine:
+                continue
+            if any(o.remote for o in kernel.operations(name, "arrive", "arrive_tx")):
+                raise path_of(mine[0])[0].left(f"who arrives at {name} in a phase")
+            for operation in kernel.operations(name, "init"):
+                place = count_of(kernel, operation)
+                number = kernel.program.constants_in(kernel.kernel.function).evaluate(operation.count)
+                each = {self._number(o) for o in mine}
+                expected = others + len(kernel.consumers) * max(each) if kernel.threads is not None else number
+                if len(each) != 1 or number not in (None, expected):
+                    raise place.left(f"who else arrives at {name}: its count and its arrivals differ")
+                self.changes.replace(place.function, place.span, str(others + max(each)))
+
+    def _number(self, operation: Operation) -> int:
+        value = self.kernel.program.constants_in(self.kernel.kernel.function).evaluate(operation.count or "1")
+        if value is None:
+            raise path_of(operation)[0].left(f"what `{operation.count}` comes to")
+        return value
+
+    def _declares(self, level: Level, accumulator: Accumulator) -> bool:
+        declaration = accumulator.variable.declaration
+        if declaration is None or declaration.parent is None:
+            return False
+        return level.node.id == declaration.parent.id and declaration.start_byte > self.slice.at.start_byte
+
+    def _declaring(self, level: Level) -> list[Node]:
+        found = [a.variable.declaration for a in self.kernel.accumulators if self._declares(level, a)]
+        return list({n.id: n for n in found if n is not None}.values())
+
+    def _clears(self, level: Level) -> list[Node]:
+        """Statements of a level that set accumulators to zero."""
+        kernel = self.kernel
+        found: dict[int, Node] = {}
+        for accumulator in kernel.accumulators:
+            for zeroing in self.context.flow.zeroing_of(accumulator):
+                node = zeroing.node
+                if zeroing.is_declaration or self.span.contains(self.function.span(node)):
+                    continue
+                if zeroing.function is not self.function or not any(
+                    node.parent is not None and node.parent.id == one.node.id for one in self.slice.levels
+                ):
+                    raise Place(zeroing.function, node).left("where sums begin, beside the MMAs")
+                if node.parent is not None and node.parent.id == level.node.id:
+                    found[node.id] = node
+        return list(found.values())
+
+    def _cleared(self, node: Node) -> list[str]:
+        span = self.function.span(node)
+        for edit in self.context.edits.get(RULE_ZERO, ()):
+            if edit.path == self.function.file.path and edit.span.contains(span):
+                return [line.strip() for line in edit.replacement.decode().strip().splitlines()]
+        return []
+
+    def may_be_empty(self) -> bool:
+        """Whether the range may end without an MMA: each stands in a loop or behind a condition."""
+        block = self.range[0].parent
+        assert block is not None
+        for operation in self.kernel.multiplies:
+            chain = [n for s in operation.sites for n in _around(s.node, s.frame.function.body)]
+            own = [n for n in chain if n.start_byte > block.start_byte or n.end_byte < block.end_byte]
+            inside = [n for n in own if not (n.start_byte <= block.start_byte and block.end_byte <= n.end_byte)]
+            if not any(
+                n.type in (*LOOPS, "if_statement", "conditional_expression", "switch_statement") for n in inside
+            ):
+                return False
+        return True
+
+    def _behind(self) -> None:
+        """That nobody but the thread waits for stages."""
+        kernel = self.kernel
+        mine = self.span
+        for operation in kernel.walk.operations:
+            site = next((s for s in operation.sites if s.frame.function is self.function), None)
+            if operation.kind != "wait" or site is None or not kernel.runs(operation) & kernel.consumers:
+                continue
+            if not mine.contains(self.function.span(site.node)) and self._fills(operation.barrier):
+                raise Place(self.function, site.node).left("that stages are waited for among the MMAs alone")
+
+    def _fills(self, barrier: str) -> bool:
+        name = barrier.split("[")[0]
+        return any(o.kind == "copy" and o.barrier.split("[")[0] == name for o in self.kernel.walk.operations)
+
+
+def _around(node: Node, body: Node) -> Iterator[Node]:
+    above = node.parent
+    while above is not None and above.id != body.id:
+        yield above
+        above = above.parent
+
+
+__all__ = ["NAME", "RULE", "Left", "take"]

@@ -1,0 +1,576 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CTAs multiply in pairs: one thread issues MMAs of twice the rows and twice the columns for both.
+
+A pair does what one CTA did, for half the rows and half the columns of the product. The first CTA adds nothing to the
+coordinates of what it loads, the second one half of the rows or columns. Each has half of the rows of a sum, and the
+columns of both halves, one behind the other.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.lang.text import Span
+from porter.model.functions import Function, Style
+from porter.model.pipeline.facts import HostLaunch
+from porter.model.pipeline.frames import Wording
+from porter.model.pipeline.operations import Operation
+from porter.model.pipeline.rings import split_index
+from porter.model.scopes import LOOPS, Variable, resolve
+from porter.passes import emit
+from porter.passes.context import PortContext, qualified
+from porter.passes.full_rate.renaming import reached
+from porter.passes.native import mma_thread
+from porter.passes.native.grids import in_pairs
+from porter.passes.native.mainloop import Pipelined, in_loop
+from porter.passes.native.release import count_of
+from porter.passes.native.sharing import is_ring
+from porter.passes.native.sites import Changes, Left, Place, path_of, statement_of
+from porter.passes.native.texts import indented, ported_text
+from porter.ptx.table import find as decode
+from porter.ptx.tmem import COLUMNS, LANES
+from porter.ptx.umma import Kind, legal_n
+
+RULE = "PTR194"
+NAME = "pair"
+CTAS = 2
+_PLAIN = frozenset({"cp", "async", "bulk", "tensor", "2d", "shared::cluster", "shared::cta", "global", "tile",
+                    "mbarrier::complete_tx::bytes"})  # fmt: skip
+_BLOCK = re.compile(rb"\b(blockIdx|gridDim)\b(?:\s*\.\s*([xyz])\b)?")
+_OF_CLUSTER = re.compile(r"%%?(?:n?ctaid|n?cluster|is_explicit)|\bmapa\b|barrier\.cluster|multicast")
+_NAME = re.compile(r"(?<![\w.>:])[A-Za-z_]\w*(?!\s*(?:::|\())")
+
+
+@dataclass(frozen=True)
+class Side:
+    """Rows or columns of a product: `size` is the kernel's parameter that says how many, `index` that of the coordinate
+    by which `copies` load them, `tile` those of a CTA, `half` the variable that a pair has for half of them."""
+
+    size: str
+    index: int
+    copies: tuple[Operation, ...]
+    tile: int
+    half: str
+
+
+def ahead(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> Changes:
+    """What other steps have to find: a kernel that is run for half of a product, by pairs.
+
+    Raises:
+        Left: a fact is missing.
+    """
+    changes = Changes(context, RULE)
+    _Pair(_only(found), changes, launch).ahead()
+    return changes
+
+
+def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> Changes:
+    """The rest of the step, behind that which gives MMAs a thread of their own.
+
+    Raises:
+        Left: a fact is missing.
+    """
+    changes = Changes(context, RULE)
+    _Pair(_only(found), changes, launch).take()
+    context.helpers.paired = True
+    return changes
+
+
+def _only(found: list[Pipelined]) -> Pipelined:
+    if len(found) != 1:
+        raise found[0].begin.left("that the file has one kernel")
+    return found[0]
+
+
+@dataclass(eq=False)
+class _Pair:
+    kernel: Pipelined
+    changes: Changes
+    launch: HostLaunch | None
+    sides: tuple[Side, Side] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.function: Function = self.kernel.kernel.function
+        self.context = self.kernel.context
+        self.program = self.kernel.program
+        self.constants = self.program.constants_in(self.function)
+        self.move = mma_thread.moved(self.kernel)
+        self.loads = self._unused("loads")
+        self._whole()
+        self.sides = self._sides()
+
+    # --- What has to be known
+
+    def _whole(self) -> None:
+        kernel, helpers = self.kernel, self.context.helpers
+        if not helpers.joined:
+            raise kernel.begin.left(f"MMAs of {LANES} rows for two consumers")
+        if self.function is not kernel.function or len(kernel.accumulators) != 1 or kernel.accumulators[0].home.depth:
+            raise kernel.begin.left("one accumulator in the kernel itself")
+        if not in_loop(kernel.first, self.function):
+            raise kernel.begin.left("a loop over tiles: halves of a product are in whole tiles")
+        self.n = {o.multiplies.n for o in kernel.multiplies if o.multiplies is not None}
+        widest = max(legal_n(Kind.F16, CTAS))
+        if len(self.n) != 1 or CTAS * max(self.n) > widest:
+            raise kernel.begin.left(f"MMAs of one width, of at most {widest // CTAS} columns")
+        if CTAS * max(self.n) * max(helpers.buffers, 1) > COLUMNS:
+            raise kernel.begin.left(f"room for {CTAS * max(self.n) * helpers.buffers} columns of Tensor Memory")
+        for function in self._reached():
+            for statement in function.asm:
+                if _OF_CLUSTER.search(statement.template):
+                    raise Left(function, statement.span, "a kernel whose CTAs know nothing of each other")
+        if "__cluster_dims__" in self.function.text(self.function.node):
+            raise kernel.begin.left("a kernel without clusters")
+        launch = self.launch
+        if launch is None or launch.grid is None:
+            raise kernel.begin.left("its launch: no host code in these files makes one that is understood")
+        if launch.cluster is not None and launch.cluster != ("1", "1", "1"):
+            raise kernel.begin.left("a launch without clusters")
+        if launch.grid[1:] not in ((), ("1",), ("1", "1")):
+            raise kernel.begin.left("a grid of one dimension, of which each block takes one tile after another")
+
+    def _reached(self) -> list[Function]:
+        mine = reached(self.program, [self.function])
+        return [f for f in self.program.functions if id(f) in mine]
+
+    def _sides(self) -> tuple[Side, Side]:
+        """Rows, by the copies that fill A, and columns, by those that fill B."""
+        launch, kernel = self.launch, self.kernel
+        assert launch is not None
+        maps = {m.param: m for m in launch.maps}
+        copies = [o for o in kernel.walk.operations if o.kind == "copy"]
+        mine = [tuple(o for o in copies if self._feeds(o, side)) for side in ("a", "b")]
+        if any(not m for m in mine) or set(mine[0]) & set(mine[1]) or len(mine[0]) + len(mine[1]) != len(copies):
+            raise kernel.begin.left("which copies bring A and which bring B")
+        dims = []
+        for group in mine:
+            found = {maps[o.map].dims for o in group if o.map in maps}
+            if len(found) != 1 or any(o.map not in maps for o in group) or len(next(iter(found))) != 2:
+                raise path_of(group[0])[0].left("the tensor map of what is loaded, of two dimensions")
+            dims.append(next(iter(found)))
+        depth = set(dims[0]) & set(dims[1])
+        if len(depth) != 1 or dims[0].index(next(iter(depth))) != dims[1].index(next(iter(depth))):
+            raise kernel.begin.left("which dimension of A and B is that of the sum")
+        index = 1 - dims[0].index(next(iter(depth)))
+        given = {text: name for name, text in launch.sizes}
+        sizes = [given.get(d[index], "") for d in dims]
+        if not all(sizes) or sizes[0] == sizes[1]:
+            raise kernel.begin.left("rows and columns of the product as parameters of the kernel")
+        rows, columns = LANES, max(self.n)
+        return (Side(sizes[0], index, mine[0], rows, self._half(sizes[0])),
+                Side(sizes[1], index, mine[1], columns, self._half(sizes[1])))  # fmt: skip
+
+    def _half(self, size: str) -> str:
+        return self._unused(f"half_{size.lower()}")
+
+    def _unused(self, name: str) -> str:
+        taken = self.program.identifiers()
+        while name in taken:
+            name += "_"
+        return name
+
+    def _feeds(self, copy: Operation, operand: str) -> bool:
+        """Whether MMAs read as A, or as B, what a copy fills."""
+        base = re.match(r"[A-Za-z_][\w.>-]*", copy.to)
+        if base is None:
+            return False
+        word = re.compile(rf"(?<![\w.]){re.escape(base[0])}(?![\w.])")
+        texts = [self._operand(o, operand) for o in self.kernel.multiplies]
+        return bool(texts) and all(word.search(t) for t in texts)
+
+    def _operand(self, operation: Operation, operand: str) -> str:
+        """The descriptor of an operand, in the kernel's words."""
+        site = operation.sites[-1]
+        for statement in site.frame.function.asm:
+            if statement.node.id != site.node.id or statement.ptx is None:
+                continue
+            steps = [s for p in self.program.statements if p.statement is statement for s in p.steps]
+            texts = [getattr(s, operand, "") for s in steps if hasattr(s, "scale_d")]
+            nodes = [o.expr_node for o in statement.operands if texts and " ".join(o.expr.split()) == texts[0]]
+            if nodes and nodes[0] is not None:
+                return Wording(self.program, objects=True).words(site.frame, nodes[0])
+        return ""
+
+    # --- The kernel, for half of a product
+
+    def ahead(self) -> None:
+        self._blocks()
+        self._waits()
+        names = {side.size: side for side in self.sides}
+        first: Node | None = None
+        region = self._region_span()
+        for name in find(self.function.body, "identifier", "type_identifier"):
+            text = self.function.text(name)
+            if text not in names or region.contains(self.function.span(name)):
+                continue
+            # `Schedule schedule(M, N);` is read as the declaration of a function
+            variable = resolve(self.function, name, text)
+            if name.type == "identifier" and (variable is None or variable.param is None):
+                raise Place(self.function, name).left(f"that `{text}` is the kernel's parameter")
+            self.changes.replace(self.function, self.function.span(name), names[self.function.text(name)].half)
+            first = name if first is None or name.start_byte < first.start_byte else first
+        if first is None:
+            raise self.kernel.begin.left("that the number of tiles follows from the size of the product")
+        for inner in self.program.functions:
+            if inner.parent is self.function and any(inner.named(n) for n in names):
+                raise Left(inner, inner.span(inner.body), "the size of the product in the kernel itself")
+        top = first
+        while top.parent is not None and top.parent.id != self.function.body.id:
+            top = top.parent
+        rows, columns = self.sides
+        text = emit.lines(
+            "pair_halves",
+            half_of=qualified("half_of"),
+            half_rows=rows.half,
+            rows=rows.size,
+            tile_rows=rows.tile,
+            half_columns=columns.half,
+            columns=columns.size,
+            tile_columns=columns.tile,
+        )
+        span, text = self.context.statement_before(self.function, top, text, above_comments=True)
+        self.changes.replace(self.function, span, text)
+
+    def _waits(self) -> None:
+        """Waits for what both CTAs load, and for what the MMAs of both give back, are waits for the other CTA."""
+        names = {split_index(o.barrier)[0] for side in self.sides for o in side.copies}
+        names.add(self._empty(self.kernel.begin))
+        for name in names:
+            for operation in self.kernel.operations(name, "wait"):
+                place = path_of(operation)[0]
+                if not operation.by_parity or not operation.phase or "?" in operation.phase:
+                    raise place.left(f"a wait for {name} by parity")
+                text = f"{qualified('wait_of_pair')}(&{operation.barrier}, {operation.phase});"
+                self.changes.statement(self._statement(operation), text)
+
+    def _blocks(self) -> None:
+        """Places that ask which CTA this is get the pair."""
+        mine = self._reached()
+        mine += [f for f in self.program.functions if not any(f is m for m in mine) and self._makes(f, mine)]
+        others = [k for k in self.program.kernels if k is not self.function]
+        foreign = reached(self.program, others)
+        theirs = [f for f in self.program.functions if id(f) in foreign]
+        foreign |= {id(f) for f in self.program.functions if self._makes(f, theirs)}
+        counted = False
+        for path, file in self.program.sources.files.items():
+            for match in _BLOCK.finditer(file.lexed.code):
+                span = Span(match.start(), match.end())
+                around = [f for f in self.program.functions if f.file.path == path
+                          and f.span(f.node).contains(span)]  # fmt: skip
+                inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
+                if inner is None or inner.style is Style.MACRO:
+                    raise self.kernel.begin.left("which CTA this is, outside of macros")
+                if not any(f is inner for f in mine):
+                    if id(inner) in foreign:
+                        continue
+                    raise Left(inner, span, "who calls what asks for the CTA")
+                if id(inner) in foreign:
+                    raise Left(inner, span, "code that no other kernel comes to")
+                if match[2] != b"x":
+                    raise Left(inner, span, "a grid of one dimension")
+                counted |= match[1] == b"gridDim"
+                helper = "pair_index()" if match[1] == b"blockIdx" else "pair_count()"
+                self.changes.replace(inner, span, qualified(helper))
+        if not counted:
+            raise self.kernel.begin.left("blocks that take one tile after another, as far apart as there are blocks")
+
+    @staticmethod
+    def _makes(function: Function, users: list[Function]) -> bool:
+        """Whether a function is a constructor of objects that others declare."""
+        if function.style is not Style.METHOD or function.name != function.class_name or not function.name:
+            return False
+        named = re.compile(rf"\b{re.escape(function.name)}\b")
+        return any(named.search(u.text(u.body)) for u in users if u is not function)
+
+    # --- The two CTAs
+
+    def take(self) -> None:
+        self._barriers()
+        self._drain()
+        for side in self.sides:
+            for copy in side.copies:
+                self._load(copy, side)
+        self._epilogue()
+        self._declared()
+        in_pairs(self.program, self.function, self.changes)
+
+    def _barriers(self) -> None:
+        """Bytes of both CTAs count on the mbarriers of the first."""
+        kernel = self.kernel
+        names = {split_index(o.barrier)[0] for side in self.sides for o in side.copies}
+        for name in names:
+            for operation in kernel.operations(name):
+                place = path_of(operation)[0]
+                if operation.kind in ("copy", "wait"):
+                    continue
+                if operation.kind == "init":
+                    count = self.constants.evaluate(operation.count)
+                    if count != 1:
+                        raise place.left(f"one arrival at {name} of each CTA: its count is {operation.count}")
+                    at = count_of(kernel, operation)
+                    for other in kernel.walk.operations:
+                        shared = other.kind == "init" and other is not operation and other.barrier != operation.barrier
+                        if shared and count_of(kernel, other).span == at.span:
+                            raise at.left("a count that is this mbarrier's alone")
+                    self.changes.replace(at.function, at.span, str(CTAS))
+                elif operation.kind == "arrive_tx":
+                    self._expects(operation, place)
+                else:
+                    raise place.left(f"that only the expected bytes arrive at {name}")
+
+    def _statement(self, operation: Operation) -> Place:
+        """The statement of the kernel that is an operation and nothing else."""
+        place = path_of(operation)[0]
+        for other in self.kernel.walk.operations:
+            if other is not operation and other.sites[0].node.id == operation.sites[0].node.id:
+                raise place.left("a statement of the kernel that does one thing with an mbarrier, or one load")
+        return Place(place.function, statement_of(place))
+
+    def _expects(self, operation: Operation, place: Place) -> None:
+        if operation.count not in ("", "1") or not operation.bytes or "?" in operation.bytes:
+            raise place.left("how many bytes are expected")
+        name, index = split_index(operation.barrier)
+        empty = self._empty(place)
+        text = f"{self.loads}.expect(&{operation.barrier}, &{empty.removesuffix('[]')}[{index}], {operation.bytes});"
+        if not name.endswith("[]") or not index:
+            raise place.left(f"which stage {operation.barrier} is for")
+        self.changes.statement(self._statement(operation), text)
+
+    def _empty(self, place: Place) -> str:
+        """The mbarriers by which commits give stages back, of which one arrival completes each phase."""
+        kernel = self.kernel
+        found = {split_index(o.barrier)[0] for o in kernel.walk.operations
+                 if o.kind == "arrive" and kernel.runs(o) & kernel.consumers}  # fmt: skip
+        if len(found) != 1:
+            raise place.left("one ring of mbarriers by which stages go back")
+        name = next(iter(found))
+        if any(not kernel.runs(o) <= kernel.consumers or kernel.is_ahead(o) for o in kernel.operations(name, "arrive")):
+            raise place.left(f"that stages are empty at first, and {name} is for commits alone")
+        is_ring(kernel, name)
+        return name
+
+    def _drain(self) -> None:
+        """No CTA ends before the commits of the other have arrived."""
+        loops = {}
+        for side in self.sides:
+            for copy in side.copies:
+                site = next(s for s in copy.sites if s.frame.function is self.function)
+                node, outer = site.node, None
+                while node.parent is not None and node.id != self.function.body.id:
+                    outer = node if node.type in LOOPS else outer
+                    node = node.parent
+                if outer is None:
+                    raise Place(self.function, site.node).left("loads in a loop")
+                loops[outer.id] = outer
+        if len(loops) != 1:
+            raise self.kernel.begin.left("one loop over tiles that loads")
+        loop = next(iter(loops.values()))
+        declared, drained = f"{qualified('PairLoads')} {self.loads};", f"{self.loads}.drain();"
+        place = Place(self.function, loop)
+        if loop.parent is not None and loop.parent.type == "compound_statement":
+            self.changes.before(place, declared)
+            self.changes.behind(place, [drained])
+        else:
+            span = self.function.span(loop)
+            self.changes.replace(self.function, Span(span.start, span.start), f"{{ {declared} ")
+            self.changes.replace(self.function, Span(span.end, span.end), f" {drained} }}")
+
+    def _load(self, copy: Operation, side: Side) -> None:
+        place = path_of(copy)[0]
+        self._is_plain(copy)
+        if any("?" in t for t in (copy.to, copy.map, copy.barrier, *copy.coords)) or len(copy.coords) != 2:
+            raise place.left("what is loaded, in words of the kernel")
+        param = self.function.param(copy.map)
+        if param is None or param.node is None or "*" in self.function.text(param.node):
+            raise place.left("a tensor map that is a parameter of the kernel")
+        coords = list(copy.coords)
+        coords[side.index] += f" + {qualified('pair_rank')}() * {side.half}"
+        text = f"{qualified('load_of_pair')}(&{copy.to}, &{copy.map}, &{copy.barrier}, {coords[0]}, {coords[1]});"
+        self.changes.statement(self._statement(copy), text)
+
+    def _is_plain(self, copy: Operation) -> None:
+        site = copy.sites[-1]
+        for statement in site.frame.function.asm:
+            if statement.node.id != site.node.id or statement.ptx is None:
+                continue
+            for instruction in statement.ptx.instructions():
+                found = decode(instruction) if instruction.parts[0] == "cp" else None
+                if found is not None and (set(found.parts) - _PLAIN or instruction.guard is not None):
+                    raise path_of(copy)[0].left("a plain load of a box of two dimensions")
+
+    # --- Sums of both halves of the columns
+
+    def _region(self) -> list[Node]:
+        """Statements of the consumers behind the MMAs of a tile, but those that lead to the next one."""
+        block = self.move.range[0].parent
+        assert block is not None
+        last = self.move.range[-1]
+        nodes = [n for n in block.named_children if n.start_byte > last.start_byte]
+        going = {s.id for level in self.move.slice.levels for s in level.statements}
+        while nodes and nodes[-1].id in going:
+            nodes.pop()
+        for node in nodes:
+            if node.id in going:
+                raise Place(self.function, node).left("that what leads to the next tile stands behind its stores")
+        if not nodes:
+            raise self.kernel.begin.left("what is done with the sums of a tile")
+        return nodes
+
+    def _region_span(self) -> Span:
+        """From the end of the line that the range ends in to that of the last statement."""
+        source, nodes = self.function.file.source, self._region()
+        start = source.find(b"\n", self.function.span(self.move.range[-1]).end)
+        end = source.find(b"\n", self.function.span(nodes[-1]).end)
+        if source[self.function.span(nodes[-1]).end : end].strip() or start < 0:
+            raise Place(self.function, nodes[-1]).left("statements on lines of their own")
+        return Span(start, end)
+
+    def _tile_variable(self, side: Side) -> tuple[str, int]:
+        """The variable that a consumer has for the tile's place among rows or columns, and how many of them it
+        counts."""
+        copy = side.copies[0]
+        found: set[tuple[str, int]] = set()
+        for one in side.copies:
+            found.add(self._factor(one, one.coords[side.index]))
+        if len(found) != 1:
+            raise path_of(copy)[0].left("one variable that says which tile is loaded")
+        name, factor = next(iter(found))
+        if factor <= 0 or side.tile % factor:
+            raise path_of(copy)[0].left(f"tiles of {side.tile}, counted in a part of that: `{copy.coords[side.index]}`")
+        here = resolve(self.function, path_of(copy)[0].node, name)
+        there = resolve(self.function, self.move.range[0], name)
+        if here is None or there is None or not self._same(here, there):
+            raise path_of(copy)[0].left(f"the same `{name}` where sums are stored")
+        return name, factor
+
+    def _same(self, here: Variable, there: Variable) -> bool:
+        """Whether two variables of a name have the same values, tile by tile: it is one, or they are made of the same
+        text."""
+        if here.key == there.key:
+            return True
+        texts = [v.declarator.child_by_field_name("value") for v in (here, there) if v.declarator is not None]
+        values = [" ".join(self.function.text(t).split()) for t in texts if t is not None]
+        return len(values) == 2 and values[0] == values[1]
+
+    def _factor(self, copy: Operation, text: str) -> tuple[str, int]:
+        """The variable that a coordinate is a multiple of, and of what."""
+        names = [n for n in dict.fromkeys(_NAME.findall(text)) if self.constants.evaluate(n) is None]
+        if len(names) == 1:
+            name = names[0]
+            at = [self.constants.evaluate(re.sub(rf"\b{name}\b", f"({v})", text)) for v in (0, 1, 2, 5)]
+            if None not in at and at[0] == 0 and at[2] == 2 * (at[1] or 0) and at[3] == 5 * (at[1] or 0):
+                return name, at[1] or 0
+        raise path_of(copy)[0].left(f"`{text}` as a multiple of the tile's index")
+
+    def _epilogue(self) -> None:
+        """The sums of each half of the columns are stored as those of a tile were."""
+        function, context = self.function, self.context
+        nodes = self._region()
+        for node in nodes:
+            for leaving in find(node, "continue_statement", "break_statement", "return_statement", "goto_statement"):
+                above = leaving.parent
+                while above is not None and above.id != node.id and above.type not in (*LOOPS, "switch_statement"):
+                    above = above.parent
+                if leaving.type in ("return_statement", "goto_statement") or above is None or (
+                    above.id == node.id and node.type not in (*LOOPS, "switch_statement")
+                ):  # fmt: skip
+                    raise Place(function, leaving).left("that all sums of a tile are stored")
+        (rows, row_factor), (columns, column_factor) = (self._tile_variable(s) for s in self.sides)
+        slicing = self.move.slice
+        for node in nodes:
+            for name in find(node, "identifier"):
+                text = function.text(name)
+                variable = resolve(function, name, text)
+                if text in (rows, columns) and variable is not None and slicing.gives(function, name, variable):
+                    raise Place(function, name).left(f"`{text}` as it is, where sums are stored")
+        again = self._derived({rows, columns}, nodes)
+        pad = context.indent(function, function.span(self.move.range[0]))
+        (row_side, column_side) = self.sides
+        own_row, first_column, part = (context.names.fresh(n) for n in ("pair_row", "pair_column", "part"))
+        opening = emit.lines(
+            "pair_stores",
+            ctas=CTAS,
+            rank=qualified("pair_rank"),
+            part=part,
+            tile=context.names.tile(self.kernel.accumulators[0]),
+            width=max(self.n),
+            row=rows,
+            row_type=self._kind(rows),
+            own_row=own_row,
+            row_shift=_over(row_side.half, row_factor),
+            row_place=_times(rows, row_factor),
+            rows=row_side.size,
+            column=columns,
+            column_type=self._kind(columns),
+            first_column=first_column,
+            column_shift=_over(column_side.half, column_factor),
+            column_place=_times(columns, column_factor),
+            columns=column_side.size,
+        )
+        before = [*opening.splitlines(), *(f"    {line}" for line in again)]
+        span = self._region_span()
+        inner = ported_text(context, function, Span(span.start, span.end)).strip("\n")
+        body = indented(inner, pad, pad + "    ")
+        body[0] = pad + "    " + body[0].lstrip()
+        text = "".join(f"\n{pad}{line}" for line in before) + "".join(f"\n{line}" for line in body) + f"\n{pad}}}"
+        self.changes.whole(function, span, text)
+
+    def _kind(self, name: str) -> str:
+        variable = resolve(self.function, self.move.range[0], name)
+        kind = None
+        if variable is not None and variable.declaration is not None:
+            kind = variable.declaration.child_by_field_name("type")
+        return self.function.text(kind) if kind is not None else "auto"
+
+    def _derived(self, tiles: set[str], region: list[Node]) -> list[str]:
+        """Declarations in front of the range that follow from the tile, and are used behind it: they are made again."""
+        block = self.move.range[0].parent
+        assert block is not None
+        lines, names = [], set(tiles)
+        for node in block.named_children:
+            if node.start_byte >= self.move.range[0].start_byte:
+                break
+            read = [node]
+            if node.type == "declaration":
+                values = (d.child_by_field_name("value") for d in node.children_by_field_name("declarator"))
+                read = [v for v in values if v is not None]
+            mentioned = {self.function.text(n) for r in read for n in find(r, "identifier")}
+            if not mentioned & names or any(node.id == s.id for lv in self.move.slice.levels for s in lv.statements):
+                continue
+            declared = [self.function.text(d) for n in node.children_by_field_name("declarator")
+                        if (d := n.child_by_field_name("declarator")) is not None]  # fmt: skip
+            if node.type != "declaration" or len(declared) != 1:
+                raise Place(self.function, node).left("that nothing is done for a tile in front of its MMAs")
+            used = any(declared[0] == self.function.text(n) for r in region for n in find(r, "identifier"))
+            names.add(declared[0])
+            if used:
+                self.move.slice.pure(node)
+                lines.append(" ".join(ported_text(self.context, self.function, self.function.span(node)).split()))
+        return lines
+
+    def _declared(self) -> None:
+        """The kernel is one of clusters of two."""
+        source = self.function.file.source
+        whole = self.function.span(self.function.node)
+        at = source.find(b"__global__", max(0, whole.start - 200), self.function.span(self.function.body).start)
+        while (more := source.find(b"__global__", at + 1, self.function.span(self.function.body).start)) >= 0:
+            at = more
+        if at < 0:
+            raise self.kernel.begin.left("`__global__` of the kernel")
+        end = at + len(b"__global__")
+        self.changes.replace(self.function, Span(end, end), f" __cluster_dims__({CTAS}, 1, 1)")
+
+
+def _over(half: str, factor: int) -> str:
+    return half if factor == 1 else f"({half} / {factor})"
+
+
+def _times(name: str, factor: int) -> str:
+    return name if factor == 1 else f"{name} * {factor}"
+
+
+__all__ = ["CTAS", "NAME", "RULE", "ahead", "take"]

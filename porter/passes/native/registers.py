@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registers move between warps in other numbers: sums are in Tensor Memory, so the warps that multiply need fewer, and
+those that load have enough for what the port adds to them. As many as before are there for all together."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.lang.text import Span
+from porter.model.functions import Function
+from porter.model.kernels import Kernel
+from porter.model.pipeline.operations import Operation, operations_of
+from porter.model.pipeline.who import Who
+from porter.model.program import Program
+from porter.model.scopes import resolve
+from porter.passes.context import PortContext
+from porter.passes.native.sites import Changes, Left, Place, path_of
+from porter.ptx.arch import SM100A, Limits, limits
+from porter.ptx.wgmma import THREADS as WARPGROUP
+
+RULE = "PTR196"
+NAME = "registers"
+STEP = 8
+"""Counts of setmaxnreg are multiples of this."""
+MOST = 256
+_LITERAL = re.compile(r"[1-9]\d*")
+_IN_TEXT = re.compile(r"setmaxnreg\s*\.\s*(?:inc|dec)\s*\.\s*sync\s*\.\s*aligned\s*\.\s*u32\s+([1-9]\d*)")
+
+
+def take(context: PortContext, least: int) -> Changes:
+    """The edits of the step, for all kernels: warps that give registers back keep `least`.
+
+    Raises:
+        Left: a fact is missing.
+    """
+    changes = Changes(context, RULE)
+    for kernel in context.kernels:
+        shares_of(context.program, kernel).give(changes, least)
+    return changes
+
+
+@dataclass(frozen=True)
+class Share:
+    """One setmaxnreg: where its count is written, what it is, and the warpgroups that come to it."""
+
+    place: Place
+    span: Span
+    count: int
+    groups: frozenset[int]
+
+    @property
+    def all(self) -> int:
+        return self.count * len(self.groups)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Those of a kernel: warps that give registers back, and those that take them. `launch` is the most that a thread
+    can have from the launch."""
+
+    decreases: Share
+    increases: Share
+    launch: int
+
+    def others(self, least: int) -> int:
+        """What is left for those that take, if the others keep `least`."""
+        left = self.decreases.all + self.increases.all - least * len(self.decreases.groups)
+        return min(left // len(self.increases.groups) // STEP * STEP, MOST)
+
+    def allows(self, least: int) -> bool:
+        """Whether nobody has to give back what it has not, or to take less than it has."""
+        return least % STEP == 0 and self.decreases.count < least <= self.launch <= self.others(least)
+
+    def give(self, changes: Changes, least: int) -> None:
+        if not self.allows(least):
+            raise self.decreases.place.left(f"room for {least} registers of these warps beside those of the others")
+        for share, count in ((self.decreases, least), (self.increases, self.others(least))):
+            changes.replace(share.place.function, share.span, str(count))
+
+
+def shares_of(program: Program, kernel: Kernel) -> Shares:
+    """How a kernel shares its registers out.
+
+    Raises:
+        Left: it does so otherwise than by one setmaxnreg of each kind, or not in numbers of its text.
+    """
+    function = kernel.function
+    whole = function.span(function.body)
+    walk = operations_of(program, function)
+    threads = program.constants_in(function).evaluate(kernel.threads or "")
+    if walk.too_deep or threads is None or threads % WARPGROUP or threads > Limits.threads_per_block:
+        raise Left(function, whole, "how many warpgroups a block has, and what each does")
+    by_kind = {
+        kind: [o for o in walk.operations if o.kind == "registers" and o.phase == kind] for kind in ("dec", "inc")
+    }
+    if any(len(found) != 1 for found in by_kind.values()):
+        raise Left(function, whole, "one setmaxnreg that gives back and one that takes")
+    who = Who(program, threads)
+    (give,), (take_,) = by_kind["dec"], by_kind["inc"]
+    shares = [_share(program, who, function, o) for o in (give, take_)]
+    groups = [share.groups for share in shares]
+    if groups[0] & groups[1] or len(groups[0] | groups[1]) * WARPGROUP != threads:
+        raise path_of(give)[0].left("that each warpgroup comes to one setmaxnreg")
+    launch = min(limits(SM100A.name).registers_per_sm // threads, MOST - 1) // STEP * STEP
+    return Shares(shares[0], shares[1], launch)
+
+
+def _share(program: Program, who: Who, kernel: Function, operation: Operation) -> Share:
+    threads = who.runs(operation.sites).threads
+    groups = frozenset(t // WARPGROUP for t in threads or ())
+    if threads is None or len(threads) != len(groups) * WARPGROUP:
+        raise path_of(operation)[0].left("whole warpgroups at a setmaxnreg")
+    place, span, count = _written(operation)
+    if place.function is not kernel or kernel.file.path != program.sources.root:
+        raise place.left("a count of setmaxnreg that the kernel itself says, in the file that is ported")
+    return Share(place, span, count, groups)
+
+
+def _written(operation: Operation) -> tuple[Place, Span, int]:
+    """Where the count is written, and what it is.
+
+    Raises:
+        Left: it is no number there.
+    """
+    site = operation.sites[-1]
+    frame, function = site.frame, site.frame.function
+    text = function.text(site.node)
+    matches = list(_IN_TEXT.finditer(text))
+    if len(matches) == 1 and text.count("setmaxnreg") == 1:
+        start = function.span(site.node).start + len(text[: matches[0].start(1)].encode())
+        return Place(function, site.node), Span(start, start + len(matches[0][1])), int(matches[0][1])
+    name = next((o.expr.strip() for s in function.asm if s.node.id == site.node.id for o in s.operands), "")
+    while name in function.template_params and frame.outer is not None and frame.call is not None:
+        node = _argument(frame.call.node, function.template_params.index(name))
+        call, frame = frame.call, frame.outer
+        function = frame.function
+        if node is None:
+            raise Place(function, call.node).left("the count of a setmaxnreg as an argument of the template")
+        name = function.text(node)
+        if _LITERAL.fullmatch(name):
+            return Place(function, node), function.span(node), int(name)
+        found = _constant(function, node, name)
+        if found is not None:
+            return Place(function, found), function.span(found), int(function.text(found))
+    raise path_of(operation)[0].left("the count of a setmaxnreg as a number in the kernel")
+
+
+def _argument(call: Node, index: int) -> Node | None:
+    """An argument of the template that a call names."""
+    found = next(iter(find(call, "template_argument_list")), None)
+    arguments = found.named_children if found is not None else []
+    node = arguments[index] if index < len(arguments) else None
+    while node is not None and node.type == "type_descriptor" and len(node.named_children) == 1:
+        node = node.named_children[0]
+    return node
+
+
+def _constant(function: Function, node: Node, name: str) -> Node | None:
+    """The number that a constant of the function is declared with, if it is used here alone."""
+    variable = resolve(function, node, name)
+    if variable is None or variable.declaration is None or variable.declarator is None:
+        return None
+    value = variable.declarator.child_by_field_name("value")
+    text = function.text(variable.declaration)
+    uses = [
+        n for n in find(function.body, "identifier", "type_identifier")
+        if function.text(n) == name and n.start_byte > variable.declarator.end_byte
+        and (meant := resolve(function, n, name)) is not None and meant.key == variable.key
+    ]  # fmt: skip
+    is_number = value is not None and _LITERAL.fullmatch(function.text(value)) is not None
+    return value if is_number and len(uses) == 1 and re.search(r"\bconst(expr)?\b", text) else None

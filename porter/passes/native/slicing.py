@@ -1,0 +1,493 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one thread needs of the consumers' statements to come to their MMAs: loops around these, and what computes the
+values that the loops and the MMAs read. Each thread has these variables for itself, so another one may compute them
+again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.model.facts import Index
+from porter.model.functions import Call, Function, Style
+from porter.model.kernels import SHARED
+from porter.model.pipeline.frames import Frame
+from porter.model.pure import is_pure, is_toolkit
+from porter.model.scopes import LOOPS, Variable, declared_names, resolve
+from porter.passes.native.mainloop import Pipelined
+from porter.passes.native.sites import Place
+
+_NAMES = ("identifier",)
+_LEAVING = ("break_statement", "continue_statement", "return_statement", "goto_statement")
+_COLLECTIVE = re.compile(r"\b(?:__sync\w*|__shfl\w*|__ballot\w*|__any\w*|__all\w*|__match\w*|__reduce\w*)\b")
+_SYNCHRONOUS = re.compile(r"\.sync\b|\bbar(?:rier)?\.")
+_ASM = re.compile(r"\basm\b|__asm")
+_PARTS = ("compound_statement", "else_clause")
+_SKIPPED = ("comment", "preproc_call", ";", "{", "}")
+
+
+@dataclass(eq=False)
+class Level:
+    """What MMAs stand in: a loop, a condition that all threads answer alike, or a block. `statements` are
+    those beside the next level that stand in the slice; `taken` says that a condition always holds."""
+
+    node: Node
+    inner: Node
+    statements: list[Node] = field(default_factory=list)
+    taken: bool = False
+
+
+@dataclass(eq=False)
+class Slice:
+    """The part of a kernel around the statements `range` that one thread, which has the values of thread `issuer`, has
+    to run at another place, in front of `at`.
+
+    Raises:
+        Left: a value is not known, or what computes it does something else as well.
+    """
+
+    kernel: Pipelined
+    range: list[Node]
+    at: Node
+    issuer: int
+    levels: list[Level] = field(default_factory=list)
+    constants: dict[str, str] = field(default_factory=dict)
+    """Variables that tell threads apart, with their declarations for this thread."""
+
+    def __post_init__(self) -> None:
+        self.function: Function = self.kernel.function
+        self.frame = Frame(self.function)
+        self.threads = self.kernel.context.flow.threads
+        self._needed: dict[tuple[int, int, str], Variable] = {}
+        self._roots: list[Node] = []
+        self._sums = {a.variable.key for a in self.kernel.accumulators}
+        self._chain()
+        self._close()
+
+    # --- What is around the range
+
+    def _chain(self) -> None:
+        block = self.range[0].parent
+        assert block is not None
+        around: list[Node] = [block]
+        while not _holds(around[0], self.at):
+            above = around[0].parent
+            if above is None or (above.id == self.function.body.id and not _holds(above, self.at)):
+                raise self._left(self.at, "that producer and consumers are branches of one block")
+            around.insert(0, above)
+        while around[0].type != "compound_statement":
+            above = around[0].parent
+            assert above is not None
+            around.insert(0, above)
+        for outer, inner in zip(around, [*around[1:], self.range[0]], strict=True):
+            self.levels.append(self._level(outer, inner))
+
+    def _level(self, node: Node, inner: Node) -> Level:
+        level = Level(node, inner)
+        if node.type == "if_statement":
+            level.taken = self._always(node, inner)
+        elif node.type not in (*LOOPS, *_PARTS):
+            raise self._left(node, f"what a {node.type.replace('_', ' ')} around the MMAs does")
+        return level
+
+    def _always(self, node: Node, inner: Node) -> bool:
+        """Whether all consumers come to an arm, and no thread decides that by what it computes."""
+        condition = node.child_by_field_name("condition")
+        taken = node.child_by_field_name("consequence")
+        assert condition is not None
+        truth = self.kernel.who.truth(self.frame, condition)
+        if truth is not None and None not in truth:
+            wanted = taken is not None and taken.id == inner.id
+            if all(bool(truth[t]) is wanted for t in self.kernel.consumers):
+                return True
+            raise self._left(condition, "that all consumers come to the MMAs")
+        if self.threads.differ(self.function, condition):
+            raise self._left(condition, f"which threads `{self._text(condition)}` lets through")
+        if taken is None or taken.id != inner.id:
+            raise self._left(condition, "MMAs in the first arm of a condition")
+        return False
+
+    @property
+    def loops(self) -> list[Node]:
+        return [level.node for level in self.levels if level.node.type in LOOPS]
+
+    def _left(self, node: Node, what: str) -> Exception:
+        return Place(self.function, node).left(what)
+
+    def _text(self, node: Node) -> str:
+        return " ".join(self.function.text(node).split())[:80]
+
+    # --- What it needs
+
+    def _close(self) -> None:
+        """Add statements until every variable that is read has its value."""
+        for index, level in enumerate(self.levels):
+            if level.node.type in LOOPS or (level.node.type == "if_statement" and not level.taken):
+                self._roots += [c for c in level.node.children if c.id != level.inner.id]
+            level.statements = [s for s in self._beside(index) if self._leaves(s)]
+        self._roots += self.range
+        todo = [*self._roots, *(s for level in self.levels for s in level.statements)]
+        for statement in todo[len(self._roots) :]:
+            self.pure(statement)
+        while todo:
+            self._read(todo)
+            todo = []
+            for index, level in enumerate(self.levels):
+                for statement in self._beside(index):
+                    if statement not in level.statements and self._writes_needed(statement):
+                        self.pure(statement)
+                        level.statements.append(statement)
+                        todo.append(statement)
+        for level in self.levels:
+            level.statements.sort(key=lambda n: n.start_byte)
+        self._ahead()
+        self._single()
+
+    def _beside(self, index: int) -> Iterator[Node]:
+        """Statements of a level that are not the next one; of the outermost those between the place and the range."""
+        level = self.levels[index]
+        if level.node.type != "compound_statement":
+            return
+        mine = {n.id for n in self.range} if index == len(self.levels) - 1 else set()
+        for child in level.node.named_children:
+            if child.id in (level.inner.id, *mine) or child.type in _SKIPPED or _holds(child, self.at):
+                continue
+            if index == 0 and child.start_byte < self.at.start_byte:
+                continue
+            yield child
+
+    def _leaves(self, statement: Node) -> bool:
+        """Whether a statement may leave one of the loops."""
+        found = [n for n in find(statement, *_LEAVING) if not self._stays(n, statement)]
+        for node in found:
+            if node.type not in ("break_statement", "continue_statement"):
+                raise self._left(node, "a way out of the kernel beside its MMAs")
+            if node.type == "continue_statement" and statement.start_byte > self.range[-1].start_byte:
+                raise self._left(node, "that all sums of a tile are stored before the next one begins")
+        return bool(found)
+
+    @staticmethod
+    def _stays(node: Node, statement: Node) -> bool:
+        inside = (*LOOPS, "switch_statement", "lambda_expression")
+        above = node.parent
+        while above is not None and _holds(statement, above):
+            if above.type in inside:
+                return node.type != "return_statement" or above.type == "lambda_expression"
+            above = above.parent
+        return False
+
+    def _read(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            for name, function in self._mentions(node):
+                variable = resolve(function, name, function.text(name))
+                if variable is None or variable.function is not self.function or variable.param is not None:
+                    continue
+                if variable.key in self._sums:
+                    continue
+                if variable.ambiguous:
+                    raise self._left(name, f"which `{variable.name}` is meant")
+                declared = variable.declaration
+                if declared is not None and SHARED in self.function.text(declared):
+                    if declared.start_byte > self.at.start_byte:
+                        raise self._left(declared, "shared memory that is declared in front of the loads")
+                    continue
+                new = declared is not None and not _holds(declared, name) and variable.key not in self._needed
+                if new and function is self.function and self._constant(variable, name):
+                    continue
+                self._needed.setdefault(variable.key, variable)
+
+    def _mentions(self, node: Node, seen: tuple[int, ...] = ()) -> Iterator[tuple[Node, Function]]:
+        """Names in a statement, and in the lambdas that it calls."""
+        for name in find(node, *_NAMES):
+            yield name, self.function
+        for inner in self._lambdas(node):
+            if id(inner) not in seen:
+                for name in find(inner.body, *_NAMES):
+                    yield name, inner
+
+    def _lambdas(self, node: Node) -> Iterator[Function]:
+        program = self.kernel.program
+        calls = [c for n in find(node, "call_expression") for c in program.calls_by_node.get(n.id, ())]
+        yield from (t for c in calls for t in program.targets(c) if t.style is Style.LAMBDA)
+
+    def _writes_needed(self, statement: Node) -> bool:
+        for name, function in self._mentions(statement):
+            variable = resolve(function, name, function.text(name))
+            if variable is not None and variable.key in self._needed and self.gives(function, name, variable):
+                return True
+        if statement.type != "declaration":
+            return any(self._writes_needed(d) for d in find(statement, "declaration") if d.id != statement.id)
+        declared = [n for d in statement.children_by_field_name("declarator") for n in declared_names(d)]
+        places = {v.declaration.id for v in self._needed.values() if v.declaration is not None}
+        return statement.id in places and bool(declared)
+
+    def gives(self, function: Function, name: Node, variable: Variable) -> bool:
+        """Whether a mention may give a variable another value."""
+        node, above = name, name.parent
+        while above is not None and (
+            above.type == "parenthesized_expression"
+            or (
+                above.type in ("field_expression", "subscript_expression")
+                and _is(above.child_by_field_name("argument"), node)
+            )
+        ):
+            node, above = above, above.parent
+        if above is None:
+            return True
+        if variable.is_reference and node.id != name.id:
+            # what it refers to is in memory that threads share, or a variable that is looked at by itself
+            return False
+        if above.type == "init_declarator":
+            declared = above.child_by_field_name("declarator")
+            return declared is not None and declared.type == "reference_declarator" and not variable.is_reference
+        if above.type == "assignment_expression":
+            return _is(above.child_by_field_name("left"), node)
+        if above.type == "update_expression":
+            return True
+        if above.type in ("pointer_expression", "unary_expression"):
+            return function.text(above).lstrip().startswith("&")
+        if above.type == "call_expression" and node.type == "field_expression":
+            # a method may change its object
+            return True
+        if above.type == "argument_list" and above.parent is not None:
+            return self._handed(above, node, variable)
+        return "gnu_asm" in above.type or above.type == "lambda_capture_specifier"
+
+    def _handed(self, arguments: Node, node: Node, variable: Variable) -> bool:
+        """Whether a function may write to what it is handed."""
+        if _is_array(variable):
+            return True
+        program, call_node = self.kernel.program, arguments.parent
+        assert call_node is not None
+        index = next(i for i, a in enumerate(arguments.named_children) if a.id == node.id)
+        calls = program.calls_by_node.get(call_node.id, ())
+        if call_node.type != "call_expression" or not calls:
+            return call_node.type != "init_declarator"
+        for call in calls:
+            targets = program.targets(call)
+            if not targets and not self._is_known(call):
+                return True
+            for target in targets:
+                if target.style is Style.MACRO or index >= len(target.params):
+                    return True
+                kind = program.names.type_of_param(target, target.params[index])
+                if kind.reference and not kind.const:
+                    return True
+        return False
+
+    def _is_known(self, call: Call) -> bool:
+        """Whether a function that is not at hand only computes from numbers: one of the toolkit, or a cast."""
+        program = self.kernel.program
+        pure = is_pure(call.name) and is_toolkit(program, call) and call.name != "printf"
+        return pure or call.name.endswith("_cast") or isinstance(program.facts.of_call(call), Index)
+
+    # --- What a second thread may do
+
+    def pure(self, statement: Node) -> None:
+        """That a statement does nothing but give variables of the kernel their values."""
+        kernel = self.kernel
+        names = {a.name for a in kernel.accumulators}
+        for operation in kernel.walk.operations:
+            for site in operation.sites:
+                if site.frame.function is self.function and _holds(statement, site.node):
+                    raise self._left(statement, f"that `{self._text(statement)}` only computes what comes next")
+        for name, function in self._mentions(statement):
+            if function.text(name) in names:
+                raise self._left(statement, f"that `{self._text(statement)}` does nothing with sums")
+            variable = resolve(function, name, function.text(name))
+            if variable is not None and variable.param is None and variable.is_reference:
+                above = name.parent
+                if above is not None and self.gives(function, name, variable) and variable.declaration is not statement:
+                    raise self._left(statement, f"what `{self._text(statement)}` writes to")
+            if variable is None and self._assigns(name):
+                raise self._left(statement, f"what `{self._text(statement)}` writes to")
+        self._computes(statement)
+
+    @staticmethod
+    def _assigns(name: Node) -> bool:
+        above = name.parent
+        while above is not None and above.type in ("field_expression", "subscript_expression", "pointer_expression"):
+            above = above.parent
+        left = above.child_by_field_name("left") if above is not None else None
+        if above is None or left is None or above.type != "assignment_expression":
+            return False
+        return left.start_byte <= name.start_byte < left.end_byte
+
+    def _computes(self, node: Node) -> None:
+        """That a statement and what it calls compute from numbers alone."""
+        program = self.kernel.program
+        if any(True for _ in find(node, "gnu_asm_expression")):
+            raise self._left(node, f"what asm does in `{self._text(node)}`")
+        for pointer in find(node, "assignment_expression"):
+            left = pointer.child_by_field_name("left")
+            if left is not None and left.type == "pointer_expression":
+                raise self._left(node, f"what `{self._text(node)}` writes to")
+        for inner in find(node, "call_expression"):
+            for call in program.calls_by_node.get(inner.id, ()):
+                targets = program.targets(call)
+                if not targets and not self._is_known(call):
+                    raise self._left(node, f"what `{call.name}` does")
+                for target in targets:
+                    self._plain_function(node, target, ())
+
+    def _plain_function(self, node: Node, function: Function, seen: tuple[int, ...]) -> None:
+        if id(function) in seen:
+            return
+        if function.asm or _ASM.search(function.text(function.body)):
+            raise self._left(node, f"what asm does in `{function.name}`")
+        for call in function.calls:
+            targets = self.kernel.program.targets(call)
+            if not targets and not self._is_known(call):
+                raise self._left(node, f"what `{call.name}` does")
+            for target in targets:
+                self._plain_function(node, target, (*seen, id(function)))
+
+    def _ahead(self) -> None:
+        """That nothing in front of the place, in its own branch, changes what the thread begins with."""
+        node: Node | None = self.at
+        while node is not None and node.parent is not None and node.id != self.levels[0].node.id:
+            above = node.parent
+            for child in above.named_children if above.type == "compound_statement" else ():
+                before = child.start_byte < node.start_byte and above.id != self.levels[0].node.id
+                if before and child.type not in _SKIPPED and self._writes_needed(child):
+                    raise self._left(child, "that nothing ahead of the loads changes what MMAs are made of")
+            node = above
+
+    def _constant(self, variable: Variable, name: Node) -> bool:
+        """Whether a variable tells threads apart; it gets its value in the thread that issues."""
+        declared = variable.declaration
+        if declared is None or variable.name not in self.threads.names(self.function):
+            return False
+        if any(_holds(loop, declared) and not self._in_body(loop, declared) for loop in self.loops):
+            return False
+        values = self.kernel.who.values(self.frame, name)
+        value = values[self.issuer] if values is not None and self.issuer < len(values) else None
+        if value is None:
+            # it is made again of what it is made of
+            return False
+        kind = declared.child_by_field_name("type")
+        text = self.function.text(kind) if kind is not None else "auto"
+        text = "int" if text == "auto" else text
+        self.constants[variable.name] = f"const {text} {variable.name} = {_literal(text, value)};"
+        return True
+
+    @staticmethod
+    def _in_body(loop: Node, declaration: Node) -> bool:
+        body = loop.child_by_field_name("body")
+        return body is not None and _holds(body, declaration)
+
+    def _single(self) -> None:
+        """That no statement asks for the other threads of a warp, nor for which thread runs it."""
+        for node in [*self._roots, *(s for level in self.levels for s in level.statements)]:
+            if self._is_constant(node):
+                continue
+            functions = {id(f): f for f in self._reached(node)}
+            texts = [(self.function.text(node), node), *((f.text(f.body), node) for f in functions.values())]
+            for text, at in texts:
+                found = _COLLECTIVE.search(text)
+                if found is not None:
+                    raise self._left(at, f"MMAs that one thread can issue: `{found[0]}` asks for others")
+            if self.threads.differ(self.function, node) and not self._named_alone(node):
+                raise self._left(node, f"`{self._text(node)}` as it is in the thread that issues")
+            for function in functions.values():
+                for statement in function.asm:
+                    mine = any(s.statement is statement for s in self.kernel.program.statements)
+                    if not mine and _SYNCHRONOUS.search(statement.template):
+                        raise self._left(at, f"MMAs that one thread can issue: `{function.name}` asks for others")
+                if self.threads.varies(function) and function.style is not Style.LAMBDA:
+                    raise self._left(node, f"what `{function.name}` gives in the thread that issues")
+
+    def _named_alone(self, node: Node) -> bool:
+        """Whether only names that have constants here, or are made again, make a statement another one in another
+        thread."""
+        own = self.threads.names(self.function)
+        again = [*self._roots, *(s for level in self.levels for s in level.statements)]
+        for name in find(node, "identifier"):
+            text = self.function.text(name)
+            if self.threads.tells(self.function, name):
+                return False
+            if text not in own or text in self.constants:
+                continue
+            variable = resolve(self.function, name, text)
+            declared = variable.declaration if variable is not None else None
+            made = declared is not None and any(_holds(n, declared) for n in again)
+            if variable is None or not (made or variable.key in self._sums):
+                return _is_declared(name)
+        return not any(self.threads.tells(self.function, n) for n in find(node, "field_expression"))
+
+    def _is_constant(self, node: Node) -> bool:
+        """Whether a statement only declares what has a constant here."""
+        if node.type != "declaration":
+            return False
+        declared = [n for d in node.children_by_field_name("declarator") for n in declared_names(d)]
+        return bool(declared) and all(self.function.text(n) in self.constants for n in declared)
+
+    def _reached(self, node: Node) -> Iterator[Function]:
+        program = self.kernel.program
+        work = [t for n in find(node, "call_expression") for c in program.calls_by_node.get(n.id, ())
+                for t in program.targets(c)]  # fmt: skip
+        seen: set[int] = set()
+        while work:
+            function = work.pop()
+            if id(function) in seen:
+                continue
+            seen.add(id(function))
+            yield function
+            work += [t for c in function.calls for t in program.targets(c)]
+
+    def kept(self) -> Iterator[tuple[Node, str]]:
+        """Names, behind or in front of the range, of variables that it gives a value to, where they are no part of the
+        slice: consumers that do not run the range miss that value."""
+        written = {v.key: v for node in self.range for name, f in self._mentions(node)
+                   if (v := resolve(f, name, f.text(name))) is not None and v.key in self._needed
+                   and v.declaration is not None and not any(_holds(n, v.declaration) for n in self.range)
+                   and self.gives(f, name, v)}  # fmt: skip
+        mine = [*self.range, *(s for level in self.levels for s in level.statements)]
+        outer = self.levels[min(1, len(self.levels) - 1)]
+        branch = outer.inner if outer.node.type == "if_statement" else outer.node
+        for name in find(branch, *_NAMES) if written else ():
+            if any(_holds(n, name) for n in mine):
+                continue
+            variable = resolve(self.function, name, self.function.text(name))
+            declared = variable.declaration if variable is not None and variable.key in written else None
+            if variable is not None and declared is not None and not _holds(declared, name):
+                yield name, variable.name
+
+    def shows(self, level: Level) -> list[Node]:
+        """Statements of a level that the thread runs: without declarations of constants."""
+        return [s for s in level.statements if not self._is_constant(s)]
+
+
+def _literal(kind: str, value: int) -> str:
+    if kind.split()[-1] == "bool":
+        return "true" if value else "false"
+    return str(value)
+
+
+def _holds(outer: Node, inner: Node) -> bool:
+    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
+
+
+def _is(one: Node | None, other: Node) -> bool:
+    return one is not None and one.id == other.id
+
+
+def _is_declared(name: Node) -> bool:
+    """Whether a name is the one that a declaration declares."""
+    above = name.parent
+    while above is not None and above.type.endswith("declarator") and above.type != "init_declarator":
+        name, above = above, above.parent
+    return (
+        above is not None
+        and above.type in ("init_declarator", "declaration")
+        and (above.type == "declaration" or _is(above.child_by_field_name("declarator"), name))
+    )
+
+
+def _is_array(variable: Variable) -> bool:
+    node = variable.declarator
+    return node is not None and any(True for _ in find(node, "array_declarator"))

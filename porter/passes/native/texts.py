@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text of a port as the passes so far have it, for statements that move to another place."""
+
+from __future__ import annotations
+
+from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups, as_text
+from porter.model.functions import Function
+from porter.passes.context import PortContext
+
+
+def ported_text(context: PortContext, function: Function, span: Span) -> str:
+    """What a part of a function becomes. Insertions at its very ends are those of what is around it."""
+    path, whole = function.file.path, function.file.source[span.start : span.end]
+    groups = []
+    for rule, edits in context.edits.items():
+        inside = tuple(
+            Edit(path, Span(e.span.start - span.start, e.span.end - span.start), e.replacement)
+            for e in edits
+            if e.path == path and span.contains(e.span) and (len(e.span) or span.start < e.span.start < span.end)
+        )
+        groups.append(EditGroup(rule, "", Safety.SAFE, inside))
+    return as_text(apply_groups({path: whole}, groups)[path])
+
+
+def indented(text: str, before: str, after: str) -> list[str]:
+    """Lines whose first stands behind the white space `before`, with `after` in its place."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    found = []
+    for index, line in enumerate(lines):
+        if not line.strip():
+            found.append("")
+        elif index == 0 or line.startswith("#"):
+            found.append((after if not line.startswith("#") else "") + line)
+        else:
+            found.append(after + (line[len(before) :] if line.startswith(before) else line.lstrip()))
+    return found

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step in which a thread of its own issues the MMAs: ways of writing that are understood, and what is refused with
+which missing fact. Values and order are shown by the slow tests of `tests/cli`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import native_kernels
+import persistent_kernels
+import pytest
+from native_kernels import BATCH, missing, text_of
+
+STEPS = ("release", "mma-thread")
+TOKENS = """\
+__device__ uint64_t token(uint64_t* bar) {
+    uint64_t t;
+    asm volatile("mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(t) : "r"(shared(bar)) : "memory");
+    return t;
+}
+__device__ void until(uint64_t* bar, uint64_t t) {
+    asm volatile("{ .reg .pred p; W: mbarrier.test_wait.shared::cta.b64 p, [%0], %1; @!p bra W; }"
+                 ::"r"(shared(bar)), "l"(t) : "memory");
+}
+"""
+
+UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
+    "as it is": ({}, [
+        "if (tcgen05::elect_mma_thread()) {",
+        "const int consumer = 0;",
+        "tc.begin(acc_tmem); for (int k = 0; k < steps; ++k) { wait(&full[k % 2], k / 2 % 2);",
+        "tcgen05::release(&empty[k % 2]); } tc.end(acc_tmem);",
+        "tc.take(acc_tmem);",
+    ]),
+    "a helper around the batch": (
+        {"HEAD": "__device__ void batch(float (&acc)[8], uint64_t a, uint64_t b) {"
+                 " fence(); wgmma_m64n16k16(acc, a, b); commit(); drain<0>(); }",
+         "BATCH": "batch(acc, a + consumer * 512, b);"},
+        ["{ umma_m64n16k16(acc, a, b); }", "batch(tc, acc_tmem, a + consumer * 512, b);"],
+    ),
+    "a variable in the loop": (
+        {"BATCH": "const uint64_t mine = a + consumer * 512; " + BATCH.replace("a + consumer * 512", "mine")},
+        ["const uint64_t mine = a + consumer * 512; umma_m64n16k16(acc_tmem, mine, b);"],
+    ),
+    "a variable in front of the loop": (
+        {"AHEAD": "const uint64_t mine = a + consumer * 512;", "BATCH": BATCH.replace("a + consumer * 512", "mine")},
+        ["const int consumer = 0; const uint64_t mine = a + consumer * 512; tcgen05::Accumulator acc_tmem{tc.tmem};"],
+    ),
+    "waits by token": (
+        {"HEAD": TOKENS,
+         "INIT_FULL": "init(&full[i], 257);",
+         "BATCH": "until(&full[k % 2], token(&full[k % 2])); " + BATCH},
+        ["init(&full[i], 2);"],
+    ),
+    "a way that all threads answer alike": (
+        {"RELEASE": "if (steps > 0) arrive(&empty[k % 2]);"}, ["if (steps > 0) tcgen05::release(&empty[k % 2]);"],
+    ),
+    "stages that consumers call empty at first": (
+        {"AHEAD": "for (int i = 0; i < 2; ++i) arrive(&empty[i]);", "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);"},
+        ["for (int i = 0; i < 2; ++i) if (tcgen05::elect_issuer()) {", "tc.take(acc_tmem);"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNDERSTOOD)
+def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
+    parts, wanted = UNDERSTOOD[name]
+    result = native_kernels.ported(tmp_path, STEPS, **parts)
+    assert missing(result) == []
+    text = text_of(result)
+    assert [w for w in wanted if w not in text] == [], text
+    assert "sync_warpgroup" not in text
+    assert "tc.commit()" not in text
+
+
+REFUSED: dict[str, tuple[dict[str, str], str]] = {
+    "a collective between MMAs": (
+        {"BATCH": "__syncwarp(); " + BATCH}, "`__syncwarp` asks for others",
+    ),
+    "a shuffle in a helper": (
+        {"HEAD": "__device__ uint64_t same(uint64_t v) { return __shfl_sync(0xffffffff, v, 0); }",
+         "BATCH": BATCH.replace("a + consumer * 512", "same(a + consumer * 512)")},
+        "`__shfl_sync` asks for others",
+    ),
+    "what is done beside MMAs": (
+        {"BATCH": BATCH + " out[k] = 0;"}, "",
+    ),
+    "nobody beside the loads": (
+        {"ACQUIRE": "wait(&empty[k % 2], k / 2 % 2 ^ 1); if (threadIdx.x == 32) arrive(&empty[k % 2]);"}, "",
+    ),
+    "an index that consumers read behind their MMAs": (
+        {"AHEAD": "int last = 0;", "BATCH": BATCH + " last = k;", "AFTER": "out[0] = last;"},
+        "that consumers do without `last`",
+    ),
+    "a value of the thread that nobody knows": (
+        {"AHEAD": "const int mine = clock();", "BATCH": BATCH.replace("consumer * 512", "consumer * 512 + mine")}, "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_missing_fact_leaves_the_step_out(tmp_path: Path, name: str) -> None:
+    parts, what = REFUSED[name]
+    result = native_kernels.ported(tmp_path, STEPS, **parts)
+    assert missing(result)
+    assert any(what in said for said in missing(result)), missing(result)
+    assert "mma-thread" not in result.plans[0].native
+    text = text_of(result)
+    assert "elect_mma_thread" not in text
+    assert "tc.take(" not in text
+
+
+def test_tiles_that_follow_each_other_take_turns(tmp_path: Path) -> None:
+    result = persistent_kernels.ported(tmp_path, (*STEPS, "double-buffer"))
+    assert missing(result) == []
+    header = next(t for p, t in result.files.items() if p.endswith("tcgen05.cuh")).decode()
+    assert "kBuffers = 2;" in header
+    assert "tc.give_back();" in text_of(result)
+
+
+def test_one_tile_has_one_accumulator(tmp_path: Path) -> None:
+    result = native_kernels.ported(tmp_path, (*STEPS, "double-buffer"))
+    assert result.plans[0].native == STEPS
+    assert missing(result) == ["a next tile: a block has one"]
+    header = next(t for p, t in result.files.items() if p.endswith("tcgen05.cuh")).decode()
+    assert "kBuffers = 1;" in header
+    assert "give_back();" not in text_of(result)
+
+
+def test_steps_build_on_each_other(tmp_path: Path) -> None:
+    result = persistent_kernels.ported(tmp_path, ("mma-thread", "double-buffer", "pair"))
+    assert result.plans[0].native == ()
+    assert "commits that give stages back, each of its own CTA" in missing(result)
+    assert "a thread of its own that issues the MMAs" in missing(result)
+
+
+def test_a_name_that_is_taken_stays(tmp_path: Path) -> None:
+    """Variables that only the thread needs leave the consumers, others stay."""
+    text = text_of(persistent_kernels.ported(tmp_path, STEPS))
+    consumers = text[text.index("} else {") :]
+    assert "const int lane = threadIdx.x % 32" not in text
+    assert "tcgen05::thread_index() % 32, warp" in consumers
