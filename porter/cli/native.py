@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from porter.cli.candidates import calibration_of, grade_with
-from porter.cli.context import Session
+from porter.cli.context import COMPAT, Session, current, styled
 from porter.cli.grading import of_case
 from porter.cli.porting import plan_of_case
 from porter.diagnostics import PorterError
@@ -64,7 +64,8 @@ def _shapes(session: Session, path: Path) -> tuple[dict[str, tuple[Shape | None,
             name = case.entry.rsplit("::", 1)[-1]
             if name in found:
                 continue
-            candidates, notes = of_case(session, case, None, partial(plan_of_case, stages=False))
+            with styled(COMPAT):
+                candidates, notes = of_case(current(), case, None, partial(plan_of_case, stages=False))
             port = next((c for c in candidates if c.label == "port"), None)
             if port is None:
                 found[name] = None, "; ".join(n.message for n in notes) or "the kernel has no port"
