@@ -29,7 +29,7 @@ from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.residency import RULE_ZERO
 from porter.ptx.types import ElementType
 
-RULE = "PTR195"
+RULE = "PTR197"
 NAME = "promotion"
 
 NONE = "sums stay in the accumulator until the loop is over"

@@ -22,7 +22,7 @@ from porter.passes.native.sites import Changes, Left, Place, path_of
 from porter.ptx.arch import SM100A, Limits, limits
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
-RULE = "PTR196"
+RULE = "PTR198"
 NAME = "registers"
 STEP = 8
 """Counts of setmaxnreg are multiples of this."""

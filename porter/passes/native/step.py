@@ -37,7 +37,7 @@ def take(context: PortContext, moves: Moves, wanted: tuple[str, ...], count: int
     made = 0
     numbers = {stages.NAME: count, registers.NAME: least}
     for name in (n for n in (*ON_REQUEST, *STEPS) if n in wanted and context.kernels and numbers.get(n, 1)):
-        helpers = dict(vars(context.helpers))
+        helpers, loads = dict(vars(context.helpers)), dict(moves.loads)
         try:
             if name == promotion.NAME:
                 changes = promotion.take(context, moves)
@@ -50,6 +50,7 @@ def take(context: PortContext, moves: Moves, wanted: tuple[str, ...], count: int
             changes.make()
         except Left as left:
             vars(context.helpers).update(helpers)
+            moves.loads = loads
             names = ", ".join(k.function.name for k in context.kernels)
             context.report(Code.NATIVE_LEFT, left.function, left.span, kernel=names, step=name, what=left.what)
         else:
