@@ -48,8 +48,9 @@ def native_plans(
         ported = by_name.get(known.kernel)
         steps = native_steps(one)
         if ported is not None:
-            # whether a port spills, only compiling it tells
-            steps = native_steps(one, (*ported.steps, REGISTERS), ported.promotion)
+            # whether a port spills, only compiling what a case asks for tells
+            later = (REGISTERS,) if known.kernel in shapes else ()
+            steps = native_steps(one, (*ported.steps, *later), ported.promotion)
         plan = NativePlan(known.kernel, known.where, tuple(Gain(step) for step in steps), why)
         found.append(plan if shape is None else _graded(session, plan, shape, missing))
     return found
