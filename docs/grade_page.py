@@ -131,6 +131,7 @@ def _lines() -> Iterator[str]:
     yield from _ladders()
     yield from _attention()
     yield from _corpus()
+    yield from _nvidia()
     yield from _held()
 
 
@@ -176,6 +177,45 @@ def _corpus() -> Iterator[str]:
     for text, number in notes.items():
         yield ""
         yield f"({number}) {text}"
+
+
+_NVIDIA = Path(__file__).parent / "results" / "nvidia-kernels.json"
+
+
+def _nvidia() -> Iterator[str]:
+    """The record of scripts/nvidia_kernels.py."""
+    rows = json.loads(_NVIDIA.read_text("utf-8"))["rows"]
+    yield ""
+    yield "## Beside NVIDIA's kernels"
+    yield ""
+    yield "`docs/results/nvidia-kernels.json`, which `scripts/nvidia_kernels.py` writes: % of a B200's nominal rate by"
+    yield "the same model, before the cap of power, at 4096 x 4096 x 4096. CuTe's tutorials 01 to 05 are each a step"
+    yield "ahead of the one before. Example 70 of CUTLASS is compiled with several tiles of its MMAs; it is persistent,"
+    yield "and its epilogue runs beside the next tile. Native ports are beside the best of NVIDIA's GEMMs with the same"
+    yield "tile."
+    yield ""
+    yield "| kernel | tile | pair | stages | % of nominal | limited by | of NVIDIA's |"
+    yield "|---|---|---|--:|--:|---|--:|"
+    for row in rows:
+        if "unknown" in row:
+            yield f"| {_named(row)} | – | – | – | not graded: {row['unknown']} | – | – |"
+            continue
+        tile = " x ".join(map(str, row["tile"]))
+        share = beside(row, rows)
+        yield (
+            f"| {_named(row)} | {tile} | {'yes' if row['pair'] else 'no'} | {row['stages']} "
+            f"| {row['percent_of_nominal']:.1f} | {row['limit']} | {'–' if share is None else f'{100 * share:.0f} %'} |"
+        )
+
+
+def _named(row: dict[str, Any]) -> str:
+    return row["kernel"] if row["of"] == "NVIDIA" else f"`{row['kernel']}`, native port"
+
+
+def beside(row: dict[str, Any], rows: list[dict[str, Any]]) -> float | None:
+    """What a port has of the best rate of NVIDIA's kernels with its tile; None where there is none."""
+    rates = [r["percent_of_nominal"] for r in rows if r["of"] == "NVIDIA" and r.get("tile") == row["tile"]]
+    return row["percent_of_nominal"] / max(rates) if rates and row["of"] != "NVIDIA" else None
 
 
 _SASS = Path(__file__).parent / "results" / "sass-attention.json"

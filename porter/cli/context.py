@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
@@ -33,7 +33,8 @@ SIGNALLED = 128
 
 FULL_RATE = "full-rate"
 NATIVE = "native"
-STYLES = ("compat", FULL_RATE, NATIVE)
+COMPAT = "compat"
+STYLES = (COMPAT, FULL_RATE, NATIVE)
 """How ports issue their MMAs; the first is the default."""
 
 _SHOWN: list[Status] = []
@@ -230,6 +231,17 @@ def current() -> Session:
 
 def install(session: Session) -> None:
     click.get_current_context().find_root().meta[_SESSION] = session
+
+
+@contextmanager
+def styled(style: str) -> Iterator[None]:
+    """Ports that are made meanwhile are of another style."""
+    before = current()
+    install(replace(before, style=style))
+    try:
+        yield
+    finally:
+        install(before)
 
 
 def leave(code: int) -> NoReturn:

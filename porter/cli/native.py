@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from porter.cli.candidates import calibration_of, grade_with
-from porter.cli.context import Session
+from porter.cli.context import COMPAT, Session, current, styled
 from porter.cli.grading import of_case
 from porter.cli.porting import plan_of_case
 from porter.cli.sharing import GAIN
@@ -60,8 +60,9 @@ def native_plans(
         ported = by_name.get(known.kernel)
         steps = native_steps(one)
         if ported is not None:
-            # whether a port spills, only compiling it tells
-            steps = native_steps(one, (*ported.steps, REGISTERS), ported.promotion)
+            # whether a port spills, only compiling what a case asks for tells
+            later = (REGISTERS,) if known.kernel in shapes else ()
+            steps = native_steps(one, (*ported.steps, *later), ported.promotion)
         plan = NativePlan(known.kernel, known.where, tuple(Gain(step) for step in steps), why)
         found.append(plan if shape is None else _graded(session, plan, shape, missing, refused))
     return found
@@ -76,7 +77,8 @@ def _shapes(session: Session, path: Path) -> tuple[dict[str, tuple[Shape | None,
             name = case.entry.rsplit("::", 1)[-1]
             if name in found:
                 continue
-            candidates, notes = of_case(session, case, None, partial(plan_of_case, stages=False))
+            with styled(COMPAT):
+                candidates, notes = of_case(current(), case, None, partial(plan_of_case, stages=False))
             port = next((c for c in candidates if c.label == "port"), None)
             if port is None:
                 found[name] = None, "; ".join(n.message for n in notes) or "the kernel has no port"

@@ -16,7 +16,7 @@ from porter.passes.native.promotion import SCALED
 from porter.passes.obstacles import SHARED_BYTES
 from porter.ptx import tmem
 from porter.ptx.arch import SM100A, limits
-from porter.ptx.umma import N_STEPS
+from porter.ptx.umma import N_STEPS, Kind, legal_n
 from porter.ptx.wgmma import THREADS, M
 
 _PORTS = {"m128": "porter port --style full-rate", "promotion": "porter port --style native --drop-promotion",
@@ -239,7 +239,7 @@ def _geometry(kernel: KernelPipeline) -> tuple[str, ...]:
     return launch.grid
 
 
-def _pair(kernel: KernelPipeline) -> Iterator[str]:
+def _pair(kernel: KernelPipeline) -> Generator[str, None, str]:
     list(_rows(kernel))
     list(_thread(kernel))
     grid = _geometry(kernel)
@@ -249,6 +249,9 @@ def _pair(kernel: KernelPipeline) -> Iterator[str]:
         raise _Stop(f"clusters of {' x '.join(launch.cluster)} share loads already")
     yield f"grid {' x '.join(grid)} becomes one of clusters of 2"
     yield ", ".join(f"{m.param} box {' x '.join(m.box)}" for m in launch.maps)
+    widest = max(p.n for p in kernel.pipeline.products)
+    twice = 2 * widest <= max(legal_n(Kind.F16, 2))
+    return f"pair,tile={2 * tmem.LANES}x{2 * widest}" if twice else "pair"
 
 
 def _persistent(kernel: KernelPipeline) -> Iterator[str]:
@@ -307,11 +310,11 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
      "CUTLASS sm100_mma_warpspecialized"),
     ("double-buffer", "two accumulators, the epilogue beside the next tile", _buffer, "overlap",
      "CUTLASS sm100_gemm_tma_warpspecialized"),
+    ("pair", "pairs of CTAs multiply together, each with half of B", _pair, "pair", "PTX ISA 9.7.16.5"),
     ("stages", "as many stages as shared memory holds", _stages, "", "CUTLASS StageCountAutoCarveout"),
     ("blocks", "two blocks on an SM, with registers that sums have left", _blocks, "blocks=2",
      "PTX ISA 9.7.19.5, FlashAttention-4"),
     ("registers", "setmaxnreg for warps that hold no accumulator", _registers, "", "PTX ISA 9.7.19.5"),
-    ("pair", "pairs of CTAs multiply together, each with half of B", _pair, "pair", "PTX ISA 9.7.16.5"),
     ("persistent", "blocks take tiles one after another (clusterlaunchcontrol)", _persistent, "",
      "PTX ISA 9.7.13.17"),
     ("wide-t2r", "accumulators are loaded many columns at a time", _wide, "", "PTX ISA 9.7.16.8.3"),

@@ -20,7 +20,7 @@ from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.frames import Wording
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
-from porter.model.scopes import LOOPS, Variable, resolve
+from porter.model.scopes import LOOPS, Variable, declared_names, resolve
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.renaming import reached
@@ -40,6 +40,7 @@ NAME = "pair"
 CTAS = 2
 _PLAIN = frozenset({"cp", "async", "bulk", "tensor", "2d", "shared::cluster", "shared::cta", "global", "tile",
                     "mbarrier::complete_tx::bytes"})  # fmt: skip
+_STATEMENTS = ("declaration", "expression_statement", "condition_clause")
 _BLOCK = re.compile(rb"\b(blockIdx|gridDim)\b(?:\s*\.\s*([xyz])\b)?")
 _OF_CLUSTER = re.compile(r"%%?(?:n?ctaid|n?cluster|is_explicit)|\bmapa\b|barrier\.cluster|multicast")
 _NAME = re.compile(r"(?<![\w.>:])[A-Za-z_]\w*(?!\s*(?:::|\())")
@@ -488,6 +489,7 @@ class _Pair:
                 if text in (rows, columns) and variable is not None and slicing.gives(function, name, variable):
                     raise Place(function, name).left(f"`{text}` as it is, where sums are stored")
         again = self._derived({rows, columns}, nodes)
+        self._knows_no_halves({rows, columns}, nodes)
         pad = context.indent(function, function.span(self.move.range[0]))
         (row_side, column_side) = self.sides
         own_row, first_column, part = (context.names.fresh(n) for n in ("pair_row", "pair_column", "part"))
@@ -531,6 +533,7 @@ class _Pair:
         block = self.move.range[0].parent
         assert block is not None
         lines, names = [], set(tiles)
+        self._again: set[str] = set()
         for node in block.named_children:
             if node.start_byte >= self.move.range[0].start_byte:
                 break
@@ -548,9 +551,72 @@ class _Pair:
             used = any(declared[0] == self.function.text(n) for r in region for n in find(r, "identifier"))
             names.add(declared[0])
             if used:
+                self._again.add(declared[0])
                 self.move.slice.pure(node)
                 lines.append(" ".join(ported_text(self.context, self.function, self.function.span(node)).split()))
         return lines
+
+    def _knows_no_halves(self, tiles: set[str], region: list[Node]) -> None:
+        """That what is stored follows from the tile, and from nothing else that is another for half of a product: the
+        number of a tile, or of tiles, the block's own."""
+        known = self._of_halves()
+        remade = self._again
+        for node in region:
+            for name in find(node, "identifier"):
+                variable = resolve(self.function, name, self.function.text(name))
+                if variable is None or variable.key not in known or variable.name in tiles | remade:
+                    continue
+                what = f"that sums are stored by row and column of their tile: `{variable.name}` is of half a product"
+                raise Place(self.function, name).left(what)
+            if _BLOCK.search(self.function.text(node).encode()):
+                raise Place(self.function, node).left("that sums are stored by row and column of their tile")
+
+    def _of_halves(self) -> set[tuple[int, int, str]]:
+        """Variables that a statement may give a value which is another for half of a product."""
+        function, slicing = self.function, self.move.slice
+        sizes = {side.size for side in self.sides}
+        region = self._region_span()
+        found: set[tuple[int, int, str]] = set()
+        statements = list(find(function.body, *_STATEMENTS))
+        for loop in find(function.body, "for_statement"):
+            statements += [n for part in ("condition", "update") if (n := loop.child_by_field_name(part)) is not None]
+        statements = [n for n in statements if not region.contains(function.span(n))]
+        while True:
+            before = len(found)
+            for node in statements:
+                if not self._asks_halves(node, sizes, found):
+                    continue
+                for name in find(node, "identifier"):
+                    variable = resolve(function, name, function.text(name))
+                    if variable is None or variable.param is not None or variable.key in found:
+                        continue
+                    declared = variable.declaration is not None and variable.declaration.id == node.id
+                    if declared or slicing.gives(function, name, variable):
+                        found.add(variable.key)
+                if node.type == "declaration":
+                    found |= self._declared_by(node)
+            if len(found) == before:
+                return found
+
+    def _declared_by(self, node: Node) -> set[tuple[int, int, str]]:
+        """Variables of a declaration, found where they are used."""
+        names = {self.function.text(n) for d in node.children_by_field_name("declarator") for n in declared_names(d)}
+        used = (n for name in names for n in self.function.named(name) if n.start_byte > node.end_byte)
+        variables = (resolve(self.function, n, self.function.text(n)) for n in used)
+        return {v.key for v in variables if v is not None and v.declaration is not None and v.declaration.id == node.id}
+
+    def _asks_halves(self, node: Node, sizes: set[str], found: set[tuple[int, int, str]]) -> bool:
+        function = self.function
+        if _BLOCK.search(function.text(node).encode()):
+            return True
+        for name in find(node, "identifier", "type_identifier"):
+            text = function.text(name)
+            if text in sizes:
+                return True
+            variable = resolve(function, name, text)
+            if variable is not None and variable.key in found:
+                return True
+        return False
 
     def _declared(self) -> None:
         """The kernel is one of clusters of two."""

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tree_sitter import Node
+
 from porter.diagnostics import Code
 from porter.lang.text import Edit
+from porter.model.accumulators import Accumulator
 from porter.model.pipeline.facts import HostLaunch, KernelPipeline
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
@@ -66,7 +69,8 @@ def leave_tiled(context: PortContext, wanted: tuple[str, ...]) -> None:
         context.report(Code.NATIVE_LEFT, kernel, span, kernel=kernel.name, step=steps, what=what)
 
 
-_State = tuple[dict[str, Any], dict[str, list[Edit]]]
+_State = tuple[dict[str, Any], dict[str, list[Edit]], dict[Accumulator, list[Node]]]
+"""Helpers, edits and where accumulators are loaded."""
 
 
 @dataclass
@@ -137,8 +141,10 @@ class _Taking:
 
     def _state(self) -> _State:
         edits = self.context.edits
-        return dict(vars(self.context.helpers)), {rule: list(found) for rule, found in edits.items()}
+        kept = {rule: list(found) for rule, found in edits.items()}
+        return dict(vars(self.context.helpers)), kept, dict(self.moves.loads)
 
     def _restore(self, state: _State) -> None:
         vars(self.context.helpers).update(state[0])
         self.context.edits = {rule: list(found) for rule, found in state[1].items()}
+        self.moves.loads = dict(state[2])
