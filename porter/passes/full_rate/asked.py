@@ -13,7 +13,7 @@ _ROWS = f"its second A tile lies {M} rows behind the first, for the stride of th
 _WAITS = "its consumers do not wait for each other in front of MMAs in a way that the text does not show"
 _ORDER = "nobody waits for good, under any of the schedules"
 _INSTANCES = "each instantiation that the file compiles is one that a case runs"
-_SAME = "outputs have the original's bits for all sizes and inputs, and no hazard is new"
+SAME = "outputs have the original's bits for all sizes and inputs, and no hazard is new"
 
 
 def asked_of_runs(helpers: Helpers, kernel: Function, native: Sequence[str]) -> tuple[str, ...]:
@@ -26,4 +26,4 @@ def asked_of_runs(helpers: Helpers, kernel: Function, native: Sequence[str]) -> 
         (_ORDER, bool(native)),
         (_INSTANCES, bool(kernel.template_params)),
     ]
-    return (*(what for what, is_open in asked if is_open), _SAME)
+    return (*(what for what, is_open in asked if is_open), SAME)
