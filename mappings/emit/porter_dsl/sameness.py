@@ -10,6 +10,13 @@ _LOADS = (*_READS, "cute.load", "cute.ptr.load", "llvm.load")
 class _Numbers(_Threads):
     """The same with tuples of numbers, as coordinates are made of."""
 
+    def reach(self, op: ir.Operation, stop: ir.Operation) -> frozenset:
+        found = super().reach(op, stop)
+        # What was assumed inside of conditions does not hold elsewhere.
+        self._assumed = {}
+        self._memo.clear()
+        return found
+
     def _value(self, value: ir.Value, thread: int) -> int | None:
         op = _owner(value)
         if op is not None and op.name == "cute.get_scalars":
