@@ -108,7 +108,7 @@ def test_what_holds_inside_of_conditions_is_forgotten_outside(dsl: Any) -> None:
     %one = arith.cmpi eq, %x, %n1 : i32
     %two = arith.cmpi eq, %b, %n1 : i32
     scf.if %one { scf.if %two { "t.inside"() : () -> () } }
-    %v = arith.extui %one : i1 to i32
+    %v = arith.extui %two : i1 to i32
     """
     with ir.Context() as context, ir.Location.unknown():
         context.allow_unregistered_dialects = True
@@ -118,7 +118,7 @@ def test_what_holds_inside_of_conditions_is_forgotten_outside(dsl: Any) -> None:
             inside = next(o for o in dsl._all_operations(function) if o.name == "t.inside")
             numbers.reach(inside, function)
             value = dsl._operands(here)[0]
-            assert [numbers.value(value, t) for t in (0, 1, 2)] == [0, 1, 0]
+            assert numbers.value(value, 0) is None
 
 
 @pytest.mark.parametrize(
