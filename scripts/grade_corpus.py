@@ -62,7 +62,7 @@ def refused(kernel: str, style: str) -> str:
     """Why `porter port`, which runs the case, gives the compat port in place of one of a style; else nothing."""
     with tempfile.TemporaryDirectory() as folder:
         options = ("--style", style, "--no-compile", "--trust", "-o", folder)
-        source = str(CORPUS / kernel / f"{kernel}.cu")
+        source = str(next((CORPUS / kernel).glob(f"{kernel}.*")))
         done = CliRunner().invoke(porter, ["--no-config", "--format", "json", "port", *options, source])
     said = json.loads(done.stdout)["diagnostics"]
     found = [d for d in said if d["id"] in (Code.FULL_RATE_PROVED.id, Code.FULL_RATE_UNPROVED.id)]

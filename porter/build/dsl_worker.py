@@ -300,7 +300,14 @@ def compile_request(request: dict[str, Any], absent: Absent) -> dict[str, Any]:
     sizes = {f.name: [p.size for p in f.params] for f in parse_module(ptx).entries()}
     launches = record(compiled, passed, sizes, request["compiler"])
     found = imported(absent.missed, Path(cutlass.__file__).parent.parent, Path.cwd())
-    return {"ptx": ptx, "launches": launches, "files": found.files, "directories": found.names}
+    files = {"files": found.files, "directories": found.names}
+    return {"ptx": ptx, "launches": launches, "traced": _traced(), **files}
+
+
+def _traced() -> list[dict[str, Any]]:
+    """What the support module of a port says of the MMAs of the kernels that were traced."""
+    modules = [m for name, m in sys.modules.items() if name.rpartition(".")[2] == SUPPORT]
+    return [dict(told) for module in modules for told in getattr(module, "TRACED", ())]
 
 
 def _skip_frames_of_support() -> None:

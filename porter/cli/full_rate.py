@@ -49,6 +49,8 @@ class Proofs:
     def __init__(self, builder: Builder, session: Session | None = None) -> None:
         self._builder, self._session = builder, session
         self._known: dict[tuple[str, frozenset[tuple[str, bytes]]], Proof] = {}
+        self.said: list[Diagnostic] = []
+        """Places of CuTe DSL kernels that keep ports from M=128."""
 
     def of(self, ported: Ported, root: PortedRoot) -> Proof:
         files = ported.of_root(root)
@@ -66,8 +68,10 @@ class Proofs:
         if root.stages and plan.relaunch is None:
             return Proof(missing="the shared memory that its host code asks for is no number")
         kernels = root.full_rate or root.kernels
+        steps = root.native if root.dsl else ()
         turns = DOUBLE_BUFFER in root.native
-        return prove(Claim(Path(root.path), kernels, plan, root.include_dirs, turns), self._builder, tell)
+        claim = Claim(Path(root.path), kernels, plan, root.include_dirs, turns, root.dsl, steps)
+        return prove(claim, self._builder, tell)
 
     def missing(self, ported: Ported, root: PortedRoot) -> str:
         return self.of(ported, root).missing
@@ -76,8 +80,13 @@ class Proofs:
         """What verified the M=128 MMAs of a root, or why nothing did."""
         proof = self.of(ported, root)
         if proof.missing:
+            self.said += [d for d in proof.shortfalls if d not in self.said]
             return full_rate.unproved(root.path, proof.missing)
         return full_rate.proved(root.path, ", ".join(proof.cases), proof.sizes)
+
+    def shortfalls(self, ported: Ported, root: PortedRoot) -> tuple[Diagnostic, ...]:
+        """What kernels of a root do not have of the style that others have, as its support module says."""
+        return self.of(ported, root).shortfalls if root.dsl and root.full_rate else ()
 
     def native(self, ported: Ported, root: PortedRoot) -> list[Diagnostic]:
         """What verified the steps of a root."""
@@ -151,10 +160,11 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
         without = steps.without | unproved
         found = given(make(without=without), partial(make, without=without), proofs.full_rate)
         steps.said += [native.left(path, step, "its MMAs stay at M=64") for path, step in sorted(unproved)]
-    found.diagnostics += steps.said
+    found.diagnostics += [*proofs.said, *steps.said]
     chosen.say(found)
     sharing.say(found)
     found.diagnostics += [d for d in spilling if d not in found.diagnostics]
     for root in found.roots:
+        found.diagnostics += proofs.shortfalls(found, root)
         found.diagnostics += [*proofs.native(found, root), *stages_said(session, found, root)]
     return found

@@ -18,6 +18,8 @@ from porter.cli.native import native_plans
 from porter.cli.porting import look, port_options
 from porter.diagnostics import Code, Diagnostic, ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
+from porter.passes.full_rate.asked import SAME
+from porter.passes.full_rate.given import unproved
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
@@ -31,6 +33,7 @@ from porter.report.native import NativePlan
 from porter.rules.load import load_rules
 from porter.scan.kernels import KernelSummary, includes_first, kernel_summaries
 from porter.scan.pipeline import KernelPipeline, pipelines
+from porter.verify.proof import outlook
 
 
 @command
@@ -68,6 +71,7 @@ def plan(
         code = worst_exit([code, ExitCode(result.exit_code)])
     if not (plans or left or python or summaries or diagnostics or facts or native):
         diagnostics += [Diagnostic(Code.NOTHING_TO_PORT, None, {"path": str(path)}) for path in paths]
+    gates = {path: _gate(path, ported, diagnostics) for path, ported in python}
     session.report(diagnostics)
     used = {(s.kernel, s.path): s for s in summaries}
     for one in plans:
@@ -77,7 +81,7 @@ def plan(
     for kernel in left:
         _show_left(session, kernel)
     for path, ported in python:
-        _show_python(session, path, ported)
+        _show_python(session, path, ported, gates[path])
     for known in facts:
         session.show(*report_pipeline.text(known))
     for steps in native:
@@ -86,7 +90,7 @@ def plan(
         "kernels": [asdict(p) | {"ceiling": _ceiling(p)} for p in plans],
         "summaries": [asdict(s) for s in summaries],
         "left": [asdict(k) for k in left],
-        "files": [{"path": path, "rules": sorted({g.rule for g in ported.groups})} for path, ported in python],
+        "files": [_python_body(path, ported, gates[path]) for path, ported in python],
         "diagnostics": report_json.diagnostics(diagnostics),
         **({"pipelines": [report_pipeline.body(p) for p in facts]} if pipeline else {}),
         **({"native": [report_native.body(n) for n in native]} if session.style == NATIVE else {}),
@@ -131,10 +135,32 @@ def _ported(
 _FULL_RATE = "128: one MMA for two tiles of 64 rows, if `porter port` finds all of this by running the case; else 64"
 
 
-def _show_python(session: Session, path: str, ported: DslPortResult) -> None:
+_TWO_TILES = "two m64 tiles, of two warpgroups or of one, can be one: its support module tells when it is compiled"
+
+_RELEASE = "release: one warp can run its loop of MMAs, whose commits give stages back: the module tells as well"
+
+
+def _gate(path: str, ported: DslPortResult, diagnostics: list[Diagnostic]) -> list[str]:
+    """What a run has to show of M=128 MMAs of a CuTe DSL file; nothing where it stays at M=64, which is said then."""
+    if not ported.full_rate:
+        return []
+    found = outlook(Path(path), ported.kernels, dsl=True)
+    if found.missing:
+        diagnostics.append(unproved(path, found.missing))
+        return []
+    return [_TWO_TILES, *([_RELEASE] if ported.native else []), SAME, *found.asks]
+
+
+def _python_body(path: str, ported: DslPortResult, gate: list[str]) -> dict[str, object]:
+    return {"path": path, "rules": sorted({g.rule for g in ported.groups}), "gate": gate}
+
+
+def _show_python(session: Session, path: str, ported: DslPortResult, gate: list[str]) -> None:
     """A CuTe DSL file: the rules that apply, and how often, and the files that the port adds. Tiles and stages are
-    decided when it is compiled."""
+    decided when it is compiled, and with them the rows of MMAs, for which `gate` says what has to be shown."""
     session.show(Text(path, "bold"))
+    for label, text in [("MMA rows", _FULL_RATE), *(("to be shown", what) for what in gate)] if gate else []:
+        session.show(Text.assemble("  ", (label.ljust(15), "cyan"), text))
     table = Table("rule", "edits", "safety", "what", box=None)
     for rule in sorted({g.rule for g in ported.groups}):
         groups = [g for g in ported.groups if g.rule == rule]

@@ -91,7 +91,8 @@ def verify(
     with session.progress() as tell:
         result = verify_cases(items, wanted, builder, tell)
         graded = [_grade(session, item, wanted) for item in items] if grades else []
-    session.report(host_headers_note(path, getattr(builder, "stood_in", ())))
+    said = getattr(builder, "stood_in", ()), getattr(builder, "shortfalls", ())
+    session.report([*host_headers_note(path, said[0]), *said[1]])
     return _finish(session, result, graded)
 
 

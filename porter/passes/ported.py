@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from porter.model.dsl.reach import marked, mentions, uses_kernels
 from porter.passes.build_archs import several_architectures
 from porter.passes.build_files import build_files_below, build_files_beside, port_build_files
 from porter.passes.build_kinds import kind_of
-from porter.passes.dsl.port import DslPortResult, DslSources, port_python
+from porter.passes.dsl.port import DSL_STEPS, DslPortResult, DslSources, port_python
 from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
 from porter.passes.joint import RootPort, port_together
 from porter.passes.partial import LeftKernel
@@ -167,8 +168,12 @@ class Ported:
         self.old.update(old | {path: new[path] for path in there})
         dirs = sources.include_dirs if isinstance(sources, SourceSet) else ()
         rows = result.plans if isinstance(result, PortResult) else ()
-        full_rate = tuple(p.kernel for p in rows if p.has_full_rate)
         native, stages, registers = (rows[0].native, rows[0].stages, rows[0].registers) if rows else ((), 0, 0)
+        kernels = tuple(p.kernel for p in rows)
+        full_rate = tuple(p.kernel for p in rows if p.has_full_rate)
+        if isinstance(result, DslPortResult):
+            kernels = tuple(result.kernels)
+            full_rate, native = (kernels, result.native) if result.full_rate else ((), ())
         is_dsl = isinstance(sources, DslSources)
         self.roots.append(
             PortedRoot(
@@ -178,7 +183,7 @@ class Ported:
                 is_dsl,
                 dirs,
                 full_rate,
-                tuple(p.kernel for p in rows),
+                kernels,
                 native,
                 stages,
                 registers,
@@ -199,6 +204,15 @@ class Ported:
         self.exit_code = worst_exit([self.exit_code, ExitCode(result.exit_code)])
         if not result.groups and ExitCode(result.exit_code) is ExitCode.OK:
             self.diagnostics.append(Diagnostic(Code.NOTHING_TO_PORT, None, {"path": root}))
+
+
+def sharing_modules(roots: Sequence[PortedRoot], these: AbstractSet[str]) -> set[str]:
+    """Other roots of CuTe DSL that modules lead to from these paths: the support module is one for all."""
+    dsl = {r.path: {*r.files, *r.added} for r in roots if r.dsl}
+    met = {path for path in dsl if path in these}
+    while more := {path for path in dsl if path not in met and any(dsl[path] & dsl[one] for one in met)}:
+        met |= more
+    return met - these
 
 
 def roots(paths: Iterable[Path], rule_directories: Sequence[str] = (), include_dirs: Sequence[Path] = ()) -> list[Path]:
@@ -356,7 +370,11 @@ def port_root(
     search = (*include_dirs, *beside.search)
     if not uses_kernels(root, names, search) and not is_dsl_source(root, beside, names):
         raise refused_python(root, names)
-    result = port_python(root, options.select, options.ignore, options.rule_directories, search, options.target)
+    full_rate = options.full_rate and str(root) not in options.half_rate
+    native = [s for s in DSL_STEPS if full_rate and s in options.native and (str(root), s) not in options.without]
+    result = port_python(
+        root, options.select, options.ignore, options.rule_directories, search, options.target, full_rate, native
+    )
     if options.keep_hopper and result.groups:
         raise PorterError(Code.NOT_FOR_BOTH_CHIPS, Location(str(root)), what="a CuTe DSL kernel")
     return result.sources, result

@@ -130,11 +130,11 @@ def placed_in_original(error: PorterError, original: Path, port: Path, search: S
     if error.diagnostic.code is not Code.DSL_OBSTACLE or original.resolve() == port.resolve():
         return error
     places = [*search, *(Path(p) for p in sys.path if p)]
-    found = [replace(d, where=_original_place(d.where, original, port, places)) for d in error.diagnostics]
+    found = [replace(d, where=original_place(d.where, original, port, places)) for d in error.diagnostics]
     return PorterError.of(found)
 
 
-def _original_place(where: Location | None, original: Path, port: Path, search: Sequence[Path]) -> Location | None:
+def original_place(where: Location | None, original: Path, port: Path, search: Sequence[Path]) -> Location | None:
     """The place in the original's tree; a file that only the port has keeps its name."""
     if where is None:
         return None

@@ -8,15 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from porter.build.dsl import DslTraced
 from porter.build.entry import function_name, kernel_name
 from porter.build.port_plan import PortPlan
-from porter.diagnostics import Diagnostic, PorterError, Severity
+from porter.diagnostics import Code, Diagnostic, PorterError, Severity
+from porter.ptx.wgmma import M
 from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.dsl import shortfalls
 from porter.verify.expr import Number
 from porter.verify.further import long_loop, many_tiles
+from porter.verify.launching import build_port
 from porter.verify.outcome import Verdict
-from porter.verify.problem import Problem
+from porter.verify.problem import Problem, bind
 from porter.verify.results import VerifyResult
 from porter.verify.runner import ProgressCall
 from porter.verify.settings import SimOptions
@@ -32,22 +36,27 @@ _NAMED = 4
 @dataclass(frozen=True)
 class Claim:
     """A port of the file `source`. `kernels`, by their names in its text, are those that have to be run; headers are
-    found in `include_dirs` too. `takes_turns`: it has accumulators that tiles of a block take turns with."""
+    found in `include_dirs` too. `takes_turns`: it has accumulators that tiles of a block take turns with. Of CuTe DSL
+    (`dsl`) what is compiled is what runs, and of its `steps` of the native style it has to have each in some kernel."""
 
     source: Path
     kernels: Sequence[str]
     plan: PortPlan
     include_dirs: tuple[Path, ...] = ()
     takes_turns: bool = False
+    dsl: bool = False
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Proof:
-    """The files of the cases that verified a port, and at how many sizes; or what is `missing` for that."""
+    """The files of the cases that verified a port, and at how many sizes; or what is `missing` for that. `shortfalls`:
+    what kernels of CuTe DSL do not have of its style."""
 
     cases: tuple[str, ...] = ()
     sizes: int = 0
     missing: str = ""
+    shortfalls: tuple[Diagnostic, ...] = ()
 
 
 @dataclass
@@ -57,13 +66,23 @@ class _Noting:
     inner: Builder
     entries: set[str] = field(default_factory=set)
     there: set[str] = field(default_factory=set)
+    shortfalls: list[Diagnostic] = field(default_factory=list)
+    rows: set[int] = field(default_factory=set)
+    steps: set[str] = field(default_factory=set)
 
     def build(self, problem: Problem, source: Path, arch: str) -> BuiltKernel:
         built = self.inner.build(problem, source, arch)
         if arch == PORT_ARCH:
             self.entries.add(built.entry)
             self.there.update(f.name for f in built.module.entries())
+            self.note(problem, source, built.traced)
         return built
+
+    def note(self, problem: Problem, source: Path, traced: Sequence[DslTraced]) -> None:
+        """What a port of CuTe DSL says of the rows of its MMAs."""
+        self.rows |= {t.rows for t in traced}
+        self.steps |= {step for t in traced for step in t.steps}
+        self.shortfalls += [d for d in shortfalls(problem, source, traced) if d not in self.shortfalls]
 
 
 def prove(claim: Claim, builder: Builder, tell: ProgressCall | None = None) -> Proof:
@@ -71,21 +90,37 @@ def prove(claim: Claim, builder: Builder, tell: ProgressCall | None = None) -> P
     the file has, or a run ended otherwise than clean."""
     noting = _Noting(builder)
     try:
-        cases, missing = cases_that_run(claim.source, claim.kernels)
+        cases, missing = cases_that_run(claim.source, claim.kernels, claim.dsl)
+        missing = missing or (_lacking(claim, cases, noting) if claim.dsl else "")
         if missing:
-            return Proof(missing=missing)
+            return Proof(missing=missing, shortfalls=tuple(noting.shortfalls))
         if claim.plan.relaunch is not None and any(long_loop(c) is None for c in cases):
             return Proof(missing="no size of the case has a loop that goes through all stages more than once")
         if claim.takes_turns and any(many_tiles(c) is None for c in cases):
             return Proof(missing="no size at which a block has so many tiles that its accumulators come round again")
         for wanted in _runs(claim):
             # the first run builds all cases: a kernel that none of them runs is known behind it
-            wrong = _wrong(verify_cases(cases, wanted, noting, tell)) or _left_out(claim, noting)
+            wrong = _wrong(verify_cases(cases, wanted, noting, tell))
+            wrong = wrong or ("" if claim.dsl else _left_out(claim, noting))
             if wrong:
                 return Proof(missing=wrong)
     except PorterError as error:
         return Proof(missing=_not_run(error))
-    return Proof(tuple(c.path.name for c in cases), sum(len(c.all_sizes()) for c in cases))
+    sizes = sum(len(c.all_sizes()) for c in cases)
+    return Proof(tuple(c.path.name for c in cases), sizes, shortfalls=tuple(noting.shortfalls))
+
+
+def _lacking(claim: Claim, cases: Sequence[Case], noting: _Noting) -> str:
+    """Why no kernel of CuTe DSL that cases compile has M=128 MMAs, and the steps; empty if one has."""
+    for case in cases:
+        for sizes in case.all_sizes():
+            build_port(bind(case, sizes), claim.plan.on(case.template, ()), noting)
+            if max(noting.rows, default=0) > M and noting.steps >= set(claim.steps):
+                return ""
+    narrow = max(noting.rows, default=0) <= M
+    code = Code.FULL_RATE_LEFT if narrow else Code.NATIVE_LEFT
+    why = dict.fromkeys(str(d.values["what"]) for d in noting.shortfalls if d.code is code)
+    return "; ".join(why) or "its kernels have no MMAs"
 
 
 def _left_out(claim: Claim, noting: _Noting) -> str:
@@ -97,13 +132,16 @@ def _left_out(claim: Claim, noting: _Noting) -> str:
     return f"each instantiation that the file compiles needs a case, and none runs {named}"
 
 
-def cases_that_run(source: Path, kernels: Sequence[str]) -> tuple[list[Case], str]:
-    """The cases beside a file that run kernels, and what is missing of them: a kernel that none runs.
+def cases_that_run(source: Path, kernels: Sequence[str], dsl: bool = False) -> tuple[list[Case], str]:
+    """The cases beside a file that run kernels, and what is missing of them: a kernel that none runs. Cases of CuTe
+    DSL name what launches the kernel, not the kernel.
 
     Raises:
         PorterError: what loading a case raises.
     """
-    cases = [c for c in map(load_case, cases_if_any(source)) if c.recorded is None and c.dsl is None]
+    cases = [c for c in map(load_case, cases_if_any(source)) if c.recorded is None and (c.dsl is not None) is dsl]
+    if dsl:
+        return cases, "" if cases else "no case beside it runs it"
     run = {c.entry.rsplit("::", 1)[-1] for c in cases}
     return cases, next((f"no case beside it runs `{k}`" for k in kernels if k not in run), "")
 
@@ -116,10 +154,10 @@ class Outlook:
     asks: tuple[str, ...] = ()
 
 
-def outlook(source: Path, kernels: Sequence[str]) -> Outlook:
+def outlook(source: Path, kernels: Sequence[str], dsl: bool = False) -> Outlook:
     """That of a proof of these kernels of a file."""
     try:
-        cases, missing = cases_that_run(source, kernels)
+        cases, missing = cases_that_run(source, kernels, dsl)
     except PorterError as error:
         return Outlook(_not_run(error))
     brought = dict.fromkeys(c.reference_function[0].name for c in cases if c.reference_function is not None)

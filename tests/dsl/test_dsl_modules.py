@@ -290,10 +290,11 @@ def test_apply_beside_committed_files(tmp_path: Path, site: Path) -> None:
     assert (root.parent / "pkg_sm100" / "mma.py").is_file()
 
 
-def test_the_support_module_is_as_a_linter_wants_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("full_rate", [False, True])
+def test_the_support_module_is_as_a_linter_wants_it(tmp_path: Path, full_rate: bool) -> None:
     """Its parts name what stands in others: the whole has nothing that is unknown or without use."""
     path = tmp_path / "porter_dsl.py"
-    path.write_bytes(support_module())
+    path.write_bytes(support_module(full_rate))
     for command in (["check", "--no-cache", "--config"], ["format", "--check", "--no-cache", "--config"]):
         done = subprocess.run(
             [sys.executable, "-m", "ruff", *command, str(ROOT / "pyproject.toml"), str(path)], capture_output=True

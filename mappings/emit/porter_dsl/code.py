@@ -1,28 +1,3 @@
-# --- from marks to code
-
-
-def _finish(kernel: _Kernel) -> None:
-    """Put code at all marks of a kernel.
-
-    Raises:
-        Unportable: something of it cannot be ported.
-    """
-    function = kernel.events[0].marker.block.owner.operation
-    if len(kernel.events) > 2:
-        with _scratch():
-            program = _Program(kernel, function)
-            _accumulators(program)
-            if not kernel.obstacles:
-                _batches(program)
-                emitter = _Emitter(program, _Flow(program))
-        if not kernel.obstacles:
-            emitter.run()
-    if kernel.obstacles:
-        raise Unportable(kernel.obstacles)
-    for event in kernel.events:
-        event.marker.erase()
-
-
 def _accumulators(program: _Program) -> None:
     """Find the registers of each MMA: the parts of its accumulator, the slots of its operand A."""
     users: dict[_Array, list[_Event]] = {}

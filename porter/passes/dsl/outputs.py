@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
@@ -12,9 +12,12 @@ from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.cute_dsl import SUPPORT, read_dsl
 from porter.lang.dsl_modules import Closure, Module, module_paths
 from porter.passes.emit import joined
+from porter.passes.native.release import NAME as RELEASE
 
-_PARTS = ("head", "calls", "values", "program", "threads", "flow", "code", "emitter")
+_PARTS = ("head", "calls", "values", "program", "threads", "flow", "finish", "code", "emitter")
 """What the support module is made of, in `mappings/emit`; each part names what stands in others."""
+_FULL_RATE = (*(p if p != "finish" else "full_rate" for p in _PARTS), "sameness", "tiles", "wide", "joined", "stacked")
+"""The same with MMAs of 128 rows where that can be; how threads come to them says one more part."""
 _COPY = "# Part of a port to sm_100a: the modules beside this file changed, all others are those of {0}.\nimport {0}\n"
 _SCAFFOLD = """\
 # Part of a port to sm_100a: modules that are not here come from the package that was ported.
@@ -25,9 +28,11 @@ __path__ = pkgutil.extend_path(__path__, __name__)
 
 
 @cache
-def support_module() -> bytes:
-    """The module that every port of CuTe DSL imports."""
-    return joined(f"{SUPPORT}.py", _PARTS).encode()
+def support_module(full_rate: bool = False, release: bool = False) -> bytes:
+    """The module that every port of CuTe DSL imports; `full_rate`: with MMAs of 128 rows where that can be; `release`:
+    whose commits give stages back where that can be."""
+    parts = (*_FULL_RATE, "release" if release else "together") if full_rate else _PARTS
+    return joined(f"{SUPPORT}.py", parts).encode()
 
 
 def copied_name(name: str) -> str:
@@ -43,9 +48,15 @@ def place_of(closure: Closure, module: Module) -> Path:
 
 
 def written(
-    closure: Closure, places: Mapping[str, str], patched: AbstractSet[str], ported: Mapping[str, bytes]
+    closure: Closure,
+    places: Mapping[str, str],
+    patched: AbstractSet[str],
+    ported: Mapping[str, bytes],
+    full_rate: bool = False,
+    native: Sequence[str] = (),
 ) -> tuple[dict[str, bytes], dict[str, bytes], list[Diagnostic]]:
-    """All files of a port, the scaffold that it needs away from the originals, and what has to be said."""
+    """All files of a port, the scaffold that it needs away from the originals, and what has to be said. `full_rate`:
+    with M=128 MMAs where that can be; `native`: and with these steps."""
     files, said = dict(ported), []
     for name, path in places.items():
         module = closure.modules[name]
@@ -58,9 +69,10 @@ def written(
         said.append(Diagnostic(Code.DSL_COPIED, None, values))
         files |= {p: t for p, t in _packages(closure, module) if p not in ported}
     support = closure.top / f"{SUPPORT}.py"
-    if support.is_file() and support.read_bytes() != support_module():
+    text = support_module(full_rate, RELEASE in native)
+    if support.is_file() and support.read_bytes() != text:
         said.append(Diagnostic(Code.DSL_SUPPORT_TAKEN, Location(str(support)), {"path": str(support)}))
-    files[str(support)] = support_module()
+    files[str(support)] = text
     return files, _scaffold(closure, files), said
 
 

@@ -23,6 +23,7 @@ from porter.passes.dsl.frame import frame_edits
 from porter.passes.dsl.refusals import refused
 from porter.passes.dsl.renames import LocalNames, NameRules, RuleEdit, conflicts, renamed, reworded
 from porter.passes.keeping import Kept
+from porter.passes.native.release import NAME as RELEASE
 from porter.passes.targets import retargeted
 from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.engine import Planned, Selection, pass_groups
@@ -31,6 +32,8 @@ from porter.rules.rule import Region, Rule
 
 FRAME_RULE = "PTR500"
 IMPORT_RULE = "PTR501"
+DSL_STEPS = (RELEASE,)
+"""Steps of the native style that the support module knows."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +50,16 @@ class DslSources:
 @dataclass(eq=False)
 class DslPortResult:
     """As `porter.passes.port.PortResult`. `files` holds new ones too: the support module, and copies of modules of
-    installed packages. `scaffold` are files that stand for a package's `__init__.py` wherever the port does not lie
-    among the originals."""
+    installed packages. `full_rate`: its MMAs may have M=128; `native`: the steps that it may have. `scaffold` are files
+    that stand for a package's `__init__.py` wherever the port does not lie among the originals."""
 
     sources: DslSources
     files: dict[str, bytes]
     groups: list[EditGroup] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     kernels: list[str] = field(default_factory=list)
+    full_rate: bool = False
+    native: tuple[str, ...] = ()
     build_files: dict[str, bytes] = field(default_factory=dict)
     scaffold: dict[str, bytes] = field(default_factory=dict)
 
@@ -70,9 +75,12 @@ def port_python(
     rule_directories: Sequence[str] = (),
     search: Sequence[Path] = (),
     target: PortTarget = SM100A,
+    full_rate: bool = False,
+    native: Sequence[str] = (),
 ) -> DslPortResult:
     """Port a Python file and the modules that it imports; nothing is changed if something in them cannot be ported.
-    Modules are looked for beside the file, in `search`, and where the interpreter looks.
+    Modules are looked for beside the file, in `search`, and where the interpreter looks. `full_rate`: with M=128 MMAs
+    where the support module finds that they can be; `native`: and with these steps.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE; RULE_FILE, RULE_DUPLICATE.
@@ -95,7 +103,7 @@ def port_python(
         result.diagnostics += clash
         return result
     ported = apply_groups(port.originals(), groups)
-    files, scaffold, said = outputs.written(closure, port.places, port.patched, ported)
+    files, scaffold, said = outputs.written(closure, port.places, port.patched, ported, full_rate, native)
     if not select and not ignore and not has_errors(said):
         said += _left(files)
     if target.name not in next(r.chips for r in rules if r.id == FRAME_RULE):
@@ -106,6 +114,7 @@ def port_python(
         result.files, result.scaffold = files, scaffold
         result.groups = [g for group in groups if (g := _within(group, own)) is not None]
         result.kernels = [k.name for found in port.frames.values() for k in found]
+        result.full_rate, result.native = full_rate, tuple(native)
     return result
 
 

@@ -14,7 +14,7 @@ _ROWS = f"its second A tile lies {M} rows behind the first, for the stride of th
 _WAITS = "its consumers do not wait for each other in front of MMAs in a way that the text does not show"
 _ORDER = "nobody waits for good, under any of the schedules"
 _INSTANCES = "each instantiation that the file compiles is one that a case runs"
-_SAME = "outputs have the original's bits for all sizes and inputs, and no hazard is new"
+SAME = "outputs have the original's bits for all sizes and inputs, and no hazard is new"
 _NEAR = "outputs are within their bound for all sizes and inputs, though the order of sums is new, and no hazard is"
 
 
@@ -28,4 +28,4 @@ def asked_of_runs(helpers: Helpers, kernel: Function, native: Sequence[str]) -> 
         (_ORDER, bool(native)),
         (_INSTANCES, bool(kernel.template_params)),
     ]
-    return (*(what for what, is_open in asked if is_open), _NEAR if PROMOTION in native else _SAME)
+    return (*(what for what, is_open in asked if is_open), _NEAR if PROMOTION in native else SAME)

@@ -10,10 +10,11 @@ from typing import Protocol
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import is_python
 from porter.passes.full_rate.step import RULE
-from porter.passes.ported import Ported, PortedRoot
+from porter.passes.ported import Ported, PortedRoot, sharing_modules
 
 IN_STRINGS = "its kernels stand in strings, and no case runs those alone"
 SHARED = "it shares a header with a file that stays at M=64"
+SHARED_MODULE = "it shares a module with a file that stays at M=64"
 
 Verify = Callable[[Ported, PortedRoot], Diagnostic]
 """Runs the port of a root, and answers with `proved` or `unproved`."""
@@ -29,6 +30,9 @@ def given(ported: Ported, make: Make, verify: Verify) -> Ported:
     """The port with M=128 MMAs where they are verified, and M=64 in other roots; both are said."""
     said = {root.path: _said(ported, root, verify) for root in taken(ported)}
     failed = {path for path, one in said.items() if one.code is Code.FULL_RATE_UNPROVED}
+    sharing = sharing_modules(taken(ported), failed)
+    said |= {path: unproved(path, SHARED_MODULE) for path in sharing}
+    failed |= sharing
     if failed:
         again = make(half_rate=frozenset(failed))
         if any(again.of_root(r) != ported.at(r.path) for r in taken(again)):
@@ -43,7 +47,7 @@ def given(ported: Ported, make: Make, verify: Verify) -> Ported:
 def taken(ported: Ported) -> list[PortedRoot]:
     """The roots with M=128 MMAs."""
     paths = {e.path for g in ported.groups if g.rule == RULE for e in g.edits}
-    return [r for r in ported.roots if paths & set(r.files)]
+    return [r for r in ported.roots if paths & set(r.files) or (r.dsl and r.full_rate)]
 
 
 def unproved(path: str, what: str) -> Diagnostic:
@@ -55,6 +59,6 @@ def proved(path: str, cases: str, sizes: int) -> Diagnostic:
 
 
 def _said(ported: Ported, root: PortedRoot, verify: Verify) -> Diagnostic:
-    if is_python(Path(root.path)) or not root.full_rate:
+    if (is_python(Path(root.path)) and not root.dsl) or not root.full_rate:
         return unproved(root.path, IN_STRINGS)
     return verify(ported, root)

@@ -10,7 +10,9 @@ from typing import Protocol
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import is_python
-from porter.passes.ported import Ported, PortedRoot
+from porter.passes.ported import Ported, PortedRoot, sharing_modules
+
+SHARED_MODULE = "it shares a module with a file that is without it"
 
 Missing = Callable[[Ported, PortedRoot], str]
 """Runs the port of a root, and answers with what is wrong with it, or nothing."""
@@ -37,8 +39,12 @@ def given(ported: Ported, make: Make, missing: Missing) -> Given:
     found = Given(ported)
     verified: dict[str, dict[str, bytes]] = {}
     for root in [r for r in ported.roots if r.native]:
+        if (root.path, root.native[0]) in found.without:
+            continue
         what = _missing(found.ported, root, missing)
-        if what:
+        if what and root.dsl:
+            _left_of_dsl(found, root, what, make)
+        elif what:
             # which of them it is shows one by one
             _alone(found, root, make, missing)
         verified[root.path] = found.ported.at(root.path)
@@ -50,6 +56,16 @@ def given(ported: Ported, make: Make, missing: Missing) -> Given:
             found.said = [left(r.path, step, what) for r in ported.roots for step in r.native]
             break
     return found
+
+
+def _left_of_dsl(found: Given, root: PortedRoot, what: str, make: Make) -> None:
+    """Without the steps of the support module, which is one for all files that modules lead to from a root."""
+    sharing = sharing_modules(found.ported.roots, {root.path})
+    for one in (r for r in found.ported.roots if r.path in {root.path, *sharing}):
+        found.without |= {(one.path, step) for step in one.native}
+        why = what if one.path == root.path else SHARED_MODULE
+        found.said += [left(one.path, step, why) for step in one.native]
+    found.ported = make(without=found.without)
 
 
 def _alone(found: Given, root: PortedRoot, make: Make, missing: Missing) -> None:
@@ -84,6 +100,6 @@ def left(path: str, step: str, what: str) -> Diagnostic:
 
 
 def _missing(ported: Ported, root: PortedRoot, missing: Missing) -> str:
-    if is_python(Path(root.path)):
+    if is_python(Path(root.path)) and not root.dsl:
         return "its kernels stand in strings, and no case runs those alone"
     return missing(ported, root)

@@ -7,7 +7,7 @@ import enum
 import hashlib
 import re
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +30,13 @@ from porter.verify.line_map import LineMap
 
 Values = npt.NDArray[np.float64]
 BUDGET = 4_000_000
+
+
+Edit = Callable[[bytes], bytes]
+
+
+def _as_it_is(module: bytes) -> bytes:
+    return module
 
 
 class Outcome(enum.Enum):
@@ -112,6 +119,8 @@ class Program:
         tiles = {"kind": "runtime", "dtype": "Int32", "value": variant.tiles}
         made = compile_dsl(DslRequest(path, "gemm", arch, [*tensors, tiles, {"kind": "stream"}]))
         self.ptx, self.launch = made.ptx, made.launches[0]
+        self.rows = max([t.rows for t in made.traced], default=64)
+        self.why = [t.why for t in made.traced]
         self.module: ast.Module = parse_module(made.ptx)
 
     def run(self, options: Options) -> tuple[Values, Sequence[Hazard]]:
@@ -170,14 +179,15 @@ def write_original(variant: Variant) -> Path:
     return path
 
 
-def run(variant: Variant) -> Result:
-    """What comes of one variant."""
+def run(variant: Variant, full_rate: bool = False, edit: Edit = _as_it_is) -> Result:
+    """What comes of one variant; `full_rate`: in that style, and `why` tells the rows of its MMAs. `edit`: what is made
+    of the support module."""
     files: dict[str, str] = {"kernel.py": source(variant)}
     try:
-        _run(variant, files)
+        why = _run(variant, files, full_rate, edit)
     except Found as found:
         return Result(variant.name, found.outcome, found.why, found.detail, files)
-    return Result(variant.name, Outcome.RIGHT, files=files)
+    return Result(variant.name, Outcome.RIGHT, why, files=files)
 
 
 def _error(error: PorterError) -> str:
@@ -185,7 +195,7 @@ def _error(error: PorterError) -> str:
     return re.sub(r"/\S*/", "", text) + f"\n{error.diagnostic.detail}"
 
 
-def _run(variant: Variant, files: dict[str, str]) -> None:
+def _run(variant: Variant, files: dict[str, str], full_rate: bool, edit: Edit) -> str:
     path, right = write_original(variant), expected(variant)
     try:
         original = Program(variant, path, "sm_90a")
@@ -201,7 +211,7 @@ def _run(variant: Variant, files: dict[str, str]) -> None:
     errors = [h for h in in_practice if h.severity == "error"]
     if wrong or errors:
         raise Found(Outcome.INVALID, f"original: {wrong}" + "\n".join(map(hazard_text, errors)))
-    target = _ported(path, files)
+    target = _ported(path, files, full_rate, edit)
     try:
         port = Program(variant, target, "sm_100a")
     except PorterError as error:
@@ -224,11 +234,12 @@ def _run(variant: Variant, files: dict[str, str]) -> None:
     introduced = split(found, hazards, LineMap(path, target)).introduced
     if introduced:
         raise Found(Outcome.WRONG, "checking: hazard " + "\n".join(map(hazard_text, introduced)))
+    return f"{port.rows}: {'; '.join(port.why)}" if full_rate else ""
 
 
-def _ported(path: Path, files: dict[str, str]) -> Path:
+def _ported(path: Path, files: dict[str, str], full_rate: bool, edit: Edit) -> Path:
     try:
-        result = port_python(path)
+        result = port_python(path, full_rate=full_rate)
     except PorterError as error:
         unported = error.exit_code is ExitCode.UNPORTED
         raise Found(Outcome.REFUSED if unported else Outcome.INTERNAL, _error(error)) from None
@@ -238,4 +249,5 @@ def _ported(path: Path, files: dict[str, str]) -> Path:
     if result.exit_code is not ExitCode.OK:
         text = "\n".join(f"{d.code.id}: {d.message}" for d in result.diagnostics)
         raise Found(Outcome.REFUSED if result.exit_code is ExitCode.UNPORTED else Outcome.INTERNAL, text)
-    return materialize(PortPlan(files=dict(result.files)), path)
+    support = str(path.with_name("porter_dsl.py"))
+    return materialize(PortPlan(files={**result.files, support: edit(result.files[support])}), path)
