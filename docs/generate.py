@@ -381,7 +381,7 @@ NATIVE_MUTANTS_HEAD = """
 ## Ports of the native style
 
 With the steps of [full_rate.md](full_rate.md): commits that give stages back, and in a cluster the wait for those of
-the other blocks. Made by
+the other blocks, and two blocks on an SM. Made by
 
 ```
 porter mutate --trust --style native corpus/gemm_ws --record docs/results/mutation/native

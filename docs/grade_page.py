@@ -34,6 +34,7 @@ kernel does not say is named (PT5066) and not guessed; what is concluded stands 
 | waves | output tiles by the blocks that run at a time; the last wave is as long as a full one |
 | limited by | the part of the kernel without which it would gain most |
 | costs | that gain, for each part |
+| issues | instructions of all warps in a stage, where threads compute between MMAs, and what they are |
 | would lift | gains of changes that the chip has room for |
 
 | limited by | what it is |
@@ -53,12 +54,13 @@ kernel does not say is named (PT5066) and not guessed; what is concluded stands 
 
 ## What if
 
-`--what-if stages=6`, `--what-if tile=128x256x64,stages=4`, `--what-if pair`, `m128`, `specialize`, `overlap` and
-`problem=8192x8192x1024` grade another kernel beside this one; repeat the option for more. Changes of one option may
-stand in any order: what has to fit is the result, and with `pair` the tile is that of both blocks. An original and its
-port are both asked; which of them does not allow a change is said (PT5072), and none that does is an error. What nobody
-knows can be stated: `--what-if stages=4`. `--problem MxNxK` grades all at another size. `--timeline FILE` writes what
-one SM does when, in clocks, for ui.perfetto.dev.
+`--what-if stages=6`, `--what-if tile=128x256x64,stages=4`, `--what-if pair`, `m128`, `specialize`, `overlap`,
+`blocks=2` (on an SM, with the registers that each has then) and `problem=8192x8192x1024` grade another kernel beside
+this one; repeat the option for more. Changes of one option may stand in any order: what has to fit is the result, and
+with `pair` the tile is that of both blocks. An original and its port are both asked; which of them does not allow a
+change is said (PT5072), and none that does is an error. What nobody knows can be stated: `--what-if stages=4`.
+`--problem MxNxK` grades all at another size, `--sizes D=128` what the case compiles for another of its sizes.
+`--timeline FILE` writes what one SM does when, in clocks, for ui.perfetto.dev.
 
 ```
 porter grade gemm.cu --what-if tile=128x256 --what-if pair,tile=256x256 --timeline gemm.json
@@ -88,10 +90,17 @@ instruction descriptors. From ptxas: registers. A schedule puts loads, MMAs, wor
 on one SM as early as what they wait for allows; each part is then left out in turn.
 
 MMAs of several warps run in the order of their issue: two warpgroups that wait for the same stage both wait for the
-last of both, unless named barriers make them take turns.
+last of both, unless named barriers make them take turns. Where a stage is no plain product, each batch of MMAs that is
+waited for has its latency.
+
+Which warps issue MMAs, and which compute, branches on the index of the thread say: each warp is followed by itself. It
+issues the instructions of PTX on the longest way through a pass of the loop, from the second pass on, so that of two
+branches the longer one counts, and what one warp issues for two warpgroups counts once. `%tid` by axis needs the
+launch.
 
 Not modelled: bank conflicts of loads, and of stores whose addresses are no multiple of the lane; the rasters of tiles
-and L2 between them; clock and power over time."""
+and L2 between them; clock and power over time; what ptxas makes of an instruction of PTX, and what waits for the one
+before it (see *What holds attention*)."""
 
 
 def grade_page() -> str:
@@ -123,6 +132,7 @@ def _lines() -> Iterator[str]:
     yield from _attention()
     yield from _corpus()
     yield from _nvidia()
+    yield from _held()
 
 
 def _attention() -> Iterator[str]:
@@ -206,6 +216,72 @@ def beside(row: dict[str, Any], rows: list[dict[str, Any]]) -> float | None:
     """What a port has of the best rate of NVIDIA's kernels with its tile; None where there is none."""
     rates = [r["percent_of_nominal"] for r in rows if r["of"] == "NVIDIA" and r.get("tile") == row["tile"]]
     return row["percent_of_nominal"] / max(rates) if rates and row["of"] != "NVIDIA" else None
+
+
+_SASS = Path(__file__).parent / "results" / "sass-attention.json"
+_HELD = """## What holds attention
+
+Threads of attention compute between two products, and what they compute is the same on both chips, while the MMAs of a
+B200 take half the clocks. So threads hold it. One M=128 MMA for both warpgroups alone makes it slower by the grade:
+both wait for the same products, and nothing runs meanwhile, where warpgroups that take turns with MMAs of 64 rows
+compute beside each other's products. A second block on the SM (`blocks` in
+[full_rate.md](full_rate.md#native-steps)) is what the tensor core has to do meanwhile.
+
+Instructions of all warps of a block for 64 keys, from the same record as the table above:
+"""
+
+
+_PTXAS = """What ptxas makes of them is more: an `ex2` whose results may be denormal takes four instructions, a branch
+around an MMA that another warp issues up to five. `docs/results/sass-attention.json`, which
+`scripts/sass_attention.py` writes, has both counts, of one warp that issues no MMA for others. The grade counts PTX,
+for originals and ports alike: what it says of kernels that *instruction issue* limits is too much by this share.
+Both counts have masks in them, for which 50 to 100 instructions stand in a branch that only the last blocks of keys
+take.
+
+The last column is what a B200 could reach with so many instructions, were they all that takes time. The line of the
+original is that of its own softmax, which a port takes as it is: a count of SASS leaves attention with a head dimension
+of 128 at little more than 40 %, however its MMAs are issued. Beyond that the source has to change, and bits with it:
+more keys a block, so that sums are scaled less often; `ex2` that flushes denormal results; masks in a loop of their
+own."""
+
+
+def _held() -> Iterator[str]:
+    """What threads of attention issue, from two records."""
+    rows = [r for r in json.loads(_CORPUS.read_text("utf-8"))["rows"] if r["kind"] == "attention"]
+    ports = [
+        (row["kernel"], style, port) for row in rows
+        for style, port in (("original", row["original"]), *row["ports"].items()) if "instructions" in port
+    ]  # fmt: skip
+    totals: dict[str, int] = {}
+    for _, _, port in ports:
+        for kind, count in port["instructions"].items():
+            totals[kind] = totals.get(kind, 0) + count
+    kinds = sorted(totals, key=lambda kind: -totals[kind])
+    yield ""
+    yield from _HELD.splitlines()
+    yield ""
+    yield f"| kernel | port | % | blocks an SM | clocks a stage | all | {' | '.join(kinds)} |"
+    yield f"|---|---|---|---|---|---|{'---|' * len(kinds)}"
+    for kernel, style, port in ports:
+        counts = port["instructions"]
+        cells = " | ".join(str(counts.get(kind, 0)) for kind in kinds)
+        yield (
+            f"| `{kernel}` | {style} | {port['percent_of_nominal']:.1f} | {port['blocks_per_sm']} "
+            f"| {port['clocks_per_stage']:.0f} | {sum(counts.values())} | {cells} |"
+        )
+    yield ""
+    yield from _PTXAS.splitlines()
+    yield ""
+    yield "| `attention_fwd` | port | PTX | SASS | more | at most, by SASS |"
+    yield "|---|---|---|---|---|---|"
+    for row in json.loads(_SASS.read_text("utf-8"))["rows"]:
+        name = row["kernel"].partition("<")[2].rstrip(">")
+        # two products of 128 queries, 64 keys and so many columns; eight warps
+        operations = 2 * 2 * 128 * 64 * int(name.partition(",")[0])
+        chip = chips()["B200"]
+        most = operations / chip.mma_clocks / (8 * row["sass"] / chip.issue_per_clock)
+        more = row["sass"] / row["ptx"] - 1
+        yield f"| {name} | {row['style']} | {row['ptx']} | {row['sass']} | {100 * more:+.0f} % | {100 * most:.0f} % |"
 
 
 def _cell(port: dict[str, Any], notes: dict[str, int]) -> str:

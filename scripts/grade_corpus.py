@@ -15,6 +15,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ KINDS = {
     "cluster multicast": ("gemm_cluster", "cute_gemm_multicast"),
     "stmatrix + TMA store": ("cute_gemm_stsm", "dsl_gemm_plain"),
     "scaled FP8": ("gemm_fp8_scaled", "cute_gemm_fp8_scaled"),
-    "attention": ("attention_fwd", "cute_attention", "dsl_attention"),
+    "attention": ("attention_fwd", "attention_fwd D=128", "cute_attention", "dsl_attention"),
 }
+"""Kernels by their kind; behind a name the size of its case that chooses what is compiled."""
 DEFAULT = "compat"
 """What ports are where no style can be chosen."""
 
@@ -48,11 +50,14 @@ def styles() -> tuple[str, ...]:
 
 
 def graded(kernel: str, arguments: tuple[str, ...] = ()) -> Any:
-    case = CORPUS / kernel / "case.yaml"
-    done = CliRunner().invoke(porter, ["--no-config", "--format", "json", "grade", str(case), "--trust", *arguments])
+    name, _, sizes = kernel.partition(" ")
+    case = CORPUS / name / "case.yaml"
+    options = ("--sizes", sizes or "default", "--trust", *arguments)
+    done = CliRunner().invoke(porter, ["--no-config", "--format", "json", "grade", str(case), *options])
     return json.loads(done.stdout)
 
 
+@cache
 def refused(kernel: str, style: str) -> str:
     """Why `porter port`, which runs the case, gives the compat port in place of one of a style; else nothing."""
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +76,9 @@ def figures(document: Any, program: str) -> dict[str, Any]:
     for k in document.get("kernels", ()):
         if k["program"] == program:
             names = ("chip", "problem", "percent_of_nominal", "capped_percent", "clocks_per_tile", "clocks_per_stage")
-            return {**{n: k[n] for n in names}, "limit": k["limit"], "lifts": k["lifts"][:1]}
+            work = k.get("work", {}).get("kinds")
+            said = {"blocks_per_sm": k["blocks_per_sm"], "instructions": work} if work else {}
+            return {**{n: k[n] for n in names}, "limit": k["limit"], "lifts": k["lifts"][:1], **said}
     return {"unknown": "; ".join(d["message"] for d in document["diagnostics"]) or "no such program"}
 
 
@@ -84,7 +91,7 @@ def rows(kernels: set[str]) -> Iterator[dict[str, Any]]:
             found = {s: graded(kernel, ("--style", s) if styles() else ()) for s in chosen}
             ports = {s: figures(document, "port") for s, document in found.items()}
             for style in chosen[1:]:
-                if ports[style] != ports[DEFAULT] and (why := refused(kernel, style)):
+                if ports[style] != ports[DEFAULT] and (why := refused(kernel.partition(" ")[0], style)):
                     ports[style] = {**ports[DEFAULT], "left": why}
             print(kernel, {s: p.get("percent_of_nominal") for s, p in ports.items()}, file=sys.stderr, flush=True)
             yield {"kind": kind, "kernel": kernel, "original": figures(found[chosen[0]], "original"), "ports": ports}

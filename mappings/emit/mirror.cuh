@@ -220,6 +220,63 @@ __device__ __forceinline__ void store$suffix(const Registers& registers, Accumul
     tile.accumulate = true;
 }
 
+//@ section update if updates
+// Some registers of an accumulator, from Tensor Memory and back, each changed by `each` with its number.
+template <uint32_t kPiece, typename Load, typename Store, typename Each>
+__device__ __forceinline__ void change${suffix}_piece($type* r, uint32_t first, uint32_t address, bool accumulate, Load load, Store store, Each& each) {
+    if (accumulate) {
+        load(r + first, address + $stride * first);
+        asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (uint32_t i = 0; i < kPiece; ++i) asm volatile("" : "+$c"(r[first + i]));  // no use of it in front of the wait
+    } else {
+        // A zero that the compiler sees would draw what is computed from the registers into both branches.
+#pragma unroll
+        for (uint32_t i = 0; i < kPiece; ++i) asm volatile("mov.b32 %0, 0;" : "=$c"(r[first + i]));
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kPiece; ++i) each(first + i);
+    store(r + first, address + $stride * first);
+}
+
+// Changes an accumulator in pieces, of which one at a time takes registers; sync_warpgroup() orders the next MMA behind
+// it. One that no MMA has written is 0.
+template <typename Registers, typename Each>
+__device__ __forceinline__ void update$suffix(Registers& registers, Accumulator& tile, Each each) {
+    constexpr uint32_t kRegisters = sizeof(Registers) / sizeof($type);
+    $type* r = reinterpret_cast<$type*>(&registers);
+    const uint32_t quarter = $thread / 32 % 4 << $quarter_bit;  // of the lanes, which the warp can reach
+    const uint32_t address = tile.address + quarter;
+//@ if r32
+#pragma unroll
+    for (uint32_t i = 0; i + 32 <= kRegisters; i += 32) {
+        change${suffix}_piece<32>(r, i, address, tile.accumulate, load${suffix}_x$x32, store${suffix}_x$x32, each);
+    }
+//@ end
+//@ if r16
+    if constexpr (kRegisters & 16) {
+        change${suffix}_piece<16>(r, kRegisters / 32 * 32, address, tile.accumulate, load${suffix}_x$x16, store${suffix}_x$x16, each);
+    }
+//@ end
+//@ if r8
+    if constexpr (kRegisters & 8) {
+        change${suffix}_piece<8>(r, kRegisters / 16 * 16, address, tile.accumulate, load${suffix}_x$x8, store${suffix}_x$x8, each);
+    }
+//@ end
+//@ if r4
+    if constexpr (kRegisters & 4) {
+        change${suffix}_piece<4>(r, kRegisters / 8 * 8, address, tile.accumulate, load${suffix}_x$x4, store${suffix}_x$x4, each);
+    }
+//@ end
+//@ if r2
+    if constexpr (kRegisters & 2) {
+        change${suffix}_piece<2>(r, kRegisters / 4 * 4, address, tile.accumulate, load${suffix}_x$x2, store${suffix}_x$x2, each);
+    }
+//@ end
+    asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
+    tile.accumulate = true;
+}
+
 //@ section store_arrays if stores and tile_arrays
 template <typename Registers, typename Tiles, uint32_t kTiles>
 __device__ __forceinline__ void store$suffix(const Registers (&registers)[kTiles], Tiles (&tiles)[kTiles]) {

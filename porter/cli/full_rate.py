@@ -12,7 +12,8 @@ from typing import Protocol
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import NATIVE, Session
-from porter.cli.staging import Counts, Staged, port_plan, staged, stages_said
+from porter.cli.sharing import Shared, shared
+from porter.cli.staging import Counts, Staged, port_plan, remade, staged, stages_said
 from porter.cli.tuning import tuned
 from porter.diagnostics import Diagnostic
 from porter.lang.sources import is_python
@@ -28,8 +29,8 @@ from porter.verify.runner import ProgressCall
 
 
 class Make(Protocol):
-    """The same port, with M=64 in some roots, without some steps of the native style, and with other stages and
-    registers."""
+    """The same port, with M=64 in some roots, without some steps of the native style, with other stages and registers,
+    and with two blocks on an SM in some roots."""
 
     def __call__(
         self,
@@ -38,6 +39,7 @@ class Make(Protocol):
         without: native.Left = ...,
         stages: Counts = ...,
         registers: Counts = ...,
+        blocks: frozenset[str] = ...,
     ) -> Ported: ...
 
 
@@ -137,25 +139,14 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
             one.leave(SHARED)
 
 
-def _remade(
-    make: Make,
-    chosen: Staged,
-    *,
-    half_rate: frozenset[str] = frozenset(),
-    without: native.Left = frozenset(),
-    registers: Counts = frozenset(),
-) -> Ported:
-    """The same port with what was chosen for it."""
-    return make(
-        half_rate=half_rate, without=without | chosen.without, stages=chosen.counts, registers=registers
-    )  # fmt: skip
-
-
 def verified(session: Session, ported: Ported, make: Make) -> Ported:
     """The port with what cases verify of the session's style."""
     chosen = staged(session, ported, make) if session.style == NATIVE else Staged(ported, frozenset())
     if chosen.counts or chosen.without:
-        ported, make = chosen.ported, partial(_remade, make, chosen)
+        ported, make = chosen.ported, partial(remade, make, chosen)
+    sharing = shared(session, ported, make) if session.style == NATIVE else Shared(ported)
+    if sharing.roots:
+        ported, make = sharing.ported, partial(make, blocks=sharing.roots)
     spilling: list[Diagnostic] = []
     if session.style == NATIVE:
         ported, registers, spilling = tuned(session, ported, make)
@@ -171,6 +162,7 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
         steps.said += [native.left(path, step, "its MMAs stay at M=64") for path, step in sorted(unproved)]
     found.diagnostics += [*proofs.said, *steps.said]
     chosen.say(found)
+    sharing.say(found)
     found.diagnostics += [d for d in spilling if d not in found.diagnostics]
     for root in found.roots:
         found.diagnostics += proofs.shortfalls(found, root)

@@ -14,6 +14,7 @@ from porter.cli.context import FULL_RATE, NATIVE, Session, command
 from porter.cli.grading import of_case, of_launch, of_program, of_ptx
 from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.launches import require_launch
+from porter.cli.options import read_sizes
 from porter.cli.timing import calibrate
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of
 from porter.grade.calibration_file import Calibration
@@ -23,7 +24,7 @@ from porter.grade.whatif import Impossible, apply, read_problem
 from porter.lang.sources import CUDA_ENDINGS, is_python
 from porter.report import grade as report_grade
 from porter.report import json as report_json
-from porter.verify.case import cases_if_any, load_case
+from porter.verify.case import Case, cases_if_any, load_case
 
 
 @dataclass
@@ -75,6 +76,7 @@ def grade(
     calibration_path: Path | None,
     record_path: Path | None,
     output: Path,
+    sizes: str,
 ) -> ExitCode:
     require_directories("-I", include_dirs)
     if record_path is not None:
@@ -88,7 +90,7 @@ def grade(
         found = of_launch(launch, ptx_path)
     else:
         assert path is not None
-        found, notes = _read(session, path, arguments, arch, case_path, port_path, include_dirs)
+        found, notes = _read(session, path, arguments, arch, case_path, port_path, include_dirs, sizes)
     where = path or launch
     if kernel is not None:
         found = [c for c in found if kernel in c.kernel]
@@ -130,19 +132,24 @@ def _problem(text: str) -> Problem:
 
 def _read(
     session: Session, path: Path, arguments: tuple[str, ...], arch: str | None, case_path: Path | None,
-    port_path: Path | None, include_dirs: tuple[Path, ...],
+    port_path: Path | None, include_dirs: tuple[Path, ...], sizes: str,
 ) -> tuple[list[Candidate], list[Diagnostic]]:  # fmt: skip
     require_file(path, "grade")
     if path.suffix in (".yaml", ".yml"):
-        return of_case(session, load_case(path), port_path)
+        return of_case(session, _sized(load_case(path), sizes), port_path)
     beside = case_path or next(iter(cases_if_any(path)), None)
     if beside is not None:
-        case = load_case(beside).on(path)
+        case = _sized(load_case(beside).on(path), sizes)
         return of_case(session, replace(case, include_dirs=(*case.include_dirs, *include_dirs)), port_path)
     if path.suffix.lower() in CUDA_ENDINGS or is_python(path):
         require_program(path)
         return of_program(session, path, arguments, arch, include_dirs)
     return of_ptx(path), []
+
+
+def _sized(case: Case, sizes: str) -> Case:
+    """The case at a size, which may choose what is compiled."""
+    return replace(case, sizes={**case.sizes, **read_sizes([sizes], case)[0]})
 
 
 def _grade(

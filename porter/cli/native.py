@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,12 +13,15 @@ from porter.cli.candidates import calibration_of, grade_with
 from porter.cli.context import COMPAT, Session, current, styled
 from porter.cli.grading import of_case
 from porter.cli.porting import plan_of_case
+from porter.cli.sharing import GAIN
 from porter.diagnostics import PorterError
 from porter.grade.calibration_file import Calibration
 from porter.grade.model import STANDARD
 from porter.grade.shape import Shape
 from porter.grade.stages import best_count
 from porter.grade.whatif import apply
+from porter.passes.native.blocks import NAME as BLOCKS
+from porter.passes.native.blocks import SHARED_OUT
 from porter.passes.native.registers import NAME as REGISTERS
 from porter.passes.native.stages import NAME as STAGES
 from porter.passes.plan import KernelPlan
@@ -34,8 +37,17 @@ class Missing(Protocol):
     def __call__(self, count: int) -> str: ...
 
 
+Refused = Callable[[], str]
+"""What keeps a port from sharing an SM with another block; empty if nothing in its text does."""
+
+
 def native_plans(
-    session: Session, path: Path, kernels: Sequence[KernelPipeline], plans: Sequence[KernelPlan], missing: Missing
+    session: Session,
+    path: Path,
+    kernels: Sequence[KernelPipeline],
+    plans: Sequence[KernelPlan],
+    missing: Missing,
+    refused: Refused,
 ) -> list[NativePlan]:
     """The steps of each kernel of a file, and by its plans which of them ports have. Grades need a case beside it and a
     compiler; without them there are none, and nobody knows how many stages are best."""
@@ -52,7 +64,7 @@ def native_plans(
             later = (REGISTERS,) if known.kernel in shapes else ()
             steps = native_steps(one, (*ported.steps, *later), ported.promotion)
         plan = NativePlan(known.kernel, known.where, tuple(Gain(step) for step in steps), why)
-        found.append(plan if shape is None else _graded(session, plan, shape, missing))
+        found.append(plan if shape is None else _graded(session, plan, shape, missing, refused))
     return found
 
 
@@ -90,15 +102,28 @@ def _staged(step: Step, shape: Shape, using: Calibration | None, missing: Missin
     return replace(step, what_if=f"stages={best}", taken=not what, why=(*why, f"missing: {what}") if what else why)
 
 
-def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing) -> NativePlan:
+def _shared(step: Step, before: float, after: float, refused: Refused) -> Step:
+    """The step to two blocks on an SM, if the grade finds it faster."""
+    if after <= before * (1 + GAIN):
+        return replace(step, applies=False, why=(*step.why, "by the grade one block on an SM is as fast"))
+    what = refused()
+    why = (*step.why, f"missing: {what}" if what else "if ptxas spills no more than without")
+    return replace(step, taken=not what, why=why)
+
+
+def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, refused: Refused) -> NativePlan:
     """The plan with the grade before and after each step that applies, on top of those in front of it."""
     using = calibration_of(session, None)
     rate = grade_with(shape, STANDARD, using, lifts=False).rate
+    shared = False
     gains = []
     for gain in plan.gains:
         step = gain.step
         if not step.applies:
             gains.append(gain)
+            continue
+        if isinstance(step, Step) and step.name == REGISTERS and shared:
+            gains.append(replace(gain, step=replace(step, applies=False, taken=False, why=(*step.why, SHARED_OUT))))
             continue
         if not step.what_if:
             gains.append(replace(gain, not_graded="the grade's model has no such change"))
@@ -110,11 +135,22 @@ def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing) 
                 gains.append(gain)
                 continue
         try:
-            shape, _ = apply(step.what_if, shape, STANDARD)
-            after = grade_with(shape, STANDARD, using, lifts=False).rate
+            changed, _ = apply(step.what_if, shape, STANDARD)
+            after = grade_with(changed, STANDARD, using, lifts=False).rate
         except ValueError as error:
-            gains.append(replace(gain, not_graded=str(error)))
+            if isinstance(step, Step) and step.name == BLOCKS:
+                gains.append(replace(gain, step=replace(step, applies=False, why=(*step.why, str(error)))))
+            else:
+                gains.append(replace(gain, not_graded=str(error)))
             continue
+        if isinstance(step, Step) and step.name == BLOCKS:
+            step = _shared(step, rate, after, refused)
+            gain = replace(gain, step=step)
+            if not step.applies:
+                gains.append(gain)
+                continue
+            shared = step.taken
+        shape = changed
         gains.append(replace(gain, before=rate, after=after))
         rate = after
     return replace(plan, gains=tuple(gains), graded=f"of {STANDARD}, each step on top of those above it")

@@ -20,6 +20,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
 from porter.passes.full_rate.asked import SAME
 from porter.passes.full_rate.given import unproved
+from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortOptions, PortResult, port_sources
@@ -63,7 +64,8 @@ def plan(
             wanted = pipelines(root, rules, include_dirs) if pipeline or session.style == NATIVE else []
             facts += wanted if pipeline else []
             more = partial(_without_stages, result, options)
-            native += native_plans(session, root, wanted, result.plans, more) if session.style == NATIVE else []
+            room = partial(_without_room, result, options)
+            native += native_plans(session, root, wanted, result.plans, more, room) if session.style == NATIVE else []
         diagnostics += [d for d in includes_first(result.diagnostics) if d not in diagnostics]
         left += [k for k in getattr(result, "left", ()) if k not in left]
         code = worst_exit([code, ExitCode(result.exit_code)])
@@ -103,6 +105,15 @@ def _without_stages(result: PortResult, options: PortOptions, count: int) -> str
     found = port_sources(result.sources, replace(options, stages=wanted))
     left = [str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT]
     return "" if any(p.stages for p in found.plans) else "; ".join(left[-1:]) or "a port"
+
+
+def _without_room(result: PortResult, options: PortOptions) -> str:
+    """What keeps a port from sharing an SM with another block, as far as its text says."""
+    found = port_sources(result.sources, replace(options, blocks=frozenset({result.sources.root})))
+    left = [
+        str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT and d.values["step"] == BLOCKS
+    ]
+    return "" if any(BLOCKS in p.native for p in found.plans) else "; ".join(left[-1:]) or "a port"
 
 
 def _ported(

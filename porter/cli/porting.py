@@ -11,7 +11,8 @@ from pathlib import Path
 from porter.build.port_plan import PortPlan
 from porter.cli.context import FULL_RATE, NATIVE, Session, current
 from porter.cli.options import split_list
-from porter.cli.staging import port_plan, staged
+from porter.cli.sharing import shared
+from porter.cli.staging import port_plan, remade, staged
 from porter.cli.tuning import tuned
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
@@ -75,10 +76,11 @@ def port_paths(
     without: frozenset[tuple[str, str]] = frozenset(),
     stages: frozenset[tuple[str, int]] = frozenset(),
     registers: frozenset[tuple[str, int]] = frozenset(),
+    blocks: frozenset[str] = frozenset(),
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
     `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
-    `registers`: see `PortOptions`.
+    `registers`, `blocks`: see `PortOptions`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -93,6 +95,7 @@ def port_paths(
         without=without,
         stages=stages,
         registers=registers,
+        blocks=blocks,
     )
     options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
@@ -115,9 +118,14 @@ def plan_of(
     ported = make()
     if stages and current().style == NATIVE:
         chosen = staged(current(), ported, make)
-        ported = chosen.ported
+        if chosen.counts or chosen.without:
+            make = partial(remade, make, chosen)
+        sharing = shared(current(), chosen.ported, make)
+        if sharing.roots:
+            make = partial(make, blocks=sharing.roots)
+        ported, _, _ = tuned(current(), sharing.ported, make)
         chosen.say(ported)
-        ported, _, _ = tuned(current(), ported, partial(make, stages=chosen.counts))
+        sharing.say(ported)
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))

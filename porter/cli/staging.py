@@ -68,6 +68,25 @@ class Staged:
         ported.diagnostics += [d for d in self.said if d not in ported.diagnostics]
 
 
+def remade(
+    make: Callable[..., Ported],
+    chosen: Staged,
+    *,
+    half_rate: frozenset[str] = frozenset(),
+    without: Left = frozenset(),
+    registers: Counts = frozenset(),
+    blocks: frozenset[str] = frozenset(),
+) -> Ported:
+    """The same port with what was chosen for it."""
+    return make(
+        half_rate=half_rate,
+        without=without | chosen.without,
+        stages=chosen.counts,
+        registers=registers,
+        blocks=blocks,
+    )
+
+
 def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None = None) -> PortPlan:
     """A port, or what one root of it is compiled with, for a builder."""
     files = ported.elsewhere() if root is None else ported.of_root(root)

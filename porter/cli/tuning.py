@@ -15,6 +15,8 @@ from porter.cli.context import Session
 from porter.cli.staging import Counts, port_plan
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.sources import is_python
+from porter.passes.native.blocks import NAME as BLOCKS
+from porter.passes.native.blocks import SHARED_OUT
 from porter.passes.native.registers import MOST, NAME, STEP
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.case import Case, cases_if_any, load_case
@@ -60,6 +62,8 @@ def _chosen(session: Session, ported: Ported, root: PortedRoot, make: Make) -> t
         return 0, ""
     if not before:
         return 0, ""
+    if BLOCKS in root.native:
+        return 0, f"{SHARED_OUT}, where ptxas spills {before} bytes"
     tries = 0
     for least in range(_LEAST, MOST, STEP):
         other = make(registers=frozenset({(root.path, least)}))

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from porter.grade.chips import Chip
+from porter.grade.clocks import resident
 from porter.grade.shape import Mma, Shape
 from porter.ptx import tmem, wgmma
 from porter.ptx.arch import limits
+from porter.ptx.register_file import GRANULARITY, LEAST
 from porter.ptx.umma import N_STEPS, legal_m, legal_n
 
 
@@ -134,6 +136,28 @@ def full_rate(shape: Shape) -> Shape:
     return replace(shape, mmas=((replace(first, m=tmem.LANES), count // 2),), issuers=max(1, shape.issuers // 2))
 
 
+def blocks(shape: Shape, count: int) -> Shape:
+    """As many blocks on an SM, with the registers that are left for each. Raises Impossible for what does not fit."""
+    chip, one = limits(shape.arch), shape.residency
+    if one.threads is None or one.smem is None:
+        raise Impossible("nobody knows the threads of a block, or its shared memory")
+    if shape.persistent:
+        raise Impossible("a persistent kernel has as many blocks as it launches")
+    registers = chip.registers_per_sm // (count * one.threads) // GRANULARITY * GRANULARITY
+    made = replace(shape, residency=replace(one, registers=min(registers, chip.registers_per_thread)))
+    if registers < LEAST or resident(made) < count:
+        raise Impossible(f"{count} blocks do not fit an SM")
+    return made
+
+
+def _shared(shape: Shape) -> Shape:
+    if not shape.work.instructions:
+        raise Impossible("threads do nothing between MMAs")
+    if resident(shape) > 1:
+        raise Impossible("blocks share an SM already")
+    return blocks(shape, 2)
+
+
 def _fullest(shape: Shape) -> Shape:
     taken = (shape.residency.smem or 0) - (shape.stages or 1) * (shape.load_bytes or 0)
     most = (limits(shape.arch).shared_per_block - max(0, taken)) // max(1, shape.load_bytes or 1)
@@ -158,6 +182,7 @@ _CHANGES: tuple[tuple[str, Callable[[Shape], Shape]], ...] = (
     ("a tile twice as wide", _wider),
     ("a pair of blocks (cta_group::2)", pair),
     ("a pair with N = 256", _pair_of_widest),
+    ("a second block on the SM", _shared),
     ("persistent, two accumulators, epilogue overlapped", overlap),
 )
 

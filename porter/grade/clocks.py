@@ -144,7 +144,7 @@ def clocks(shape: Shape, chip: Chip, far: bool = False) -> Clocks:
     return Clocks(
         mma=sum(interval(mma) * count for mma, count in shape.mmas) / issuers + c["stage_overhead"] / issuers,
         peak=shape.operations / (chip.mma_clocks * speed * shape.cta_group) / issuers,
-        tail=max(latency(mma) for mma, _ in shape.mmas),
+        tail=sum(sorted((latency(mma) for mma, _ in shape.mmas), reverse=True)[: shape.batches]),
         load=latent,
         transfer=transfer,
         fill=nbytes / fill_rate(shape, chip),

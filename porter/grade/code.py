@@ -134,13 +134,13 @@ class Code:
     def _computed(self, at: int, depth: int) -> int | None:
         ins = self.code[at]
         if ins.parts[:2] == ("ld", "param"):
-            return self._given(ins)
+            return self.given(ins)
         given = [self.value(at, o, depth) for o in ins.operands[1:]]
         if not given or any(v is None for v in given) or ins.guard is not None:
             return None
         return _result(ins.parts, [v for v in given if v is not None])
 
-    def _given(self, ins: ast.Instruction) -> int | None:
+    def given(self, ins: ast.Instruction) -> int | None:
         """What an ld.param of one integer reads."""
         where, size = ins.operands[-1], _SIZES.get(ins.parts[-1])
         if size is None or not isinstance(where, ast.Mem) or not isinstance(where.base, ast.Sym):
@@ -173,6 +173,26 @@ class Code:
         steps = [s for s in given if s is not None]
         return _step(ins.parts, steps, [self.value(at, o, depth) for o in ins.operands[1:]])
 
+    def register(self, at: int, operand: ast.Operand) -> str | None:
+        """The name, one of its own in the whole kernel, of the register that an operand of the instruction at `at` is;
+        None for other operands."""
+        return self._scopes[at].register(operand.name) if isinstance(operand, ast.Reg) else None
+
+    def writes(self, at: int) -> Iterator[str]:
+        """Names of the registers that an instruction writes."""
+        ins = self.code[at]
+        if ins.operands and ins.parts[0] not in ("st", "bra", "red"):
+            yield from (self._scopes[at].register(name) for name in _written(ins.operands[0]))
+
+    @cached_property
+    def written(self) -> Mapping[str, list[int]]:
+        """Where each register is written."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for at in range(len(self.code)):
+            for name in self.writes(at):
+                found[name].append(at)
+        return found
+
     def definitions(self, at: int, operand: ast.Operand) -> list[int]:
         """Where the register that an operand of the instruction at `at` names is written."""
         if not isinstance(operand, ast.Reg):
@@ -181,8 +201,13 @@ class Code:
 
     # Loops --------------------------------------------------------------------------------------------
 
+    def ends(self, at: int) -> bool:
+        """Whether threads that execute an instruction end with it."""
+        return self.code[at].parts[0] in _ENDS
+
     @cached_property
-    def _successors(self) -> list[tuple[int, ...]]:
+    def successors(self) -> list[tuple[int, ...]]:
+        """The instructions that may follow each; of a branch under a predicate its target stands first."""
         found: list[tuple[int, ...]] = []
         for at, ins in enumerate(self.code):
             following = (at + 1,) if at + 1 < len(self.code) else ()
@@ -199,7 +224,7 @@ class Code:
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
         """All loops, inner ones first."""
-        after = self._successors
+        after = self.successors
         before: dict[int, list[int]] = defaultdict(list)
         for at, following in enumerate(after):
             for target in following:

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from porter.grade.code import Code, Loop, ways
+from porter.grade.kinds import MUFU, counted
 from porter.grade.ring import ring_stages
 from porter.grade.shape import Epilogue, Mma, Residency, Roles, Shape, Store, Work
 from porter.grade.tiling import USUAL_ROW, Tiling, solve
+from porter.grade.warps import Warps
 from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.idesc import M_FIELD, M_SHIFT, N_SHIFT, OPERAND_FIELDS
@@ -23,14 +26,11 @@ from porter.ptx.umma import K_BYTES, Kind, UmmaOp
 from porter.ptx.wgmma import THREADS as WARPGROUP
 from porter.ptx.wgmma import WgmmaOp
 
-MUFU = frozenset(("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"))
-"""Functions that the multi-function unit evaluates."""
-
 
 @dataclass(frozen=True)
 class Launch:
     """What the host says of a launch; None where nobody knows. `smem`: dynamic bytes. `row_bytes`: the narrowest row of
-    the tensor maps' boxes. `parameters`: the kernel's, by name."""
+    the tensor maps' boxes. `parameters`: the kernel's, by name. `block`: threads by axis."""
 
     threads: int | None = None
     smem: int | None = None
@@ -38,6 +38,7 @@ class Launch:
     registers: int | None = None
     row_bytes: int | None = None
     parameters: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    block: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class _Reader:
         if tiling is None and nbytes is not None:
             self.assumed.append("a stage is no plain product: no output tile is known")
             own = first.wgmma or self._reads_results(loop)
-            tiling = Tiling.of_all(mmas, self._operand_bytes(mmas, nbytes), groups[-1] if own else 1)
+            tiling = Tiling.of_all(mmas, self._operand_bytes(mmas, nbytes), self._issuers(loop, groups) if own else 1)
         elif tiling is None:
             tiling = Tiling.of_all(mmas, None, 1)
         smem = self._smem()
@@ -167,7 +168,7 @@ class _Reader:
             self._multicast(), not self.loads and bool(nbytes), self._in_turns(loop),
             self._epilogue(loop, tiling, columns, persistent),
             self._work(loop, threads, tiling), Residency(smem, columns, threads, self.launch.registers),
-            tuple(dict.fromkeys(self.assumed)),
+            tuple(dict.fromkeys(self.assumed)), 1 if tiling.m is not None else self._batches(loop),
         )  # fmt: skip
 
     def _phases(self, loop: Loop | None, expected: int) -> tuple[int, ...]:
@@ -268,6 +269,44 @@ class _Reader:
         whole = threads % WARPGROUP == 0
         most = groups - 1 if roles == "specialized" and groups > 1 and whole else groups
         return tuple(range(1, most + 1))
+
+    def _issuers(self, loop: Loop | None, groups: Sequence[int]) -> int:
+        """How many warpgroups issue MMAs of their own, of the most that could: of tcgen05, as many as warps come to
+        them."""
+        inside = frozenset(at for at in self.mma_at if loop is None or at in loop.members)
+        warps = len(self.warps.to(inside)) if self.warps is not None else 0
+        if self.code.code[self.mma_at[0]].parts[0] == "wgmma":
+            warps //= WARPGROUP // WARP
+        return min(groups[-1], warps) if warps else groups[-1]
+
+    @cached_property
+    def warps(self) -> Warps | None:
+        """The warps of a block; None where nobody knows how its threads are numbered."""
+        several = any(isinstance(o, ast.SpecialReg) and o.name in ("tid.y", "tid.z") for i in self.code.code
+                      for o in i.operands)  # fmt: skip
+        threads = self._threads()
+        if self.launch.block is not None:
+            return Warps(self.code, self.launch.block)
+        return None if several or threads is None else Warps(self.code, (threads,))
+
+    def _batches(self, loop: Loop | None) -> int:
+        """How many batches of MMAs of a stage are waited for, one after the other."""
+        if loop is None:
+            return 1
+        rows = self.code.code
+        groups = sum(rows[at].parts[:2] == ("wgmma", "wait_group") for at in loop.body)
+        if groups:
+            return groups
+        commits = set(self.commits)
+        found, open_batch, committed = 0, False, False
+        for at in loop.body:
+            if at in self.mma_at:
+                open_batch, committed = True, False
+            elif at in commits:
+                committed = open_batch
+            elif at in self.code.waits and committed:
+                found, open_batch, committed = found + 1, False, False
+        return max(1, found)
 
     def _waits_each(self, loop: Loop | None) -> bool:
         """Whether MMAs of a stage are waited for before more are issued."""
@@ -400,11 +439,21 @@ class _Reader:
             if reading:
                 chosen = max(reading, key=lambda one: len(one.body))
                 warps = max(4, (threads // WARP - 2) // 4 * 4)
-                self.assumed.append(f"{warps} warps work on results in each stage")
-        mufu = sum(rows[at].parts[0] in MUFU for at in chosen.body)
-        if not mufu:
-            return Work()
-        return Work(len(chosen.body) * warps, mufu * warps * WARP, True)
+                if self.warps is None:
+                    self.assumed.append(f"{warps} warps work on results in each stage")
+        return self._issued(chosen, warps)
+
+    def _issued(self, loop: Loop, warps: int) -> Work:
+        """What warps issue in a pass of a loop: each by its longest way through it, if the text says which warps come
+        to it; else `warps` of them all of it."""
+        rows = self.code.code
+        if self.warps is None:
+            issued = [rows[at] for at in loop.body] * warps
+        else:
+            paths = (self.warps.path(warp, loop) for warp in range(self.warps.count))
+            issued = [rows[at] for path in paths for at in path]
+        mufu = sum(ins.parts[0] in MUFU for ins in issued)
+        return Work(len(issued), mufu * WARP, True, counted(issued)) if mufu else Work()
 
 
 def _is_mma(ins: ast.Instruction) -> bool:

@@ -60,11 +60,13 @@ class Epilogue:
 @dataclass(frozen=True)
 class Work:
     """What the threads of a block do in a stage, beside MMAs: `instructions` that warps issue, all counted, and
-    evaluations of `mufu` functions, by lane. `waits_mma`: they need the result of the stage's own MMAs."""
+    evaluations of `mufu` functions, by lane. `waits_mma`: they need the result of the stage's own MMAs. `kinds`: what
+    the instructions are, the most first."""
 
     instructions: int = 0
     mufu: int = 0
     waits_mma: bool = False
+    kinds: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ class Shape:
     residency: Residency = field(default_factory=Residency)
     assumed: tuple[str, ...] = ()
     """What was taken for granted, in words."""
+    batches: int = 1
+    """Batches of a stage's MMAs that are waited for, one after the other."""
 
     @property
     def cta_group(self) -> int:

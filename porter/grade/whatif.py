@@ -32,13 +32,14 @@ def read_problem(text: str) -> Problem:
 
 def apply(text: str, shape: Shape, problem: Problem) -> tuple[Shape, Problem]:
     """The changes of one option. Their order means nothing: roles and pairs come first, then the tile, which is that of
-    both blocks of a pair, then the stages; and what fits is asked of the result.
+    both blocks of a pair, then the stages and the blocks of an SM; and what fits is asked of the result.
 
     Raises ValueError for a change that is none, Impossible for one that the chip or the kernel does not allow.
     """
     plain: list[str] = []
     tiles: list[tuple[int, int, int | None]] = []
     counts: list[int] = []
+    shared: list[int] = []
     for item in text.split(","):
         name, _, value = (part.strip() for part in item.partition("="))
         if name == "problem":
@@ -47,12 +48,14 @@ def apply(text: str, shape: Shape, problem: Problem) -> tuple[Shape, Problem]:
             plain.append(name)
         elif name == "stages" and value.isdigit():
             counts.append(int(value))
+        elif name == "blocks" and value.isdigit():
+            shared.append(max(1, int(value)))
         elif name == "tile" and (match := _SIZES.fullmatch(value)):
             tiles.append((int(match[1]), int(match[2]), int(match[3]) if match[3] else None))
         else:
-            known = ", ".join(["tile=MxN[xK]", "stages=N", "problem=MxNxK", *_PLAIN])
+            known = ", ".join(["tile=MxN[xK]", "stages=N", "blocks=N", "problem=MxNxK", *_PLAIN])
             raise ValueError(f"`{item.strip()}` is none of {known}")
-    if not (plain or tiles or counts):
+    if not (plain or tiles or counts or shared):
         return shape, problem
     if shape.stages is None and counts:
         # a number that nobody read is stated, not changed
@@ -63,6 +66,8 @@ def apply(text: str, shape: Shape, problem: Problem) -> tuple[Shape, Problem]:
         shape = changes.tile(shape, m, n, k)
     for count in counts:
         shape = changes.stages(shape, count)
+    for count in shared:
+        shape = changes.blocks(shape, count)
     return changes.fitting(shape), problem
 
 

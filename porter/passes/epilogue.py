@@ -50,6 +50,14 @@ def insert_stores(context: PortContext, accumulator: Accumulator, anchors: list[
         )
 
 
+def spans_of_moves(context: PortContext, accumulator: Accumulator, anchor: Node) -> list[tuple[str, Span]]:
+    """Where the load in front of a statement is inserted, and the store behind it, each with its rule."""
+    function = accumulator.function
+    ahead, _ = context.statement_before(function, anchor, "", behind_labels=True)
+    end = function.span(anchor).end
+    return [(RULE, ahead), (RULE_STORE, Span(end, end))]
+
+
 def _move(context: PortContext, accumulator: Accumulator, operation: Literal["load", "store"]) -> str:
     """The statement that moves the accumulator, with its helper requested."""
     mirror = context.helpers.mirror(accumulator.element, accumulator.packed)

@@ -84,6 +84,8 @@ class Helpers:
     """Whether commits arrive on mbarriers of the kernel's own."""
     shares: bool = False
     """Whether commits arrive on those of all CTAs of a cluster."""
+    blocks: int = 1
+    """Blocks that share the Tensor Memory of an SM."""
 
     own_thread: bool = False
     """Whether a thread that does nothing else issues the MMAs of all consumers."""
@@ -131,7 +133,7 @@ class Helpers:
             "batches_of": 0 if self.joined else "index",
             "n_shift": N_SHIFT,
             "half_lane_bit": HALF_LANE_BIT,
-            "columns": COLUMNS,
+            "columns": COLUMNS // self.blocks,
             "min_allocation": MIN_ALLOCATION,
             "version": SM100_VERSION,
             "at_version": FIELDS_SM100["version"].shift,

@@ -32,6 +32,8 @@ class Mirror:
     stores: bool = False
     scalar_loads: bool = False
     scalar_stores: bool = False
+    updates: bool = False
+    """Whether registers change in pieces between their load and their store."""
     tracks: bool = False
     """Whether registers are kept true."""
     scalar_tracks: bool = False

@@ -68,7 +68,7 @@ def with_helpers(one: Helpers, other: Helpers) -> Helpers:
             values[each.name] = a | b
         elif isinstance(a, (bool, str)):
             values[each.name] = a or b
-        elif each.name == "ring":
+        elif each.name in ("ring", "blocks"):
             values[each.name] = max(a, b)
         elif each.name == "mirrors":
             values[each.name] = _mirrors(one, other)
@@ -86,7 +86,7 @@ def _mirrors(one: Helpers, other: Helpers) -> dict[tuple[str, bool], Mirror]:
             found[key] = replace(mirror, sizes=set(mirror.sizes))
             continue
         mine.sizes |= mirror.sizes
-        for name in ("loads", "stores", "scalar_loads", "scalar_stores", "tracks", "scalar_tracks"):
+        for name in ("loads", "stores", "scalar_loads", "scalar_stores", "updates", "tracks", "scalar_tracks"):
             setattr(mine, name, getattr(mine, name) or getattr(mirror, name))
     return found
 

@@ -27,6 +27,7 @@ from porter.passes.helpers import Placement
 from porter.passes.instructions import instruction_groups
 from porter.passes.keeping import Kept
 from porter.passes.kernel_port import KernelPort, port_kernels
+from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.step import Launches
 from porter.passes.needs import NOTHING, Common, Need, needs_of
 from porter.passes.partial import RULE as GUARD_RULE
@@ -55,7 +56,8 @@ class PortOptions:
     the roots `half_rate`. `native`: steps of the native style that are taken where they can be, but `without`, as
     (root, step). `stages`: how many the ring of a root's kernel gets, as (root, count); as many as it has elsewhere.
     `registers`: how many the warps of a root's kernels keep that give some back, in the same form. `launches`: what
-    host code launches kernels with, for steps that change it."""
+    host code launches kernels with, for steps that change it. `blocks`: roots whose kernels may get the step that
+    makes room for a second block on an SM."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -74,6 +76,7 @@ class PortOptions:
     stages: frozenset[tuple[str, int]] = frozenset()
     registers: frozenset[tuple[str, int]] = frozenset()
     launches: Launches | None = None
+    blocks: frozenset[str] = frozenset()
 
 
 @dataclass(eq=False)
@@ -250,7 +253,11 @@ def _port_what_can_be(
         placement=options.placement,
         common=options.common,
         full_rate=options.full_rate and sources.root not in options.half_rate,
-        native=tuple(s for s in options.native if (sources.root, s) not in options.without),
+        native=tuple(
+            s
+            for s in options.native
+            if (sources.root, s) not in options.without and (s != BLOCKS or sources.root in options.blocks)
+        ),
         stages=dict(options.stages).get(sources.root, 0),
         registers=dict(options.registers).get(sources.root, 0),
         launches=options.launches,

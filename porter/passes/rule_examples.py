@@ -135,6 +135,7 @@ def run_example(
         stages=stages,
         registers=registers,
         launches=launches,
+        blocks=frozenset({path.as_posix()} if example.blocks > 1 else ()),
     )
     root = path
     result: PortResult | DslPortResult

@@ -23,6 +23,7 @@ from porter.verify.builder import PORT_ARCH
 TRUST = "order and limiting part can be trusted, rates cannot: docs/grade.md"
 UNPROVED = "the port was not proved by a run: it is graded as it is made; `porter port --style {style}` proves it"
 _SHOWN = 3
+_KINDS_SHOWN = 6
 
 
 class Graded(Protocol):
@@ -98,6 +99,9 @@ def text(rows: Sequence[Row], unproved: str = "") -> Iterator[RenderableType]:
         yield Text(f"{what.label}: {what.kernel}: {_structure(one)}")
         if one.terms:
             yield Text("  costs        " + ", ".join(f"{t} {100 * g:.0f} %" for t, g in one.terms[:_SHOWN]))
+        if work := one.shape.work.instructions:
+            kinds = ", ".join(f"{100 * n / work:.0f} % {kind}" for kind, n in one.shape.work.kinds[:_KINDS_SHOWN])
+            yield Text(f"  issues       {work} instructions a stage{': ' if kinds else ''}{kinds}")
         if one.lifts:
             yield Text("  would lift   " + ", ".join(f"{t} {100 * g:+.0f} %" for t, g in one.lifts[:_SHOWN]))
         for assumed in one.shape.assumed:
@@ -154,6 +158,12 @@ def _kernel(change: str, what: Graded, one: Grade) -> dict[str, Any]:
             "persistent": shape.persistent,
             "store": shape.epilogue.store,
             "overlapped": shape.epilogue.overlapped,
+            "batches": shape.batches,
+        },
+        "work": {
+            "instructions": shape.work.instructions,
+            "mufu": shape.work.mufu,
+            "kinds": dict(shape.work.kinds),
         },
         "assumed": list(shape.assumed),
     }

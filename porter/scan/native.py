@@ -20,7 +20,7 @@ from porter.ptx.umma import N_STEPS, Kind, legal_n
 from porter.ptx.wgmma import THREADS, M
 
 _PORTS = {"m128": "porter port --style full-rate", "promotion": "porter port --style native --drop-promotion",
-          **dict.fromkeys(("release", "mma-thread", "double-buffer", "pair", "stages", "registers"),
+          **dict.fromkeys(("release", "mma-thread", "double-buffer", "pair", "stages", "blocks", "registers"),
                           "porter port --style native")}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
 
@@ -201,6 +201,18 @@ def _stages(kernel: KernelPipeline) -> Generator[str, None, str]:
     return f"stages={stages + room}"
 
 
+def _blocks(kernel: KernelPipeline) -> Iterator[str]:
+    known = kernel.pipeline
+    moved = [(name, role) for name in ("producer", "mma") if (role := known.role(name)) and role.registers is not None]
+    if not moved:
+        yield "the launch bounds say how many registers a thread has"
+    for name, role in moved:
+        assert role.registers is not None
+        if role.registers.value is None:
+            raise _Missing(f"what `{role.registers.text}` comes to, the registers of the {name}")
+        yield f"{role.registers.value} for the {'warps that multiply' if name == 'mma' else name}"
+
+
 def _registers(kernel: KernelPipeline) -> Iterator[str]:
     known = kernel.pipeline
     _specialized(known)
@@ -300,6 +312,8 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
      "CUTLASS sm100_gemm_tma_warpspecialized"),
     ("pair", "pairs of CTAs multiply together, each with half of B", _pair, "pair", "PTX ISA 9.7.16.5"),
     ("stages", "as many stages as shared memory holds", _stages, "", "CUTLASS StageCountAutoCarveout"),
+    ("blocks", "two blocks on an SM, with registers that sums have left", _blocks, "blocks=2",
+     "PTX ISA 9.7.19.5, FlashAttention-4"),
     ("registers", "setmaxnreg for warps that hold no accumulator", _registers, "", "PTX ISA 9.7.19.5"),
     ("persistent", "blocks take tiles one after another (clusterlaunchcontrol)", _persistent, "",
      "PTX ISA 9.7.13.17"),

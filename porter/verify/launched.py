@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from porter.ptx import ast
@@ -16,8 +16,8 @@ from porter.verify.program.device import LaunchRecord
 
 
 def launched(kernel: BuiltKernel, problem: Problem, launch: LaunchValues) -> dict[str, Any]:
-    """Threads of a block, bytes of dynamic shared memory, blocks of a cluster, bytes of the parameters by name, and the
-    narrowest row of the boxes that inputs are loaded in.
+    """Threads of a block, in all and by axis, bytes of dynamic shared memory, blocks of a cluster, bytes of the
+    parameters by name, and the narrowest row of the boxes that inputs are loaded in.
 
     Raises:
         PorterError: what `argument_bytes` raises.
@@ -27,7 +27,7 @@ def launched(kernel: BuiltKernel, problem: Problem, launch: LaunchValues) -> dic
     given = argument_bytes(bound, function, lambda _: 0, lambda _: bytes(ENCODED_BYTES))
     inputs = {t.name for t in bound.tensors.values() if t.is_input}
     rows = [m.map.inner_bytes for m in bound.tensor_maps.values() if m.tensor in inputs]
-    return _facts(function, given, math.prod(launch.block), launch.dynamic_smem, math.prod(launch.cluster),
+    return _facts(function, given, launch.block, launch.dynamic_smem, math.prod(launch.cluster),
                   min(rows, default=None))  # fmt: skip
 
 
@@ -39,13 +39,20 @@ def launched_record(record: LaunchRecord, function: ast.Function) -> dict[str, A
         for at in range(0, len(data) - ENCODED_BYTES + 1, 64)
         if data[at : at + len(MAGIC)] == MAGIC
     ]
-    return _facts(function, record.params, math.prod(record.block), record.dynamic_smem, math.prod(record.cluster),
+    return _facts(function, record.params, record.block, record.dynamic_smem, math.prod(record.cluster),
                   min(rows, default=None))  # fmt: skip
 
 
 def _facts(
-    function: ast.Function | None, given: Any, threads: int, smem: int, cluster: int, row_bytes: int | None
+    function: ast.Function | None, given: Any, block: Sequence[int], smem: int, cluster: int, row_bytes: int | None
 ) -> dict[str, Any]:
     names = [p.name for p in function.params] if function is not None else []
     parameters: Mapping[str, bytes] = dict(zip(names, given, strict=False))
-    return {"threads": threads, "smem": smem, "cluster": cluster, "row_bytes": row_bytes, "parameters": parameters}
+    return {
+        "threads": math.prod(block),
+        "block": tuple(block),
+        "smem": smem,
+        "cluster": cluster,
+        "row_bytes": row_bytes,
+        "parameters": parameters,
+    }

@@ -16,7 +16,7 @@ from porter.report.mutation_review import load_explanations, unexplained
 from porter.verify.mutation_record import Record, read_record, write_record
 
 HERE = FOLDER / "native"
-KERNELS = ["gemm_cluster", "gemm_ws"]
+KERNELS = ["attention_fwd", "gemm_cluster", "gemm_ws"]
 AGAIN = "porter mutate --trust --style native corpus/NAME --record docs/results/mutation/native"
 
 
@@ -45,6 +45,15 @@ def test_what_a_step_adds_is_noticed() -> None:
         assert len(commits) > 1
         assert all(row.caught for row in commits)
         assert record.port != next(r for r in compat() if r.case == record.case).port
+
+
+def test_pieces_of_a_sum_are_waited_for() -> None:
+    """Each of the loads that a sum's pieces have, of an accumulator of two pieces at the largest size."""
+    (record,) = (r for r in records() if r.case == "attention_fwd")
+    waits = [row for row in record.rows if row.opcode.startswith("tcgen05.wait::ld") and row.how == "drop"]
+    pieces = [row for row in waits if any("update(" in line or "change_piece" in line for line in row.source)]
+    assert pieces
+    assert all(row.caught for row in waits)
 
 
 def compat() -> list[Record]:

@@ -15,6 +15,7 @@ from porter.build import trust
 from porter.build.port_plan import Relaunch
 from porter.cli import full_rate, staging
 from porter.cli.porting import look
+from porter.cli.sharing import Shared
 from porter.diagnostics import Code, PorterError
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
@@ -40,8 +41,9 @@ def ported(
         return Proof(missing="results differ") if wrong in text else Proof(("case.yaml",), 3)
 
     monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Shared(ported))
     monkeypatch.setattr(staging, "best_count", lambda shape, counts, rate: best)
-    monkeypatch.setattr(staging._Choice, "_shape", lambda choice: None)
+    monkeypatch.setattr(staging, "shape_of", lambda session, ported, root: None)
     kernel = CORPUS / name / f"{name}.cu"
     result = porter("port", "--style", "native", "--no-compile", kernel, "-o", folder)
     return Run((folder / kernel.name).read_text(), " ".join(result.output.split()), claims)

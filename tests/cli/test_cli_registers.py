@@ -72,6 +72,19 @@ def test_a_kernel_without_setmaxnreg_is_not_asked(monkeypatch: pytest.MonkeyPatc
     assert (tried, said) == ([], [])
 
 
+def test_two_blocks_that_spill_share_nothing_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = CORPUS / "attention_fwd/attention_fwd.cu"
+    options = PortOptions(full_rate=True, native=STEPS, blocks=frozenset({path.as_posix()}))
+    ported = port_paths([path], options, (), look)
+    assert ported.roots[0].native == ("blocks",)
+    monkeypatch.setattr(tuning, "_spilled", lambda session, ported, root: 12)
+    found, counts, said = tuning.tuned(Session(), ported, lambda *, registers: ported)
+    assert (found, counts) == (ported, frozenset())
+    assert [str(d.values["what"]) for d in said] == [
+        "registers of one block: the step blocks shares out those of 2, where ptxas spills 12 bytes"
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.external
 def test_the_port_of_a_corpus_kernel_spills_nothing() -> None:

@@ -130,6 +130,7 @@ WIDE = RUNGS["8: 128 x 256, epilogue in pieces"]
         ("pair", "tile=256x256", "stages=4"),
         ("pair", "tile=128x256", "specialize"),
         ("overlap", "tile=128x128", "stages=5", "problem=8192x8192x1024"),
+        ("blocks=2", "tile=128x64x64", "stages=3"),
     ],
 )
 def test_the_order_of_changes_means_nothing(changes: tuple[str, ...]) -> None:

@@ -29,12 +29,14 @@ def helpers(
     *,
     operations: tuple[str, ...] = ("load", "store"),
     scalars: bool = False,
+    updates: bool = False,
     **options: Any,
 ) -> Helpers:
     made = Helpers(kinds=set(kinds), operands=set(kinds.items()), accumulators={F32, F16}, **options)
     for kept, sizes in moves.items():
         mirror = made.mirror(*kept)
         mirror.sizes.update(sizes)
+        mirror.updates = updates
         for operation in operations:
             mirror.request(operation, scalars=scalars)
         if made.tracked:
@@ -113,6 +115,8 @@ COMBINATIONS = {
     "stacked": helpers(
         {Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), stacked=True, tile_arrays=True, uses_clear=True
     ),
+    "pieces": helpers({Kind.F16: F16}, {FLOATS: ALL, HALVES: (*ALL, *FEW)}, updates=True, blocks=2),
+    "pieces, blocks of several dimensions": helpers({Kind.F16: F16}, {FLOATS: FEW}, updates=True, linear_thread=True),
     "registers, tracked": helpers({Kind.F16: F16}, {FLOATS: (16, 32)}, register_kinds={Kind.F16}, tracked=True),
 }
 
@@ -173,6 +177,8 @@ def uses(made: Helpers) -> Iterator[str]:
                     yield f"tcgen05::{call}{mirror.suffix}({name}s, several);"
                 if each.get(call, mirror.scalar_tracks):
                     yield tile_first
+            if mirror.updates:
+                yield f"tcgen05::update{mirror.suffix}({name}, d, [&](int i) {{ {name}[i] += i * steps; }});"
             yield f"for (int i = 0; i < {count}; ++i) *out++ = {name}[i] + {name}s[1][i];"
 
 

@@ -26,11 +26,13 @@ from porter.cli.commands.shared import (
               help="A finished port to grade; without it Porter makes one.")  # fmt: skip
 @click.option("--kernel", default=None, metavar="NAME", help="Only kernels whose name has NAME in it.")
 @click.option("--arch", default=None, metavar="ARCH", help="Compile a program for this target (default sm_90a).")
+@click.option("--sizes", default="default", show_default=True, metavar="NAME=N,...",
+              help="Problem size of the case, which may choose what is compiled.")  # fmt: skip
 @click.option("--problem", default="4096x4096x4096", show_default=True, metavar="MxNxK",
               help="Size of the product; it need not be one that is run.")  # fmt: skip
 @click.option("--what-if", "what_if", multiple=True, metavar="CHANGE,...",
-              help="Another kernel beside it: tile=MxN[xK], stages=N, problem=MxNxK, pair, m128, specialize, overlap. "
-                   "What is not known can be stated so too.")  # fmt: skip
+              help="Another kernel beside it: tile=MxN[xK], stages=N, blocks=N (on an SM), problem=MxNxK, pair, "
+                   "m128, specialize, overlap. What is not known can be stated so too.")  # fmt: skip
 @click.option("--timeline", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Write what one SM does when, in clocks, for ui.perfetto.dev or chrome://tracing.")  # fmt: skip
 @click.option("--calibration", "calibration_path", type=click.Path(path_type=Path), metavar="FILE",

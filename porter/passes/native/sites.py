@@ -175,6 +175,7 @@ class Changes:
         self._edits: dict[tuple[str, Span], Edit] = {}
         self._gone: set[tuple[str, Span]] = set()
         self._dropped: list[Edit] = []
+        self._without: set[tuple[str, str, Span]] = set()
 
     def replace(self, function: Function, span: Span, text: str) -> None:
         encoded = as_bytes(text.replace("\n", function.file.newline))
@@ -182,6 +183,10 @@ class Changes:
         before = self._edits.setdefault((edit.path, span), edit)
         if before != edit:
             raise Left(function, span, "it would become two texts")
+
+    def without(self, rule: str, function: Function, span: Span) -> None:
+        """Take out what a pass wrote to a place under its rule."""
+        self._without.add((rule, function.file.path, span))
 
     def statement(self, place: Place, text: str) -> None:
         """Another statement in place of one."""
@@ -239,7 +244,9 @@ class Changes:
                         function = self.context.kernels[0].function
                         raise Left(function, function.span(function.body), f"{rule} writes to a part of a statement")
         for rule, edits in self.context.edits.items():
-            self.context.edits[rule] = [e for e in edits if not self._goes(e)]
+            self.context.edits[rule] = [
+                e for e in edits if not self._goes(e) and (rule, e.path, e.span) not in self._without
+            ]
         self.context.edits.setdefault(self.rule, []).extend(self._edits.values())
 
     def undefine(self, function: Function) -> None:

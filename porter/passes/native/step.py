@@ -17,14 +17,14 @@ from porter.model.accumulators import Accumulator
 from porter.model.pipeline.facts import HostLaunch, KernelPipeline
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native import double_buffer, mma_thread, pair, promotion, registers, release, stages
+from porter.passes.native import blocks, double_buffer, mma_thread, pair, promotion, registers, release, stages
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
 
 Launches = Callable[[Path, Sequence[Path]], Sequence[KernelPipeline]]
 """What the host code of a file and its headers launches kernels with."""
 _TAKES = {release.NAME: release.take, mma_thread.NAME: mma_thread.take, double_buffer.NAME: double_buffer.take}
-STEPS = (release.NAME, mma_thread.NAME, double_buffer.NAME, pair.NAME, stages.NAME, registers.NAME)
+STEPS = (release.NAME, mma_thread.NAME, double_buffer.NAME, pair.NAME, stages.NAME, blocks.NAME, registers.NAME)
 """Names of the steps that the port has."""
 
 ON_REQUEST = (promotion.NAME,)
@@ -94,8 +94,10 @@ class _Taking:
                 self._pair()
             elif name == promotion.NAME:
                 promotion.take(context, self.moves).make()
+            elif name == blocks.NAME:
+                blocks.take(context, self.moves).make()
             elif name == registers.NAME:
-                registers.take(context, self.least).make()
+                self._registers()
             elif name == stages.NAME:
                 changes, self.made = stages.take(context, self._found(), count)
                 changes.make()
@@ -110,6 +112,12 @@ class _Taking:
 
     def _found(self) -> list[Pipelined]:
         return [Pipelined(self.context, k, self.moves) for k in self.context.kernels]
+
+    def _registers(self) -> None:
+        if blocks.NAME in self.taken:
+            function = self.context.kernels[0].function
+            raise Left(function, function.span(function.body), blocks.SHARED_OUT)
+        registers.take(self.context, self.least).make()
 
     def _pair(self) -> None:
         """Steps that move statements find those of a pair: they are taken again behind what a pair changes."""

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two blocks share an SM: registers that sums have left for Tensor Memory are room for the other one, whose products
+run while threads of the first compute. The launch bounds ask for two blocks, and `setmaxnreg` deals out what one
+has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.asm import AsmStatement
+from porter.lang.cuda import walk
+from porter.lang.text import Span
+from porter.model.functions import Call, Function, Style
+from porter.model.kernels import Kernel
+from porter.model.pipeline.operations import Operation, operations_of
+from porter.model.pipeline.who import Who
+from porter.passes import launch_bounds
+from porter.passes.context import PortContext
+from porter.passes.moves import Moves
+from porter.passes.native import pieces
+from porter.passes.native.sites import Changes, Left, Place
+from porter.ptx.arch import Limits
+from porter.ptx.ast import Imm, Placeholder
+from porter.ptx.register_file import GRANULARITY, MOST, legal_count
+from porter.ptx.table import find as decode
+from porter.ptx.wgmma import THREADS as WARPGROUP
+
+RULE = "PTR197"
+NAME = "blocks"
+BLOCKS = 2
+SHARED_OUT = f"registers of one block: the step {NAME} shares out those of {BLOCKS}"
+"""Why a kernel with this step has none of the step `registers`."""
+_NUMBER = re.compile(r"(setmaxnreg\.(?:inc|dec)[\w.]*\s+)(\d+)")
+
+
+def take(context: PortContext, moves: Moves) -> Changes:
+    """The edits of the step, for all kernels.
+
+    Raises:
+        Left: a fact is missing.
+    """
+    changes = Changes(context, RULE)
+    for kernel in context.kernels:
+        _Blocks(context, kernel, changes).take()
+    pieces.take(context, moves, changes)
+    context.helpers.blocks = BLOCKS
+    return changes
+
+
+@dataclass(eq=False)
+class _Blocks:
+    context: PortContext
+    kernel: Kernel
+    changes: Changes
+
+    def __post_init__(self) -> None:
+        self.function = self.kernel.function
+        self.program = self.context.program
+
+    def take(self) -> None:
+        threads = self._value(self.kernel.threads or "")
+        if threads is None or threads % WARPGROUP:
+            raise self._left("how many threads a block has, in whole warpgroups")
+        self._bounds()
+        each = Limits.registers_per_sm // (BLOCKS * threads) // GRANULARITY * GRANULARITY
+        self._moves(threads, each)
+
+    def _left(self, what: str) -> Left:
+        return Left(self.function, self.function.span(self.function.body), what)
+
+    def _value(self, text: str) -> int | None:
+        return self.program.constants_in(self.function).evaluate(text)
+
+    # --- Launch bounds
+
+    def _bounds(self) -> None:
+        """Ask for two blocks where one is asked for, or none."""
+        function = self.function
+        found = [n for n in walk(function.node) if n.type == "launch_bounds" and n.end_byte <= function.body.start_byte]
+        parts = found[0].named_children if len(found) == 1 else []
+        if not 1 <= len(parts) <= 2:
+            raise self._left("launch bounds that say how many blocks share an SM")
+        if len(parts) == 2:
+            if self._value(function.text(parts[1])) != 1:
+                raise Left(function, function.span(parts[1]), "launch bounds that ask for one block on an SM")
+            self.changes.replace(function, function.span(parts[1]), str(BLOCKS))
+            return
+        end = function.span(parts[0]).end
+        self.changes.without(launch_bounds.RULE, function, Span(end, end))
+        self.changes.replace(function, Span(end, end), f", {BLOCKS}")
+
+    # --- setmaxnreg
+
+    def _moves(self, threads: int, each: int) -> None:
+        """Deal out the registers of a block whose threads start with `each`."""
+        walked = operations_of(self.program, self.function)
+        if walked.too_deep or any(o.kind == "unread" for o in walked.operations):
+            raise self._left("what is done in all functions that it calls")
+        moves = [o for o in walked.operations if o.kind == "registers"]
+        if not moves:
+            return
+        who = Who(self.program, threads)
+        taken: dict[int, Operation] = {}
+        for operation in moves:
+            runs = who.runs(operation.sites).threads
+            if runs is None or len(runs) % WARPGROUP:
+                raise self._place(operation).left("which warpgroups come to this setmaxnreg")
+            for thread in runs:
+                if taken.setdefault(thread, operation) is not operation:
+                    raise self._place(operation).left("one setmaxnreg for each warpgroup")
+        rising = {t for t, o in taken.items() if o.phase == "inc"}
+        kept = sum(self._least(o, each) if o.phase == "dec" else 0 for o in taken.values())
+        kept += each * (threads - len(taken))
+        if not rising:
+            return
+        most = (each * threads - kept) // len(rising) // GRANULARITY * GRANULARITY
+        if len({o.count for o in moves if o.phase == "inc"}) > 1:
+            raise self._left("the same number of registers for all warpgroups that take more")
+        for operation in (o for o in moves if o.phase == "inc"):
+            number = min(most, MOST, self._number(operation))
+            if number < each or not legal_count(number):
+                raise self._place(operation).left(f"registers to take: {BLOCKS} blocks have {each} a thread")
+            self._write(operation, number)
+
+    def _least(self, operation: Operation, each: int) -> int:
+        number = self._number(operation)
+        if number > each:
+            raise self._place(operation).left(f"fewer registers than the {each} that threads of {BLOCKS} blocks have")
+        return number
+
+    def _number(self, operation: Operation) -> int:
+        value = self._value(operation.count)
+        if value is None:
+            raise self._place(operation).left("how many registers this setmaxnreg asks for")
+        return value
+
+    @staticmethod
+    def _place(operation: Operation) -> Place:
+        site = operation.sites[-1]
+        return Place(site.frame.function, site.node)
+
+    def _write(self, operation: Operation, number: int) -> None:
+        """Another number for a setmaxnreg, where its number is written.
+
+        Raises:
+            Left: that is no place of this kernel's alone.
+        """
+        place = self._place(operation)
+        statement = next(s for s in place.function.asm if s.node.id == place.node.id)
+        operand = _operand(statement)
+        if isinstance(operand, Imm):
+            self._only_here(place.function, place)
+            self._in_text(place, number)
+            return
+        frame = operation.sites[-1].frame
+        node = statement.operand(operand.index).expr_node if isinstance(operand, Placeholder) else None
+        while node is not None and frame.call is not None and frame.outer is not None:
+            given = _template_argument(frame.function, frame.call, frame.function.text(node))
+            if given is None:
+                break
+            frame, node = frame.outer, given
+        if node is None or node.type in ("identifier", "type_identifier"):
+            raise place.left("where the number of this setmaxnreg is written")
+        self._only_here(frame.function, place)
+        if frame.function.style is Style.MACRO:
+            raise place.left("where the number of this setmaxnreg is written")
+        self.changes.replace(frame.function, frame.function.span(node), str(number))
+
+    def _in_text(self, place: Place, number: int) -> None:
+        text = place.function.text(place.node)
+        found = list(_NUMBER.finditer(text))
+        if len(found) != 1 or place.function.style is Style.MACRO:
+            raise place.left("where the number of this setmaxnreg is written")
+        start = place.span.start + len(text[: found[0].start(2)].encode())
+        self.changes.replace(place.function, Span(start, start + len(found[0][2])), str(number))
+
+    def _only_here(self, function: Function, place: Place) -> None:
+        """That a function is called by kernels of the port alone."""
+        kernels = {id(k.function) for k in self.context.kernels}
+        seen: set[int] = set()
+
+        def comes(one: Function) -> bool:
+            if id(one) in kernels or id(one) in seen:
+                return True
+            seen.add(id(one))
+            calls = self.program.callers(one)
+            return bool(calls) and all(comes(c.caller) for c in calls)
+
+        if not comes(function):
+            raise place.left(f"that `{function.name}` is called by kernels with MMAs alone")
+
+
+def _operand(statement: AsmStatement) -> Imm | Placeholder | None:
+    """The number of the one setmaxnreg of a statement."""
+    if statement.ptx is None:
+        return None
+    found = [decode(i) for i in statement.ptx.instructions() if i.parts[0] == "setmaxnreg"]
+    operand = found[0].operands[0] if len(found) == 1 and found[0] is not None else None
+    return operand if isinstance(operand, Imm | Placeholder) else None
+
+
+def _template_argument(function: Function, call: Call, name: str) -> Node | None:
+    """What a call hands for a parameter of a function's template."""
+    if name not in function.template_params:
+        return None
+    called = call.node.child_by_field_name("function")
+    lists = [n for n in walk(called) if n.type == "template_argument_list"] if called is not None else []
+    given = [n for n in lists[-1].named_children if n.type != "comment"] if lists else []
+    at = function.template_params.index(name)
+    return given[at] if at < len(given) else None
