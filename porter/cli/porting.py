@@ -16,7 +16,6 @@ from porter.cli.staging import port_plan, remade, staged
 from porter.cli.tuning import tuned
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
-from porter.model.pipeline.facts import KernelPipeline
 from porter.passes import ported as engine
 from porter.passes.helpers import Placement
 from porter.passes.native.step import ON_REQUEST, STEPS
@@ -25,7 +24,7 @@ from porter.passes.ported import Beside, Ported
 from porter.passes.targets import port_target
 from porter.project.root import project_root
 from porter.rules.load import load_rules
-from porter.scan.pipeline import pipelines
+from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.launching import ported_case
 
