@@ -15,10 +15,9 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from click.testing import CliRunner
 
@@ -40,8 +39,7 @@ example as it is."""
 PORTS = ("gemm_ws", "gemm_cluster", "gemm_persistent")
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """One program: `kernel` is a part of the name of the one that is graded; `changes` are made in its text."""
 
     name: str

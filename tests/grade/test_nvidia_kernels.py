@@ -36,15 +36,16 @@ def test_tutorials_are_in_their_known_order() -> None:
 
 
 def test_example_70_is_read_as_it_is_compiled(script: ModuleType) -> None:
-    """Tile and pair are those of the text, and larger tiles of more blocks come nearer to the nominal rate."""
+    """Tile and pair are those of the text; pairs come nearer to the nominal rate, and so do CTAs that share loads."""
     rows = [r for r in ROWS if r["kernel"].startswith("example")]
-    for row, ((m, n), (columns, _)) in zip(rows, script.TILES, strict=True):
+    rates: dict[tuple[int, int, int, int], float] = {}
+    for row, ((m, n), (ctas, others)) in zip(rows, script.TILES, strict=True):
         assert row["tile"] == [m, n, 64]
-        assert row["pair"] is (columns == 2 and m == 256)
-        assert row["stages"] >= 4
-    rates = [r["percent_of_nominal"] for r in rows]
-    assert rates == sorted(rates)
-    assert rates[-1] > 80
+        assert row["pair"] is (m == 256)
+        assert row["stages"] >= 3
+        rates[m, n, ctas, others] = row["percent_of_nominal"]
+    assert rates[128, 128, 1, 1] < rates[128, 256, 1, 1] < rates[256, 128, 2, 1] < rates[256, 256, 2, 1]
+    assert rates[256, 128, 2, 1] < rates[256, 128, 2, 2]
 
 
 def test_a_port_is_beside_the_best_of_its_tile() -> None:
