@@ -16,7 +16,7 @@ from porter.report.mutation_review import load_explanations, unexplained
 from porter.verify.mutation_record import Record, read_record, write_record
 
 HERE = FOLDER / "native"
-KERNELS = ["attention_fwd", "gemm_cluster", "gemm_ws"]
+KERNELS = ["attention_fwd", "gemm_cluster", "gemm_persistent", "gemm_ws"]
 AGAIN = "porter mutate --trust --style native corpus/NAME --record docs/results/mutation/native"
 
 
