@@ -289,7 +289,7 @@ def rewrite(
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)
     promoted = [promotion.missing(context, moves, columns.owned[k]) for k in context.kernels]
-    taken = native_steps.take(context, moves, native, stages, registers, launches)
+    taken = native_steps.take(context, moves, native, stages, registers, launches, alone=full_rate in (None, NOTHING))
     if taken.steps:
         # steps may load accumulators elsewhere
         plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]

@@ -4,12 +4,17 @@ which missing fact. Values and order are shown by the slow tests of `tests/cli`.
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import native_kernels
 import persistent_kernels
 import pytest
 from native_kernels import BATCH, missing, text_of
+
+from porter.lang.sources import load_sources
+from porter.passes.needs import Common
+from porter.passes.port import port_sources
 
 STEPS = ("release", "mma-thread")
 TOKENS = """\
@@ -132,6 +137,26 @@ def test_steps_build_on_each_other(tmp_path: Path) -> None:
     assert result.plans[0].native == ()
     assert "commits that give stages back, each of its own CTA" in missing(result)
     assert "a thread of its own that issues the MMAs" in missing(result)
+
+
+def test_helpers_that_others_share_stay(tmp_path: Path) -> None:
+    options = dataclasses.replace(persistent_kernels.options(STEPS), common=Common(frozenset({"other"})))
+    result = port_sources(load_sources(persistent_kernels.write(tmp_path)), options)
+    assert "mma-thread" not in result.plans[0].native
+    assert "elect_mma_thread" not in text_of(result)
+
+
+def test_kernels_with_other_idle_warps_are_left(tmp_path: Path) -> None:
+    text = persistent_kernels.write(tmp_path).read_text()
+    begin, end = text.index("__global__"), text.index("void encode(")
+    loads = "if (threadIdx.x == 0) {\n            for (int tile"
+    assert loads in text
+    twice = loads.replace("== 0)", "% 32 == 0 && threadIdx.x < 64)")
+    other = text[begin:end].replace("\nkernel(", "\nother(").replace(loads, twice)
+    (tmp_path / "kernel.cu").write_text(text[:end] + other + text[end:])
+    result = port_sources(load_sources(tmp_path / "kernel.cu"), persistent_kernels.options(STEPS))
+    assert "the same warp with nothing to do in all kernels of the file" in missing(result)
+    assert "elect_mma_thread" not in text_of(result)
 
 
 def test_a_name_that_is_taken_stays(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ def take(context: PortContext, found: list[Pipelined]) -> Changes:
     moves = [Move(kernel, changes) for kernel in found]
     for move in moves:
         move.take()
+    if len({move.warp for move in moves}) != 1:
+        raise found[-1].begin.left("the same warp with nothing to do in all kernels of the file")
     context.helpers.own_thread = True
     context.helpers.mma_warp = moves[0].warp
     context.helpers.may_be_empty = any(m.may_be_empty() for m in moves)

@@ -48,10 +48,12 @@ def take(
     count: int = 0,
     least: int = 0,
     launches: Launches | None = None,
+    alone: bool = True,
 ) -> Taken:
     """Take the wanted steps; `count` stages, and `least` registers for warps that give some back, where 0 leaves as
-    many as there are. `launches`: what host code launches the kernels of the sources with."""
-    taking = _Taking(context, moves, launches, least)
+    many as there are. `launches`: what host code launches the kernels of the sources with; `alone`: no other file has
+    the same helpers."""
+    taking = _Taking(context, moves, launches, least, alone)
     numbers = {stages.NAME: count, registers.NAME: least}
     for name in (n for n in (*ON_REQUEST, *STEPS) if n in wanted and context.kernels and numbers.get(n, 1)):
         taking.take(name, count)
@@ -81,6 +83,7 @@ class _Taking:
     moves: Moves
     launches: Launches | None
     least: int = 0
+    alone: bool = True
     taken: list[str] = field(default_factory=list)
     made: int = 0
     _before: dict[str, _State] = field(default_factory=dict)
@@ -90,6 +93,9 @@ class _Taking:
         context = self.context
         state = self._before[name] = self._state()
         try:
+            if name == mma_thread.NAME and not self.alone:
+                at = self._found()[0].begin
+                raise at.left("helpers of its own: they stand in a header that kernels of other files share")
             if name == pair.NAME:
                 self._pair()
             elif name == promotion.NAME:
