@@ -170,6 +170,8 @@ ROWS = {
     "dsl_gemm_plain/case.yaml": "",
 }
 """What keeps kernels of the corpus at M=64; nothing where they have M=128."""
+LONG = ("dsl_gemm", "dsl_gemm_fp8_scaled")
+"""Those that take long to compile and are like others."""
 
 
 def built(path: Path) -> BuiltKernel:
@@ -179,7 +181,9 @@ def built(path: Path) -> BuiltKernel:
 
 
 @pytest.mark.spread(4)
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n.partition("/")[0] in LONG else n for n in ROWS]
+)
 def test_rows_of_the_corpus(name: str) -> None:
     (told,) = built(CORPUS / name).traced
     assert told.rows == (64 if ROWS[name] else 128)
