@@ -14,10 +14,10 @@ from porter.cli.context import COMPAT, Session, current, styled
 from porter.cli.grading import of_case
 from porter.cli.porting import plan_of_case
 from porter.cli.sharing import GAIN
+from porter.cli.staging import problem_of
 from porter.diagnostics import PorterError
 from porter.grade.calibration_file import Calibration
-from porter.grade.model import STANDARD
-from porter.grade.shape import Shape
+from porter.grade.shape import Problem, Shape
 from porter.grade.stages import best_count
 from porter.grade.whatif import apply
 from porter.passes.native.blocks import NAME as BLOCKS
@@ -90,11 +90,11 @@ def _shapes(session: Session, path: Path) -> tuple[dict[str, tuple[Shape | None,
     return found, ""
 
 
-def _staged(step: Step, shape: Shape, using: Calibration | None, missing: Missing) -> Step:
+def _staged(step: Step, shape: Shape, problem: Problem, using: Calibration | None, missing: Missing) -> Step:
     """The step to the number of stages that the grade finds best."""
     most = int(step.what_if.partition("=")[2])
     held = shape.stages or 1
-    best = best_count(shape, range(held, most + 1), lambda s: grade_with(s, STANDARD, using, lifts=False).rate)
+    best = best_count(shape, range(held, most + 1), lambda s: grade_with(s, problem, using, lifts=False).rate)
     if best <= held:
         return replace(step, applies=False, why=(*step.why, f"by the grade {held} are as fast as {most}"))
     what = missing(best)
@@ -113,8 +113,8 @@ def _shared(step: Step, before: float, after: float, refused: Refused) -> Step:
 
 def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, refused: Refused) -> NativePlan:
     """The plan with the grade before and after each step that applies, on top of those in front of it."""
-    using = calibration_of(session, None)
-    rate = grade_with(shape, STANDARD, using, lifts=False).rate
+    using, problem = calibration_of(session, None), problem_of(session)
+    rate = grade_with(shape, problem, using, lifts=False).rate
     shared = False
     gains = []
     for gain in plan.gains:
@@ -129,14 +129,14 @@ def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, 
             gains.append(replace(gain, not_graded="the grade's model has no such change"))
             continue
         if isinstance(step, Step) and step.name == STAGES:
-            step = _staged(step, shape, using, missing)
+            step = _staged(step, shape, problem, using, missing)
             gain = replace(gain, step=step)
             if not step.applies:
                 gains.append(gain)
                 continue
         try:
-            changed, _ = apply(step.what_if, shape, STANDARD)
-            after = grade_with(changed, STANDARD, using, lifts=False).rate
+            changed, _ = apply(step.what_if, shape, problem)
+            after = grade_with(changed, problem, using, lifts=False).rate
         except ValueError as error:
             if isinstance(step, Step) and step.name == BLOCKS:
                 gains.append(replace(gain, step=replace(step, applies=False, why=(*step.why, str(error)))))
@@ -153,4 +153,4 @@ def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, 
         shape = changed
         gains.append(replace(gain, before=rate, after=after))
         rate = after
-    return replace(plan, gains=tuple(gains), graded=f"of {STANDARD}, each step on top of those above it")
+    return replace(plan, gains=tuple(gains), graded=f"of {problem}, each step on top of those above it")

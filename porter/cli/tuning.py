@@ -17,7 +17,7 @@ from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.sources import is_python
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.blocks import SHARED_OUT
-from porter.passes.native.registers import MOST, NAME, STEP
+from porter.passes.native.registers import NAME, counts
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.prepare import prepare
@@ -65,7 +65,7 @@ def _chosen(session: Session, ported: Ported, root: PortedRoot, make: Make) -> t
     if BLOCKS in root.native:
         return 0, f"{SHARED_OUT}, where ptxas spills {before} bytes"
     tries = 0
-    for least in range(_LEAST, MOST, STEP):
+    for least in counts(_LEAST):
         other = make(registers=frozenset({(root.path, least)}))
         mine = next((r for r in other.roots if r.path == root.path), None)
         if mine is None or not mine.registers:

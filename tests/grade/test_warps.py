@@ -9,6 +9,7 @@ from porter.grade.code import Code
 from porter.grade.kinds import counted
 from porter.grade.lanes import computed, every
 from porter.grade.reading import Launch, read_shape
+from porter.grade.shape import Shape
 from porter.grade.warps import Warps
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.parser import parse_module
@@ -206,7 +207,7 @@ mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r14], 1;
 """.replace("IDESC", str(IDESC))  # fmt: skip
 
 
-def shape(issuer: str, middle: str = AGAIN, launch: Launch | None = None):  # type: ignore[no-untyped-def]
+def shape(issuer: str, middle: str = AGAIN, launch: Launch | None = None) -> Shape:
     text = HEAD + KERNEL.format(role=LOADS, issuer=issuer, middle=middle, idesc=IDESC) + "ret;\n}\n"
     module = parse_module(text)
     found = read_shape(module, module.entries()[0], launch or Launch(384, 65536)).shape

@@ -27,6 +27,7 @@ from porter.passes.native.texts import indented, ported_text
 from porter.passes.residency import RULE as TILES
 from porter.passes.residency import RULE_ZERO
 from porter.ptx.arch import WARP
+from porter.ptx.wgmma import THREADS as WARPGROUP
 
 RULE = "PTR192"
 NAME = "mma-thread"
@@ -90,7 +91,7 @@ class Move:
             raise kernel.begin.left("sums that no thread writes to")
         at, self.warp = self._place()
         roles = kernel.kernel.roles
-        issuer = roles.first * 4 * WARP
+        issuer = roles.first * WARPGROUP
         self.range = self._with_waits()
         self.slice = Slice(kernel, self.range, at, issuer)
         for node, name in self.slice.kept():

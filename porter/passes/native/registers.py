@@ -20,13 +20,11 @@ from porter.model.scopes import resolve
 from porter.passes.context import PortContext
 from porter.passes.native.sites import Changes, Left, Place, path_of
 from porter.ptx.arch import SM100A, Limits, limits
+from porter.ptx.register_file import GRANULARITY, MOST
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
 RULE = "PTR196"
 NAME = "registers"
-STEP = 8
-"""Counts of setmaxnreg are multiples of this."""
-MOST = 256
 _LITERAL = re.compile(r"[1-9]\d*")
 _IN_TEXT = re.compile(r"setmaxnreg\s*\.\s*(?:inc|dec)\s*\.\s*sync\s*\.\s*aligned\s*\.\s*u32\s+([1-9]\d*)")
 
@@ -69,17 +67,22 @@ class Shares:
     def others(self, least: int) -> int:
         """What is left for those that take, if the others keep `least`."""
         left = self.decreases.all + self.increases.all - least * len(self.decreases.groups)
-        return min(left // len(self.increases.groups) // STEP * STEP, MOST)
+        return min(left // len(self.increases.groups) // GRANULARITY * GRANULARITY, MOST)
 
     def allows(self, least: int) -> bool:
         """Whether nobody has to give back what it has not, or to take less than it has."""
-        return least % STEP == 0 and self.decreases.count < least <= self.launch <= self.others(least)
+        return least % GRANULARITY == 0 and self.decreases.count < least <= self.launch <= self.others(least)
 
     def give(self, changes: Changes, least: int) -> None:
         if not self.allows(least):
             raise self.decreases.place.left(f"room for {least} registers of these warps beside those of the others")
         for share, count in ((self.decreases, least), (self.increases, self.others(least))):
             changes.replace(share.place.function, share.span, str(count))
+
+
+def counts(least: int) -> range:
+    """The counts a setmaxnreg may name, from `least` (a multiple of their step) on, in registers a thread."""
+    return range(least, MOST, GRANULARITY)
 
 
 def shares_of(program: Program, kernel: Kernel) -> Shares:
@@ -105,7 +108,7 @@ def shares_of(program: Program, kernel: Kernel) -> Shares:
     groups = [share.groups for share in shares]
     if groups[0] & groups[1] or len(groups[0] | groups[1]) * WARPGROUP != threads:
         raise path_of(give)[0].left("that each warpgroup comes to one setmaxnreg")
-    launch = min(limits(SM100A.name).registers_per_sm // threads, MOST - 1) // STEP * STEP
+    launch = min(limits(SM100A.name).registers_per_sm // threads, MOST - 1) // GRANULARITY * GRANULARITY
     return Shares(shares[0], shares[1], launch)
 
 
