@@ -125,6 +125,18 @@ def test_native_steps_are_graded_on_top_of_each_other() -> None:
     assert all(s["after"] > s["before"] for s in graded)
 
 
+def test_native_steps_are_graded_for_the_problem_that_is_asked_for() -> None:
+    rates = []
+    for problem in ("1024x1024x1024", "8192x8192x8192"):
+        command = ["--format", "json", "plan", "--style", "native", "--problem", problem, str(CORPUS / "gemm_ws")]
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == ExitCode.OK, result.output
+        (native,) = json.loads(result.stdout)["native"]
+        assert problem.replace("x", " x ") in native["graded"]
+        rates.append([s["after"] for s in native["steps"] if s["after"] is not None])
+    assert rates[0] != rates[1]
+
+
 def test_plan_of_a_tree_shows_a_kernel_once_and_refuses_what_port_refuses(tmp_path: Path) -> None:
     kernel = (CORPUS / "gemm_pipelined" / "gemm_pipelined.cu").read_bytes()
     for header in CORPUS.glob("gemm_pipelined/*.cuh"):
