@@ -349,13 +349,13 @@ struct Warpgroup {
     uint32_t used = 0;       // a bit for each that it gave back, by its distance from the first
     uint32_t turns = 0;      // which of them an odd number of times
 //@ end
-//@ if tracked
-    uint32_t complete = 0;   // batches known to be over
-//@ end
 //@ if register_kinds
     uint32_t operands = 0;   // A operands that MMAs may still read
     bool open = false;       // whether some of them are in no batch yet
     uint32_t operand_column = 0;  // where they begin, behind the accumulators
+//@ end
+//@ if tracked or guarded_commit
+    uint32_t complete = 0;   // batches known to be over
 //@ end
 //@ if tile_arrays or tracked
 
@@ -469,7 +469,12 @@ struct Warpgroup {
     // Closes a batch: its mbarrier completes a phase once all MMAs issued so far are complete.
     __device__ __forceinline__ void commit() {
 //@ if guarded_commit
-        wait(kRing - 1);  // room in the ring
+        if (committed - complete >= kRing) {
+            wait(kRing - 1);  // room in the ring
+//@ if not sync_in_wait
+            sync_warpgroup();  // all warps have seen it, ahead of the batch whose completion would look alike
+//@ end
+        }
 //@ end
         if (elect_issuer()) {
 //@ if deep
@@ -512,7 +517,7 @@ struct Warpgroup {
 
 //@ end
     // Waits until at most `pending` batches are in flight.
-//@ if register_kinds or tracked
+//@ if register_kinds or tracked or guarded_commit
     __device__ __forceinline__ void wait(uint32_t pending) {
 //@ else
     __device__ __forceinline__ void wait(uint32_t pending) const {
@@ -527,7 +532,7 @@ struct Warpgroup {
 //@ else
         wait_phase(done, batch % 2);
 //@ end
-//@ if tracked
+//@ if tracked or guarded_commit
         complete = max(complete, committed - pending);
 //@ end
 //@ if sync_in_wait

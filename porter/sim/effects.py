@@ -80,7 +80,7 @@ class Effect:
     whole, `after` what it is told after. `registers` it writes, or reads until it is complete, `rows` are the
     granules of each row of its first operand in shared memory.
 
-    `accesses` is where an observer keeps what it has made of the touches.
+    `accesses` is where an observer keeps what it has made of the touches, `past` what the issuer knew.
     """
 
     kind: str
@@ -94,3 +94,4 @@ class Effect:
     registers: frozenset[str] = frozenset()
     rows: tuple[int, ...] = ()
     accesses: list[Any] = field(default_factory=list)
+    past: Any = None

@@ -83,7 +83,10 @@ def test_a_block_that_ends_before_its_copies(name: str) -> None:
     body, remedy = BULKS[name]
     outcome = check(body, "sm_90a")
     assert outcome.status == "ok", outcome.findings
-    assert {(h.kind.id, h.remedy) for h in outcome.hazards} == (set() if remedy is None else {("X1", remedy)})
+    # A wait for the phase before the first one may come when that one has ended.
+    lapped = {"H33"} if name == "load_of_the_phase_before" else set()
+    assert {h.kind.id for h in outcome.hazards} - {"X1"} == lapped
+    assert {h.remedy for h in outcome.hazards if h.kind.id == "X1"} == (set() if remedy is None else {remedy})
 
 
 TENSOR = (

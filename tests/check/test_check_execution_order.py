@@ -89,7 +89,8 @@ DONE = ISSUE + try_wait("W1", 0, "wait") + AFTER
 def test_an_overwritten_accumulator(left_out: str) -> None:
     sync = f"{BEFORE.strip()} //@before\n{RELAXED} //@barrier\n{AFTER.strip()} //@after\n"
     body = without(HEAD + DONE + LD + WAIT_LD + sync + AGAIN + FREE, *filter(None, [left_out]))
-    assert found(run(body)) == ({"H3"} if left_out else set())
+    lapped = {"H33"} if left_out == "barrier" else set()
+    assert found(run(body)) == ({"H3"} if left_out else set()) | lapped
     assert found(run(body, "practice")) == ({"H3"} if left_out == "barrier" else set())
 
 

@@ -128,6 +128,8 @@ KINDS: dict[str, HazardKind] = {
          "fence.mbarrier_init (or fence.proxy.async) and a barrier", "PTX ISA 9.7.13.15"),
         ("H24", "arrivals of one instruction counted in two phases of an mbarrier",
          "an arrival count that is the number of arrivals of a phase", "PTX ISA 9.7.13.15"),
+        ("H33", "wait on an mbarrier whose next phase may end before the wait has seen the last one",
+         "an arrival in the next phase that comes after the wait", "PTX ISA 9.7.13.15.16"),
         ("M1", "mbarrier synchronization between blocks with a scope that leaves one of them out",
          "the scope .cluster on arrive and wait", "PTX ISA 9.7.13.15"),
         ("M2", "mbarrier.init on a location that holds an mbarrier", "mbarrier.inval, after all uses",

@@ -20,11 +20,12 @@ Each warp holds these views of the past:
 `FENCED`   the part that fences of at least .gpu scope have covered, by whichever thread
 `PARKED`   tcgen05 operations published by a before_thread_sync fence or a commit and received,
            which an after_thread_sync fence moves to `TENSOR`
+`PAST`     `EXEC`, and of who commits tcgen05 operations how far it had come by then
 `TENSOR`   what tcgen05 operations issued from now on are ordered after
 =========  ==================================================================================
 
 A message is what one synchronization carries from thread to thread: all but `TENSOR`; a
-relaxed one carries `EXEC` and `PARKED`, and of the rest what fences have released.
+relaxed one carries `EXEC`, `PARKED` and `PAST`, and of the rest what fences have released.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ import numpy.typing as npt
 Array = npt.NDArray[np.int64]
 Done = list[tuple[int, int]]
 
-ORDER, ASYNC, GLOBAL, FENCED, EXACT, EXEC, PARKED, LOCAL = range(8)
+ORDER, ASYNC, GLOBAL, FENCED, EXACT, EXEC, PARKED, PAST, LOCAL = range(9)
 TENSOR = -1
 CARRIED = -1
 """Where the views end that make up a message."""
-_EXECUTED = slice(EXEC, PARKED + 1)
+_EXECUTED = slice(EXEC, PAST + 1)
 
 
 class Clocks:
@@ -58,7 +59,7 @@ class Clocks:
         self._rank = self.own * blocks // warps_per_cluster
         self._single = blocks == 1
         self.epoch = np.ones(warps, np.int64)
-        for view in (ORDER, EXACT, EXEC):
+        for view in (ORDER, EXACT, EXEC, PAST):
             self.state[np.arange(warps), view, self.own] = 1
         # The epoch that ended with a warp's last synchronization of its lanes; the components of its lane sets.
         self.synced = np.zeros(warps, np.int64)
@@ -136,7 +137,7 @@ class Clocks:
         """Begin a new epoch: what the warp does from now on is not part of what it published."""
         self.epoch[warp] += 1
         row, own, now = self.state[warp], self.own[warp], self.epoch[warp]
-        row[ORDER, own] = row[EXACT, own] = row[EXEC, own] = now
+        row[ORDER, own] = row[EXACT, own] = row[EXEC, own] = row[PAST, own] = now
 
     def lanes_synced(self, warp: int) -> None:
         """The warp's lanes are ordered among themselves."""
@@ -232,6 +233,16 @@ class Clocks:
         """What a relaxed barrier or arrival tells (ruling `relaxed-order`), perhaps to `far` blocks."""
         message, found = self.execution(warp), self.fenced.get((warp, far))
         return message if found is None else self.merge(message, found)
+
+    def past(self, warp: int) -> Array:
+        """How far the warp knows all warps to have come, itself among them."""
+        return self.state[warp, PAST, : self._used].copy()
+
+    def issued(self, past: Array) -> Array:
+        """A message of an operation that was issued with this past, and of nothing else."""
+        message = self.blank()
+        message[PAST, : past.size] = past
+        return message
 
     def parks(self, warp: int) -> bool:
         """Whether the warp has tcgen05 operations to publish."""

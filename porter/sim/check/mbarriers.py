@@ -13,6 +13,7 @@ import numpy.typing as npt
 from porter.ptx.memory_order import Scope, mbarrier_scope
 from porter.sim.check.clocks import EXACT, EXEC, ORDER, Done
 from porter.sim.check.judge import Verdict
+from porter.sim.check.laps import Laps
 from porter.sim.check.reports import Reports
 from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access, describe_bytes
@@ -39,6 +40,7 @@ class MbarrierCheck(Observer):
         self._copied: dict[Place, int] = {}
         # Arrivals that are told of once the phase before theirs is complete.
         self._late: list[tuple[Place, Array]] = []
+        self.laps = Laps(check)
         self.inits: dict[Place, Access] = {}
         self.bits = [0] * self.machine.n_cta
         # Each warp's last use of an mbarrier, and what overwrote one.
@@ -83,6 +85,7 @@ class MbarrierCheck(Observer):
                 self._initialized(place, init, place in valid)
                 self.inits[place] = init
                 self._messages.pop(place, None)
+                self.laps.forget(place)
 
     def _initialized(self, place: Place, init: Access, was_valid: bool) -> None:
         """`was_valid`: over an object that had not been invalidated."""
@@ -306,7 +309,9 @@ class MbarrierCheck(Observer):
         if self.foreign or self.told:
             self.told[place] = self.foreign.pop(place, [])
         component = self.component(slot, cta)
-        news = clocks.merge(clocks.blank(), self._messages.pop(place, clocks.blank()))
+        arrivals = self._messages.pop(place, clocks.blank())
+        self.laps.completed(place, arrivals)
+        news = clocks.merge(clocks.blank(), arrivals)
         phase = int(self.machine.mbar.phase[place])
         news[:, component] = np.maximum(news[:, component], phase)
         if (copied := self._copied.get(place)) is not None:
@@ -320,6 +325,7 @@ class MbarrierCheck(Observer):
                 self.use(at, warp, place, named)
                 if self.machine.mbar.phase[place]:
                     self.check.waits.add(at)
+                self.laps.passed(place, at, warp)
                 self._check_scopes(place, at, warp)
                 if place not in self._phases:
                     continue

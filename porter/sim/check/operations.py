@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from porter.sim.check.checker import Checker
-from porter.sim.check.clocks import EXEC, ORDER, PARKED, TENSOR
+from porter.sim.check.clocks import EXEC, ORDER, PARKED, PAST, TENSOR
 from porter.sim.check.judge import Verdict
 from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
@@ -58,6 +58,9 @@ class Operations(Observer):
                 effect.accesses += use
         if effect.kind in self._issued:
             self._issued[effect.kind](effect)
+        told = (touch.signal for touch in effect.touches if isinstance(touch, Shared))
+        if effect.kind == "arrive" or effect.signals or any(signal is not None for signal in told):
+            effect.past = self.check.clocks.past(effect.warp)
         return effect
 
     def _access(self, effect: Effect, touch: Shared | Tensor, proxy: str, warp: int | None = None) -> Access:
@@ -152,7 +155,7 @@ class Operations(Observer):
         # The arrival tells that the operations are over, and all that they came after.
         message = clocks.message(warp)
         own = int(clocks.own[warp])
-        message[np.arange(len(message)) != PARKED, own] = 0
+        message[~np.isin(np.arange(len(message)), (PARKED, PAST)), own] = 0
         tensor = clocks.state[warp, TENSOR, : message.shape[1]]
         np.maximum(message[PARKED], tensor, out=message[PARKED])
         for view in (ORDER, EXEC, PARKED):
@@ -219,6 +222,7 @@ class Operations(Observer):
         effect, life = self._landing, self.check.mbarriers
         if effect is None:
             return
+        life.tell((slot, cta), self.check.clocks.issued(effect.past))
         if effect.kind in ("commit", "arrive"):
             life.count((slot, cta), effect.at)
         if int(self.machine.warp_cta[effect.warp]) != cta:

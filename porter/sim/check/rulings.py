@@ -24,6 +24,7 @@ class Ruling(StrEnum):
     FENCE_BEFORE_BARRIER = "fence-before-barrier"
     INIT_FENCE = "init-fence"
     LANE_FIELD = "lane-field"
+    LAPPED_WAIT = "lapped-wait"
     LOAD_DEPENDENCE = "load-dependence"
     LOCKSTEP = "lockstep"
     MAP_IN_FLIGHT = "map-in-flight"
