@@ -22,9 +22,9 @@ __device__ uint64_t tile_of(const void* p) {
 }
 __device__ void multiply(float (&d)[8], uint64_t a, uint64_t b) {
     asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 1, 1, 1, 0, 0;"
+                 "{%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 1, 1, 1, @MAJOR@;"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
-                 : "l"(a), "l"(b));
+                 : "l"(a), "l"(b)@MORE@);
 }
 __device__ void expect(uint64_t* bar, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(window(bar)), "r"(bytes) : "memory");
@@ -144,6 +144,8 @@ DEFAULTS = {
     "ROW": "m * 64",
     "HOST": HOST,
     "BOX": "128",
+    "MAJOR": "0, 0",
+    "MORE": "",
 }
 CASE = """\
 version: 1

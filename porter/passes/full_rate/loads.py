@@ -10,6 +10,7 @@ from functools import cached_property
 
 from tree_sitter import Node
 
+from porter.lang.asm import AsmStatement
 from porter.lang.cuda import find
 from porter.model.constants import visible
 from porter.model.functions import Function
@@ -95,16 +96,18 @@ class Loads:
             raise self.left(copy, found)
         return found
 
-    def part_of_tile(self, copy: Operation, rows: int, whole: int) -> None:
-        """That a load of fewer rows than `whole` ones that follow each other says by its coordinate which they are."""
-        text = copy.coords[1]
+    def part_of_tile(self, copy: Operation, frame: Frame, row: Node, to: Node, rows: int, whole: int) -> None:
+        """That a load of fewer rows than `whole` ones that follow each other says by its first `row` which they are:
+        what chooses them chooses where they are written `to`, too."""
+        wording = Wording(self.program, objects=True)
+        text, place = (" ".join(wording.words(frame, n).split()) for n in (row, to))
         constants = visible(self.program.constants_around(self.function), self.function, dict(self.known.template))
         names = [n for n in dict.fromkeys(_NAME.findall(text)) if constants.evaluate(n) is None]
 
         def at(values: dict[str, int]) -> int:
             found = constants.evaluate(_NAME.sub(lambda m: str(values.get(m[0], m[0])), text))
             if found is None or UNKNOWN in text:
-                raise self.left(copy, f"which rows of a tile are loaded, `{text}`")
+                raise self.left(copy, f"which rows of a tile are those from `{text}` on is not known")
             return found
 
         zero = dict.fromkeys(names, 0)
@@ -112,12 +115,11 @@ class Loads:
         by = {n: at(zero | {n: 1}) - first for n in names}
         linear = all(at(zero | {n: 3}) - first == 3 * by[n] for n in names)
         if not linear or at(dict.fromkeys(names, 1)) - first != sum(by.values()) or first % rows:
-            raise self.left(copy, f"which rows of a tile are loaded, `{text}`")
+            raise self.left(copy, f"which rows of a tile are those from `{text}` on is not known")
         chosen = [n for n in names if by[n] % whole]
-        if any(by[n] % rows or not re.search(rf"(?<![\w.]){re.escape(n)}(?![\w.])", copy.to) for n in chosen):
-            raise self.left(
-                copy, f"that rows from `{text}` on begin a tile, or are a part of it that `{copy.to}` is for"
-            )
+        if any(by[n] % rows or not re.search(rf"(?<![\w.]){re.escape(n)}(?![\w.])", place) for n in chosen):
+            what = f"whether rows from `{text}` on are the part of a tile that `{place}` is for is not known"
+            raise self.left(copy, what)
 
     # --- What A is
 
@@ -144,7 +146,7 @@ class Loads:
                     raise self.left(operation, f"what `{text}` is")
                 yield Wording(self.program, objects=True).words(site.frame, node)
 
-    def _steps(self, site: Site) -> Iterator[tuple[object, list[MmaStep]]]:
+    def _steps(self, site: Site) -> Iterator[tuple[AsmStatement, list[MmaStep]]]:
         for found in self.program.steps_in(site.frame.function):
             if found.statement.node.id == site.node.id:
                 yield found.statement, [s for s in found.steps if isinstance(s, MmaStep)]
@@ -189,7 +191,7 @@ class Loads:
         sites = [s for o in (*mine, *self.multiplies) for s in o.sites]
         frames = {id(s.frame.function): s.frame for s in sites}
         for frame in frames.values():
-            self._names(frame, base, [s.node for s in sites if s.frame.function is frame.function])
+            self._names(frame, base, [s.node for s in sites if s.frame.function.file is frame.function.file])
         last = _last(base)
         inside = reached(self.program, [self.function])
         for function in self.program.functions if last != base else ():

@@ -94,12 +94,10 @@ class _Permuting:
                 raise self.loads.left(
                     copy, f"A is loaded {box.rows} rows at a time, not in whole tiles or halves of one"
                 )
-            if box.rows < LANES:
-                self.loads.part_of_tile(copy, box.rows, LANES)
             self._load(copy, mine, box.rows, box.row_bytes, name)
             path, start, end = box.at
-            if not any(f.file.path == path for f in self.context.program.functions):
-                raise self.loads.left(copy, "the host code of its tensor map is not among these files")
+            if path != self.context.program.sources.root:
+                raise self.loads.left(copy, "its tensor map is made in a header, which other files may include")
             self._edits[Edit(path, Span(start, end), str(PART).encode())] = None
         self._stand_alone()
         return list(self._edits)
@@ -127,6 +125,8 @@ class _Permuting:
         site = copy.sites[index]
         function = site.frame.function
         to, row = self._operands(copy, index)
+        if rows < LANES:
+            self.loads.part_of_tile(copy, site.frame, row, to, rows, LANES)
         statement = statement_of(Place(function, site.node))
         if statement.type != "expression_statement" or function.style is Style.MACRO:
             raise self.loads.left(copy, "a load of A is no statement of its own")
@@ -152,7 +152,7 @@ class _Permuting:
         foreign = reached(program, [k for k in others if not any(k is own.function for own in self.context.kernels)])
         for index in range(len(copy.sites) - 1, -1, -1):
             site = copy.sites[index]
-            if id(site.frame.function) in foreign:
+            if id(site.frame.function) in foreign or site.frame.function.file.path != program.sources.root:
                 continue
             through = [o for o in self.loads.walk.operations if any(_is_at(s, site) for s in o.sites)]
             if not all(any(o is m for m in mine) and o.map == copy.map for o in through):
