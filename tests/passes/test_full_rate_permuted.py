@@ -34,8 +34,8 @@ template <int ROWS> CUtensorMap made(void* data, uint64_t rows, uint64_t columns
 LAUNCH = HOST[HOST.index("void launch") :]
 ENCODE = """\
     cuTensorMapEncodeTiled(&@MAP@, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, @DATA@, @MAP@_size, @MAP@_pitch, @MAP@_box,
-                           steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
-                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                           steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                           CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 """
 IN_PLACE = (
     "void launch(__half* a, __half* b, float* out, int m, int n, int depth) {\n    CUtensorMap x, y;\n"
@@ -101,6 +101,11 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], str, list[str]]] = {
         {"BOX": "32", "LOADS": "for (int q = 0; q < 4; q++) { fetch(block.left + q * 2048, x, &block.ready, k * 64, "
          "blockIdx.y * 128 + q * 32); }"},
         READS, ["for (int part = 0; part < 2; ++part)", "(blockIdx.y * 128 + q * 32) / 16 % 8", BOX],
+    ),
+    "halves of a tile whose place is divided": (
+        {"BOX": "64", "LOADS": "for (unsigned h = 0; h != 2; ++h)\n    fetch(&block.left[h * 4096], x, &block.ready, "
+         "k << 6, (int)((blockIdx.y / 3 * 3 + blockIdx.y % 3 << 7) + (h << 6)));"},
+        READS, ["((int)((blockIdx.y / 3 * 3 + blockIdx.y % 3 << 7) + (h << 6))) + 16 * part", BOX],
     ),
     "asm in the kernel": (
         {"LOADS": ASM}, READS,
@@ -246,7 +251,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         "is for other maps, too",
     ),
     "one array for both": (
-        {"HOST": IN_PLACE.replace("y_box, steps", "x_box, steps")},
+        {"HOST": IN_PLACE.replace("y_box,", "x_box,")},
         "`x_box`, the box of its tensor map, is used for something else",
     ),
     "a box that is asked for": (
@@ -264,7 +269,12 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "rows that nobody can tell": (
         {"BOX": "64", "LOADS": "fetch(block.left, x, &block.ready, k * 64, top);\n"
          "fetch(block.left + 4096, x, &block.ready, k * 64, top + wide * 64);"},
-        "whether rows from `(blockIdx.y * 128) + wide * 64` on are the part of a tile that",
+        "whether rows from `top + wide * 64` on are the part of a tile that",
+    ),
+    "halves of tiles that begin anywhere": (
+        {"BOX": "64", "LOADS": "for (int h = 0; h < 2; ++h) fetch(block.left + h * 4096, x, &block.ready, k * 64, "
+         "blockIdx.y * 64 + h * 64);"},
+        "whether rows from `blockIdx.y * 64 + h * 64` on are the part of a tile that",
     ),
     "MN-major A": ({"MAJOR": "1, 0"}, "A is MN-major"),
     "a major that is not known": ({"MAJOR": "%10, 0", "MORE": ', "n"(kTurned)', "HEAD": "extern const int kTurned;\n"},

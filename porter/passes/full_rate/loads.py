@@ -12,7 +12,7 @@ from tree_sitter import Node
 
 from porter.lang.asm import AsmStatement
 from porter.lang.cuda import find
-from porter.model.constants import visible
+from porter.model.constants import Constants, visible
 from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.model.pipeline.facts import KernelBoxes, RowBox
@@ -22,12 +22,12 @@ from porter.model.program import Program
 from porter.model.tensor_core import MmaStep
 from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.renaming import reached
+from porter.passes.full_rate.residues import Residues
 from porter.ptx.table import find as decode
 
 _PLAIN = frozenset({"cp", "async", "bulk", "tensor", "2d", "shared::cluster", "shared::cta", "global", "tile",
                     "mbarrier::complete_tx::bytes", "multicast::cluster", "L2::cache_hint"})  # fmt: skip
 _BASE = re.compile(r"[A-Za-z_][\w.]*")
-_NAME = re.compile(r"(?<![\w.>:])[A-Za-z_][\w.]*(?!\s*(?:::|\())")
 
 
 class Unsuited(Exception):
@@ -99,25 +99,11 @@ class Loads:
     def part_of_tile(self, copy: Operation, frame: Frame, row: Node, to: Node, rows: int, whole: int) -> None:
         """That a load of fewer rows than `whole` ones that follow each other says by its first `row` which they are:
         what chooses them chooses where they are written `to`, too."""
-        wording = Wording(self.program, objects=True)
-        text, place = (" ".join(wording.words(frame, n).split()) for n in (row, to))
-        constants = visible(self.program.constants_around(self.function), self.function, dict(self.known.template))
-        names = [n for n in dict.fromkeys(_NAME.findall(text)) if constants.evaluate(n) is None]
-
-        def at(values: dict[str, int]) -> int:
-            found = constants.evaluate(_NAME.sub(lambda m: str(values.get(m[0], m[0])), text))
-            if found is None or UNKNOWN in text:
-                raise self.left(copy, f"which rows of a tile are those from `{text}` on is not known")
-            return found
-
-        zero = dict.fromkeys(names, 0)
-        first = at(zero)
-        by = {n: at(zero | {n: 1}) - first for n in names}
-        linear = all(at(zero | {n: 3}) - first == 3 * by[n] for n in names)
-        if not linear or at(dict.fromkeys(names, 1)) - first != sum(by.values()) or first % rows:
-            raise self.left(copy, f"which rows of a tile are those from `{text}` on is not known")
-        chosen = [n for n in names if by[n] % whole]
-        if any(by[n] % rows or not re.search(rf"(?<![\w.]){re.escape(n)}(?![\w.])", place) for n in chosen):
+        found = Residues(self.program, whole, self._value).of(frame, row)
+        place = frame.function.text(to)
+        words = {n: re.compile(rf"(?<![\w.]){re.escape(n)}(?![\w.])") for n in found.factors}
+        if found.constant % rows or any(by % rows or not words[n].search(place) for n, by in found.factors.items()):
+            text = " ".join(frame.function.text(row).split())
             what = f"whether rows from `{text}` on are the part of a tile that `{place}` is for is not known"
             raise self.left(copy, what)
 
@@ -169,9 +155,13 @@ class Loads:
         for name, given in frame.templates.items():
             text = re.sub(rf"\b{re.escape(name)}\b", f"({given})", text)
         text = re.sub(r"^(?:int|int32_t)\s*(?=\()", "", text.strip())
-        constants = visible(self.program.constants_around(self.function), self.function, dict(self.known.template))
         found = self.program.constants_in(frame.function).evaluate(text)
-        return found if found is not None else constants.evaluate(text)
+        return found if found is not None else self._constants.evaluate(text)
+
+    @cached_property
+    def _constants(self) -> Constants:
+        around = self.program.constants_around(self.function)
+        return visible(around, self.function, dict(self.known.template))
 
     def _is_plain(self, copy: Operation) -> None:
         site = copy.sites[-1]
