@@ -5,10 +5,20 @@ that are understood, and what is refused with which missing fact. Values and ord
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
-from permuted_kernels import HOST, LOADS, STACKED, TOP, missing, ported, texts, why
+from permuted_kernels import HOST, JOINED, LOADS, STACKED, TOP, missing, ported, texts, why, write
+
+from porter.cli.building import make_builder
+from porter.cli.full_rate import Proofs
+from porter.cli.porting import boxes_of, look
+from porter.diagnostics import Code
+from porter.passes.full_rate.given import taken
+from porter.passes.port import PortOptions
+from porter.passes.ported import port_paths
+from porter.verify.builder import PORT_ARCH
 
 READS = "asm reads which warp of the CTA a thread is in"
 WHOLE = "fetch(tcgen05::rows_of_a<128>(block.left, part), x, &block.ready, k * 64, top + 16 * part);"
@@ -331,3 +341,75 @@ def test_what_a_header_has_is_for_others_too(tmp_path: Path) -> None:
     )
     result = ported(tmp_path, HOST='#include "host.cuh"')
     assert any("made in a header, which other files may include" in what for what in missing(result)), missing(result)
+
+
+OPAQUE = {name: parts for name, (parts, _, _) in UNDERSTOOD.items() if "THREAD" in parts}
+APART = {
+    "a way out": "if (@ / 128 == 1 && k == depth) break;",
+    "a loop": "for (int i = @ / 128; i < 1; ++i) { if (i == depth) return; }",
+    "a variable": "const int mine = @; bool last = mine < 128; if (last) { if (k == depth) break; }",
+    "a function": "if (asked(@ / 32) && k == depth) break;",
+}
+
+
+@pytest.mark.parametrize("way", APART)
+@pytest.mark.parametrize("name", OPAQUE)
+def test_what_an_opaque_index_decides_may_differ(tmp_path: Path, name: str, way: str) -> None:
+    parts = {"THREAD": "physical()", **OPAQUE[name]}
+    head = parts.get("HEAD", "") + "__device__ bool asked(int warp) { return warp > 3; }\n"
+    loads = f"{LOADS}\n}}\n{APART[way].replace('@', parts['THREAD'])}\n{{"
+    result = ported(tmp_path, **{**parts, "HEAD": head, "LOADS": loads})
+    assert not why(result)
+    assert any("the consumers may part at" in what for what in missing(result)), missing(result)
+
+
+# --- on a simulator
+
+
+def failure(path: Path) -> str:
+    """Why a port with M=128 MMAs is not given; empty if it is."""
+    found = port_paths([path], PortOptions(full_rate=True, boxes=partial(boxes_of, ())), (), look)
+    (root,) = taken(found)
+    assert root.permuted == ("product",)
+    said = Proofs(make_builder(None, PORT_ARCH)).full_rate(found, root)
+    return "" if said.code is Code.FULL_RATE_PROVED else str(said.values["what"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in UNDERSTOOD if "by a function" not in n])
+def test_the_gate_takes_each_way_of_writing(tmp_path: Path, name: str) -> None:
+    parts = dict(UNDERSTOOD[name][0])
+    if "TOP" in parts:
+        parts["TOP"] = parts["TOP"].replace("int found;\n    //", "int found = 0; //")
+    assert failure(write(tmp_path, **parts)) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TILES)
+def test_the_gate_takes_two_tiles(tmp_path: Path, name: str) -> None:
+    assert failure(write(tmp_path, STACKED, **TILES[name])) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", [JOINED, STACKED], ids=["two warpgroups", "two tiles"])
+@pytest.mark.parametrize("row_bytes", [64, 32])
+def test_narrow_swizzles(tmp_path: Path, kernel: str, row_bytes: int) -> None:
+    """Rows of 64 and 32 bytes: 16 of them are two of the groups after which a swizzle begins again."""
+    path, part = write(tmp_path, kernel), 128 // row_bytes
+    code = {64: 2, 32: 3}[row_bytes]
+    for file, pairs in {
+        path: {
+            "64ull << 32 | 1ull << 62": f"{64 // part}ull << 32 | {code}ull << 62",
+            "128 * 64]": f"128 * {64 // part}]", "16 * 64]": f"16 * {64 // part}]", "depth / 64": f"depth / {64 // part}",
+            "128 * 128 + 16 * 128": f"(128 * 128 + 16 * 128) / {part}", "k * 64": f"k * {64 // part}",
+            "i < 4": f"i < {4 // part}", "* 4096": f"* {4096 // part}", "{64, box_rows}": f"{{{64 // part}, box_rows}}",
+            "SWIZZLE_128B": f"SWIZZLE_{row_bytes}B",
+        },
+        tmp_path / "case.yaml": {", 64], swizzle: 128B": f", {64 // part}], swizzle: {row_bytes}B"},
+    }.items():  # fmt: skip
+        text = file.read_text()
+        for before, after in pairs.items():
+            assert before in text
+            text = text.replace(before, after)
+        file.write_text(text)
+    assert failure(path) == ""
