@@ -66,6 +66,18 @@ BY_LAMBDA = (
         "        describe(map, data, count, depth, box_rows);\n    };\n",
     )
 )
+SLICES = """\
+__device__ int rank_in_cluster() {
+    int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+__device__ void slice(__half* to, const CUtensorMap& map, uint64_t* bar, int depth, int row) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%3, %4}], [%2], %5;"
+                 ::"r"(window(to)), "l"(&map), "r"(window(bar)), "r"(depth), "r"(row), "h"((uint16_t)3) : "memory");
+}
+"""
 OTHER = "__device__ int place() { return threadIdx.x; }\n__global__ void clear(float* out) { out[place()] = 0; }\n"
 UNDERSTOOD: dict[str, tuple[dict[str, str], str, list[str]]] = {
     "asm reads the index": ({}, READS, [PARTS, WHOLE, BOX]),
@@ -141,6 +153,13 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], str, list[str]]] = {
          '                 ::"r"(at), "l"(&map), "r"(window(bar)), "r"(step), "r"(row) : "memory");\n}\n',
          "LOADS": "bring(block.left, x, &block.ready, k * 64, top);"},
         READS, [PARTS, '"r"(tcgen05::rows_of_a<128>(at, part))', BOX],
+    ),
+    "slices of a cluster": (
+        {"BOX": "64", "HEAD": SLICES, "LOADS": "const int rank = rank_in_cluster();\n"
+         "slice(block.left + rank * 4096, x, &block.ready, k * 64, top + rank * 64);"},
+        READS,
+        ["for (int part = 0; part < 4; ++part)", BOX,
+         '"r"(tcgen05::rows_of_a<128>(window(to), part, row / 16 % 8))', '"r"(row + 16 * part)'],
     ),
     "a name that is taken": ({"HEAD": "constexpr int part = 1;\n"}, READS,
                              ["for (int part_ = 0; part_ < 8; ++part_)", "top + 16 * part_"]),
@@ -376,7 +395,9 @@ def failure(path: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in UNDERSTOOD if "by a function" not in n])
+@pytest.mark.parametrize(
+    "name", [n for n, (p, *_) in UNDERSTOOD.items() if {"LOADS", "THREAD"} & set(p) and "cluster" not in n]
+)
 def test_the_gate_takes_each_way_of_writing(tmp_path: Path, name: str) -> None:
     parts = dict(UNDERSTOOD[name][0])
     if "TOP" in parts:
@@ -400,16 +421,36 @@ def test_narrow_swizzles(tmp_path: Path, kernel: str, row_bytes: int) -> None:
     for file, pairs in {
         path: {
             "64ull << 32 | 1ull << 62": f"{64 // part}ull << 32 | {code}ull << 62",
-            "128 * 64]": f"128 * {64 // part}]", "16 * 64]": f"16 * {64 // part}]", "depth / 64": f"depth / {64 // part}",
-            "128 * 128 + 16 * 128": f"(128 * 128 + 16 * 128) / {part}", "k * 64": f"k * {64 // part}",
-            "i < 4": f"i < {4 // part}", "* 4096": f"* {4096 // part}", "{64, box_rows}": f"{{{64 // part}, box_rows}}",
+            "128 * 64]": f"128 * {64 // part}]",
+            "16 * 64]": f"16 * {64 // part}]",
+            "depth / 64": f"depth / {64 // part}",
+            "128 * 128 + 16 * 128": f"(128 * 128 + 16 * 128) / {part}",
+            "k * 64": f"k * {64 // part}",
+            "i < 4": f"i < {4 // part}",
+            "* 4096": f"* {4096 // part}",
+            "{64, box_rows}": f"{{{64 // part}, box_rows}}",
             "SWIZZLE_128B": f"SWIZZLE_{row_bytes}B",
         },
         tmp_path / "case.yaml": {", 64], swizzle: 128B": f", {64 // part}], swizzle: {row_bytes}B"},
-    }.items():  # fmt: skip
+    }.items():
         text = file.read_text()
         for before, after in pairs.items():
             assert before in text
             text = text.replace(before, after)
         file.write_text(text)
+    assert failure(path) == ""
+
+
+MEET = 'asm volatile("barrier.cluster.arrive.aligned;\\nbarrier.cluster.wait.aligned;" ::: "memory");'
+
+
+@pytest.mark.slow
+def test_slices_that_ctas_load_for_each_other(tmp_path: Path) -> None:
+    path = write(tmp_path, **UNDERSTOOD["slices of a cluster"][0])
+    ready = 'asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");'
+    text = path.read_text().replace("__syncthreads();", f"{ready}\n{MEET}", 1).replace("__syncthreads();", MEET)
+    path.write_text(text.replace("__global__ void", "__global__ __cluster_dims__(2) void"))
+    case = tmp_path / "case.yaml"
+    wide = case.read_text().replace("N: 16, K: 64}\n  - ", "N: 32, K: 64}\n  - ").replace("N: 48", "N: 96")
+    case.write_text(wide.replace("multiples: {M: 128, N: 16,", "multiples: {M: 128, N: 32,"))
     assert failure(path) == ""

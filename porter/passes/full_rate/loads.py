@@ -100,7 +100,7 @@ class Loads:
         """That a load of fewer rows than `whole` ones that follow each other says by its first `row` which they are:
         what chooses them chooses where they are written `to`, too."""
         found = Residues(self.program, whole, self._value).of(frame, row)
-        place = frame.function.text(to)
+        place = Wording(self.program).words(frame, to)
         words = {n: re.compile(rf"(?<![\w.]){re.escape(n)}(?![\w.])") for n in found.factors}
         if found.constant % rows or any(by % rows or not words[n].search(place) for n, by in found.factors.items()):
             text = " ".join(frame.function.text(row).split())

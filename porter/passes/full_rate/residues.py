@@ -86,7 +86,13 @@ class Residues:
             given = owner.bound.get(name)
             return Sum(0, {name: 1}) if given is None or owner.outer is None else self.of(owner.outer, given, depth + 1)
         value = first_value(variable)
-        return Sum(0, {name: 1}) if value is None else self.of(owner, value, depth + 1)
+        found = self.of(owner, value, depth + 1) if value is not None else None
+        # what is not understood goes by the name that it has
+        return Sum(0, {name: 1}) if found is None or _is_opaque(found) else found
+
+
+def _is_opaque(found: Sum) -> bool:
+    return not found.constant and list(found.factors.values()) == [1]
 
 
 def _within(function: Function, node: Node) -> Node | None:
