@@ -85,14 +85,14 @@ def port_kernels(
     stages: int = 0,
     registers: int = 0,
     launches: native_steps.Launches | None = None,
-    asked: step.Asked | None = None,
+    host: step.HostSide | None = None,
 ) -> KernelPort:
     """Run the passes over everything that uses wgmma, and over builders of libraries; `common` is what other sets,
     which share headers with this one, ask for. `full_rate`: with M=128 MMAs where that can be. `native`: steps of the
     native style that are taken where they can be, with `stages` and `registers`; `launches` says what host code
-    launches kernels with; `asked`: what M=128 MMAs may ask for."""
+    launches kernels with; `host`: what host code says beside."""
     program = build_program(sources, vocabulary)
-    ported = _port_kernels(program, placement, common, full_rate, native, stages, registers, launches, asked)
+    ported = _port_kernels(program, placement, common, full_rate, native, stages, registers, launches, host)
     _close_arms(ported)
     builders = find_builders(program, _includes(sources, BUILDER_HEADER))
     if builders is not None:
@@ -141,7 +141,7 @@ def _port_kernels(
     stages: int,
     registers: int,
     launches: native_steps.Launches | None,
-    asked: step.Asked | None,
+    host: step.HostSide | None,
 ) -> KernelPort:
     sources = program.sources
     tiled = find_tiled(program)
@@ -161,7 +161,7 @@ def _port_kernels(
     shared = common if full_rate else None
     plans: list[KernelPlan] = []
     if not has_errors(context.diagnostics):
-        plans = rewrite(context, moves, shared, native, stages, registers, launches, asked)
+        plans = rewrite(context, moves, shared, native, stages, registers, launches, host)
     report_overlaps(context)
     findings += context.diagnostics
     own = _common(context)
@@ -267,10 +267,10 @@ def rewrite(
     stages: int = 0,
     registers: int = 0,
     launches: native_steps.Launches | None = None,
-    asked: step.Asked | None = None,
+    host: step.HostSide | None = None,
 ) -> list[KernelPlan]:
     """Edits for everything that is decided; gives a plan of each kernel. `full_rate`: with M=128 MMAs where that can
-    be, beside what other sets ask for, and what they may ask for as `asked`. `native`: steps that are taken where they
+    be, beside what other sets ask for, and what host code says. `native`: steps that are taken where they
     can be, with `stages` and `registers`."""
     overloads.choose_tile_types(context)
     completion.rewrite_statements(context)
@@ -287,7 +287,7 @@ def rewrite(
     residency.declare_tiles(context, columns)
     captures.capture_tiles(context)
     if full_rate is not None:
-        step.take(context, full_rate, moves, asked)
+        step.take(context, full_rate, moves, host)
     plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)

@@ -23,7 +23,7 @@ from porter.passes.builders import RULE as BUILDER_RULE
 from porter.passes.chip_checks import Checked, check_chips
 from porter.passes.clashes import clashes
 from porter.passes.full_rate.permuting import Boxes
-from porter.passes.full_rate.step import Asked
+from porter.passes.full_rate.step import HostSide
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.helpers import Placement
 from porter.passes.instructions import instruction_groups
@@ -264,7 +264,7 @@ def _port_what_can_be(
         stages=dict(options.stages).get(sources.root, 0),
         registers=dict(options.registers).get(sources.root, 0),
         launches=options.launches,
-        asked=Asked(options.boxes, bool(options.keep_hopper)),
+        host=HostSide(options.boxes, bool(options.keep_hopper)),
     )
     first = port(sources)
     first.needs = needs_of(first.program)

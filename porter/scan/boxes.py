@@ -17,6 +17,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.lang.sources import load_sources
+from porter.lang.text import Span
 from porter.model.block_size import LAUNCHERS, kernel_named
 from porter.model.functions import Function, declared_name
 from porter.model.pipeline.facts import KernelBoxes, RowBox
@@ -104,7 +105,9 @@ class _Boxes:
         if len(places) != 1:
             raise _Unknown("the box of its tensor map is written in several places")
         rows, row_bytes = next(s for s in sizes if s is not None)
-        return RowBox(param, rows, row_bytes, places.pop())
+        at = places.pop()
+        text = self.program.sources.files[at[0]].text(Span(*at[1:]))
+        return RowBox(param, rows, row_bytes, at, text)
 
     def _launching(self) -> Function:
         """The function that launches the kernel, in one place."""

@@ -71,6 +71,7 @@ def test_a_run_that_fails_leaves_host_code_as_it_was(tmp_path: Path, monkeypatch
     kernel = permuted_gemm.write(tmp_path)
     text, said = text_and_said(kernel)
     assert "PT2511" in said
+    assert "PT2529" not in said
     assert "PT2530" not in said
     assert "rows_of_a" not in text
     assert "map_of(a, M, K, 128)" in text

@@ -182,12 +182,14 @@ class HostLaunch:
 @dataclass(frozen=True)
 class RowBox:
     """The box of a tensor map of two dimensions that host code hands to the parameter `param` of a kernel: `rows` of
-    `row_bytes` each. `at` is where the number of rows is written for this map alone, as (path, start, end)."""
+    `row_bytes` each. `at` is where the number of rows is written for this map alone, as (path, start, end), and `text`
+    what is written there."""
 
     param: str
     rows: int
     row_bytes: int
     at: tuple[str, int, int]
+    text: str
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,8 @@ class Loads:
         mine = [o for o in copies if self._feeds(o, "a")]
         if not mine or any(self._feeds(o, "b") for o in mine):
             raise self.of_kernel("no loads by tensor maps are known to bring A, and A alone")
+        for operation in self.multiplies:
+            self._is_loaded(operation, mine)
         for copy in mine:
             self._is_plain(copy)
         maps = {o.map for o in mine}
@@ -120,6 +122,13 @@ class Loads:
         """Whether MMAs read as A, or as B, what a copy fills."""
         word = re.compile(rf"(?<![\w.]){re.escape(self.base(copy))}(?![\w.])")
         return any(word.search(_flat(t)) for o in self.multiplies for t in self._operands(o, operand))
+
+    def _is_loaded(self, operation: Operation, mine: list[Operation]) -> None:
+        """That what an MMA reads as A is what loads fill."""
+        bases = {self.base(o) for o in mine}
+        words = [re.compile(rf"(?<![\w.]){re.escape(b)}(?![\w.])") for b in bases]
+        if not all(any(w.search(_flat(t)) for w in words) for t in self._operands(operation, "a")):
+            raise self.left(operation, "A of this MMA is not what tensor maps load")
 
     def _operands(self, operation: Operation, operand: str) -> Iterator[str]:
         """The descriptors of an operand, in the kernel's words."""

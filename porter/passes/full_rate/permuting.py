@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tree_sitter import Node
 
+from porter.lang.sources import is_python
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.facts import Mbarrier
 from porter.model.functions import Function, Style
@@ -53,11 +54,12 @@ class Permuted:
     missing: tuple[Missing, ...] = ()
 
 
-def permute(context: PortContext, boxes: Boxes | None, both_chips: bool) -> Permuted:
+def permute(context: PortContext, boxes: Boxes, both_chips: bool) -> Permuted:
     """Rows of A that all kernels of a source set load by tensor maps of these boxes; `both_chips`: the port stands
     beside the original, which has the same host code."""
     root = context.program.sources
-    known = {k.kernel: k for k in boxes(Path(root.root), root.include_dirs)} if boxes is not None else {}
+    in_strings = is_python(Path(root.root))
+    known = {} if in_strings else {k.kernel: k for k in boxes(Path(root.root), root.include_dirs)}
     edits: dict[Edit, None] = {}
     try:
         for kernel in context.kernels:
@@ -96,8 +98,11 @@ class _Permuting:
                 )
             self._load(copy, mine, box.rows, box.row_bytes, name)
             path, start, end = box.at
-            if path != self.context.program.sources.root:
+            root = self.context.program.sources
+            if path != root.root:
                 raise self.loads.left(copy, "its tensor map is made in a header, which other files may include")
+            if root.files[path].text(Span(start, end)) != box.text:
+                raise self.loads.left(copy, "the host code that makes its tensor map does not stand beside the kernel")
             self._edits[Edit(path, Span(start, end), str(PART).encode())] = None
         self._stand_alone()
         return list(self._edits)

@@ -30,9 +30,9 @@ RULE = "PTR180"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What M=128 MMAs may ask for beside the text of the kernels: the `boxes` of tensor maps that host code makes, None
-    where nobody reads it; whether the port is for `both_chips`, with one host code."""
+class HostSide:
+    """What stands beside kernels: the `boxes` of tensor maps that host code makes, None where nobody reads it; whether
+    the port is for `both_chips`, with one host code."""
 
     boxes: Boxes | None = None
     both_chips: bool = False
@@ -50,15 +50,15 @@ class _Found:
     rows: list[Missing] = field(default_factory=list)
 
 
-def take(context: PortContext, common: Common, moves: Moves, asked: Asked | None = None) -> bool:
+def take(context: PortContext, common: Common, moves: Moves, host: HostSide | None = None) -> bool:
     """Whether the kernels run M=128 MMAs; what a fact is missing for stays as it is, and is named."""
     if not context.kernels:
         return False
     found = _stacked(context, common, moves) or _joined(context, common)
     missing = [*found.missing, *found.rows]
     permuted = Permuted()
-    if found.rows and not found.missing and asked is not None:
-        permuted = permute(context, asked.boxes, asked.both_chips)
+    if found.rows and not found.missing and host is not None and host.boxes is not None:
+        permuted = permute(context, host.boxes, host.both_chips)
         missing += [
             replace(m, what=f"nor can rows of A be loaded in another order: {m.what}") for m in permuted.missing
         ]
