@@ -71,7 +71,7 @@ product(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorM
         }
         await(&block.ready, k % 2);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-        for (int i = 0; i < 4; ++i) multiply(sum, tile_of(@A@), tile_of(block.right + i * 16));
+        @MMAS@
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
         __syncthreads();
@@ -138,7 +138,8 @@ DEFAULTS = {
     "TOP": TOP,
     "HEAD": "",
     "LOADS": LOADS,
-    "A": "block.left + half * 4096 + i * 16",
+    "MMAS": "for (int i = 0; i < 4; ++i) multiply(sum, tile_of(block.left + half * 4096 + i * 16), "
+            "tile_of(block.right + i * 16));",
     "END": "",
     "THREAD": "physical()",
     "ROW": "m * 64",
@@ -146,7 +147,7 @@ DEFAULTS = {
     "BOX": "128",
     "MAJOR": "0, 0",
     "MORE": "",
-}
+}  # fmt: skip
 CASE = """\
 version: 1
 kernel: product.cu

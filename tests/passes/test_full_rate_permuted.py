@@ -156,6 +156,12 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], str, list[str]]] = {
         ["for (int part = 0; part < 4; ++part)", BOX,
          '"r"(tcgen05::rows_of_a<128>(window(to), part, row / 16 % 8))', '"r"(row + 16 * part)'],
     ),
+    "a descriptor that goes on": (
+        {"LOADS": LOADS,
+         "MMAS": "uint64_t rows = tile_of(block.left + half * 4096);\n"
+         "for (int i = 0; i < 4; ++i) { multiply(sum, rows, tile_of(block.right + i * 16)); rows += 2; }"},
+        READS, [WHOLE, BOX, "multiply(sum_tmem, rows, tile_of(block.right + i * 16)); rows += 2;"],
+    ),
     "a name that is taken": ({"HEAD": "constexpr int part = 1;\n"}, READS,
                              ["for (int part_ = 0; part_ < 8; ++part_)", "top + 16 * part_"]),
     "a branch without braces": (
@@ -263,6 +269,12 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         f"`block.left`, where A is, {ALONE}",
     ),
     "A is read by a function": ({"HEAD": HELD, "END": "if (half_of(block)) out[0] = 1;"}, ALONE),
+    "a descriptor that is read": (
+        {"MMAS": "uint64_t rows = tile_of(block.left + half * 4096);\n"
+         "for (int i = 0; i < 4; ++i, rows += 2) multiply(sum, rows, tile_of(block.right + i * 16));\n"
+         "if (rows == 77) out[0] = 1;"},
+        f"`block.left`, where A is, {ALONE}",
+    ),
     "A is written by threads": ({"HEAD": FILLS, "END": "fill(block.left);"}, ALONE),
     "an MMA of something else": (
         {"END": 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");\n'

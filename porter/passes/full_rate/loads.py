@@ -16,9 +16,10 @@ from porter.model.constants import Constants, visible
 from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.model.pipeline.facts import KernelBoxes, RowBox
-from porter.model.pipeline.frames import Frame, Wording
+from porter.model.pipeline.frames import Frame, Wording, first_value
 from porter.model.pipeline.operations import UNKNOWN, Operation, Site, Walk, operations_of
 from porter.model.program import Program
+from porter.model.scopes import resolve
 from porter.model.tensor_core import MmaStep
 from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.renaming import reached
@@ -27,6 +28,7 @@ from porter.ptx.table import find as decode
 
 _PLAIN = frozenset({"cp", "async", "bulk", "tensor", "2d", "shared::cluster", "shared::cta", "global", "tile",
                     "mbarrier::complete_tx::bytes", "multicast::cluster", "L2::cache_hint"})  # fmt: skip
+_BUILT_IN = re.compile(r"(?:thread|block)Idx\b|(?:block|grid)Dim\b")
 _BASE = re.compile(r"[A-Za-z_][\w.]*")
 
 
@@ -139,7 +141,20 @@ class Loads:
                 node = next((o.expr_node for o in statement.operands if " ".join(o.expr.split()) == text), None)
                 if node is None:
                     raise self.left(operation, f"what `{text}` is")
-                yield Wording(self.program, objects=True).words(site.frame, node)
+                yield self._with_beginnings(operation, Wording(self.program, objects=True).words(site.frame, node))
+
+    def _with_beginnings(self, operation: Operation, text: str) -> str:
+        """An operand with what variables in it begin with that go on from there, such as a descriptor."""
+        wording = Wording(self.program, objects=True)
+        found = [text]
+        for name in dict.fromkeys(re.findall(r"(?<![\w.>])[A-Za-z_]\w*", text)):
+            for site in operation.sites:
+                function = site.frame.function
+                variable = resolve(function, site.node, name)
+                value = first_value(variable) if variable is not None and variable.param is None else None
+                if value is not None and wording.changes(function, name):
+                    found.append(wording.words(site.frame, value))
+        return " ".join(found)
 
     def _steps(self, site: Site) -> Iterator[tuple[AsmStatement, list[MmaStep]]]:
         for found in self.program.steps_in(site.frame.function):
@@ -198,7 +213,7 @@ class Loads:
                 continue
             for node in find(function.body, "field_expression"):
                 field = node.child_by_field_name("field")
-                if field is not None and function.text(field) == last:
+                if field is not None and function.text(field) == last and not _BUILT_IN.match(function.text(node)):
                     raise self._otherwise(function, node, base)
 
     def _names(self, frame: Frame, base: str, sites: list[Node], above: str = "") -> None:
@@ -211,6 +226,8 @@ class Loads:
             elif not self._is(wording, frame, node, base):
                 continue
             if any(s.start_byte <= node.start_byte and node.end_byte <= s.end_byte for s in sites):
+                continue
+            if above and _goes_on(function, node):
                 continue
             declarator = _declarator_around(node)
             if declarator is None:
@@ -262,8 +279,19 @@ def _flat(text: str) -> str:
     """An expression without what is in brackets, and what elements are members of as if it were one."""
     before = ""
     while before != text:
-        before, text = text, re.sub(r"\[[^\[\]]*\]", "", text)
-    return text.replace("->", ".")
+        before, text = text, re.sub(r"\[[^\[\]]*\]", "", text).replace("->", ".")
+        text = re.sub(r"(?<![\w>])\(([\w.]+)\)(?=\.)", r"\1", text)
+    return text
+
+
+def _goes_on(function: Function, name: Node) -> bool:
+    """Whether a variable gets another value, and nothing else is done with it."""
+    above = name.parent
+    if above is None or above.type not in ("update_expression", "assignment_expression"):
+        return False
+    target = above.child_by_field_name("left") or above.child_by_field_name("argument")
+    alone = above.parent is not None and above.parent.type == "expression_statement"
+    return alone and target is not None and target.id == name.id
 
 
 def _declarator_around(node: Node) -> Node | None:
