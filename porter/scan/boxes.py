@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,9 @@ class _Boxes:
         if len(sizes) != 1 or None in sizes:
             raise _Unknown("the box of its tensor map is no known number of rows and bytes")
         self._mine = {_at(site) for fields in made for site in fields[MADE]}
-        self._others = {_at(site) for chain in self._foreign(index) for site in chain}
+        foreign = list(self._foreign(index))
+        self._others = {_at(site) for chain in foreign for site in chain}
+        self._are_all([*(fields[MADE] for fields in made), *foreign])
         places = {self._written(fields[MADE], launching) for fields in made}
         if len(places) != 1:
             raise _Unknown("the box of its tensor map is written in several places")
@@ -138,6 +141,38 @@ class _Boxes:
                     if kernel is not self.kernel or i != index:
                         yield from (m.fields[MADE] for m in _maps_in(argument) if m.fields.get(MADE))
 
+    def _are_all(self, chains: Sequence[tuple[CallSite, ...]]) -> None:
+        """That no map is encoded by another call: it may be this one, where host code has a choice."""
+        seen = self._mine | self._others
+        for function in self.program.functions:
+            for call in find(function.body, "call_expression"):
+                if _encodes(function, call) and (function.file.path, function.span(call).start) not in seen:
+                    raise _Unknown("a tensor map is encoded that no launch is known to have")
+        for chain in chains:
+            for above, site in pairwise(chain):
+                if self._launches(site.owner):
+                    continue
+                if not self._calls_of(above, site) <= seen:
+                    raise _Unknown("a tensor map is encoded that no launch is known to have")
+
+    def _launches(self, function: Function) -> bool:
+        return any(True for _ in find(function.body, "kernel_call_syntax")) or any(
+            c.name in LAUNCHERS for c in function.calls
+        )
+
+    def _calls_of(self, above: CallSite, site: CallSite) -> set[_Place]:
+        """The places of all calls of the function, or lambda, that a call stands in; `above` is one of them."""
+        owner: Function = site.owner
+        inner = _lambda_around(owner, site.node)
+        if inner is None or above.owner is not owner:
+            return {(c.caller.file.path, c.caller.span(c.node).start) for c in self.program.callers(owner)}
+        name = _name_of_lambda(owner, inner)
+        calls = [n for n in find(owner.body, "call_expression") if name and owner.text(n).startswith(f"{name}(")]
+        mentions = [n for n in find(owner.body, "identifier") if owner.text(n) == name]
+        if not calls or len(mentions) != len(calls) + 1:
+            raise _Unknown("a lambda that encodes its tensor map is used for something else")
+        return {(owner.file.path, owner.span(n).start) for n in calls}
+
     # --- Where the rows are written
 
     def _written(self, chain: tuple[CallSite, ...], launching: Function) -> tuple[str, int, int]:
@@ -163,24 +198,11 @@ class _Boxes:
         """Whether what is written at a level of the calls is for no other map."""
         if _at(chain[level]) in self._others:
             return False
-        for above, site in zip(chain[first:level], chain[first + 1 : level + 1], strict=True):
-            if not self._comes_from(above, site):
+        for above, site in pairwise(chain[first : level + 1]):
+            calls = self._calls_of(above, site)
+            if not calls or not calls <= self._mine:
                 return False
         return True
-
-    def _comes_from(self, above: CallSite, site: CallSite) -> bool:
-        """Whether nothing else calls the function that a call stands in."""
-        owner: Function = site.owner
-        inner = _lambda_around(owner, site.node)
-        if inner is not None and above.owner is owner:
-            name = _name_of_lambda(owner, inner)
-            calls = [n for n in find(owner.body, "call_expression") if name and owner.text(n).startswith(f"{name}(")]
-            mentions = [n for n in find(owner.body, "identifier") if owner.text(n) == name]
-            known = all((owner.file.path, owner.span(n).start) in self._mine for n in calls)
-            return bool(calls) and known and len(mentions) == len(calls) + 1
-        calls_of = self.program.callers(owner)
-        places = {(c.caller.file.path, c.caller.span(c.node).start) for c in calls_of}
-        return bool(places) and places <= self._mine
 
     def _element(self, chain: tuple[CallSite, ...], level: int, node: Node, depth: int) -> tuple[int, Node]:
         """The expression of the rows in an array, and the level of the calls that it stands at."""
@@ -290,6 +312,13 @@ def _size(fields: dict[str, Any]) -> tuple[int, int] | None:
     columns, rows = known(box[0]), known(box[_ROWS])
     bits = TensorMapType[kind].element_bits
     return (rows, columns * bits // 8) if columns and rows else None
+
+
+def _encodes(function: Function, call: Node) -> bool:
+    """Whether a call has the arguments of cuTensorMapEncodeTiled."""
+    callee, given = call.child_by_field_name("function"), _arguments(call)
+    name = function.text(callee) if callee is not None else ""
+    return len(given) > len(ENCODED) and ("ncode" in name or "CU_TENSOR_MAP" in function.text(call))
 
 
 def _maps_in(value: Any) -> Iterator[MapValue]:

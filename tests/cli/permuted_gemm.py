@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GEMM with a warp that loads, two consumers, and an epilogue that asks `%tid` which rows it has; with host code and
-a case. LOADS and BOX stand for how A is loaded."""
+a case. LOADS and BOX stand for how A is loaded, THREADS for those of a block."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __device__ int place_in_block() {
     asm("mov.u32 %0, %%tid.x;" : "=r"(found));
     return found;
 }
-__global__ void __launch_bounds__(288)
+__global__ void __launch_bounds__(THREADS)
 tiles(const __grid_constant__ CUtensorMap tall, const __grid_constant__ CUtensorMap flat, float* out, int M, int N,
       int K) {
     extern __shared__ char memory[];
@@ -112,7 +112,7 @@ CUtensorMap map_of(void* data, int rows, int depth, uint32_t box_rows) {
 void run(__half* a, __half* b, float* out, int M, int N, int K, int blocks) {
     const CUtensorMap tall = map_of(a, M, K, BOX), flat = map_of(b, N, K, 16);
     cudaFuncSetAttribute(tiles, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared));
-    tiles<<<blocks, 288, sizeof(Shared)>>>(tall, flat, out, M, N, K);
+    tiles<<<blocks, THREADS, sizeof(Shared)>>>(tall, flat, out, M, N, K);
 }
 """
 WHOLE = "bring(shared.slots[s].tall, &tall, &shared.arrived[s], k, top);"
@@ -135,7 +135,7 @@ tensors:
 tensor_maps:
   of_a: {tensor: A, box: [BOX, 64], swizzle: 128B}
   of_b: {tensor: B, box: [16, 64], swizzle: 128B}
-launch: {grid: [CTAS, 1, 1], block: [288, 1, 1], dynamic_smem: 2 * (16384 + 2048) + 1024}
+launch: {grid: [CTAS, 1, 1], block: [THREADS, 1, 1], dynamic_smem: 2 * (16384 + 2048) + 1024}
 tile: [128, 16]
 params: [of_a, of_b, C, M, N, K]
 reduction: K
@@ -144,9 +144,9 @@ accumulate: f32
 """
 
 
-def write(folder: Path, loads: str = WHOLE, box: int = 128) -> Path:
-    """The kernel with its case, in a folder."""
+def write(folder: Path, loads: str = WHOLE, box: int = 128, threads: int = 288) -> Path:
+    """The kernel with its case, in a folder; a block has one warp that loads, or more of which one does."""
     path = folder / "tiles.cu"
-    path.write_text(KERNEL.replace("LOADS", loads).replace("BOX", str(box)))
-    (folder / "case.yaml").write_text(CASE.replace("BOX", str(box)))
+    for file, text in {path: KERNEL.replace("LOADS", loads), folder / "case.yaml": CASE}.items():
+        file.write_text(text.replace("BOX", str(box)).replace("THREADS", str(threads)))
     return path

@@ -18,10 +18,11 @@ from fakes_cli import porter
 
 from porter.cli.building import make_builder
 from porter.cli.full_rate import Proofs
-from porter.cli.porting import boxes_of, look
+from porter.cli.porting import boxes_of, launches_of, look
 from porter.cli.staging import port_plan
 from porter.diagnostics import Code
 from porter.passes.full_rate.given import taken
+from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
 from porter.verify import proof
@@ -100,6 +101,20 @@ def test_a_plan_says_that_rows_change_places(tmp_path: Path) -> None:
     assert "128: one MMA for two tiles" in said
     assert "PT2529" in said
     assert "rows of A stand in shared memory where their sums arrive" in said
+
+
+@pytest.mark.parametrize("threads", [288, 384])
+def test_steps_of_the_native_style_go_on_from_there(tmp_path: Path, threads: int) -> None:
+    """A pair would load half of the rows in each CTA: that step is left out."""
+    kernel = permuted_gemm.write(tmp_path, threads=threads)
+    host = {"boxes": partial(boxes_of, ()), "launches": partial(launches_of, ())}
+    found = port_paths([kernel], PortOptions(full_rate=True, native=STEPS, **host), (), look)
+    (root,) = found.roots
+    assert root.permuted == ("tiles",)
+    assert root.native == (("release",) if threads == 288 else ("release", "mma-thread", "double-buffer"))
+    left = {str(d.values["step"]): str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT}
+    if threads == 384:
+        assert left["pair"] == "loads of A that bring all rows of a tile at once, in their order"
 
 
 # --- the gate itself, on a simulator

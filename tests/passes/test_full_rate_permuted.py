@@ -293,6 +293,21 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         {"HOST": HOST.replace("uint32_t box_rows", "int").replace("{64, box_rows}", "{64, 128}")},
         "is for other maps, too",
     ),
+    "a map that is made in one of two ways": (
+        {"HOST": HOST.replace("    describe(x, a, m, depth, @BOX@);",
+                              "    if (m > 128) describe(x, a, m, depth, 128);\n"
+                              "    else describe(x, a, m, depth, 64);")},
+        "a tensor map is encoded that no launch is known to have",
+    ),
+    "maps that another function makes": (
+        {"HOST": HOST + "void look(__half* a) {\n    CUtensorMap z;\n    describe(z, a, 128, 64, 128);\n}\n"},
+        "a tensor map is encoded that no launch is known to have",
+    ),
+    "a map that another one may stand for": (
+        {"HOST": HOST.replace("    product<<<", "    CUtensorMap z;\n    describe(z, a, m / 2, depth, 128);\n"
+                              "    if (m > 4096) x = z;\n    product<<<")},
+        "a tensor map is encoded that no launch is known to have",
+    ),
     "one array for both": (
         {"HOST": IN_PLACE.replace("y_box,", "x_box,")},
         "`x_box`, the box of its tensor map, is used for something else",
