@@ -36,7 +36,7 @@ __device__ __forceinline__ uint32_t thread_rank() {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
 
-//@ section thread_index if joined
+//@ section thread_index if joined and not permuted
 // The index of the thread whose rows this one has. Lane L of an M=128 tile holds row L. Warp w of a warpgroup reaches
 // lanes 32w to 32w + 31, and takes the first 16 in one warpgroup, the others in the next: rows 16(2w) and 16(2w + 1),
 // which m64 tiles gave to warps 2w and 2w + 1 of the eight.
@@ -54,13 +54,24 @@ __device__ __forceinline__ unsigned int thread_index() {
 //@ end
 }
 
-//@ section tile_row if stacked
+//@ section tile_row if stacked and not permuted
 // What stands for 64 times the index of a tile, where 16 times that of the warp is added. Lane L of an M=128 tile holds
 // row L. Warp w of a warpgroup reaches lanes 32w to 32w + 31, and has rows 32w to 32w + 15 as its part of the first tile,
 // the others as that of the second.
 template <typename Index>
 __device__ __forceinline__ Index tile_row(Index tile) {
     return (tile + static_cast<Index>(threadIdx.x / 32 % 4)) * 16;
+}
+
+//@ section rows_of_a if permuted
+// Where 16 rows of A belong in shared memory, the ones with the number `part` of a load that begins at `rows` with the
+// 16 rows `first` of a tile. Lane L of an M=128 tile holds row L of A. Row 16w+r of the first m64 tile is to be in lane
+// 32w+r, where threads look for it, and that of the second in lane 32w+16+r.
+template <int kRowBytes, typename Place>
+__device__ __forceinline__ Place rows_of_a(Place rows, int part, int first = 0) {
+    const int from = first + part;
+    const int to = from / 8 * 8 + from % 4 * 2 + from / 4 % 2;
+    return (Place)((uintptr_t)rows + (to - first) * (16 * kRowBytes));
 }
 
 //@ section shared_address

@@ -14,18 +14,29 @@ from typing import Any
 from porter.build.cache import default_directory
 from porter.diagnostics import Code, PorterError
 
+Maps = Sequence["tuple[str, Sequence[object]] | None"]
+"""For each parameter of a kernel, the name and the box, outermost first, of the tensor map that it is handed; None of
+another one."""
+
 
 @dataclass(frozen=True)
 class Relaunch:
     """What the host code of a port changes of a launch: bytes of dynamic shared memory, None where they stay, and
-    arguments of the kernel's template by their index. `pairs`: clusters of two along a grid of one dimension."""
+    arguments of the kernel's template by their index. `pairs`: clusters of two along a grid of one dimension. `rows`:
+    of the boxes of tensor maps, by the index of the kernel's parameter."""
 
     dynamic_smem: int | None
     template: tuple[tuple[int, str], ...] = ()
     pairs: bool = False
+    rows: tuple[tuple[int, int], ...] = ()
 
-    def section(self, template: Sequence[object], grid: Sequence[object] = ()) -> dict[str, Any]:
-        """As the section `port` of a case whose kernel has these template arguments and this grid."""
+    @property
+    def changes_turns(self) -> bool:
+        """Whether stages or CTAs take other turns than in the original."""
+        return self.dynamic_smem is not None or self.pairs
+
+    def section(self, template: Sequence[object], grid: Sequence[object] = (), maps: Maps = ()) -> dict[str, Any]:
+        """As the section `port` of a case whose kernel has these template arguments, this grid and these maps."""
         launch: dict[str, Any] = {}
         if self.pairs:
             first, *others = grid or (1,)
@@ -33,7 +44,11 @@ class Relaunch:
             launch = {"grid": [even, *others], "cluster": [2, 1, 1]}
         if self.dynamic_smem is not None:
             launch["dynamic_smem"] = self.dynamic_smem
-        found: dict[str, Any] = {"launch": launch}
+        found: dict[str, Any] = {"launch": launch} if launch else {}
+        given_maps = {index: maps[index] for index, _ in self.rows if index < len(maps)}
+        boxes = {m[0]: {"box": [rows, *m[1][1:]]} for i, rows in self.rows if (m := given_maps.get(i)) is not None}
+        if boxes:
+            found["tensor_maps"] = boxes
         if self.template and template:
             given = dict(self.template)
             found["template"] = [given.get(index, value) for index, value in enumerate(template)]
@@ -55,9 +70,13 @@ class PortPlan:
     relaunch: Relaunch | None = None
     reorders: bool = False
 
-    def on(self, template: Sequence[object], grid: Sequence[object]) -> PortPlan:
-        """The port in a case whose kernel has these template arguments and this grid."""
-        return self if self.relaunch is None else replace(self, section=self.relaunch.section(template, grid))
+    @property
+    def changes_turns(self) -> bool:
+        return self.relaunch is not None and self.relaunch.changes_turns
+
+    def on(self, template: Sequence[object], grid: Sequence[object], maps: Maps = ()) -> PortPlan:
+        """The port in a case whose kernel has these template arguments, this grid and these maps."""
+        return self if self.relaunch is None else replace(self, section=self.relaunch.section(template, grid, maps))
 
 
 def materialize(plan: PortPlan, kernel: Path, root: Path | None = None) -> Path:

@@ -67,6 +67,8 @@ class Proofs:
         plan = port_plan(self._session, ported, root)
         if root.stages and plan.relaunch is None:
             return Proof(missing="the shared memory that its host code asks for is no number")
+        if root.permuted and plan.relaunch is None:
+            return Proof(missing="the tensor maps that its host code makes are not known")
         kernels = root.full_rate or root.kernels
         steps = root.native if root.dsl else ()
         turns = DOUBLE_BUFFER in root.native

@@ -115,7 +115,7 @@ def _grade(session: Session, ported: Ported) -> list[Brief]:
     def made(case: Case) -> tuple[PortPlan | None, list[Diagnostic]]:
         if ported.leaves(case.entry):
             return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(case.to_port)})]
-        return port_plan(session, ported).on(case.template, case.launch.grid), []
+        return port_plan(session, ported).on(case.template, case.launch.grid, case.map_params), []
 
     return [brief(session, case, None, made) for case in found]
 

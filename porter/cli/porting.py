@@ -24,6 +24,8 @@ from porter.passes.ported import Beside, Ported
 from porter.passes.targets import port_target
 from porter.project.root import project_root
 from porter.rules.load import load_rules
+from porter.scan import boxes
+from porter.scan.boxes import KernelBoxes
 from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.launching import ported_case
@@ -38,6 +40,11 @@ def look(path: Path) -> Beside:
 def launches_of(rule_directories: tuple[str, ...], path: Path, include_dirs: Sequence[Path]) -> list[KernelPipeline]:
     """What the host code of a file launches its kernels with."""
     return pipelines(path, load_rules(rule_directories), include_dirs)
+
+
+def boxes_of(rule_directories: tuple[str, ...], path: Path, include_dirs: Sequence[Path]) -> list[KernelBoxes]:
+    """What the host code of a file says of the tensor maps that it launches its kernels with."""
+    return boxes.boxes_of(path, load_rules(rule_directories), include_dirs)
 
 
 def port_options(session: Session) -> PortOptions:
@@ -58,6 +65,7 @@ def port_options(session: Session) -> PortOptions:
         full_rate=session.style in (FULL_RATE, NATIVE),
         native=steps if session.style == NATIVE else (),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
+        boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
     )
 
 
@@ -139,7 +147,11 @@ def plan_of_case(
     itself what it changes."""
     plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry, target, stages)
     if plan is not None:
-        plan = replace(plan, section=case.port) if port is not None else plan.on(case.template, case.launch.grid)
+        plan = (
+            replace(plan, section=case.port)
+            if port is not None
+            else plan.on(case.template, case.launch.grid, case.map_params)
+        )
     return plan, said
 
 

@@ -15,7 +15,7 @@ from porter.build.files import write_all
 from porter.cli.commands.shared import Place
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file
-from porter.cli.porting import launches_of, port_paths
+from porter.cli.porting import boxes_of, launches_of, port_paths
 from porter.cli.proving import prover
 from porter.diagnostics import Code, ExitCode, PorterError, exit_code_of
 from porter.lang.sources import load_sources
@@ -71,7 +71,8 @@ def rules_test(session: Session, places: tuple[Path, ...], accept: bool) -> Exit
         raise PorterError(Code.FILE_NOT_FOUND, path=f"{', '.join(map(str, places))}: a rule file")
     with session.progress() as tell:
         tried = []
-        for one in try_examples(wanted, directories, prover(session.toolkit), partial(launches_of, tuple(directories))):
+        launches, boxes = partial(launches_of, tuple(directories)), partial(boxes_of, tuple(directories))
+        for one in try_examples(wanted, directories, prover(session.toolkit), launches, boxes):
             if tell is not None:
                 tell(f"{one.rule.id}: example {one.number + 1}")
             tried.append(one)

@@ -167,7 +167,9 @@ class _Choice:
         builder = make_builder(find_toolkit(self.session.toolkit) if self.session.toolkit else None)
         found: dict[str, _Built] = {}
         for case, sizes in ((c, sizes) for c in cases for sizes in c.all_sizes()):
-            made, _ = prepare(case, ["port"], builder, sizes, 0, lambda c: (plan.on(c.template, c.launch.grid), []))
+            made, _ = prepare(
+                case, ["port"], builder, sizes, 0, lambda c: (plan.on(c.template, c.launch.grid, c.map_params), [])
+            )
             for one in made:
                 if one.kernel.function is not None and one.kernel.entry not in found:
                     found[one.kernel.entry] = self._read(one)

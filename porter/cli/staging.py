@@ -30,6 +30,7 @@ from porter.passes.ported import Ported, PortedRoot
 from porter.passes.targets import port_target
 from porter.rules.load import load_rules
 from porter.rules.rule import Rule
+from porter.scan.boxes import boxes_of
 from porter.scan.native import native_steps
 from porter.scan.pipeline import pipelines
 from porter.scan.staging import Asked, asked_of
@@ -93,7 +94,7 @@ def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None =
     roots = [root] if root is not None else ported.roots
     reorders = any(PROMOTION in r.native for r in roots)
     plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders)
-    staged = [r for r in roots if r.stages or PAIR in r.native]
+    staged = [r for r in roots if r.stages or PAIR in r.native or r.permuted]
     return replace(plan, relaunch=_relaunch(session, plan, staged[0])) if len(staged) == 1 else plan
 
 
@@ -103,26 +104,49 @@ def stages_said(session: Session, ported: Ported, root: PortedRoot) -> list[Diag
     if relaunch is None:
         return []
     cases = [c for c in map(load_case, cases_if_any(Path(root.path))) if c.recorded is None and c.dsl is None]
-    given = (cases[0].template, cases[0].launch.grid) if cases else ((), ())
+    given = (cases[0].template, cases[0].launch.grid, cases[0].map_params) if cases else ((), (), ())
     section = json.dumps(relaunch.section(*given)).replace('"', "")
     values: dict[str, object] = {"path": root.path, "stages": root.stages, "section": section}
     if relaunch.pairs:
         return [Diagnostic(Code.NATIVE_PAIRS, Location(root.path), values)]
+    if not root.stages:
+        return [Diagnostic(Code.PERMUTED_MAPS, Location(root.path), values)]
     return [Diagnostic(Code.NATIVE_STAGES, Location(root.path), values)]
 
 
 def _relaunch(session: Session | None, plan: PortPlan, root: PortedRoot) -> Relaunch | None:
     """What the host code of a port launches its kernel with; None where it does not say so in numbers."""
     pairs = PAIR in root.native
+    rows = _rows(session, plan, root) if root.permuted else ()
+    if rows is None:
+        return None
     if not root.stages:
-        return Relaunch(None, pairs=pairs)
+        return Relaunch(None, pairs=pairs, rows=rows)
     original, rules = Path(root.path), _rules(session)
     before = asked_of(original, root.kernels[0], rules, root.include_dirs)
     after = asked_of(materialize(plan, original), root.kernels[0], rules, root.include_dirs, _major(session))
     if before is None or after is None or after.dynamic_smem is None:
         return None
     both = zip(before.template, after.template, strict=False)
-    return Relaunch(after.dynamic_smem, tuple((i, new) for i, (old, new) in enumerate(both) if old != new), pairs)
+    template = tuple((i, new) for i, (old, new) in enumerate(both) if old != new)
+    return Relaunch(after.dynamic_smem, template, pairs, rows)
+
+
+def _rows(session: Session | None, plan: PortPlan, root: PortedRoot) -> tuple[tuple[int, int], ...] | None:
+    """By the index of the parameter, the rows of those boxes that tensor maps of a port's host code have and those of
+    the original do not have; None where it does not say so of each kernel, and alike."""
+    original, rules = Path(root.path), _rules(session)
+    before = {k.kernel: k for k in boxes_of(original, rules, root.include_dirs)}
+    port = materialize(plan, original)
+    after = {k.kernel: k for k in boxes_of(port, rules, root.include_dirs, _major(session))}
+    found = set()
+    for kernel in root.permuted:
+        both = [known[kernel].sizes if kernel in known else () for known in (before, after)]
+        old, new = ({index: size for index, *size in sizes} for sizes in both)
+        if not old or set(old) != set(new) or any(old[i][1] != new[i][1] for i in old):
+            return None
+        found.add(tuple((i, new[i][0]) for i in sorted(old) if old[i][0] != new[i][0]))
+    return found.pop() if len(found) == 1 and () not in found else None
 
 
 def staged(session: Session, ported: Ported, make: Make) -> Staged:
@@ -273,7 +297,7 @@ def shape_of(session: Session, ported: Ported, root: PortedRoot) -> Shape:
         raise _none(root, "a case beside it, whose launch is graded")
 
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
-        return plan.on(case.template, case.launch.grid), []
+        return plan.on(case.template, case.launch.grid, case.map_params), []
 
     toolkit = find_toolkit(session.toolkit) if session.toolkit else None
     found, _ = prepare(cases[0], ["port"], make_builder(toolkit), cases[0].sizes, 0, port_of)

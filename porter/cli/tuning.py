@@ -101,4 +101,4 @@ def _spilled(session: Session, ported: Ported, root: PortedRoot) -> int:
 
 
 def _port_of(plan: PortPlan, case: Case) -> tuple[PortPlan, list[Diagnostic]]:
-    return replace(plan.on(case.template, case.launch.grid)), []
+    return replace(plan.on(case.template, case.launch.grid, case.map_params)), []

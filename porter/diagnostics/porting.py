@@ -203,6 +203,21 @@ FULL_RATE_PROVED = note(
     "One M=128 MMA does the work of two m64 tiles, at twice their rate.",
     "Nothing has to be done.",
 )
+FULL_RATE_PERMUTED = note(
+    "PT2529",
+    "rows of A change places in shared memory, for M=128 MMAs of {kernel}: {what}",
+    "In an M=128 MMA row L of A is in lane L, and threads look for other rows there. They get other indices where "
+    "every read of one is known. What is named here keeps them from it: so rows are loaded to other places instead, 16 "
+    "at a time; the boxes of tensor maps in the host code have 16 rows.",
+    "Correct as it is. Where threads get other indices, loads stay as they are.",
+)
+PERMUTED_MAPS = note(
+    "PT2530",
+    "the tensor maps of {path} have other boxes; a case that runs the port as a file says `port: {section}`",
+    "Rows of A are loaded 16 at a time. The host code of the port makes its tensor maps for that; a case makes maps by "
+    "itself. What Porter ports and verifies in one run needs no such section.",
+    "Write the section into the case if you keep the port (docs/cases.md), and follow it in launches elsewhere.",
+)
 NATIVE_LEFT = warning(
     "PT2513",
     "{kernel} is without the step {step}; missing: {what}",

@@ -80,6 +80,8 @@ class Helpers:
     """The warp that issues for both then."""
     stacked: bool = False
     """Whether one M=128 MMA makes both tiles of a warpgroup."""
+    permuted: bool = False
+    """Whether rows of A change places in shared memory, and threads have the rows that they had."""
     releases: bool = False
     """Whether commits arrive on mbarriers of the kernel's own."""
     shares: bool = False

@@ -85,13 +85,14 @@ def port_kernels(
     stages: int = 0,
     registers: int = 0,
     launches: native_steps.Launches | None = None,
+    host: step.HostSide | None = None,
 ) -> KernelPort:
     """Run the passes over everything that uses wgmma, and over builders of libraries; `common` is what other sets,
     which share headers with this one, ask for. `full_rate`: with M=128 MMAs where that can be. `native`: steps of the
     native style that are taken where they can be, with `stages` and `registers`; `launches` says what host code
-    launches kernels with."""
+    launches kernels with; `host`: what host code says beside."""
     program = build_program(sources, vocabulary)
-    ported = _port_kernels(program, placement, common, full_rate, native, stages, registers, launches)
+    ported = _port_kernels(program, placement, common, full_rate, native, stages, registers, launches, host)
     _close_arms(ported)
     builders = find_builders(program, _includes(sources, BUILDER_HEADER))
     if builders is not None:
@@ -140,6 +141,7 @@ def _port_kernels(
     stages: int,
     registers: int,
     launches: native_steps.Launches | None,
+    host: step.HostSide | None,
 ) -> KernelPort:
     sources = program.sources
     tiled = find_tiled(program)
@@ -159,7 +161,7 @@ def _port_kernels(
     shared = common if full_rate else None
     plans: list[KernelPlan] = []
     if not has_errors(context.diagnostics):
-        plans = rewrite(context, moves, shared, native, stages, registers, launches)
+        plans = rewrite(context, moves, shared, native, stages, registers, launches, host)
     report_overlaps(context)
     findings += context.diagnostics
     own = _common(context)
@@ -265,10 +267,11 @@ def rewrite(
     stages: int = 0,
     registers: int = 0,
     launches: native_steps.Launches | None = None,
+    host: step.HostSide | None = None,
 ) -> list[KernelPlan]:
     """Edits for everything that is decided; gives a plan of each kernel. `full_rate`: with M=128 MMAs where that can
-    be, beside what other sets ask for. `native`: steps that are taken where they can be, with `stages` and
-    `registers`."""
+    be, beside what other sets ask for, and what host code says. `native`: steps that are taken where they
+    can be, with `stages` and `registers`."""
     overloads.choose_tile_types(context)
     completion.rewrite_statements(context)
     completion.thread_context(context)
@@ -284,7 +287,7 @@ def rewrite(
     residency.declare_tiles(context, columns)
     captures.capture_tiles(context)
     if full_rate is not None:
-        step.take(context, full_rate, moves)
+        step.take(context, full_rate, moves, host)
     plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)
@@ -295,7 +298,15 @@ def rewrite(
         plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     gates = [asked_of_runs(context.helpers, k.function, taken.steps) for k in context.kernels]
     plans = [
-        replace(p, native=taken.steps, stages=taken.stages, registers=taken.registers, promotion=missing, gate=gate)
+        replace(
+            p,
+            native=taken.steps,
+            stages=taken.stages,
+            registers=taken.registers,
+            promotion=missing,
+            gate=gate,
+            permuted=context.helpers.permuted,
+        )
         for p, gate, missing in zip(plans, gates, promoted, strict=True)
     ]
     header.insert_helpers(context)

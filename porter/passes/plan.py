@@ -60,6 +60,8 @@ class KernelPlan:
     accumulators: tuple[AccumulatorPlan, ...] = field(default=())
     mma_rows: int = M
     """Rows of an MMA: 128 where one does the work of two tiles."""
+    permuted: bool = False
+    """Whether rows of A change places in shared memory for that, by other tensor maps."""
     native: tuple[str, ...] = ()
     """Steps of the native style that the port has."""
     stages: int = 0
@@ -83,7 +85,7 @@ class KernelPlan:
 
     def of_compat(self) -> KernelPlan:
         """The plan of the same kernel without any of them."""
-        return replace(self, mma_rows=M, native=(), gate=())
+        return replace(self, mma_rows=M, permuted=False, native=(), gate=())
 
 
 def kernel_plan(

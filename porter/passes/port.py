@@ -22,6 +22,8 @@ from porter.passes.builders import CHOICE_RULE
 from porter.passes.builders import RULE as BUILDER_RULE
 from porter.passes.chip_checks import Checked, check_chips
 from porter.passes.clashes import clashes
+from porter.passes.full_rate.permuting import Boxes
+from porter.passes.full_rate.step import HostSide
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.helpers import Placement
 from porter.passes.instructions import instruction_groups
@@ -56,8 +58,8 @@ class PortOptions:
     the roots `half_rate`. `native`: steps of the native style that are taken where they can be, but `without`, as
     (root, step). `stages`: how many the ring of a root's kernel gets, as (root, count); as many as it has elsewhere.
     `registers`: how many the warps of a root's kernels keep that give some back, in the same form. `launches`: what
-    host code launches kernels with, for steps that change it. `blocks`: roots whose kernels may get the step that
-    makes room for a second block on an SM."""
+    host code launches kernels with, for steps that change it; `boxes`: what it says of tensor maps. `blocks`: roots
+    whose kernels may get the step that makes room for a second block on an SM."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -76,6 +78,7 @@ class PortOptions:
     stages: frozenset[tuple[str, int]] = frozenset()
     registers: frozenset[tuple[str, int]] = frozenset()
     launches: Launches | None = None
+    boxes: Boxes | None = None
     blocks: frozenset[str] = frozenset()
 
 
@@ -261,6 +264,7 @@ def _port_what_can_be(
         stages=dict(options.stages).get(sources.root, 0),
         registers=dict(options.registers).get(sources.root, 0),
         launches=options.launches,
+        host=HostSide(options.boxes, bool(options.keep_hopper)),
     )
     first = port(sources)
     first.needs = needs_of(first.program)

@@ -67,6 +67,8 @@ class PortedRoot:
     """Stages of their ring where a step changed it, else 0."""
     registers: int = 0
     """Registers that warps keep which give some back, where a step changed it, else 0."""
+    permuted: tuple[str, ...] = ()
+    """Kernels of which rows of A change places in shared memory, by other tensor maps."""
 
 
 @dataclass
@@ -174,6 +176,7 @@ class Ported:
         if isinstance(result, DslPortResult):
             kernels = tuple(result.kernels)
             full_rate, native = (kernels, result.native) if result.full_rate else ((), ())
+        permuted = tuple(p.kernel for p in rows if p.permuted)
         is_dsl = isinstance(sources, DslSources)
         self.roots.append(
             PortedRoot(
@@ -187,6 +190,7 @@ class Ported:
                 native,
                 stages,
                 registers,
+                permuted,
             )
         )
         self.scaffold.update(getattr(result, "scaffold", {}))

@@ -21,6 +21,7 @@ from porter.model.program import build_program
 from porter.model.spellings import Spelling
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.features import features_in, listed
+from porter.passes.full_rate.permuting import Boxes
 from porter.passes.native.step import ON_REQUEST, STEPS, Launches
 from porter.passes.port import PortOptions, PortResult, port_sources
 from porter.passes.sm100.check import sm100_findings
@@ -88,9 +89,10 @@ def try_examples(
     directories: Sequence[str] = (),
     prove: Prove | None = None,
     launches: Launches | None = None,
+    boxes: Boxes | None = None,
 ) -> Iterator[Tried]:
     """Run all examples of rules, with those of `directories` beside Porter's own. Without `prove` nothing is compiled
-    or run. `launches`: see `PortOptions`.
+    or run. `launches`, `boxes`: see `PortOptions`.
 
     Raises:
         PorterError: what the front ends and the engine raise of an example that is no source.
@@ -98,7 +100,7 @@ def try_examples(
     for rule in rules:
         for number, example in enumerate(rule.examples):
             with tempfile.TemporaryDirectory(prefix="porter-rule-") as folder:
-                found = run_example(rule, example, Path(folder), directories, launches)
+                found = run_example(rule, example, Path(folder), directories, launches, boxes)
                 problems = [*differences(rule, example, found)]
                 if prove is not None and (example.compile or example.verify) and not problems:
                     problems += prove(example, Path(folder), found.files)
@@ -106,9 +108,14 @@ def try_examples(
 
 
 def run_example(
-    rule: Rule, example: Example, folder: Path, directories: Sequence[str] = (), launches: Launches | None = None
+    rule: Rule,
+    example: Example,
+    folder: Path,
+    directories: Sequence[str] = (),
+    launches: Launches | None = None,
+    boxes: Boxes | None = None,
 ) -> Found:
-    """What an example comes to, with its files written to `folder`. `launches`: see `PortOptions`."""
+    """What an example comes to, with its files written to `folder`. `launches`, `boxes`: see `PortOptions`."""
     path = folder / example.file
     for name, text in (*example.others, (example.file, example.before)):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -135,6 +142,7 @@ def run_example(
         stages=stages,
         registers=registers,
         launches=launches,
+        boxes=boxes,
         blocks=frozenset({path.as_posix()} if example.blocks > 1 else ()),
     )
     root = path

@@ -146,6 +146,13 @@ class Case:
         return f"{self.kernel.stem}:{self.path.name.removesuffix('.yaml').removesuffix('.case')}"
 
     @property
+    def map_params(self) -> tuple[tuple[str, tuple[Expr, ...]] | None, ...]:
+        """For each parameter of the kernel, the name and the box of the tensor map that it is handed; None of another
+        one."""
+        maps = [self.tensor_maps.get(p) if isinstance(p, str) else None for p in self.params]
+        return tuple(None if m is None else (m.name, m.box) for m in maps)
+
+    @property
     def to_port(self) -> Path:
         """The source that a port is made of.
 

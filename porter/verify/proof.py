@@ -94,7 +94,7 @@ def prove(claim: Claim, builder: Builder, tell: ProgressCall | None = None) -> P
         missing = missing or (_lacking(claim, cases, noting) if claim.dsl else "")
         if missing:
             return Proof(missing=missing, shortfalls=tuple(noting.shortfalls))
-        if claim.plan.relaunch is not None and any(long_loop(c) is None for c in cases):
+        if claim.plan.changes_turns and any(long_loop(c) is None for c in cases):
             return Proof(missing="no size of the case has a loop that goes through all stages more than once")
         if claim.takes_turns and any(many_tiles(c) is None for c in cases):
             return Proof(missing="no size at which a block has so many tiles that its accumulators come round again")
@@ -114,7 +114,7 @@ def _lacking(claim: Claim, cases: Sequence[Case], noting: _Noting) -> str:
     """Why no kernel of CuTe DSL that cases compile has M=128 MMAs, and the steps; empty if one has."""
     for case in cases:
         for sizes in case.all_sizes():
-            build_port(bind(case, sizes), claim.plan.on(case.template, ()), noting)
+            build_port(bind(case, sizes), claim.plan.on(case.template, (), case.map_params), noting)
             if max(noting.rows, default=0) > M and noting.steps >= set(claim.steps):
                 return ""
     narrow = max(noting.rows, default=0) <= M
@@ -174,7 +174,7 @@ def _runs(claim: Claim) -> Iterator[Wanted]:
     many tiles of a block: a phase that does not turn with them shows when they come round again."""
 
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
-        return claim.plan.on(case.template, case.launch.grid), []
+        return claim.plan.on(case.template, case.launch.grid, case.map_params), []
 
     def long(case: Case) -> Sequence[Mapping[str, Number]]:
         return [found] if (found := long_loop(case)) is not None else []
@@ -184,7 +184,7 @@ def _runs(claim: Claim) -> Iterator[Wanted]:
 
     late = Wanted(SimOptions(), sizes=Case.all_sizes, hazards=True, port_of=port_of, include_dirs=claim.include_dirs)
     yield late
-    further = [long] if claim.plan.relaunch is not None else []
+    further = [long] if claim.plan.changes_turns else []
     further += [turning] if claim.takes_turns else []
     for sizes in further:
         yield replace(late, sizes=sizes, families=_EXACT)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.cli.porting import launches_of
+from porter.cli.porting import boxes_of, launches_of
 from porter.passes.rule_examples import differences, run_example
 from porter.rules.load import load_rules
 from porter.rules.rule import Example, Rule
@@ -19,7 +19,8 @@ EXAMPLES = [pytest.param(r, e, id=f"{r.id}-{i}") for r in load_rules() for i, e 
 
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
 def test_example(tmp_path: Path, rule: Rule, example: Example) -> None:
-    assert not list(differences(rule, example, run_example(rule, example, tmp_path, (), partial(launches_of, ()))))
+    host = (partial(launches_of, ()), partial(boxes_of, ()))
+    assert not list(differences(rule, example, run_example(rule, example, tmp_path, (), *host)))
 
 
 @pytest.mark.parametrize("rule", load_rules(), ids=lambda r: r.id)

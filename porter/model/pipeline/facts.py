@@ -180,6 +180,37 @@ class HostLaunch:
 
 
 @dataclass(frozen=True)
+class RowBox:
+    """The box of a tensor map of two dimensions that host code hands to the parameter `param` of a kernel: `rows` of
+    `row_bytes` each. `at` is where the number of rows is written for this map alone, as (path, start, end), and `text`
+    what is written there."""
+
+    param: str
+    rows: int
+    row_bytes: int
+    at: tuple[str, int, int]
+    text: str
+
+
+@dataclass(frozen=True)
+class KernelBoxes:
+    """What host code says of the tensor maps of a kernel, by parameter: their boxes, or what is not known of them.
+    `template`: parameters of the kernel's template, each with what it stands for; `sizes`: by the index of the
+    parameter, rows and bytes of each of all boxes of two dimensions that are known."""
+
+    kernel: str
+    boxes: tuple[RowBox, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
+    template: tuple[tuple[str, str], ...] = ()
+    sizes: tuple[tuple[int, int, int], ...] = ()
+
+    def of(self, param: str) -> RowBox | str:
+        """The box of a map, or what is not known."""
+        found = next((b for b in self.boxes if b.param == param), None)
+        return found or dict(self.unknown).get(param, "no host code in these files makes it")
+
+
+@dataclass(frozen=True)
 class KernelPipeline:
     """A kernel with its launch, None where no host code launches it."""
 

@@ -11,6 +11,7 @@ from porter.passes.native.promotion import NAME as PROMOTION
 from porter.ptx.wgmma import M
 
 _ROWS = f"its second A tile lies {M} rows behind the first, for the stride of the descriptor"
+_PERMUTED = "rows of A stand in shared memory where their sums arrive in the lanes that threads look in"
 _WAITS = "its consumers do not wait for each other in front of MMAs in a way that the text does not show"
 _ORDER = "nobody waits for good, under any of the schedules"
 _INSTANCES = "each instantiation that the file compiles is one that a case runs"
@@ -24,6 +25,7 @@ def asked_of_runs(helpers: Helpers, kernel: Function, native: Sequence[str]) -> 
         return ()
     asked = [
         (_ROWS, helpers.mma_rows > M),
+        (_PERMUTED, helpers.permuted),
         (_WAITS, helpers.joined),
         (_ORDER, bool(native)),
         (_INSTANCES, bool(kernel.template_params)),

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import is_python
+from porter.passes.full_rate.permuting import RULE as PERMUTING
 from porter.passes.full_rate.step import RULE
 from porter.passes.ported import Ported, PortedRoot, sharing_modules
 
@@ -46,7 +47,7 @@ def given(ported: Ported, make: Make, verify: Verify) -> Ported:
 
 def taken(ported: Ported) -> list[PortedRoot]:
     """The roots with M=128 MMAs."""
-    paths = {e.path for g in ported.groups if g.rule == RULE for e in g.edits}
+    paths = {e.path for g in ported.groups if g.rule in (RULE, PERMUTING) for e in g.edits}
     return [r for r in ported.roots if paths & set(r.files) or (r.dsl and r.full_rate)]
 
 

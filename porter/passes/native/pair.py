@@ -110,6 +110,8 @@ class _Pair:
         kernel, helpers = self.kernel, self.context.helpers
         if not helpers.joined:
             raise kernel.begin.left(f"MMAs of {LANES} rows for two consumers")
+        if helpers.permuted:
+            raise kernel.begin.left("loads of A that bring all rows of a tile at once, in their order")
         if self.function is not kernel.function or len(kernel.accumulators) != 1 or kernel.accumulators[0].home.depth:
             raise kernel.begin.left("one accumulator in the kernel itself")
         if not in_loop(kernel.first, self.function):

@@ -27,6 +27,8 @@ from porter.scan.draft.statements import FLOAT, GaveUp, Launched, Left, Return, 
 from porter.scan.draft.types import DEEPEST
 from porter.scan.draft.values import (
     ENCODED,
+    MADE,
+    CallSite,
     KernelName,
     Lambda,
     LaunchFacts,
@@ -71,6 +73,7 @@ class Host(Statements):
         self._attributes = {**_ATTRIBUTES, _MAJOR: major}
         self.kernels = {f.name for f in program.kernels}
         self.globals = Scope()
+        self._calls: list[CallSite] = []
         self._by_name: dict[str, list[Function]] = {}
         for function in program.functions:
             if function.style in (Style.HOST, Style.DEVICE, Style.METHOD):
@@ -81,7 +84,7 @@ class Host(Statements):
     def launch_of(self, root: Function) -> LaunchFacts | None:
         """The first launch of the kernel that a function comes to, with names for what it is handed."""
         self.conditions, self.parameters, self.depth, self.steps = [], [], 0, 0
-        self.globals = Scope()
+        self.globals, self._calls = Scope(), []
         scope = Scope(self.globals, function=root)
         scope.types |= {
             n: self.argument(t, self.globals) for n, t in templates.instantiated(self.program, root).items()
@@ -485,7 +488,11 @@ class Host(Statements):
             if found is not None:
                 return found
         values = [self.value(c, scope) for c in given]
-        found = self._called(given, text, last, template, values, scope)
+        self._calls.append(CallSite(scope.owner, node))
+        try:
+            found = self._called(given, text, last, template, values, scope)
+        finally:
+            self._calls.pop()
         if self._function(last, len(values)) is None:
             self._written_through(given, scope)
         return found
@@ -594,7 +601,7 @@ class Host(Statements):
     def _encoded(self, values: list[Any]) -> Any:
         target = values[0]
         if isinstance(target, MapValue):
-            target.fields = dict(zip(ENCODED, values[1:], strict=False))
+            target.fields = {**dict(zip(ENCODED, values[1:], strict=False)), MADE: tuple(self._calls)}
         return None
 
     def _triple(self, node: Node | None, scope: Scope) -> tuple[Num, ...] | None:

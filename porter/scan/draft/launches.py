@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from porter.model.block_size import threads_of
@@ -24,16 +25,25 @@ _CLUSTER = re.compile(r"__cluster_dims__\s*\(([^()]*)\)")
 def best_launch(program: Program, kernel: Function, major: int = HOPPER) -> tuple[LaunchFacts, Host, bool]:
     """What is known of a kernel's launch on a device of compute capability `major`, and whether host code says it."""
     host = Host(program, kernel, major)
-    found: list[tuple[int, bool, int, LaunchFacts]] = []
-    for function in _launching(program):
-        if function is kernel:
-            continue
-        facts = host.launch_of(function)
-        if facts is not None and len(facts.arguments) == len(kernel.params):
-            found.append((_unknown(facts), function.name == "main", len(found), facts))
+    found = [
+        (_unknown(facts), function.name == "main", index, facts)
+        for index, (function, facts) in enumerate(_launches(program, kernel, host))
+    ]
     if found:
         return min(found, key=lambda f: f[:3])[3], host, True
     return _alone(program, kernel, host), host, False
+
+
+def all_launches(program: Program, kernel: Function, major: int = HOPPER) -> list[LaunchFacts]:
+    """The first launch of a kernel of each function that comes to one."""
+    return [facts for _, facts in _launches(program, kernel, Host(program, kernel, major))]
+
+
+def _launches(program: Program, kernel: Function, host: Host) -> Iterator[tuple[Function, LaunchFacts]]:
+    for function in _launching(program):
+        facts = host.launch_of(function) if function is not kernel else None
+        if facts is not None and len(facts.arguments) == len(kernel.params):
+            yield function, facts
 
 
 def _launching(program: Program) -> list[Function]:

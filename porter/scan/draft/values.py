@@ -13,6 +13,16 @@ from porter.scan.draft.numbers import Num
 
 ENCODED = ("type", "rank", "base", "dims", "strides", "box", "steps", "interleave", "swizzle", "l2", "oob")
 """Arguments of cuTensorMapEncodeTiled behind the map (CUDA driver API, Tensor Map Object Management)."""
+MADE = "made"
+"""What of a map says which calls it was encoded by."""
+
+
+@dataclass(frozen=True, eq=False)
+class CallSite:
+    """A call in the text of a function, `owner`."""
+
+    owner: Any
+    node: Node
 
 
 @dataclass(eq=False)
@@ -46,7 +56,8 @@ class Offset:
 
 @dataclass(eq=False)
 class MapValue:
-    """A CUtensorMap; `fields` are what it was encoded with, empty before that."""
+    """A CUtensorMap; `fields` are what it was encoded with, empty before that, and by which calls (`MADE`), the
+    outermost first."""
 
     name: str
     fields: dict[str, Any] = field(default_factory=dict)
