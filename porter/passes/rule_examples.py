@@ -136,6 +136,7 @@ def run_example(
         registers=registers,
         launches=launches,
         blocks=frozenset({path.as_posix()} if example.blocks > 1 else ()),
+        bulk_stores=frozenset({path.as_posix()} if example.bulk_stores else ()),
     )
     root = path
     result: PortResult | DslPortResult
