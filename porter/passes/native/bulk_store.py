@@ -11,9 +11,11 @@ from itertools import product
 
 from tree_sitter import Node
 
+from porter.diagnostics import Code
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.affine import Affine, Poly, Scope
+from porter.model.dynamic_shared import asked_for
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, statements_in
 from porter.model.pipeline.frames import Frame
@@ -24,12 +26,15 @@ from porter.model.thread_values import several_dimensions
 from porter.model.threads import Threads
 from porter.passes.context import PortContext, qualified
 from porter.passes.native.rows import Put, Rows, rows_of
+from porter.passes.obstacles import SHARED_BYTES, SHARED_LIMIT
 from porter.passes.native.sites import Changes, Left, Place, steps_below
 from porter.passes.native.storing import Effects
 from porter.ptx.arch import WARP, Limits
 
 RULE = "PTR189"
 NAME = "bulk-store"
+MOST_STATIC = 45056
+"""Bytes of static shared memory that rows may take; all together it is at most 48 KB."""
 _MOST_TURNS = 16
 """Turns of a loop inside of the one over columns."""
 _MOST_STORES = 256
@@ -79,7 +84,8 @@ class _BulkStore:
     context: PortContext
     kernel: Kernel
     changes: Changes
-    _loops: dict[int, list[_Store]] = field(default_factory=dict)
+    _staged: dict[tuple[int, ...], tuple[int, int | None, str]] = field(default_factory=dict)
+    """What a warp stages, by what the array is made for: its bytes, how many warps, and that as text."""
 
     def __post_init__(self) -> None:
         self.function: Function = self.kernel.function
@@ -115,6 +121,24 @@ class _BulkStore:
             seen |= self.effects.only_stored(affine, [s.left for s in stores])
             self._write(loop, stores, rows, warps)
         self.effects.nowhere_else(seen)
+        self._fits()
+
+    def _fits(self) -> None:
+        """That shared memory holds what warps stage beside what launches ask for, as far as these say."""
+        function = self.function
+        known = sum(nbytes * (count or 0) for nbytes, count, _ in self._staged.values())
+        asked = (asked_for(self.program, function) or 0) + SHARED_BYTES
+        if known > MOST_STATIC or asked + known > SHARED_LIMIT:
+            what = f"room for {known} bytes of rows beside {asked} of shared memory"
+            raise self._left(function.body, what)
+        said = [
+            f"{nbytes} bytes for each of {text} warps" for nbytes, count, text in self._staged.values() if count is None
+        ]
+        said += [f"{known} bytes"] if known else []
+        self.context.report(
+            Code.NATIVE_STAGED, function, function.name_span or function.span(function.body),
+            kernel=function.name, bytes=" and ".join(said),
+        )  # fmt: skip
 
     # --- The loops
 
@@ -359,7 +383,7 @@ class _BulkStore:
     def _write(self, loop: _Loop, stores: list[_Store], rows: Rows | None, warps: range) -> None:
         assert rows is not None
         function, changes = self.function, self.changes
-        name = self.context.names.fresh("rows")
+        name = self.context.names.fresh("leaving")
         place, body = Place(function, loop.node), self._body(loop.node)
         assert body is not None
         if loop.node.parent is None or loop.node.parent.type != "compound_statement":
@@ -367,12 +391,13 @@ class _BulkStore:
         count = str(len(warps))
         if self.known is None:
             count = f"({self.kernel.threads}) / {WARP} - {warps[0]}" if self.kernel.threads else count
+        self._staged[rows.nbytes, rows.step, rows.halves, warps[0], len(warps)] = rows.warp_bytes, len(warps) if self.known is not None else None, count
         args = f"{rows.nbytes}, {rows.step}, {rows.halves}, {warps[0]}, {count}"
         changes.before(place, f"{qualified('Rows')}<{args}> {name};")
         for index, store in enumerate(stores):
             self._store_to(name, store, *rows.texts(index, [one.variable.name for one in store.loops]), rows, index)
         end = function.span(body).end - 1
-        inner = [c for c in body.named_children if c.type != "comment"]
+        inner = [c for c in statements_in(body) if not c.type.startswith("preproc")]
         pad = self.context.indent(function, function.span(inner[-1]))
         outer = self.context.indent(function, function.span(loop.node))
         alone = function.file.source[: end].rstrip(b" \t").endswith(b"\n")

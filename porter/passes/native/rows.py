@@ -39,6 +39,11 @@ class Rows:
     places: dict[int, list[tuple[tuple[int, ...], int, int]]]
     pairs: dict[int, bool]
 
+    @property
+    def warp_bytes(self) -> int:
+        """What a warp stages: two parts, whose rows are so far apart that lanes of a quarter meet other banks."""
+        return 2 * _GROUP * self.halves * (ROW_BYTES + max(16, _GROUP * self.nbytes))
+
     def texts(self, index: int, names: list[str]) -> tuple[str, str]:
         """The half and the column of a statement, of the variables of the loops around it."""
         found = self.places[index]
