@@ -15,6 +15,7 @@ from porter.cli.context import Session
 from porter.cli.sharing import GAIN
 from porter.cli.staging import port_plan, problem_of
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
 from porter.lang.sources import is_python
 from porter.passes.native.bulk_store import NAME
@@ -46,7 +47,7 @@ class Stored:
 
 def stored(session: Session, ported: Ported, make: Make) -> Stored:
     """A port whose results leave by bulk copies where that is known to be faster."""
-    roots = [r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels and r.native]
+    roots = [r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels]
     wanted = frozenset(r.path for r in roots)
     if not wanted:
         return Stored(ported)
@@ -103,6 +104,10 @@ class _Choice:
         best = 0.0
         before, after = self._shapes(self.ported), self._shapes(self.trial)
         for name in before:
+            try:
+                fitting(after[name])
+            except Impossible as error:
+                raise _NoneError(self._left(f"room for what warps stage of {name}: {error}")) from None
             gain = self._rate(after[name]) / self._rate(before[name]) - 1
             if gain < -GAIN:
                 raise _NoneError(self._left(f"a gain: by the grade {name} is slower with copies"))

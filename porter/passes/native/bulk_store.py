@@ -116,7 +116,7 @@ class _BulkStore:
         for loop, stores in nests:
             self._comes_whole(loop.node)
             warps = self._warps(loop.node)
-            affine = Affine(self.program, self.threads, [w * WARP + i for w in warps for i in range(WARP)])
+            affine = self._affine(self._runs(loop.node))
             rows = self._rows(affine, loop, stores)
             seen |= self.effects.only_stored(affine, [s.left for s in stores])
             self._write(loop, stores, rows, warps)
@@ -149,8 +149,6 @@ class _BulkStore:
             if not self._stores(assignment):
                 continue
             loop = self._columns(assignment)
-            if loop is None:
-                raise self._left(assignment, "a loop over columns around this store, in braces, whose turns are alike")
             if loop.node.id not in found:
                 found[loop.node.id] = loop, list(self._inside(loop))
         return list(found.values())
@@ -166,34 +164,33 @@ class _BulkStore:
             for n in find(left, "identifier")
         )
 
-    def _columns(self, node: Node) -> _Loop | None:
-        """The loop whose turns are the columns: the outermost around a store of those that only loops of few turns
-        stand in, if these are no rows of tiles."""
+    def _columns(self, node: Node) -> _Loop:
+        """The loop whose turns are the columns: the innermost around a store of whose turns each makes up whole columns.
+
+        Raises:
+            Left: there is none; says what the outermost that might be it lacks.
+        """
+        why = self._left(node, "a loop over columns around this store")
         above = node.parent
         while above is not None and above.id != self.function.body.id:
             if above.type in LOOPS:
                 loop = self._loop(above)
-                if loop is None or self._body(above) is None:
-                    return None
-                if self._is_over_columns(loop):
+                if loop is None:
+                    raise self._left(above, "a loop over columns around this store, counted up from a number")
+                try:
+                    self._rows(self._affine(self._runs(above)), loop, list(self._inside(loop)))
+                except Left as left:
+                    why = left
+                else:
                     return loop
                 if loop.turns is None or loop.turns > _MOST_TURNS:
-                    return None
+                    break
             above = above.parent
-        return None
+        raise why
 
-    def _is_over_columns(self, loop: _Loop) -> bool:
-        """Whether stores of the next turn are as far on for all threads, and their turns make up whole columns."""
-        try:
-            stores = list(self._inside(loop))
-            affine = Affine(self.program, self.threads, range(self._first(loop.node), self.threads))
-            return bool(stores) and self._rows(affine, loop, stores, quietly=True) is not None
-        except Left:
-            return False
-
-    def _first(self, node: Node) -> int:
-        found = self._runs(node)
-        return min(found) // WARP * WARP if found else 0
+    def _affine(self, threads: frozenset[int]) -> Affine:
+        warps = sorted({t // WARP for t in threads})
+        return Affine(self.program, self.threads, [w * WARP + i for w in warps for i in range(WARP)])
 
     def _body(self, loop: Node) -> Node | None:
         body = loop.child_by_field_name("body")
@@ -257,7 +254,8 @@ class _BulkStore:
             Left: something does.
         """
         body = self._body(loop.node)
-        assert body is not None
+        if body is None:
+            raise self._left(loop.node, "a loop over columns in braces")
         yield from self._in_statements(body, ())
 
     def _in_statements(self, block: Node, loops: tuple[_Loop, ...]) -> Iterator[_Store]:
@@ -320,28 +318,25 @@ class _BulkStore:
         return range(warps[0], warps[-1] + 1)
 
     def _comes_whole(self, loop: Node) -> None:
-        """That all lanes of a warp come to a loop as often: whatever lets them through is the same for all threads, or
-        lets them through to MMAs, which whole warpgroups come to."""
+        """That all lanes of a warp come to a loop as often. Conditions around it ask for the index of a thread, which
+        says that of all lanes (`_warps`), or for what is the same in all threads; what else is around it is around MMAs,
+        which whole warpgroups come to."""
         function = self.function
         body = function.span(function.body)
         places = [path[0].node for path, _ in steps_below(self.program, function, [body])]
-        if not places:
-            raise self._left(loop, "MMAs in the kernel itself, ahead of what it stores")
         node = loop
         while node.parent is not None and node.parent.id != function.body.id:
             above = node.parent
             shared = any(above.start_byte <= p.start_byte < above.end_byte for p in places)
-            asked = [c for n in ("condition",) if (c := above.child_by_field_name(n)) is not None]
-            alike = not any(self.differ.differ(function, c) for c in asked)
-            if above.type in (*LOOPS, "if_statement", "switch_statement") and not shared and not alike:
+            if above.type in ("switch_statement", "do_statement", "for_range_loop") and not shared:
                 raise self._left(above, "that whole warps come to this loop")
             if above.type in ("lambda_expression", "try_statement"):
                 raise self._left(above, "a loop over columns of the kernel itself")
             node = above
-        last = max(p.end_byte for p in places if p.start_byte < loop.start_byte) if any(
-            p.start_byte < loop.start_byte for p in places) else None  # fmt: skip
-        if last is None:
+        ahead = [p.end_byte for p in places if p.start_byte < loop.start_byte]
+        if not ahead:
             raise self._left(loop, "MMAs in the kernel itself, ahead of what it stores")
+        last = max(ahead)
         jumps = [*find(function.body, *_JUMPS), *self.differ.leaving(function)]
         for jump in jumps:
             if last <= jump.start_byte < loop.end_byte:
@@ -349,11 +344,11 @@ class _BulkStore:
 
     # --- Rows
 
-    def _rows(self, affine: Affine, loop: _Loop, stores: list[_Store], quietly: bool = False) -> Rows | None:
+    def _rows(self, affine: Affine, loop: _Loop, stores: list[_Store]) -> Rows:
         """What stores of a turn come to.
 
         Raises:
-            Left: they are no rows, unless `quietly`.
+            Left: they are no rows.
         """
         puts: list[Put] = []
         for index, store in enumerate(stores):
@@ -373,15 +368,12 @@ class _BulkStore:
                     raise self._left(loop.node, f"at most {_MOST_STORES} stores in a turn of this loop")
         rows = rows_of(affine, loop.name, puts)
         if isinstance(rows, str):
-            if quietly:
-                return None
             raise self._left(loop.node, rows)
         return rows
 
     # --- Edits
 
-    def _write(self, loop: _Loop, stores: list[_Store], rows: Rows | None, warps: range) -> None:
-        assert rows is not None
+    def _write(self, loop: _Loop, stores: list[_Store], rows: Rows, warps: range) -> None:
         function, changes = self.function, self.changes
         name = self.context.names.fresh("leaving")
         place, body = Place(function, loop.node), self._body(loop.node)

@@ -125,6 +125,10 @@ class Effects:
                     continue
                 if node.id not in seen and not self._in_macro(node, seen):
                     raise self._left(node, f"that nothing but these stores uses `{name}`")
+        for name in self._outputs:
+            param = self.function.param(name)
+            if param is not None and param.node is not None and "volatile" in self.function.text(param.node):
+                raise self._left(param.node, "an output that is not volatile")
         if not all(self._is_restricted(name) for name in self._outputs):
             for node in self._reads.values():
                 if not self._is_apart(node):
@@ -197,7 +201,11 @@ class Effects:
             elif not stored and self._reads_memory(inner):
                 self._reads[inner.id] = inner
 
-    def _reads_memory(self, node: Node) -> bool:
+    @staticmethod
+    def _reads_memory(node: Node) -> bool:
+        above = node.parent
+        if above is not None and above.type == "pointer_expression" and above.children[0].type == "&":
+            return False
         if node.type == "field_expression":
             return any(c.type == "->" for c in node.children)
         if node.type == "pointer_expression":
