@@ -64,8 +64,8 @@ def plan(
             wanted = pipelines(root, rules, include_dirs) if pipeline or session.style == NATIVE else []
             facts += wanted if pipeline else []
             more = partial(_without_stages, result, options)
-            refused = partial(_without, result, options)
-            native += native_plans(session, root, wanted, result.plans, more, refused) if session.style == NATIVE else []
+            stop = partial(_without, result, options)
+            native += native_plans(session, root, wanted, result.plans, more, stop) if session.style == NATIVE else []
         diagnostics += [d for d in includes_first(result.diagnostics) if d not in diagnostics]
         left += [k for k in getattr(result, "left", ()) if k not in left]
         code = worst_exit([code, ExitCode(result.exit_code)])
@@ -112,9 +112,7 @@ def _without(result: PortResult, options: PortOptions, step: str) -> str:
     roots = frozenset({result.sources.root})
     asked = replace(options, blocks=roots) if step == BLOCKS else replace(options, bulk_stores=roots)
     found = port_sources(result.sources, asked)
-    left = [
-        str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT and d.values["step"] == step
-    ]
+    left = [str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT and d.values["step"] == step]
     return "" if any(step in p.native for p in found.plans) else "; ".join(left[-1:]) or "a port"
 
 

@@ -136,5 +136,3 @@ class _Choice:
                     raise _NoneError(self._left(f"what is graded: {'; '.join(read.gaps)}"))
                 found[one.kernel.entry] = read.reading.shape
         return found
-
-

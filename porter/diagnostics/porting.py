@@ -241,9 +241,9 @@ NATIVE_PAIRS = note(
 NATIVE_STAGED = note(
     "PT2535",
     "{kernel} stages its results in {bytes} of static shared memory",
-    "With the step bulk-store warps put rows of results into shared memory, from where they leave by bulk copies. A block "
-    "has as much less for the dynamic shared memory that launches ask for.",
-    "Nothing has to be done where launches leave as much; their limit is 232448 bytes together.",
+    "With the step bulk-store warps put rows of results into shared memory, from where they leave by bulk copies. A "
+    "block has as much less for the dynamic shared memory that launches ask for.",
+    "Nothing has to be done where launches leave as much.",
 )
 SHARED_MEMORY_GROWS = note(
     "PT2504",

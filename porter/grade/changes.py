@@ -18,7 +18,6 @@ from porter.ptx.arch import WARP, limits
 from porter.ptx.register_file import GRANULARITY, LEAST
 from porter.ptx.umma import N_STEPS, legal_m, legal_n
 
-
 _ROWS_OF_WARP = 16
 """Rows of a tile of MMAs whose parts a warp has."""
 _WARPS = 8

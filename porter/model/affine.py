@@ -31,11 +31,12 @@ Poly = dict[tuple[str, ...], Vector]
 _TURN = "#"
 """What the name of a loop's turn, which counts from 0, begins with."""
 _SIZES = {
-    **{n: 1 for n in ("char", "signed char", "unsigned char", "__nv_fp8_e4m3", "__nv_fp8_e5m2")},
-    **{n: 2 for n in ("short", "unsigned short", "half", "__half", "__nv_bfloat16", "nv_bfloat16")},
-    **{n: 4 for n in ("int", "unsigned int", "float", "half2", "__half2", "__nv_bfloat162", "nv_bfloat162")},
-    **{n: 8 for n in ("float2", "int2", "uint2", "double", "long", "unsigned long", "long long", "unsigned long long")},
-    **{n: 16 for n in ("float4", "int4", "uint4", "double2", "longlong2", "ulonglong2")},
+    **dict.fromkeys(("char", "signed char", "unsigned char", "__nv_fp8_e4m3", "__nv_fp8_e5m2"), 1),
+    **dict.fromkeys(("short", "unsigned short", "half", "__half", "__nv_bfloat16", "nv_bfloat16"), 2),
+    **dict.fromkeys(("int", "unsigned int", "float", "half2", "__half2", "__nv_bfloat162", "nv_bfloat162"), 4),
+    **dict.fromkeys(("double", "long", "unsigned long", "long long", "unsigned long long"), 8),
+    **dict.fromkeys(("float2", "int2", "uint2"), 8),
+    **dict.fromkeys(("float4", "int4", "uint4", "double2", "longlong2", "ulonglong2"), 16),
 }
 """Bytes of types that are the language's or the toolkit's."""
 _NARROWEST = 4
@@ -261,9 +262,7 @@ class Affine:
             return None
         return self._tidy({(): tuple(v % by for v in poly.get((), (0,) * self.threads))})
 
-    def _called(
-        self, scope: Scope, node: Node, ask: Callable[[Scope, Node], Poly | None]
-    ) -> Poly | None:
+    def _called(self, scope: Scope, node: Node, ask: Callable[[Scope, Node], Poly | None]) -> Poly | None:
         """What a cast, a macro, or a function that only returns an expression gives."""
         callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
         listed = [c for c in arguments.named_children if c.type != "comment"] if arguments is not None else []
@@ -419,8 +418,8 @@ class Affine:
 
 def _place(scope: Scope, node: Node) -> tuple[Scope, Node]:
     """The scope, and the place in it, where names of a macro's text mean something."""
-    while scope.function.style is Style.MACRO and scope.outer is not None and scope.call is not None:
-        scope, node = scope.outer, scope.call
+    if scope.function.style is Style.MACRO and scope.outer is not None and scope.call is not None:
+        return _place(scope.outer, scope.call)
     return scope, node
 
 
@@ -443,8 +442,9 @@ def _cast(function: Function, callee: Node) -> Node | None:
 
 
 _TYPES = frozenset(
-    "size_t ptrdiff_t int32_t uint32_t int64_t uint64_t intptr_t uintptr_t unsigned int long".split()
+    ("size_t", "ptrdiff_t", "int32_t", "uint32_t", "int64_t", "uint64_t", "intptr_t", "uintptr_t", "unsigned", "long")
 )
+"""Integers by other names than those that the parser knows."""
 
 
 def _returned(function: Function) -> Node | None:

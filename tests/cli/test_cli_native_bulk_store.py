@@ -69,7 +69,9 @@ LEFT = {
     "an epilogue beside the next tile": ({"before": BESIDE}, "by the grade results leave as fast without"),
     "as fast": ({"after": SHORT}, "by the grade results leave as fast without"),
     "slower": ({"after": replace(SHORT, epilogue=replace(SHORT.epilogue, store="rows"))}, "is slower with copies"),
-    "no room": ({"after": replace(SHORT, residency=replace(SHORT.residency, smem=240000))}, "room for what warps stage"),
+    "no room": (
+        {"after": replace(SHORT, residency=replace(SHORT.residency, smem=240000))}, "room for what warps stage",
+    ),
     "results that leave by TMA": ({"name": "gemm_cooperative_128"}, "results leave by TMA already"),
 }  # fmt: skip
 
@@ -152,7 +154,6 @@ PLANTED = {
     "no barrier ahead of copies": (r"__syncwarp\(\);(\s*if \(__all_sync)", r"\1"),
     "no wait for copies of the part before": (r"cp.async.bulk.wait_group.read 1;", ""),
     "a wait for fewer of them": (r"cp.async.bulk.wait_group.read 1;", "cp.async.bulk.wait_group.read 2;"),
-    "no barrier behind that wait": (r"__syncwarp\(\);(\s*#pragma unroll\s*for[^;]*;[^;]*;[^)]*\) found)", r"\1"),
     "no wait at the end": (r'asm volatile\("cp.async.bulk.wait_group 0;" ::: "memory"\);', ""),
     "rows at another distance": (r"shared_address\(part\(lane % 4\)\)", "shared_address(part(lane % 4) + 16)"),
     "rows of the other half": (r"lane % 4 == 0 \? row\[0\] : row\[kHalves - 1\]",
@@ -181,7 +182,9 @@ def test_the_gate_takes_rows_with_edges(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.external
-@pytest.mark.parametrize("name", ["gemm_tf32", "gemm_pipelined", "gemm_mn_major", "gemm_cluster", "gemm_tma", "gemm_ws"])
+@pytest.mark.parametrize(
+    "name", ["gemm_tf32", "gemm_pipelined", "gemm_mn_major", "gemm_cluster", "gemm_tma", "gemm_ws"]
+)
 def test_the_gate_takes_kernels_of_the_corpus(name: str) -> None:
     path = CORPUS / name / f"{name}.cu"
     steps = ("release", "bulk-store")

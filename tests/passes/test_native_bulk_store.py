@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step whose results leave by bulk copies: ways of writing stores that are understood, and what is refused with which
-missing fact. That ports are right is shown by the slow tests of `tests/cli/test_cli_native_bulk_store.py`."""
+"""The step whose results leave by bulk copies: ways of writing stores that are understood, and what is refused with
+which missing fact. That ports are right is shown by the slow tests of `tests/cli/test_cli_native_bulk_store.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from porter.passes.port import PortOptions, PortResult, port_sources
 KERNEL = """\
 #include <cuda_bf16.h>
 @HELP@
-__global__ void __launch_bounds__(@THREADS@) kernel(@OUT@, uint64_t a, uint64_t b, int rows, int columns, int ld@MORE@) {
+__global__ void __launch_bounds__(@THREADS@)
+kernel(@OUT@, uint64_t a, uint64_t b, int rows, int columns, int ld@MORE@) {
     float acc[8] = {};
     fence(); wgmma_m64n16k16(acc, a, b); commit(); drain<0>();
     @BEHIND@
@@ -67,7 +68,8 @@ UNDERSTOOD = {
     ),
     "pairs": (
         loop("*reinterpret_cast<float2*>(&out[size_t(row) * ld + column + n * 8]) = {acc[4 * n], acc[4 * n + 1]};"
-             "*(float2*)(out + (row + 8) * (size_t)ld + column + n * 8) = make_float2(acc[4 * n + 2], acc[4 * n + 3]);"),
+             "*(float2*)(out + (row + 8) * (size_t)ld + column + n * 8) = "
+             "make_float2(acc[4 * n + 2], acc[4 * n + 3]);"),
         ["leaving.put_pair(0, 0, *reinterpret_cast<float2*>", "+ n * 8]), {acc[4 * n], acc[4 * n + 1]});",
          "leaving.put_pair(1, 0, *(float2*)(out"],
     ),
@@ -179,7 +181,9 @@ def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
     parts, expected = UNDERSTOOD[name]
     text = taken(ported(tmp_path, **parts), "bulk-store")
     assert [part for part in expected if part not in text] == []
-    assert "cp.async.bulk.global.shared::cta.bulk_group" in (tmp_path / "kernel.cu").read_text() + helpers(tmp_path, parts)
+    assert "cp.async.bulk.global.shared::cta.bulk_group" in (tmp_path / "kernel.cu").read_text() + helpers(
+        tmp_path, parts
+    )
 
 
 def helpers(folder: Path, parts: dict[str, str]) -> str:
@@ -237,7 +241,10 @@ REFUSED = {
                   + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e];"},
         "in braces",
     ),
-    "threads that leave": ({"BEHIND": "if (int(threadIdx.x / 4) >= rows) return;"}, "which threads `(int(threadIdx.x / 4) >= rows)` lets through"),
+    "threads that leave": (
+        {"BEHIND": "if (int(threadIdx.x / 4) >= rows) return;"},
+        "which threads `(int(threadIdx.x / 4) >= rows)` lets through",
+    ),
     "some lanes alone": (
         {"STORE": "if (row < rows) {\n" + DEFAULTS["STORE"] + "\n}"}, "which threads `(row < rows)` lets through",
     ),
@@ -249,7 +256,7 @@ REFUSED = {
     ),
     "an array that may be the output": (
         {"MORE": ", const float* bias",
-         **loop(ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e] + bias[column + e];")},
+         **loop(ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e] + bias[e];")},
         "neither it nor the output is declared __restrict__",
     ),
     "a call of which nothing is known": (
@@ -258,8 +265,7 @@ REFUSED = {
         "that `scaled` only computes",
     ),
     "something else in the loop": (
-        {"MORE": ", float* sum", **loop(ROWS + "{ out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h "
-                                        "+ e]; __syncwarp(); }")},
+        loop(ROWS + "{ out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e]; __syncwarp(); }"),
         "does nothing but store",
     ),
     "a loop that is left": (

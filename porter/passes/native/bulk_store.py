@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results leave by bulk copies: a warp stages the rows that it stores in shared memory, a few columns at a time, and each
-row of these leaves by one `cp.async.bulk`. Whatever the kernel's text says of addresses, values and conditions stays;
-only the store itself goes to the stage."""
+"""Results leave by bulk copies: a warp stages the rows that it stores in shared memory, a few columns at a time, and
+each row of these leaves by one `cp.async.bulk`. Whatever the kernel's text says of addresses, values and conditions
+stays; only the store itself goes to the stage."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from porter.model.thread_values import several_dimensions
 from porter.model.threads import Threads
 from porter.passes.context import PortContext, qualified
 from porter.passes.native.rows import Put, Rows, rows_of
-from porter.passes.obstacles import SHARED_BYTES, SHARED_LIMIT
 from porter.passes.native.sites import Changes, Left, Place, steps_below
 from porter.passes.native.storing import Effects
-from porter.ptx.arch import WARP, Limits
+from porter.passes.obstacles import SHARED_BYTES
+from porter.ptx.arch import SHARED_LIMIT, WARP, Limits
 
 RULE = "PTR189"
 NAME = "bulk-store"
@@ -165,7 +165,7 @@ class _BulkStore:
         )
 
     def _columns(self, node: Node) -> _Loop:
-        """The loop whose turns are the columns: the innermost around a store of whose turns each makes up whole columns.
+        """The loop whose turns are the columns: the innermost around a store each of whose turns is whole columns.
 
         Raises:
             Left: there is none; says what the outermost that might be it lacks.
@@ -319,8 +319,8 @@ class _BulkStore:
 
     def _comes_whole(self, loop: Node) -> None:
         """That all lanes of a warp come to a loop as often. Conditions around it ask for the index of a thread, which
-        says that of all lanes (`_warps`), or for what is the same in all threads; what else is around it is around MMAs,
-        which whole warpgroups come to."""
+        says that of all lanes (`_warps`), or for what is the same in all threads; what else is around it is around
+        MMAs, which whole warpgroups come to."""
         function = self.function
         body = function.span(function.body)
         places = [path[0].node for path, _ in steps_below(self.program, function, [body])]
@@ -382,8 +382,11 @@ class _BulkStore:
             raise place.left("a loop over columns in a block of its own")
         count = str(len(warps))
         if self.known is None:
-            count = f"({self.kernel.threads}) / {WARP} - {warps[0]}" if self.kernel.threads else count
-        self._staged[rows.nbytes, rows.step, rows.halves, warps[0], len(warps)] = rows.warp_bytes, len(warps) if self.known is not None else None, count
+            if not self.kernel.threads:
+                raise place.left("how many threads a block has")
+            count = f"({self.kernel.threads}) / {WARP} - {warps[0]}"
+        known = len(warps) if self.known is not None else None
+        self._staged[rows.nbytes, rows.step, rows.halves, warps[0], len(warps)] = rows.warp_bytes, known, count
         args = f"{rows.nbytes}, {rows.step}, {rows.halves}, {warps[0]}, {count}"
         changes.before(place, f"{qualified('Rows')}<{args}> {name};")
         for index, store in enumerate(stores):
@@ -392,7 +395,7 @@ class _BulkStore:
         inner = [c for c in statements_in(body) if not c.type.startswith("preproc")]
         pad = self.context.indent(function, function.span(inner[-1]))
         outer = self.context.indent(function, function.span(loop.node))
-        alone = function.file.source[: end].rstrip(b" \t").endswith(b"\n")
+        alone = function.file.source[:end].rstrip(b" \t").endswith(b"\n")
         at = len(function.file.source[:end].rstrip(b" \t")) if alone else end
         text = f"{pad}{name}.next();\n" if alone else f" {name}.next(); "
         changes.replace(function, Span(at, at), text)

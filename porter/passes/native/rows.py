@@ -29,9 +29,9 @@ class Put:
 
 @dataclass(frozen=True)
 class Rows:
-    """Stores of `step` columns a turn, of elements of `nbytes`, in `halves` rows of each lane. `places`: by statement, for
-    each turn of its loops their values, the half and the column in the turn; `pairs`: whether a statement stores two
-    neighbours."""
+    """Stores of `step` columns a turn, of elements of `nbytes`, in `halves` rows of each lane. `places`: by statement,
+    for each turn of its loops their values, the half and the column in the turn; `pairs`: whether a statement stores
+    two neighbours."""
 
     nbytes: int
     step: int
@@ -73,20 +73,20 @@ def rows_of(affine: Affine, turn: str, puts: list[Put]) -> Rows | str:
         step = forward[0]
         _sort_in(affine, rows, put, at)
     if step <= 0 or step % (_GROUP * nbytes) or ROW_BYTES % step:
-        return f"turns of this loop that store whole groups of {_GROUP} columns, and {ROW_BYTES} bytes of a row in a few"
+        return f"turns of this loop that store whole groups of {_GROUP} columns, of which some are {ROW_BYTES} bytes"
     if len(rows) > 2:
         return "one row, or two, of each lane in a turn of this loop"
     places: dict[int, list[tuple[tuple[int, ...], int, int]]] = {}
     pairs = {put.index: put.address.size == 2 * nbytes for put in puts}
     for half, (_, members) in enumerate(rows):
-        least = min(at for _, at in members)
+        least = min(apart for _, apart in members)
         wanted = sorted(c for g in range(0, step // nbytes, _GROUP) for c in (g, g + 1))
         found = []
-        for put, at in members:
-            column = (at - least) // nbytes
+        for put, apart in members:
+            column, rest = divmod(apart - least, nbytes)
             found += [column, column + 1] if pairs[put.index] else [column]
             places.setdefault(put.index, []).append((put.values, half, column))
-            if (at - least) % nbytes or column % _GROUP > 1 or (pairs[put.index] and column % _GROUP):
+            if rest or column % _GROUP > 1 or (pairs[put.index] and column % _GROUP):
                 return f"whole groups of {_GROUP} columns in a turn of this loop"
         if sorted(found) != wanted:
             return f"each of {step // nbytes} columns once in a turn of this loop"

@@ -17,7 +17,17 @@ from porter.model.accumulators import Accumulator
 from porter.model.pipeline.facts import HostLaunch, KernelPipeline
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native import blocks, bulk_store, double_buffer, mma_thread, pair, promotion, registers, release, stages
+from porter.passes.native import (
+    blocks,
+    bulk_store,
+    double_buffer,
+    mma_thread,
+    pair,
+    promotion,
+    registers,
+    release,
+    stages,
+)
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
 

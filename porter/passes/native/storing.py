@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
-from porter.model.affine import Affine, Scope, size_of
-from porter.model.functions import Function, Style
+from porter.model.affine import Affine, size_of
+from porter.model.functions import Call, Function, Style
 from porter.model.pipeline.frames import first_value
 from porter.model.program import Program
 from porter.model.pure import is_pure, is_toolkit
@@ -137,7 +137,8 @@ class Effects:
 
     def _is_restricted(self, name: str) -> bool:
         param = self.function.param(name)
-        return param is not None and param.node is not None and _RESTRICT.search(self.function.text(param.node)) is not None
+        text = self.function.text(param.node) if param is not None and param.node is not None else ""
+        return _RESTRICT.search(text) is not None
 
     def _is_apart(self, node: Node, depth: int = 0) -> bool:
         """Whether memory that is read is the thread's own, shared memory, or that of a parameter that nothing else
@@ -187,8 +188,8 @@ class Effects:
     # --- Expressions
 
     def quiet(self, node: Node, stored: bool = False) -> None:
-        """That an expression, or a declaration, only computes; what it reads is kept for `nowhere_else`. `stored`: it is
-        the place of a store, which nobody reads.
+        """That an expression, or a declaration, only computes; what it reads is kept for `nowhere_else`. `stored`: it
+        is the place of a store, which nobody reads.
 
         Raises:
             Left: it does something.
@@ -217,7 +218,7 @@ class Effects:
         name = function.text(callee) if callee is not None else ""
         if callee is None or callee.type == "primitive_type" or name.split("<")[0].strip() in CASTS:
             return
-        found = [c for c in self.program.calls_by_node.get(node.id, ())]
+        found = list(self.program.calls_by_node.get(node.id, ()))
         targets = [t for c in found for t in self.program.targets(c)]
         if name in self.program.macros.by_name:
             text = self.program.macros.text(name)
@@ -226,25 +227,29 @@ class Effects:
         elif targets:
             if depth < _DEEPEST and all(self._is_quiet(t, depth) for t in targets):
                 return
-        elif self._makes(function, callee):
-            return
-        elif found and _NOT_QUIET.fullmatch(name) is None and is_pure(name) and is_toolkit(self.program, found[0]):
+        elif self._makes(function, callee) or (found and self._is_pure(name, found[0])):
             return
         raise Left(function, function.span(node), f"that `{name}` only computes")
+
+    def _is_pure(self, name: str, call: Call) -> bool:
+        return _NOT_QUIET.fullmatch(name) is None and is_pure(name) and is_toolkit(self.program, call)
 
     def _is_quiet(self, target: Function, depth: int) -> bool:
         """Whether a function does nothing but compute from its parameters, none of which is a pointer."""
         names = self.program.names
         if target.style is not Style.DEVICE or target.asm:
             return False
-        if any(not (k := names.type_of_param(target, p)).is_plain or k.reference not in ("", "&") for p in target.params):
+        kinds = [names.type_of_param(target, p) for p in target.params]
+        if any(not k.is_plain or k.reference not in ("", "&") for k in kinds):
             return False
         for inner in walk(target.body):
             if inner.type in ("assignment_expression", "update_expression"):
                 held = inner.child_by_field_name("left") or inner.child_by_field_name("argument")
                 variable = resolve(target, held, target.text(held)) if held is not None else None
-                if variable is None or variable.is_reference or (
-                    variable.param is not None and names.type_of_param(target, variable.param).reference
+                if (
+                    variable is None
+                    or variable.is_reference
+                    or (variable.param is not None and names.type_of_param(target, variable.param).reference)
                 ):
                     return False
             elif inner.type in (*_ACTS, "pointer_expression"):
