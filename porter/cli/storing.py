@@ -18,7 +18,7 @@ from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
 from porter.lang.sources import is_python
-from porter.passes.native.bulk_store import NAME
+from porter.passes.native.bulk_store import NAME, NO_USE
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.case import cases_if_any, load_case
 from porter.verify.prepare import prepare
@@ -100,7 +100,8 @@ class _Choice:
         other = next(r for r in self.trial.roots if r.path == self.root.path)
         if NAME not in other.native:
             about = [d for d in self.trial.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == NAME]
-            raise _NoneError(*(d for d in about if d.values["kernel"] == ", ".join(self.root.kernels)))
+            mine = [d for d in about if d.values["kernel"] == ", ".join(self.root.kernels)]
+            raise _NoneError(*(d for d in mine if d.values["what"] not in NO_USE))
         best = 0.0
         before, after = self._shapes(self.ported), self._shapes(self.trial)
         for name in before:

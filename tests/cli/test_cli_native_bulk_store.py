@@ -72,7 +72,7 @@ LEFT = {
     "no room": (
         {"after": replace(SHORT, residency=replace(SHORT.residency, smem=240000))}, "room for what warps stage",
     ),
-    "results that leave by TMA": ({"name": "gemm_cooperative_128"}, "results leave by TMA already"),
+    "a fact that the text does not tell": ({"name": "gemm_lambda"}, "a loop over columns"),
 }  # fmt: skip
 
 
@@ -84,6 +84,13 @@ def test_threads_store_results(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert expected in said
     assert "has the step bulk-store" not in said
     assert "leaving" not in text
+
+
+@pytest.mark.parametrize("name", ["gemm_cooperative_128", "gemm_persistent"])
+def test_nothing_is_missing_where_there_is_no_use(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results leave by TMA already."""
+    _, said = ported(tmp_path, monkeypatch, name=name)
+    assert "bulk-store" not in said
 
 
 def test_a_port_that_fails_is_given_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,10 @@ from porter.ptx.arch import SHARED_LIMIT, WARP, Limits
 
 RULE = "PTR189"
 NAME = "bulk-store"
+BY_TMA = "stores of threads: results leave by TMA already"
+BESIDE = "an epilogue that nothing runs beside: the next tile's MMAs run beside this one"
+NO_USE = (BY_TMA, BESIDE)
+"""Why kernels have no use for the step."""
 MOST_STATIC = 45056
 """Bytes of static shared memory that rows may take; all together it is at most 48 KB."""
 _MOST_TURNS = 16
@@ -105,9 +109,7 @@ class _BulkStore:
             raise self._left(function.body, "blocks of one dimension")
         for operation in operations_of(self.program, function).operations:
             if operation.kind in ("store", "unread"):
-                raise Place(operation.sites[0].frame.function, operation.sites[0].node).left(
-                    "stores of threads: results leave by TMA already"
-                )
+                raise Place(operation.sites[0].frame.function, operation.sites[0].node).left(BY_TMA)
         self.effects.alone()
         nests = self._nests()
         if not nests:

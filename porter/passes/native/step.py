@@ -137,8 +137,7 @@ class _Taking:
     def _bulk_store(self) -> None:
         if {double_buffer.NAME, pair.NAME} & set(self.taken):
             function = self.context.kernels[0].function
-            what = "an epilogue that nothing runs beside: the next tile's MMAs run beside this one"
-            raise Left(function, function.span(function.body), what)
+            raise Left(function, function.span(function.body), bulk_store.BESIDE)
         bulk_store.take(self.context).make()
 
     def _registers(self) -> None:
