@@ -11,6 +11,7 @@ from tree_sitter import Node
 from porter.lang.cuda import find, walk
 from porter.model.affine import Affine, size_of
 from porter.model.functions import Call, Function, Style
+from porter.model.kernels import SHARED
 from porter.model.pipeline.frames import first_value
 from porter.model.program import Program
 from porter.model.pure import is_pure, is_toolkit
@@ -156,7 +157,7 @@ class Effects:
         if variable.param is not None:
             return self._is_restricted(name)
         kind = self.program.names.expressions.variable(variable)
-        if variable.declaration is not None and "__shared__" in self.function.text(variable.declaration):
+        if variable.declaration is not None and SHARED in self.function.text(variable.declaration):
             return True
         value = first_value(variable)
         if kind.is_pointer or kind.reference or kind.is_unknown or variable.is_reference:
