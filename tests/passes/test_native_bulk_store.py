@@ -277,6 +277,7 @@ REFUSED = {
         {"MORE": ", float* sum", "AFTER": "sum[threadIdx.x] = acc[0];"}, "a loop over columns around this store",
     ),
     "blocks of two dimensions": ({"AFTER": "if (threadIdx.y) return;"}, "blocks of one dimension"),
+    "blocks with a part of a warp": ({"THREADS": "144"}, "blocks of whole warps"),
     "no room": (
         {"THREADS": "1024"}, "room for 163840 bytes of rows",
     ),

@@ -107,6 +107,8 @@ class _BulkStore:
         function = self.function
         if several_dimensions(self.program):
             raise self._left(function.body, "blocks of one dimension")
+        if self.known is not None and self.known % WARP:
+            raise self._left(function.body, "blocks of whole warps")
         for operation in operations_of(self.program, function).operations:
             if operation.kind in ("store", "unread"):
                 raise Place(operation.sites[0].frame.function, operation.sites[0].node).left(BY_TMA)
