@@ -846,6 +846,123 @@ __device__ __forceinline__ void mma_$kind(Warpgroup& tc, Accumulator& d, uint32_
 //@ end
 }
 
+//@ section rows if row_stores
+template <uint32_t kBytes>
+struct Word;
+template <>
+struct Word<1> { using Type = uint8_t; };
+template <>
+struct Word<2> { using Type = uint16_t; };
+template <>
+struct Word<4> { using Type = uint32_t; };
+template <class Value>
+struct Alike { using Type = Value; };
+template <class Value>
+using Same = typename Alike<Value>::Type;
+
+// Rows that a warp stores, a few columns of them at a time: staged in shared memory, from where each leaves by one copy.
+// Lanes have the elements of a fragment of MMAs: lane l two in every eight columns of row l / 4, and of row l / 4 + 8 if
+// there are two `kHalves`. A turn of the warp's loop over columns has `kStep` of them, of `kBytes` each. Those that the
+// kernel does not store, and rows that do not begin at 16 bytes, keep it from such copies: each lane stores its own then.
+template <uint32_t kBytes, uint32_t kStep, uint32_t kHalves, uint32_t kFirstWarp, uint32_t kWarps>
+struct Rows {
+    using Element = typename Word<kBytes>::Type;
+    static constexpr uint32_t kWide = $row_bytes;  // bytes of a row that leave together
+    static constexpr uint32_t kPitch = kWide + (kBytes > 2 ? 8 * kBytes : 16);  // rows of a quarter meet other banks
+    static constexpr uint32_t kStaged = 8 * kHalves * kPitch;
+    static_assert(kStep % 8 == 0 && kWide % (kStep * kBytes) == 0, "turns have parts of rows");
+    static_assert(kWide / kBytes / 4 <= 32, "a bit for each element of a lane");
+
+    uint64_t row[kHalves] = {};   // where the columns that are staged go
+    uint32_t found[kHalves] = {};  // a bit for each of them that this lane has staged
+    uint32_t columns = 0;
+    uint32_t turn = 0;
+
+    // Two parts for each warp: one is written while the other leaves.
+    __device__ __forceinline__ static unsigned char* staging() {
+        static_assert(2 * kStaged * kWarps <= 45056, "static shared memory does not hold the rows of so many warps");
+        __shared__ alignas(128) unsigned char memory[kWarps][2][kStaged];
+        return memory[$thread / 32 - kFirstWarp][0];
+    }
+
+    // Stages what the kernel stores: an element at `column` of a turn, or two from there on, in half `half`, of lanes
+    // l % 4 == 0.
+    template <class Value>
+    __device__ __forceinline__ void put(uint32_t half, uint32_t column, Value& where, const Same<Value>& value) {
+        static_assert(sizeof(Value) == kBytes, "elements of another type");
+        stage(half, column, where, value, 1);
+    }
+    template <class Value>
+    __device__ __forceinline__ void put_pair(uint32_t half, uint32_t column, Value& where, const Same<Value>& value) {
+        static_assert(sizeof(Value) == 2 * kBytes, "elements of another type");
+        stage(half, column, where, value, 3);
+    }
+
+    template <class Value>
+    __device__ __forceinline__ void stage(uint32_t half, uint32_t column, Value& where, const Value& value,
+                                          uint32_t bits) {
+        const uint32_t lane = $thread % 32, at = columns + column + lane % 4 * 2;
+        row[half] = reinterpret_cast<uint64_t>(&where) - at * kBytes;
+        *reinterpret_cast<Value*>(part(half) + at * kBytes) = value;
+        found[half] |= bits << ((columns + column) / 8 * 2 + column % 2);
+    }
+
+    // Behind a turn of the loop over columns.
+    __device__ __forceinline__ void next() {
+        columns += kStep;
+        if (columns * kBytes == kWide) store();
+    }
+
+    // Behind that loop: all is stored.
+    __device__ __forceinline__ void end() {
+        if (columns != 0) store();
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+        __syncwarp();
+    }
+
+    // Where this lane's row of the columns that are staged is.
+    __device__ __forceinline__ unsigned char* part(uint32_t half) const {
+        return staging() + turn % 2 * kStaged + (half * 8 + $thread % 32 / 4) * kPitch;
+    }
+
+    // What is staged leaves.
+    __device__ __forceinline__ void store() {
+        const uint32_t lane = $thread % 32, bytes = columns * kBytes;
+        const uint32_t all = columns == 128 ? ~0u : (1u << columns / 4) - 1;
+        bool whole = bytes % 16 == 0;
+#pragma unroll
+        for (uint32_t half = 0; half < kHalves; ++half) whole = whole && found[half] == all && row[half] % 16 == 0;
+        // a copy reads what four lanes have staged
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        __syncwarp();
+        if (__all_sync(0xffffffff, whole)) {
+            if (lane % 4 < kHalves) {
+                const uint64_t to = lane % 4 == 0 ? row[0] : row[kHalves - 1];
+                asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+                             "r"(shared_address(part(lane % 4))), "r"(bytes)
+                             : "memory");
+            }
+        } else {
+#pragma unroll
+            for (uint32_t half = 0; half < kHalves; ++half) {
+#pragma unroll 1
+                for (uint32_t i = 0; i < columns / 4; ++i) {
+                    const uint32_t at = (i / 2 * 8 + lane % 4 * 2 + i % 2) * kBytes;
+                    if ((found[half] >> i & 1) == 0) continue;
+                    *reinterpret_cast<Element*>(row[half] + at) = *reinterpret_cast<const Element*>(part(half) + at);
+                }
+            }
+        }
+        // a group for each part, also for one without copies: what the next part is staged over has been read then
+        asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 1;" ::: "memory");
+        __syncwarp();
+#pragma unroll
+        for (uint32_t half = 0; half < kHalves; ++half) found[half] = 0;
+        columns = 0;
+        ++turn;
+    }
+};
+
 //@ section mirrors for mirrors
 $moves
 

@@ -14,6 +14,7 @@ from porter.cli.building import make_builder
 from porter.cli.context import NATIVE, Session
 from porter.cli.sharing import Shared, shared
 from porter.cli.staging import Counts, Staged, port_plan, remade, staged, stages_said
+from porter.cli.storing import Stored, stored
 from porter.cli.tuning import tuned
 from porter.diagnostics import Diagnostic
 from porter.lang.sources import is_python
@@ -30,7 +31,7 @@ from porter.verify.runner import ProgressCall
 
 class Make(Protocol):
     """The same port, with M=64 in some roots, without some steps of the native style, with other stages and registers,
-    and with two blocks on an SM in some roots."""
+    with two blocks on an SM, and with results that leave by bulk copies in some roots."""
 
     def __call__(
         self,
@@ -40,6 +41,7 @@ class Make(Protocol):
         stages: Counts = ...,
         registers: Counts = ...,
         blocks: frozenset[str] = ...,
+        bulk_stores: frozenset[str] = ...,
     ) -> Ported: ...
 
 
@@ -149,6 +151,9 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
     sharing = shared(session, ported, make) if session.style == NATIVE else Shared(ported)
     if sharing.roots:
         ported, make = sharing.ported, partial(make, blocks=sharing.roots)
+    storing = stored(session, ported, make) if session.style == NATIVE else Stored(ported)
+    if storing.roots:
+        ported, make = storing.ported, partial(make, bulk_stores=storing.roots)
     spilling: list[Diagnostic] = []
     if session.style == NATIVE:
         ported, registers, spilling = tuned(session, ported, make)
@@ -165,6 +170,7 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
     found.diagnostics += [*proofs.said, *steps.said]
     chosen.say(found)
     sharing.say(found)
+    storing.say(found)
     found.diagnostics += [d for d in spilling if d not in found.diagnostics]
     for root in found.roots:
         found.diagnostics += proofs.shortfalls(found, root)

@@ -22,6 +22,7 @@ from porter.grade.stages import best_count
 from porter.grade.whatif import apply
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.blocks import SHARED_OUT
+from porter.passes.native.bulk_store import NAME as BULK_STORE
 from porter.passes.native.registers import NAME as REGISTERS
 from porter.passes.native.stages import NAME as STAGES
 from porter.passes.plan import KernelPlan
@@ -37,8 +38,8 @@ class Missing(Protocol):
     def __call__(self, count: int) -> str: ...
 
 
-Refused = Callable[[], str]
-"""What keeps a port from sharing an SM with another block; empty if nothing in its text does."""
+Refused = Callable[[str], str]
+"""What keeps a port from a step of this name, as far as its text says; empty if nothing does."""
 
 
 def native_plans(
@@ -106,9 +107,21 @@ def _shared(step: Step, before: float, after: float, refused: Refused) -> Step:
     """The step to two blocks on an SM, if the grade finds it faster."""
     if after <= before * (1 + GAIN):
         return replace(step, applies=False, why=(*step.why, "by the grade one block on an SM is as fast"))
-    what = refused()
+    what = refused(BLOCKS)
     why = (*step.why, f"missing: {what}" if what else "if ptxas spills no more than without")
     return replace(step, taken=not what, why=why)
+
+
+def _stored(step: Step, before: float, after: float, refused: Refused) -> Step:
+    """The step to bulk copies of results, if the grade finds it faster."""
+    if after <= before * (1 + GAIN):
+        return replace(step, applies=False, why=(*step.why, "by the grade results leave as fast without"))
+    what = refused(BULK_STORE)
+    return replace(step, taken=not what, why=(*step.why, f"missing: {what}") if what else step.why)
+
+
+_CHOSEN = {BLOCKS: _shared, BULK_STORE: _stored}
+"""Steps that are taken only where they are faster."""
 
 
 def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, refused: Refused) -> NativePlan:
@@ -138,18 +151,18 @@ def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, 
             changed, _ = apply(step.what_if, shape, problem)
             after = grade_with(changed, problem, using, lifts=False).rate
         except ValueError as error:
-            if isinstance(step, Step) and step.name == BLOCKS:
+            if isinstance(step, Step) and step.name in _CHOSEN:
                 gains.append(replace(gain, step=replace(step, applies=False, why=(*step.why, str(error)))))
             else:
                 gains.append(replace(gain, not_graded=str(error)))
             continue
-        if isinstance(step, Step) and step.name == BLOCKS:
-            step = _shared(step, rate, after, refused)
+        if isinstance(step, Step) and step.name in _CHOSEN:
+            step = _CHOSEN[step.name](step, rate, after, refused)
             gain = replace(gain, step=step)
             if not step.applies:
                 gains.append(gain)
                 continue
-            shared = step.taken
+            shared = shared or (step.name == BLOCKS and step.taken)
         shape = changed
         gains.append(replace(gain, before=rate, after=after))
         rate = after

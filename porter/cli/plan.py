@@ -64,8 +64,8 @@ def plan(
             wanted = pipelines(root, rules, include_dirs) if pipeline or session.style == NATIVE else []
             facts += wanted if pipeline else []
             more = partial(_without_stages, result, options)
-            room = partial(_without_room, result, options)
-            native += native_plans(session, root, wanted, result.plans, more, room) if session.style == NATIVE else []
+            stop = partial(_without, result, options)
+            native += native_plans(session, root, wanted, result.plans, more, stop) if session.style == NATIVE else []
         diagnostics += [d for d in includes_first(result.diagnostics) if d not in diagnostics]
         left += [k for k in getattr(result, "left", ()) if k not in left]
         code = worst_exit([code, ExitCode(result.exit_code)])
@@ -107,13 +107,13 @@ def _without_stages(result: PortResult, options: PortOptions, count: int) -> str
     return "" if any(p.stages for p in found.plans) else "; ".join(left[-1:]) or "a port"
 
 
-def _without_room(result: PortResult, options: PortOptions) -> str:
-    """What keeps a port from sharing an SM with another block, as far as its text says."""
-    found = port_sources(result.sources, replace(options, blocks=frozenset({result.sources.root})))
-    left = [
-        str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT and d.values["step"] == BLOCKS
-    ]
-    return "" if any(BLOCKS in p.native for p in found.plans) else "; ".join(left[-1:]) or "a port"
+def _without(result: PortResult, options: PortOptions, step: str) -> str:
+    """What keeps a port from a step that is taken where it is faster, as far as its text says."""
+    roots = frozenset({result.sources.root})
+    asked = replace(options, blocks=roots) if step == BLOCKS else replace(options, bulk_stores=roots)
+    found = port_sources(result.sources, asked)
+    left = [str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT and d.values["step"] == step]
+    return "" if any(step in p.native for p in found.plans) else "; ".join(left[-1:]) or "a port"
 
 
 def _ported(

@@ -13,6 +13,7 @@ from porter.cli.context import FULL_RATE, NATIVE, Session, current
 from porter.cli.options import split_list
 from porter.cli.sharing import shared
 from porter.cli.staging import port_plan, remade, staged
+from porter.cli.storing import stored
 from porter.cli.tuning import tuned
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
@@ -84,10 +85,11 @@ def port_paths(
     stages: frozenset[tuple[str, int]] = frozenset(),
     registers: frozenset[tuple[str, int]] = frozenset(),
     blocks: frozenset[str] = frozenset(),
+    bulk_stores: frozenset[str] = frozenset(),
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
     `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
-    `registers`, `blocks`: see `PortOptions`.
+    `registers`, `blocks`, `bulk_stores`: see `PortOptions`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -103,6 +105,7 @@ def port_paths(
         stages=stages,
         registers=registers,
         blocks=blocks,
+        bulk_stores=bulk_stores,
     )
     options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
@@ -130,9 +133,13 @@ def plan_of(
         sharing = shared(current(), chosen.ported, make)
         if sharing.roots:
             make = partial(make, blocks=sharing.roots)
-        ported, _, _ = tuned(current(), sharing.ported, make)
+        storing = stored(current(), sharing.ported, make)
+        if storing.roots:
+            make = partial(make, bulk_stores=storing.roots)
+        ported, _, _ = tuned(current(), storing.ported, make)
         chosen.say(ported)
         sharing.say(ported)
+        storing.say(ported)
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))

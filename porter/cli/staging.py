@@ -77,6 +77,7 @@ def remade(
     without: Left = frozenset(),
     registers: Counts = frozenset(),
     blocks: frozenset[str] = frozenset(),
+    bulk_stores: frozenset[str] = frozenset(),
 ) -> Ported:
     """The same port with what was chosen for it."""
     return make(
@@ -85,6 +86,7 @@ def remade(
         stages=chosen.counts,
         registers=registers,
         blocks=blocks,
+        bulk_stores=bulk_stores,
     )
 
 

@@ -253,6 +253,13 @@ NATIVE_PAIRS = note(
     "itself. What Porter ports and verifies in one run needs no such section.",
     "Write the section into the case if you keep the port (docs/cases.md), and follow it in launches elsewhere.",
 )
+NATIVE_STAGED = note(
+    "PT2535",
+    "{kernel} stages its results in {bytes} of static shared memory",
+    "With the step bulk-store warps put rows of results into shared memory, from where they leave by bulk copies. A "
+    "block has as much less for the dynamic shared memory that launches ask for.",
+    "Nothing has to be done where launches leave as much.",
+)
 SHARED_MEMORY_GROWS = note(
     "PT2504",
     "{kernel} takes {bytes} more bytes of static shared memory",

@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from porter.grade.chips import Chip
+from porter.grade.chips import Chip, values
 from porter.grade.clocks import resident
 from porter.grade.shape import Mma, Shape
 from porter.ptx import tmem, wgmma
-from porter.ptx.arch import limits
+from porter.ptx.arch import WARP, limits
 from porter.ptx.register_file import GRANULARITY, LEAST
 from porter.ptx.umma import N_STEPS, legal_m, legal_n
+
+_ROWS_OF_WARP = 16
+"""Rows of a tile of MMAs whose parts a warp has."""
+_WARPS = 8
+"""Warps that store a tile, where nobody knows how many threads there are."""
 
 
 class Impossible(ValueError):
@@ -119,6 +124,24 @@ def overlap(shape: Shape) -> Shape:
     end = replace(shape.epilogue, overlapped=True)
     return replace(shape, persistent=True, roles="specialized", epilogue=end,
                    residency=replace(shape.residency, tmem_columns=2 * columns))  # fmt: skip
+
+
+def bulk_store(shape: Shape) -> Shape:
+    """Results that warps stage, and that leave by bulk copies of `full_row_bytes` of a row. Raises Impossible."""
+    end = shape.epilogue
+    if end.store == "tma":
+        raise Impossible("results leave by TMA already")
+    if shape.tile_m is None or shape.tile_n is None:
+        raise Impossible("the stage is no plain product")
+    row = int(values()["full_row_bytes"])
+    pieces = max(1, shape.tile_n * end.element_bytes // row)
+    warps = min(shape.tile_m // shape.cta_group // _ROWS_OF_WARP, (shape.residency.threads or WARP * _WARPS) // WARP)
+    smem = shape.residency.smem
+    if smem is not None:
+        # two parts, one of which is staged while the other leaves; rows do not begin at the same banks
+        smem += 2 * warps * _ROWS_OF_WARP * (row + max(16, 8 * end.element_bytes))
+    return replace(shape, epilogue=replace(end, store="tma", pieces=pieces),
+                   residency=replace(shape.residency, smem=smem))  # fmt: skip
 
 
 def specialize(shape: Shape) -> Shape:

@@ -8,7 +8,7 @@ rather than read stands in `assumed`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -167,7 +167,7 @@ class _Reader:
             self.launch.row_bytes, self._waits_each(loop), tiling.issuers, self._cluster(), persistent,
             self._multicast(), not self.loads and bool(nbytes), self._in_turns(loop),
             self._epilogue(loop, tiling, columns, persistent),
-            self._work(loop, threads, tiling), Residency(smem, columns, threads, self.launch.registers),
+            self._work(loop, threads, tiling), Residency(self._taken(smem), columns, threads, self.launch.registers),
             tuple(dict.fromkeys(self.assumed)), 1 if tiling.m is not None else self._batches(loop),
         )  # fmt: skip
 
@@ -369,6 +369,11 @@ class _Reader:
         static = sum(v.size for v in self.module.variables if v.space == "shared" and not v.extern and v.name in used)
         return static + self.launch.smem
 
+    def _taken(self, smem: int | None) -> int | None:
+        """Shared memory of a block: what rings may lie in, and what the kernel declares for itself."""
+        own = sum(v.size for v in _declared(self.code.entry.body or ()) if v.space == "shared")
+        return None if smem is None else smem + own
+
     def _columns(self) -> int:
         found = [
             self.code.value(at, ins.operands[-1])
@@ -454,6 +459,15 @@ class _Reader:
             issued = [rows[at] for path in paths for at in path]
         mufu = sum(ins.parts[0] in MUFU for ins in issued)
         return Work(len(issued), mufu * WARP, True, counted(issued)) if mufu else Work()
+
+
+def _declared(body: Sequence[ast.Statement]) -> Iterator[ast.VarDecl]:
+    """Variables of a kernel's own, such as shared memory that no other kernel uses."""
+    for statement in body:
+        if isinstance(statement, ast.VarDecl):
+            yield statement
+        elif isinstance(statement, ast.Block):
+            yield from _declared(statement.body)
 
 
 def _is_mma(ins: ast.Instruction) -> bool:

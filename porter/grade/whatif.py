@@ -18,6 +18,7 @@ _PLAIN: dict[str, Callable[[Shape], Shape]] = {
     "specialize": changes.specialize,
     "pair": changes.pair,
     "overlap": changes.overlap,
+    "bulk-store": changes.bulk_store,
 }
 """In the order in which they build on each other."""
 

@@ -194,7 +194,7 @@ class ThreadValues:
         """Whether a variable has its first value for good."""
         key = variable.key
         if key not in self._kept:
-            self._kept[key] = _is_const(variable) or not self._may_change(variable)
+            self._kept[key] = is_const(variable) or not self._may_change(variable)
         return self._kept[key]
 
     def _may_change(self, variable: Variable) -> bool:
@@ -418,7 +418,8 @@ def _chosen(condition: Values | None, then: Values | None, other: Values | None)
     return tuple(None if c is None else a if c else b for c, a, b in zip(condition, first, second, strict=True))
 
 
-def _is_const(variable: Variable) -> bool:
+def is_const(variable: Variable) -> bool:
+    """Whether a variable is declared to keep its first value."""
     node = variable.param.node if variable.param is not None else variable.declaration
     if node is None:
         return False

@@ -11,6 +11,7 @@ from typing import Any
 
 from porter.passes.emit import emitted
 from porter.passes.mirror import QUARTER_BIT, Mirror
+from porter.passes.native.rows import ROW_BYTES
 from porter.ptx.idesc import AB_TYPE_CODES, D_TYPE_CODES, FIELDS, M_SHIFT, N_SHIFT
 from porter.ptx.smem_desc import FIELDS_SM100, SM100_VERSION
 from porter.ptx.tmem import COLUMNS, HALF_LANE, LANE_SHIFT, MIN_ALLOCATION
@@ -100,6 +101,9 @@ class Helpers:
     paired: bool = False
     """Whether the CTAs of a cluster of two multiply together."""
 
+    row_stores: bool = False
+    """Whether warps stage rows of results, which leave by bulk copies."""
+
     @property
     def mma_rows(self) -> int:
         """Rows of an MMA in one CTA."""
@@ -124,6 +128,7 @@ class Helpers:
             "ctas": 2 if self.paired else 1,
             "thread": "thread_rank()" if self.linear_thread else "threadIdx.x",
             "quarter_bit": QUARTER_BIT,
+            "row_bytes": ROW_BYTES,
         }
         return {
             **common,

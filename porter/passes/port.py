@@ -30,6 +30,7 @@ from porter.passes.instructions import instruction_groups
 from porter.passes.keeping import Kept
 from porter.passes.kernel_port import KernelPort, port_kernels
 from porter.passes.native.blocks import NAME as BLOCKS
+from porter.passes.native.bulk_store import NAME as BULK_STORE
 from porter.passes.native.step import Launches
 from porter.passes.needs import NOTHING, Common, Need, needs_of
 from porter.passes.partial import RULE as GUARD_RULE
@@ -59,7 +60,8 @@ class PortOptions:
     (root, step). `stages`: how many the ring of a root's kernel gets, as (root, count); as many as it has elsewhere.
     `registers`: how many the warps of a root's kernels keep that give some back, in the same form. `launches`: what
     host code launches kernels with, for steps that change it; `boxes`: what it says of tensor maps. `blocks`: roots
-    whose kernels may get the step that makes room for a second block on an SM."""
+    whose kernels may get the step that makes room for a second block on an SM; `bulk_stores`: the step whose results
+    leave by bulk copies."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -80,6 +82,7 @@ class PortOptions:
     launches: Launches | None = None
     boxes: Boxes | None = None
     blocks: frozenset[str] = frozenset()
+    bulk_stores: frozenset[str] = frozenset()
 
 
 @dataclass(eq=False)
@@ -250,6 +253,7 @@ def _port_what_can_be(
     sources: SourceSet, options: PortOptions, rules: Sequence[Rule], selection: Selection
 ) -> tuple[SourceSet, KernelPort]:
     """The port of all kernels, or of those that nothing stops; and the sources that it is of, without the others."""
+    asked = {BLOCKS: options.blocks, BULK_STORE: options.bulk_stores}
     port = partial(
         port_kernels,
         vocabulary=vocabulary(rules),
@@ -259,7 +263,7 @@ def _port_what_can_be(
         native=tuple(
             s
             for s in options.native
-            if (sources.root, s) not in options.without and (s != BLOCKS or sources.root in options.blocks)
+            if (sources.root, s) not in options.without and sources.root in asked.get(s, (sources.root,))
         ),
         stages=dict(options.stages).get(sources.root, 0),
         registers=dict(options.registers).get(sources.root, 0),

@@ -144,6 +144,7 @@ def run_example(
         launches=launches,
         boxes=boxes,
         blocks=frozenset({path.as_posix()} if example.blocks > 1 else ()),
+        bulk_stores=frozenset({path.as_posix()} if example.bulk_stores else ()),
     )
     root = path
     result: PortResult | DslPortResult

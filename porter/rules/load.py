@@ -481,6 +481,7 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             registers=e.get("registers", 0),
             drop_promotion=e.get("drop_promotion", False),
             blocks=e.get("blocks", 1),
+            bulk_stores=e.get("bulk_stores", False),
         )
 
 

@@ -81,6 +81,8 @@ class Example:
     """Whether sums of FP8 stay in the accumulator in that port."""
     blocks: int = 1
     """How many blocks of that port share an SM; 1 for those that do without a step."""
+    bulk_stores: bool = False
+    """Whether results of that port leave by bulk copies."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from porter.ptx.umma import N_STEPS, Kind, legal_n
 from porter.ptx.wgmma import THREADS, M
 
 _PORTS = {"m128": "porter port --style full-rate", "promotion": "porter port --style native --drop-promotion",
-          **dict.fromkeys(("release", "mma-thread", "double-buffer", "pair", "stages", "blocks", "registers"),
+          **dict.fromkeys(("release", "mma-thread", "double-buffer", "pair", "stages", "blocks", "bulk-store",
+                           "registers"),
                           "porter port --style native")}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
 
@@ -281,9 +282,12 @@ def _wide(kernel: KernelPipeline) -> Iterator[str]:
 
 
 def _store(kernel: KernelPipeline) -> Iterator[str]:
-    if kernel.pipeline.role("epilogue") is not None:
+    known = kernel.pipeline
+    if known.role("epilogue") is not None:
         raise _Stop("results leave by TMA already")
-    raise _Missing("which stores write the output, and where: stores of threads are not read")
+    if not known.products:
+        raise _Missing("the shape of the MMAs")
+    yield "warps stage 128 bytes of each of their rows at a time"
 
 
 def _promotion(promoted: str | None, kernel: KernelPipeline) -> Iterator[str]:
@@ -314,9 +318,10 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
     ("stages", "as many stages as shared memory holds", _stages, "", "CUTLASS StageCountAutoCarveout"),
     ("blocks", "two blocks on an SM, with registers that sums have left", _blocks, "blocks=2",
      "PTX ISA 9.7.19.5, FlashAttention-4"),
+    ("bulk-store", "rows of results leave by bulk copies from shared memory", _store, "bulk-store",
+     "PTX ISA 9.7.9.25.4.1"),
     ("registers", "setmaxnreg for warps that hold no accumulator", _registers, "", "PTX ISA 9.7.19.5"),
     ("persistent", "blocks take tiles one after another (clusterlaunchcontrol)", _persistent, "",
      "PTX ISA 9.7.13.17"),
     ("wide-t2r", "accumulators are loaded many columns at a time", _wide, "", "PTX ISA 9.7.16.8.3"),
-    ("tma-store", "results leave by TMA from shared memory", _store, "", "PTX ISA 9.7.9.25.5.3"),
 )  # fmt: skip

@@ -16,6 +16,7 @@ from porter.build.port_plan import Relaunch
 from porter.cli import full_rate, staging
 from porter.cli.porting import look
 from porter.cli.sharing import Shared
+from porter.cli.storing import Stored
 from porter.diagnostics import Code, PorterError
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
@@ -42,6 +43,7 @@ def ported(
 
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Shared(ported))
+    monkeypatch.setattr(full_rate, "stored", lambda session, ported, make: Stored(ported))
     monkeypatch.setattr(staging, "best_count", lambda shape, counts, rate: best)
     monkeypatch.setattr(staging, "shape_of", lambda session, ported, root: None)
     kernel = CORPUS / name / f"{name}.cu"

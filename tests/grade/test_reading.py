@@ -265,3 +265,14 @@ def test_the_order_of_a_tutorial_whose_steps_each_add_one_thing() -> None:
     chip, problem = chips()["B200"], ladders()[0].problem
     steps = [run(s, chip, problem).rate for s in (replace(tile, by_threads=True), tile, shared, pair, last)]
     assert steps == sorted(set(steps))
+
+
+def test_shared_memory_of_a_kernel_is_part_of_what_it_takes() -> None:
+    """nvcc declares in a kernel what no other one uses; a ring lies in what the launch gives."""
+    plain = kernel(RING)
+    own = plain.replace(".reg .pred", ".shared .align 16 .b8 staged[4096];\n.reg .pred", 1)
+    found, before = (read(text, launch_of(RING)).shape for text in (own, plain))
+    assert found is not None
+    assert before is not None
+    assert found.stages == before.stages
+    assert (found.residency.smem or 0) - (before.residency.smem or 0) == 4096

@@ -105,7 +105,9 @@ COMBINATIONS = {
         may_be_empty=True,
         paired=True,
     ),
-    "joined": helpers({Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), joined=True, releases=True),
+    "joined": helpers(
+        {Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), joined=True, releases=True, row_stores=True
+    ),
     "joined behind a producer": helpers(
         {Kind.F16: F16}, {FLOATS: (8,)}, register_kinds={Kind.F16}, joined=True, issuer=4
     ),

@@ -17,14 +17,27 @@ from porter.model.accumulators import Accumulator
 from porter.model.pipeline.facts import HostLaunch, KernelPipeline
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native import blocks, double_buffer, mma_thread, pair, promotion, registers, release, stages
+from porter.passes.native import (
+    blocks,
+    bulk_store,
+    double_buffer,
+    mma_thread,
+    pair,
+    promotion,
+    registers,
+    release,
+    stages,
+)
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
 
 Launches = Callable[[Path, Sequence[Path]], Sequence[KernelPipeline]]
 """What the host code of a file and its headers launches kernels with."""
 _TAKES = {release.NAME: release.take, mma_thread.NAME: mma_thread.take, double_buffer.NAME: double_buffer.take}
-STEPS = (release.NAME, mma_thread.NAME, double_buffer.NAME, pair.NAME, stages.NAME, blocks.NAME, registers.NAME)
+STEPS = (
+    release.NAME, mma_thread.NAME, double_buffer.NAME, pair.NAME, stages.NAME, blocks.NAME, bulk_store.NAME,
+    registers.NAME,
+)  # fmt: skip
 """Names of the steps that the port has."""
 
 ON_REQUEST = (promotion.NAME,)
@@ -102,6 +115,8 @@ class _Taking:
                 promotion.take(context, self.moves).make()
             elif name == blocks.NAME:
                 blocks.take(context, self.moves).make()
+            elif name == bulk_store.NAME:
+                self._bulk_store()
             elif name == registers.NAME:
                 self._registers()
             elif name == stages.NAME:
@@ -118,6 +133,12 @@ class _Taking:
 
     def _found(self) -> list[Pipelined]:
         return [Pipelined(self.context, k, self.moves) for k in self.context.kernels]
+
+    def _bulk_store(self) -> None:
+        if {double_buffer.NAME, pair.NAME} & set(self.taken):
+            function = self.context.kernels[0].function
+            raise Left(function, function.span(function.body), bulk_store.BESIDE)
+        bulk_store.take(self.context).make()
 
     def _registers(self) -> None:
         if blocks.NAME in self.taken:

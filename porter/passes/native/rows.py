@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether stores of a warp are rows: its lanes have the elements of a fragment of MMAs, two in every eight columns of
+row `lane / 4`, and of another row for the half below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from porter.model.affine import Address, Affine, Poly
+from porter.ptx.arch import WARP
+
+ROW_BYTES = 128
+"""Of a row that leave together."""
+_QUAD = 4
+"""Lanes that have the columns of a row between them."""
+_GROUP = 8
+"""Columns that these have two each of."""
+_WIDTHS = (1, 2, 4)
+
+
+@dataclass(frozen=True)
+class Put:
+    """A store of a turn: the `index` of its statement, the values of the loops around that, and where it goes."""
+
+    index: int
+    values: tuple[int, ...]
+    address: Address
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Stores of `step` columns a turn, of elements of `nbytes`, in `halves` rows of each lane. `places`: by statement,
+    for each turn of its loops their values, the half and the column in the turn; `pairs`: whether a statement stores
+    two neighbours."""
+
+    nbytes: int
+    step: int
+    halves: int
+    places: dict[int, list[tuple[tuple[int, ...], int, int]]]
+    pairs: dict[int, bool]
+
+    @property
+    def warp_bytes(self) -> int:
+        """What a warp stages: two parts, whose rows are so far apart that lanes of a quarter meet other banks."""
+        return 2 * _GROUP * self.halves * (ROW_BYTES + max(16, _GROUP * self.nbytes))
+
+    def texts(self, index: int, names: list[str]) -> tuple[str, str]:
+        """The half and the column of a statement, of the variables of the loops around it."""
+        found = self.places[index]
+        return _text(names, [(v, h) for v, h, _ in found]), _text(names, [(v, c) for v, _, c in found])
+
+
+def rows_of(affine: Affine, turn: str, puts: list[Put]) -> Rows | str:
+    """What stores of a turn are, or what they lack; `turn` is the name of the loop's turns."""
+    first = puts[0].address.at
+    quad = affine.plain(_of_lane(affine, first))
+    if quad is None:
+        return "that lanes of a row store neighbours"
+    nbytes = quad[1] // 2
+    if nbytes not in _WIDTHS or any(v != 2 * nbytes * (t % _QUAD) for t, v in enumerate(quad)):
+        return "that each lane stores two neighbours in every eight columns of a row"
+    step = 0
+    rows: list[tuple[Poly, list[tuple[Put, int]]]] = []
+    for put in puts:
+        at = put.address.at
+        if affine.plain(_of_lane(affine, at)) != quad or put.address.size not in (nbytes, 2 * nbytes):
+            return "that all stores of a turn have the same lanes and elements"
+        forward = at.get((f"#{turn}",), (0,) * affine.threads)
+        if len(set(forward)) != 1 or any(turn in name for names in at if names != (f"#{turn}",) for name in names):
+            return "how much further to the right the next turn of this loop stores"
+        if step not in (0, forward[0]):
+            return "that all stores of a turn have as many columns"
+        step = forward[0]
+        _sort_in(affine, rows, put, at)
+    if step <= 0 or step % (_GROUP * nbytes) or ROW_BYTES % step:
+        return f"turns of this loop that store whole groups of {_GROUP} columns, of which some are {ROW_BYTES} bytes"
+    if len(rows) > 2:
+        return "one row, or two, of each lane in a turn of this loop"
+    places: dict[int, list[tuple[tuple[int, ...], int, int]]] = {}
+    pairs = {put.index: put.address.size == 2 * nbytes for put in puts}
+    for half, (_, members) in enumerate(rows):
+        least = min(apart for _, apart in members)
+        wanted = sorted(c for g in range(0, step // nbytes, _GROUP) for c in (g, g + 1))
+        found = []
+        for put, apart in members:
+            column, rest = divmod(apart - least, nbytes)
+            found += [column, column + 1] if pairs[put.index] else [column]
+            places.setdefault(put.index, []).append((put.values, half, column))
+            if rest or column % _GROUP > 1 or (pairs[put.index] and column % _GROUP):
+                return f"whole groups of {_GROUP} columns in a turn of this loop"
+        if sorted(found) != wanted:
+            return f"each of {step // nbytes} columns once in a turn of this loop"
+    made = Rows(nbytes, step // nbytes, len(rows), places, pairs)
+    for index in places:
+        if "" in made.texts(index, ["i"] * len(places[index][0][0])):
+            return "which row and column each turn of an inner loop stores"
+    return made
+
+
+def _of_lane(affine: Affine, at: Poly) -> Poly:
+    """What lanes of a row add to where the first of them stores."""
+    found = {}
+    for names, vector in at.items():
+        leaders = [vector[t // _QUAD * _QUAD] for t in range(affine.threads)]
+        found[names] = tuple(a - b for a, b in zip(vector, leaders, strict=True))
+    return {names: vector for names, vector in found.items() if any(vector)}
+
+
+def _sort_in(affine: Affine, rows: list[tuple[Poly, list[tuple[Put, int]]]], put: Put, at: Poly) -> None:
+    """Add a store to the row whose others are a number of bytes away that all lanes agree on, and a small one."""
+    for base, members in rows:
+        apart = affine.plain(affine.add(at, base, -1))
+        if apart is not None and len(set(apart)) == 1 and abs(apart[0]) < ROW_BYTES:
+            members.append((put, apart[0]))
+            return
+    rows.append((at, [(put, 0)]))
+
+
+def _text(names: list[str], found: list[tuple[tuple[int, ...], int]]) -> str:
+    """A number as a sum of multiples of variables; empty where it is none."""
+    slopes = []
+    for axis in range(len(names)):
+        slope = 0
+        for values, number in found:
+            for others, other in found:
+                alike = all(a == b for i, (a, b) in enumerate(zip(values, others, strict=True)) if i != axis)
+                if alike and others[axis] != values[axis] and not slope:
+                    apart = others[axis] - values[axis]
+                    if (other - number) % apart:
+                        return ""
+                    slope = (other - number) // apart
+        slopes.append(slope)
+    base = found[0][1] - sum(s * v for s, v in zip(slopes, found[0][0], strict=True))
+    if any(base + sum(s * v for s, v in zip(slopes, values, strict=True)) != n for values, n in found):
+        return ""
+    parts = [name if s == 1 else f"{s} * {name}" for s, name in zip(slopes, names, strict=True) if s]
+    return " + ".join([*([str(base)] if base or not parts else []), *parts])
+
+
+assert WARP % _QUAD == 0
