@@ -20,7 +20,7 @@ from porter.ptx.umma import N_STEPS, Kind, legal_n
 from porter.ptx.wgmma import THREADS, M
 
 _PORTS = {"m128": "porter port --style full-rate", "promotion": "porter port --style native --drop-promotion",
-          **dict.fromkeys(("release", "mma-thread", "double-buffer", "pair", "stages", "blocks", "registers"),
+          **dict.fromkeys(("release", "mma-thread", "tiles", "double-buffer", "pair", "stages", "blocks", "registers"),
                           "porter port --style native")}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
 
@@ -156,18 +156,40 @@ def _thread(kernel: KernelPipeline) -> Iterator[str]:
         yield "waits by token become waits by parity"
 
 
+def _tiles(kernel: KernelPipeline) -> Iterator[str]:
+    known = kernel.pipeline
+    list(_thread(kernel))
+    loops = max((w.loops for b in known.barriers for w in b.waits), key=len, default=())
+    if len(loops) > 1:
+        raise _Stop("blocks take tiles in a loop already; clusterlaunchcontrol would only choose them")
+    grid = _geometry(kernel)
+    cluster = kernel.launch.cluster if kernel.launch is not None else None
+    if cluster is not None and cluster != ("1", "1", "1"):
+        raise _Stop(f"clusters of {' x '.join(cluster)} take tiles over as a whole")
+    words = {n for c in known.copies for text in c.coords for n in re.findall(r"[A-Za-z_]\w*", text)}
+    placed = [d for d in known.offsets if d.name in words and "blockIdx" in d.text]
+    if not placed and "blockIdx" not in words:
+        raise _Missing("how blockIdx places the tile of a block")
+    yield f"grid {' x '.join(grid)}; " + ", ".join(f"{d.name} = {d.text}" for d in placed)
+
+
 def _buffer(kernel: KernelPipeline) -> Iterator[str]:
     known = kernel.pipeline
     full, _ = _ring(known)
-    tiles = max((w.loops for w in full.waits), key=len, default=())
-    if len(tiles) < 2:
-        raise _Stop("a block has one output tile: there is no next one to multiply meanwhile")
+    loops = max((w.loops for w in full.waits), key=len, default=())
+    tiles = f"tiles follow each other in `{loops[0]}`" if len(loops) > 1 else ""
+    if not tiles:
+        try:
+            list(_tiles(kernel))
+        except (_Stop, _Missing) as none:
+            raise _Stop(f"a block has one output tile: there is no next one to multiply meanwhile; {none}") from None
+        tiles = "tiles follow each other as they are taken over"
     widest = max((p.n for p in known.products), default=0)
     if not widest:
         raise _Missing("the columns of the accumulator")
     if 2 * widest > tmem.COLUMNS:
         raise _Stop(f"two accumulators of {widest} columns do not fit Tensor Memory")
-    yield f"tiles follow each other in `{tiles[0]}`"
+    yield tiles
     yield f"2 x {widest} of {tmem.COLUMNS} columns"
 
 
@@ -254,20 +276,6 @@ def _pair(kernel: KernelPipeline) -> Generator[str, None, str]:
     return f"pair,tile={2 * tmem.LANES}x{2 * widest}" if twice else "pair"
 
 
-def _persistent(kernel: KernelPipeline) -> Iterator[str]:
-    known = kernel.pipeline
-    _specialized(known)
-    grid = _geometry(kernel)
-    loops = max((w.loops for b in known.barriers for w in b.waits), key=len, default=())
-    if len(loops) > 1:
-        raise _Stop("blocks take tiles in a loop already; clusterlaunchcontrol would only choose them")
-    words = {n for c in known.copies for text in c.coords for n in re.findall(r"[A-Za-z_]\w*", text)}
-    placed = [d for d in known.offsets if d.name in words and "blockIdx" in d.text]
-    if not placed and "blockIdx" not in words:
-        raise _Missing("how blockIdx places the tile of a block")
-    yield f"grid {' x '.join(grid)}; " + ", ".join(f"{d.name} = {d.text}" for d in placed)
-
-
 def _wide(kernel: KernelPipeline) -> Iterator[str]:
     registers = {p.n * M // (THREADS * (2 if p.accumulator == "f16" else 1)): p.n for p in kernel.pipeline.products}
     if not registers:
@@ -308,6 +316,8 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
      "PTX ISA 9.7.16.12.1, CUTLASS PipelineTmaUmma"),
     ("mma-thread", "one thread waits for stages and issues MMAs", _thread, "",
      "CUTLASS sm100_mma_warpspecialized"),
+    ("tiles", "blocks go on with tiles of blocks that have not begun (clusterlaunchcontrol)", _tiles, "persistent",
+     "PTX ISA 9.7.13.17"),
     ("double-buffer", "two accumulators, the epilogue beside the next tile", _buffer, "overlap",
      "CUTLASS sm100_gemm_tma_warpspecialized"),
     ("pair", "pairs of CTAs multiply together, each with half of B", _pair, "pair", "PTX ISA 9.7.16.5"),
@@ -315,8 +325,6 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
     ("blocks", "two blocks on an SM, with registers that sums have left", _blocks, "blocks=2",
      "PTX ISA 9.7.19.5, FlashAttention-4"),
     ("registers", "setmaxnreg for warps that hold no accumulator", _registers, "", "PTX ISA 9.7.19.5"),
-    ("persistent", "blocks take tiles one after another (clusterlaunchcontrol)", _persistent, "",
-     "PTX ISA 9.7.13.17"),
     ("wide-t2r", "accumulators are loaded many columns at a time", _wide, "", "PTX ISA 9.7.16.8.3"),
     ("tma-store", "results leave by TMA from shared memory", _store, "", "PTX ISA 9.7.9.25.5.3"),
 )  # fmt: skip
