@@ -179,6 +179,7 @@ class Part:
         looping = inside and any(_holds(loop, declared) for loop in self._loops())
         if given:
             self._keys[variable.key] = variable
+            self._set_anew(variable, given)
         for node in made:
             for name in self._sources(node):
                 other = resolve(self.function, name, self.function.text(name))
@@ -189,6 +190,19 @@ class Part:
         if moving:
             self._keys[variable.key] = variable
         return moving
+
+    def _set_anew(self, variable: Variable, given: Sequence[Node]) -> None:
+        """That what goes on is not set to something else at the beginning of a tile."""
+        statements = {n.id for n in self.nodes if n.type == "expression_statement"}
+        for name in given:
+            assigned = enclosing(name, "assignment_expression")
+            right = assigned.child_by_field_name("right") if assigned is not None else None
+            if assigned is None or right is None or self.function.text(assigned.children[1]) != "=":
+                continue
+            again = any(self.function.text(n) == variable.name for n in find(right, "identifier"))
+            whole = enclosing(assigned, "expression_statement")
+            if whole is not None and whole.id in statements and not again:
+                raise self._left(name, f"that `{variable.name}` goes on from tile to tile")
 
     def _loops(self) -> Iterator[Node]:
         for node in self.nodes:
