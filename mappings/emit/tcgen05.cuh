@@ -557,6 +557,35 @@ struct Warpgroup {
 //@ end
 };
 
+//@ section raster if raster
+// Rows of tiles in a group.
+constexpr uint32_t kGroup = $raster;
+
+// Another number for each of `count` tiles, `across` of which are a row: one behind the other within a column of a group
+// of rows, so that those that run at a time share rows and columns of the operands in L2.
+__device__ __forceinline__ uint32_t raster(uint32_t tile, uint32_t across, uint32_t count) {
+    const uint32_t down = count / across;
+    if (tile >= down * across) return tile;
+    const uint32_t first = tile / (kGroup * across) * kGroup;
+    const uint32_t rows = min(down - first, kGroup);
+    const uint32_t inside = tile - first * across;
+    return (first + inside % rows) * across + inside / rows;
+}
+template <typename Tile, typename Across, typename Count>
+__device__ __forceinline__ Tile tile_quotient(Tile tile, Across across, Count count) {
+    return static_cast<Tile>(raster(tile, across, count) / static_cast<uint32_t>(across));
+}
+template <typename Tile, typename Across, typename Count>
+__device__ __forceinline__ Tile tile_remainder(Tile tile, Across across, Count count) {
+    return static_cast<Tile>(raster(tile, across, count) % static_cast<uint32_t>(across));
+}
+// Of a grid of tiles.
+__device__ __forceinline__ uint3 raster(uint3 index) {
+    const uint32_t tile = raster(index.y * gridDim.x + index.x, gridDim.x, gridDim.x * gridDim.y);
+    return {tile % gridDim.x, tile / gridDim.x, index.z};
+}
+__device__ __forceinline__ uint3 block_index() { return raster(blockIdx); }
+
 //@ section tiles if tiles
 // Answers to requests for a tile that there are: while all read one, the next one arrives.
 constexpr uint32_t kAnswers = 2;
@@ -591,6 +620,9 @@ struct Tiles {
         // what was read here is written by the asynchronous proxy next
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         arrive(answered + (kAnswers + slot) * 8);
+//@ if raster
+        if (found != 0) index = raster(index);
+//@ end
         return found != 0;
     }
 
@@ -736,7 +768,11 @@ class Tmem {
 
 //@ if tiles
     __device__ __forceinline__ Tiles tiles() const {
+//@ if raster
+        return {shared_address(&shared_.answers[0]), shared_address(&shared_.answered[0]), block_index()};
+//@ else
         return {shared_address(&shared_.answers[0]), shared_address(&shared_.answered[0]), blockIdx};
+//@ end
     }
 
 //@ end

@@ -17,6 +17,7 @@ from porter.cli.candidates import calibration_of, candidate, grade_with
 from porter.cli.context import Session
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.grade.model import STANDARD
+from porter.grade.raster import missing as no_order
 from porter.grade.shape import Problem, Shape
 from porter.grade.stages import best_count
 from porter.grade.whatif import read_problem
@@ -24,6 +25,8 @@ from porter.lang.sources import is_python
 from porter.passes.native.given import Left
 from porter.passes.native.pair import NAME as PAIR
 from porter.passes.native.promotion import NAME as PROMOTION
+from porter.passes.native.raster import GROUP
+from porter.passes.native.raster import NAME as RASTER
 from porter.passes.native.stages import NAME
 from porter.passes.native.tiles import NAME as TILES
 from porter.passes.port import PortOptions
@@ -137,6 +140,9 @@ def staged(session: Session, ported: Ported, make: Make) -> Staged:
         if slower:
             without |= slower
             ported = make(without=without)
+    if ordered := _in_l2(session, ported, said):
+        without |= ordered
+        ported = make(without=without)
     if without:
         make = partial(make, without=without)
     for root in (r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels):
@@ -188,6 +194,27 @@ def _slower(
             values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": name, "what": what}
             said.append(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
     return frozenset(slower)
+
+
+def _in_l2(session: Session, ported: Ported, said: list[Diagnostic]) -> Left:
+    """Roots whose tiles have another order that asks no less of memory: L2 holds what they load, or nobody knows what
+    that is."""
+    problem = problem_of(session)
+    left = set()
+    for root in (r for r in ported.roots if RASTER in r.native):
+        try:
+            what = no_order(shape_of(session, ported, root), problem, GROUP)
+        except _NoneError as none:
+            what = "; ".join(str(d.values["what"]) for d in none.said)
+        except (PorterError, ValueError) as error:
+            what = f"what is loaded: {error.diagnostic.message if isinstance(error, PorterError) else error}"
+        else:
+            what = f"a gain at {problem}: {what}" if what else ""
+        if what:
+            left.add((root.path, RASTER))
+            values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": RASTER, "what": what}
+            said.append(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
+    return frozenset(left)
 
 
 class _NoneError(Exception):

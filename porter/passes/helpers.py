@@ -97,6 +97,8 @@ class Helpers:
     """Whether a tile may have no MMA at all."""
     paired: bool = False
     """Whether the CTAs of a cluster of two multiply together."""
+    raster: int = 0
+    """Rows of tiles that are done together, where tiles have an order of the port's own."""
     tiles: bool = False
     """Whether a CTA goes on with tiles of CTAs that have not begun."""
     tile_asker: int = 0

@@ -13,6 +13,7 @@ from porter.model.pipeline.facts import Barrier, KernelPipeline, Pipeline
 from porter.passes.mirror import WIDEST
 from porter.passes.native.promotion import NAME as PROMOTION
 from porter.passes.native.promotion import SCALED
+from porter.passes.native.raster import GROUP
 from porter.passes.obstacles import SHARED_BYTES
 from porter.ptx import tmem
 from porter.ptx.arch import SM100A, limits
@@ -20,7 +21,7 @@ from porter.ptx.umma import N_STEPS, Kind, legal_n
 from porter.ptx.wgmma import THREADS, M
 
 _PORTS = {"m128": "porter port --style full-rate", "promotion": "porter port --style native --drop-promotion",
-          **dict.fromkeys(("release", "mma-thread", "tiles", "double-buffer", "pair", "stages", "blocks", "registers"),
+          **dict.fromkeys(("release", "raster", "mma-thread", "tiles", "double-buffer", "pair", "stages", "blocks", "registers"),
                           "porter port --style native")}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
 
@@ -173,6 +174,18 @@ def _tiles(kernel: KernelPipeline) -> Iterator[str]:
     yield f"grid {' x '.join(grid)}; " + ", ".join(f"{d.name} = {d.text}" for d in placed)
 
 
+def _raster(kernel: KernelPipeline) -> Iterator[str]:
+    known = kernel.pipeline
+    if not known.products:
+        raise _Missing("the shape of the MMAs")
+    texts = [d.text for d in known.offsets] + [text for c in known.copies for text in c.coords]
+    placed = [text for text in texts if "blockIdx.y" in text]
+    parts = [text for text in texts if re.search(r"\w\s*[/%]", text)]
+    if not placed and not parts:
+        raise _Missing("a tile's row and column by the grid, or as quotient and remainder of its number")
+    yield f"tiles in groups of {GROUP} rows, where L2 does not hold A and B: {(placed or parts)[0]}"
+
+
 def _buffer(kernel: KernelPipeline) -> Iterator[str]:
     known = kernel.pipeline
     full, _ = _ring(known)
@@ -314,6 +327,7 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
     ("m128", "two tiles of 64 rows in one MMA of 128", _rows, "m128", "PTX ISA 9.7.16.10.5"),
     ("release", "commits give stages back, nobody waits for MMAs in the loop", _release, "specialize",
      "PTX ISA 9.7.16.12.1, CUTLASS PipelineTmaUmma"),
+    ("raster", "tiles in groups of rows, which share operands in L2", _raster, "", "CUTLASS max_swizzle_size"),
     ("mma-thread", "one thread waits for stages and issues MMAs", _thread, "",
      "CUTLASS sm100_mma_warpspecialized"),
     ("tiles", "blocks go on with tiles of blocks that have not begun (clusterlaunchcontrol)", _tiles, "persistent",

@@ -149,7 +149,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     ),
     "a stage that the tile has a part in": (
         {"STATE": "int n = 0;", "NEXT": "++k, ++n", "AT": "(n + row) % kStages", "PHASE": "n / kStages % 2"},
-        "a stage that `row`, the place of the tile, has no part in",
+        "a stage that `blockIdx`, the place of the tile, has no part in",
     ),
     "stages from 1": ({"FIRST": "1"}, "that `k` counts stages from 0, one by one"),
     "every other stage": ({"NEXT": "k += 2"}, "that `k` counts stages from 0, one by one"),
@@ -164,7 +164,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         "that `most` begins anew with each tile",
     ),
     "a parameter that changes": ({"STORE": STORE + "\nout += 1;"}, "that `out` begins anew with each tile"),
-    "a way out of a tile": ({"LOADS": LOADS + "\nif (k > 1000) return;"}, "a way out of the kernel in a tile"),
     "consumers that wait for all": ({"STORE": "__syncthreads();\n" + STORE, "BESIDE": "__syncthreads();"}, ""),
     "something behind all tiles": ({"END": "if (threadIdx.x == 0) out[0] = out[0];"}, "that a tile ends where"),
     "consumers that wait behind their MMAs": (
@@ -255,7 +254,7 @@ PLANTED: dict[str, tuple[dict[str, str], str, str, int]] = {
     "tiles where there are none": (COUNTED, r"return found != 0;", "return begun < 9;", 1),
     "stages of loads that begin anew": (
         TURNING, r"int stage = 0, phase = 0;(\s*)(tcgen05::Tiles tiles = tmem.tiles\(\);\s*while \(tiles.next\(\)\) \{)",
-        r"\2\1int stage = 0, phase = 0;", 2,
+        r"\2\1int stage = 0, phase = 0;", 3,
     ),
     "stages that one of both counts anew": (
         COUNTED, r"(tiles.ask\(\);)", r"\1 passed = 0;", 1,

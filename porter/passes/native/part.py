@@ -149,7 +149,10 @@ class Part:
         turning = False
         for text in (*texts, *phases):
             for word in names_in(text):
-                variable = resolve(self.function, site.node, re.split(r"\.|->", word)[0])
+                first = re.split(r"\.|->", word)[0]
+                variable = resolve(self.function, site.node, first)
+                if first == BLOCK:
+                    raise self._left(site.node, f"a stage that `{first}`, the place of the tile, has no part in")
                 if variable is not None:
                     goes_on = self._goes_on(variable, site.node)
                     turning |= goes_on and text in phases

@@ -22,6 +22,7 @@ from porter.passes.native import mma_thread
 from porter.passes.native.alone import check_alone, check_meets, touches_shared
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.part import Part, Places
+from porter.passes.native.raster import reordered
 from porter.passes.native.sites import Changes, Place, path_of, prefix
 from porter.passes.native.texts import indented, ported_text
 from porter.passes.native.wrapping import lines_of, wrap
@@ -67,12 +68,11 @@ class _Issuing:
     ahead: Sequence[str]
     head: Sequence[str]
     carried: frozenset[int]
-    renamed: dict[str, str]
+    index: str
     counter: tuple[re.Pattern[str], str] | None
 
     def said(self, line: str) -> str:
-        for name, instead in self.renamed.items():
-            line = re.sub(rf"\b{name}\b", instead, line)
+        line = reordered(line, self.index)
         return line if self.counter is None else self.counter[0].sub(self.counter[1], line)
 
 
@@ -212,7 +212,7 @@ class _Tiled:
             self._opening(self.mmas),
             self._head(self.mmas),
             frozenset(n.id for n in self.mmas.carried),
-            {"blockIdx": f"{self.name}.index"},
+            f"{self.name}.index",
             self.mmas.pattern(self.passed),
         )
         self.lines = (
@@ -247,7 +247,7 @@ class _Tiled:
         opening = emit.lines("tiles", tiles_type=qualified("Tiles"), tiles=self.name, tmem=self.context.names.tmem)
         found = opening.splitlines()
         for node in part.placed():
-            found += ["    " + re.sub(r"\bblockIdx\b", f"{self.name}.index", line) for line in self._statement(node)]
+            found += ["    " + reordered(line, f"{self.name}.index") for line in self._statement(node)]
         return found
 
     def _statement(self, node: Node) -> list[str]:
@@ -259,7 +259,7 @@ class _Tiled:
         for node in self.places.indices():
             if any(n.start_byte <= node.start_byte and node.end_byte <= n.end_byte
                    for n in (*self.loading, *self.storing)):  # fmt: skip
-                changes.replace(self.function, self.function.span(node), f"{self.name}.index")
+                changes.whole(self.function, self.function.span(node), f"{self.name}.index")
         for node in self.loads.turned():
             changes.replace(self.function, self.function.span(node), self.passed)
         for node in self.places.outside([*self.loading, *self.storing, *self.range]):
