@@ -197,8 +197,8 @@ def _slower(
 
 
 def _in_l2(session: Session, ported: Ported, said: list[Diagnostic]) -> Left:
-    """Roots whose tiles have another order that asks no less of memory: L2 holds what they load, or nobody knows what
-    that is."""
+    """Roots whose tiles have another order that asks no less of memory: L2 holds what those that run at a time load, or
+    nobody knows what that is."""
     problem = problem_of(session)
     left = set()
     for root in (r for r in ported.roots if RASTER in r.native):

@@ -19,11 +19,6 @@ GAIN = 0.05
 """A share of the bytes below which an order is no better than another one."""
 
 
-def operand_bytes(shape: Shape, problem: Problem) -> float:
-    """Of A and B."""
-    return (problem.m + problem.n) * problem.k * _element(shape)
-
-
 def held_bytes() -> float:
     """Of operands that L2 holds: beyond these, loads are as slow as from memory."""
     return values()["l2_cliff_bytes"]
@@ -59,11 +54,11 @@ def missing(shape: Shape, problem: Problem, group: int) -> str:
     Raises:
         ValueError: as `wave_bytes`.
     """
-    operands, held = operand_bytes(shape, problem), held_bytes()
-    if operands <= held:
-        return f"the {operands / 1e6:.0f} MB of A and B stay in L2, which holds {held / 1e6:.0f} MB"
+    held = held_bytes()
     for by_columns in (False, True):
         before, after = (wave_bytes(shape, problem, g, by_columns) for g in (1, group))
+        if before <= held:
+            return f"tiles that run at a time load {before / 1e6:.0f} MB, and L2 holds {held / 1e6:.0f} MB"
         if after >= before * (1 - GAIN):
             return f"tiles that run at a time load {before / 1e6:.0f} MB in rows, {after / 1e6:.0f} MB in groups"
     return ""

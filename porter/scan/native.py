@@ -21,8 +21,8 @@ from porter.ptx.umma import N_STEPS, Kind, legal_n
 from porter.ptx.wgmma import THREADS, M
 
 _PORTS = {"m128": "porter port --style full-rate", "promotion": "porter port --style native --drop-promotion",
-          **dict.fromkeys(("release", "raster", "mma-thread", "tiles", "double-buffer", "pair", "stages", "blocks", "registers"),
-                          "porter port --style native")}  # fmt: skip
+          **dict.fromkeys(("release", "raster", "mma-thread", "tiles", "double-buffer", "pair", "stages", "blocks",
+                           "registers"), "porter port --style native")}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
 
 

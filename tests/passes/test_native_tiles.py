@@ -63,7 +63,8 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
         ["k * 64, tiles.index.y * 128);", "out + (tiles.index.y * 128 + "],
     ),
     "a grid of one dimension": (LINEAR, [
-        f"{LOOP} const int tile = tiles.index.x; const int row = tile / (N / 16), column = tile % (N / 16); tiles.ask();",
+        f"{LOOP} const int tile = tiles.index.x; const int row = tile / (N / 16), column = tile % (N / 16); "
+        "tiles.ask();",
     ]),
     "a place that the size of the grid is in": (
         {"PLACE": "const unsigned tile = blockIdx.y * gridDim.x + blockIdx.x;\n"
@@ -102,15 +103,27 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         {"COMMON": "if (row * 128 >= M) return;"}, "what `row` is for, apart from a tile",
     ),
     "a block that does something else": (
-        {"COMMON": "if (blockIdx.x == 0 && threadIdx.x == 0) out[0] = 0;"}, "what `blockIdx` is for, apart from a tile",
+        {"COMMON": "if (blockIdx.x == 0 && threadIdx.x == 0) out[0] = 0;"},
+        "what `blockIdx` is for, apart from a tile",
     ),
     "a function that asks for the block": (
-        {"HEAD": "__device__ int row_of() { return blockIdx.y; }", "PLACE": "const int row = row_of(), column = blockIdx.x;"},
+        {"HEAD": "__device__ int row_of() { return blockIdx.y; }",
+         "PLACE": "const int row = row_of(), column = blockIdx.x;"},
         "the place of a block in the kernel itself: `blockIdx`",
     ),
     "a macro that asks for the block": (
         {"HEAD": "#define ROW blockIdx.y", "PLACE": "const int row = ROW, column = blockIdx.x;"},
         "the place of a block in the kernel itself: `blockIdx`",
+    ),
+    "an object that asks for the block": (
+        {"HEAD": "struct Place { int row, column; __device__ Place() : row(blockIdx.y), column(blockIdx.x) {} };",
+         "PLACE": "Place place;\nconst int row = place.row, column = place.column;"},
+        "the place of a block in the kernel itself: `blockIdx`",
+    ),
+    "an object that tells others": (
+        {"HEAD": "struct Done { int* at; __device__ ~Done() { atomicAdd(at, 1); } };",
+         "AHEAD": "Done done{(int*)out};"},
+        "that blocks do not know of each other: `atomicAdd`",
     ),
     "a register that says the block": (
         {"PLACE": 'int row; asm("mov.u32 %0, %%ctaid.y;" : "=r"(row));\nconst int column = blockIdx.x;'},
@@ -133,7 +146,8 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     ),
     "a fence for others": ({"STORE": STORE + "\n__threadfence();"}, "`__threadfence`"),
     "clusters": (
-        {"HEAD": "#define CLUSTERED __cluster_dims__(2, 1, 1)", "LAUNCH": "/* */"}, "blocks that are launched one by one",
+        {"HEAD": "#define CLUSTERED __cluster_dims__(2, 1, 1)", "LAUNCH": "/* */"},
+        "blocks that are launched one by one: `__cluster_dims__`",
     ),
     "a cooperative launch": (
         {"LAUNCH": "void* all[] = {&map_a, &map_b, &out, &M, &N, &K};\n"
@@ -157,7 +171,8 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         {"ADVANCE": "if (k > 1000) break;"}, "that each turn of the loop is a stage",
     ),
     "a coordinate that is no count": (
-        {"LOADS": LOADS.replace("k * 64, row", "k % 4 * 64, row")}, "coordinates that follow from `k` as a stage does not",
+        {"LOADS": LOADS.replace("k * 64, row", "k % 4 * 64, row")},
+        "coordinates that follow from `k` as a stage does not",
     ),
     "a sum over the tiles of a thread": (
         {"AHEAD": "float most = 0;", "STORE": STORE + "\nfor (int i = 0; i < 8; ++i) most += acc[i];"},
@@ -243,17 +258,20 @@ PLANTED: dict[str, tuple[dict[str, str], str, str, int]] = {
     ),
     "consumers that are not waited for": (COUNTED, r"1 \+ kWarpgroups \* 128;", "1;", 1),
     "no proxy fence behind a read": (
-        COUNTED, r'asm volatile\("fence.proxy.async.shared::cta;" ::: "memory"\);\s*arrive\(answered', "arrive(answered", 1,
+        COUNTED,
+        r'asm volatile\("fence.proxy.async.shared::cta;" ::: "memory"\);\s*arrive\(answered', "arrive(answered", 1,
     ),
     "bytes that nobody expects": (
-        COUNTED, r'mbarrier.arrive.expect_tx.shared::cta.b64 _, \[%0\], 16;', "mbarrier.arrive.shared::cta.b64 _, [%0];", 1,
+        COUNTED,
+        r"mbarrier.arrive.expect_tx.shared::cta.b64 _, \[%0\], 16;", "mbarrier.arrive.shared::cta.b64 _, [%0];", 1,
     ),
     "a phase that does not turn with the answers": (
         COUNTED, r"wait_phase\(answered \+ slot \* 8, turn / kAnswers % 2\);", "wait_phase(answered + slot * 8, 0);", 1,
     ),
     "tiles where there are none": (COUNTED, r"return found != 0;", "return begun < 9;", 1),
     "stages of loads that begin anew": (
-        TURNING, r"int stage = 0, phase = 0;(\s*)(tcgen05::Tiles tiles = tmem.tiles\(\);\s*while \(tiles.next\(\)\) \{)",
+        TURNING,
+        r"int stage = 0, phase = 0;(\s*)(tcgen05::Tiles tiles = tmem.tiles\(\);\s*while \(tiles.next\(\)\) \{)",
         r"\2\1int stage = 0, phase = 0;", 3,
     ),
     "stages that one of both counts anew": (

@@ -63,7 +63,7 @@ def take(context: PortContext, found: list[Pipelined], tiles: Sequence[Tiles] = 
         at = found[0]
         raise at.begin.left("commits that give stages back, each of its own CTA")
     changes = Changes(context, RULE)
-    loops = tiles or [None] * len(found)
+    loops: Sequence[Tiles | None] = tiles or [None] * len(found)
     moves = [Move(kernel, changes, loop) for kernel, loop in zip(found, loops, strict=True)]
     for move in moves:
         move.take()

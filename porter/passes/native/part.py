@@ -16,11 +16,11 @@ from porter.model.kernels import SHARED
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import names_in
 from porter.model.scopes import LOOPS, Variable, declared_names, resolve
+from porter.passes.native.alone import INDEX as BLOCK
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Changes, Place
 from porter.passes.native.slicing import Slice
 
-BLOCK = "blockIdx"
 _ROUNDS = ("%", "/", "&", ">>")
 _SIMPLE = ("primitive_type", "sized_type_specifier", "placeholder_type_specifier", "type_identifier",
            "qualified_identifier")  # fmt: skip
@@ -175,7 +175,7 @@ class Part:
         if inside and declared.parent is not None and declared.parent.type == "for_statement":
             self._counts(variable, declared.parent, at)
             return True
-        made = [n for n in (*given, *([variable.declarator] if inside and variable.declarator else ()))]
+        made = [*given, *([variable.declarator] if inside and variable.declarator else ())]
         if not given and not inside:
             return False
         moving = bool(given)

@@ -5,7 +5,7 @@ tile is another one; each tile is done once."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -16,9 +16,9 @@ from porter.model.functions import Function
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.scopes import LOOPS, resolve
 from porter.passes.context import PortContext, qualified
+from porter.passes.native.alone import INDEX as BLOCK
 from porter.passes.native.alone import check_alone
 from porter.passes.native.mainloop import Pipelined
-from porter.passes.native.part import BLOCK
 from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.native.slicing import is_declared
 
@@ -81,10 +81,11 @@ class _Raster:
     def _grid(self) -> None:
         """Another block's index in place of this one's, everywhere."""
         for node in self._indices():
-            around: Node | None = node
-            while (around := enclosing(around, *LOOPS)) is not None and around.start_byte >= self.function.body.start_byte:
+            around = enclosing(node, *LOOPS)
+            while around is not None:
                 if any(self.function.text(n) == "gridDim" for n in find(around, "identifier")):
                     raise Place(self.function, node).left(_ORDER)
+                around = enclosing(around, *LOOPS)
             self.changes.replace(self.function, self.function.span(node), INDEX)
 
     # --- Tiles that are numbered
@@ -123,7 +124,8 @@ class _Raster:
             raise self._left(_ORDER)
         named, value = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("value")
         plain = re.compile(rf"(?:static_cast<[\w\s]+>\(|\(?\w*\)?\s*)?{BLOCK}\s*\.\s*x\)?")
-        if named is None or named.type != "identifier" or value is None or not plain.fullmatch(text(value)):
+        known = named is not None and named.type == "identifier" and value is not None and plain.fullmatch(text(value))
+        if not known or named is None:
             raise self._left(_ORDER)
         name, loop = text(named), declaration.parent
         if loop is None or loop.type != "for_statement":
@@ -170,18 +172,3 @@ class _Raster:
 def reordered(text: str, instead: str) -> str:
     """A text with another place of a block, in place of `blockIdx` and of what this step writes for it."""
     return re.sub(rf"{re.escape(INDEX)}|\b{BLOCK}\b", instead, text)
-
-
-def numbered(count: int, across: int, group: int = GROUP) -> Sequence[int]:
-    """What the helpers make of each number of `count` tiles, `across` of which are a row."""
-    down = count // across
-    found = []
-    for tile in range(count):
-        if tile >= down * across:
-            found.append(tile)
-            continue
-        first = tile // (group * across) * group
-        rows = min(down - first, group)
-        inside = tile - first * across
-        found.append((first + inside % rows) * across + inside // rows)
-    return found

@@ -17,15 +17,35 @@ from porter.model.accumulators import Accumulator
 from porter.model.pipeline.facts import HostLaunch, KernelPipeline
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native import blocks, double_buffer, mma_thread, pair, promotion, raster, registers, release, stages, tiles
+from porter.passes.native import (
+    blocks,
+    double_buffer,
+    mma_thread,
+    pair,
+    promotion,
+    raster,
+    registers,
+    release,
+    stages,
+    tiles,
+)
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
 
 Launches = Callable[[Path, Sequence[Path]], Sequence[KernelPipeline]]
 """What the host code of a file and its headers launches kernels with."""
 _TAKES = {release.NAME: release.take, mma_thread.NAME: mma_thread.take, double_buffer.NAME: double_buffer.take}
-STEPS = (release.NAME, raster.NAME, mma_thread.NAME, tiles.NAME, double_buffer.NAME, pair.NAME, stages.NAME, blocks.NAME,
-         registers.NAME)  # fmt: skip
+STEPS = (
+    release.NAME,
+    raster.NAME,
+    mma_thread.NAME,
+    tiles.NAME,
+    double_buffer.NAME,
+    pair.NAME,
+    stages.NAME,
+    blocks.NAME,
+    registers.NAME,
+)
 """Names of the steps that the port has."""
 
 ON_REQUEST = (promotion.NAME,)

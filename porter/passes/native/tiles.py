@@ -43,6 +43,7 @@ def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None
     ahead = Changes(context, RULE)
     kernels = [_Tiled(kernel, mma_thread.moved(kernel), ahead) for kernel in found]
     for one in kernels:
+        one.check_loops()
         check_alone(one.kernel, launch)
         one.find()
     if len({(one.asker, len(one.loaders)) for one in kernels}) != 1:
@@ -105,13 +106,19 @@ class _Tiled:
 
     # --- What is known
 
+    def check_loops(self) -> None:
+        """
+        Raises:
+            Left: a block has several tiles.
+        """
+        if self.slice.loops:
+            raise self._left(self.slice.loops[0], "that a block has one tile: it takes several in a loop")
+
     def find(self) -> None:
         """
         Raises:
             Left: a fact is missing.
         """
-        if self.slice.loops:
-            raise self._left(self.slice.loops[0], "that a block has one tile: it takes several in a loop")
         self._loads()
         self._stores()
         check_meets(self.kernel, [*self.loading, *self.storing])
@@ -264,8 +271,8 @@ class _Tiled:
             changes.replace(self.function, self.function.span(node), self.passed)
         for node in self.places.outside([*self.loading, *self.storing, *self.range]):
             span = self.function.span(node)
-            path = self.function.file.path
-            if not any(e.path == path and e.span.contains(span) for edits in self.context.edits.values() for e in edits):
+            mine = (e for edits in self.context.edits.values() for e in edits if e.path == self.function.file.path)
+            if not any(e.span.contains(span) for e in mine):
                 changes.drop(Place(self.function, node))
 
     def wrap(self) -> None:
