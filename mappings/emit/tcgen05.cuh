@@ -571,6 +571,7 @@ __device__ __forceinline__ uint32_t raster(uint32_t tile, uint32_t across, uint3
     const uint32_t inside = tile - first * across;
     return (first + inside % rows) * across + inside / rows;
 }
+//@ if raster_numbers
 template <typename Tile, typename Across, typename Count>
 __device__ __forceinline__ Tile tile_quotient(Tile tile, Across across, Count count) {
     return static_cast<Tile>(raster(tile, across, count) / static_cast<uint32_t>(across));
@@ -579,12 +580,15 @@ template <typename Tile, typename Across, typename Count>
 __device__ __forceinline__ Tile tile_remainder(Tile tile, Across across, Count count) {
     return static_cast<Tile>(raster(tile, across, count) % static_cast<uint32_t>(across));
 }
+//@ end
+//@ if raster_grid
 // Of a grid of tiles.
 __device__ __forceinline__ uint3 raster(uint3 index) {
     const uint32_t tile = raster(index.y * gridDim.x + index.x, gridDim.x, gridDim.x * gridDim.y);
     return {tile % gridDim.x, tile / gridDim.x, index.z};
 }
 __device__ __forceinline__ uint3 block_index() { return raster(blockIdx); }
+//@ end
 
 //@ section tiles if tiles
 // Answers to requests for a tile that there are: while all read one, the next one arrives.
@@ -620,7 +624,7 @@ struct Tiles {
         // what was read here is written by the asynchronous proxy next
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         arrive(answered + (kAnswers + slot) * 8);
-//@ if raster
+//@ if raster_grid
         if (found != 0) index = raster(index);
 //@ end
         return found != 0;
@@ -768,7 +772,7 @@ class Tmem {
 
 //@ if tiles
     __device__ __forceinline__ Tiles tiles() const {
-//@ if raster
+//@ if raster_grid
         return {shared_address(&shared_.answers[0]), shared_address(&shared_.answered[0]), block_index()};
 //@ else
         return {shared_address(&shared_.answers[0]), shared_address(&shared_.answered[0]), blockIdx};

@@ -99,6 +99,10 @@ class Helpers:
     """Whether the CTAs of a cluster of two multiply together."""
     raster: int = 0
     """Rows of tiles that are done together, where tiles have an order of the port's own."""
+    raster_grid: bool = False
+    """Whether that is the order of a grid."""
+    raster_numbers: bool = False
+    """Whether that is the order of tiles that kernels number."""
     tiles: bool = False
     """Whether a CTA goes on with tiles of CTAs that have not begun."""
     tile_asker: int = 0

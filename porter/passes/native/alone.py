@@ -119,6 +119,9 @@ def touches_shared(kernel: Pipelined, nodes: Sequence[Node]) -> bool:
     for inner in reached(kernel, function, nodes):
         if inner is not function and (SHARED in inner.text(inner.body) or "shared" in inner.text(inner.body)):
             return True
+    files = kernel.program.sources.files.values()
+    declared = [m[0].decode("utf-8", "replace") for f in files for m in re.finditer(rb"__shared__[^;]*;", f.lexed.code)]
+    names = {word for text in declared for word in re.findall(r"[A-Za-z_]\w*", text)}
     seen: set[tuple[int, int, str]] = set()
     todo = list(nodes)
     while todo:
@@ -130,6 +133,8 @@ def touches_shared(kernel: Pipelined, nodes: Sequence[Node]) -> bool:
             if word in kernel.program.macros.by_name and "shared" in kernel.program.macros.text(word):
                 return True
             variable = resolve(function, name, word)
+            if variable is None and word in names:
+                return True
             if variable is None or variable.declaration is None or variable.key in seen:
                 continue
             seen.add(variable.key)

@@ -108,11 +108,12 @@ class Counter:
 
 @dataclass(eq=False)
 class Part:
-    """Statements for a tile by some threads, and what they do with mbarriers. `carried` are declarations among them of
-    what goes on from tile to tile; `counter` counts stages, which do."""
+    """Statements for a tile by some threads, which stand where the node `at` is, and what they do with mbarriers.
+    `carried` are declarations among them of what goes on from tile to tile; `counter` counts stages, which do."""
 
     places: Places
     nodes: list[Node]
+    at: Node
     operations: list[Operation]
     carried: list[Node] = field(default_factory=list)
     counter: Counter | None = None
@@ -387,7 +388,7 @@ class Part:
 
     def placed(self) -> list[Node]:
         """Declarations ahead of the part that follow from the place of the tile and are asked for in it."""
-        outside = [d for d in self.places.outside(self.nodes) if d.start_byte < max(n.end_byte for n in self.nodes)]
+        outside = [d for d in self.places.outside(self.nodes) if self._seen(d)]
         wanted = self._words(self.function.text(n) for n in self.nodes)
         found: list[Node] = []
         for declaration in reversed(outside):
@@ -397,6 +398,10 @@ class Part:
                 found.insert(0, declaration)
                 wanted |= self._words([text(declaration)])
         return found
+
+    def _seen(self, declaration: Node) -> bool:
+        block = declaration.parent
+        return block is not None and _holds(block, self.at) and declaration.start_byte < self.at.start_byte
 
     def _words(self, texts: Iterable[str]) -> set[str]:
         """Words of some texts, and of macros in them."""

@@ -41,7 +41,10 @@ def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None
     changes = Changes(context, RULE)
     for kernel in found:
         check_alone(kernel, launch)
-        _Raster(kernel.kernel.function, changes).take()
+        if _Raster(kernel.kernel.function, changes).take():
+            context.helpers.raster_grid = True
+        else:
+            context.helpers.raster_numbers = True
     context.helpers.raster = GROUP
     return changes
 
@@ -51,7 +54,8 @@ class _Raster:
     function: Function
     changes: Changes
 
-    def take(self) -> None:
+    def take(self) -> bool:
+        """Gives whether the tiles are those of a grid."""
         axes = {axis for node in self._indices() for axis in self._axes(node)}
         if not axes:
             raise self._left(_ORDER)
@@ -61,6 +65,7 @@ class _Raster:
             self._grid()
         else:
             self._numbers()
+        return "y" in axes
 
     def _left(self, what: str) -> Left:
         return Left(self.function, self.function.span(self.function.body), what)

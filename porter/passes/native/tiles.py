@@ -46,8 +46,8 @@ def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None
         one.check_loops()
         check_alone(one.kernel, launch)
         one.find()
-    if len({(one.asker, len(one.loaders)) for one in kernels}) != 1:
-        raise found[-1].begin.left("the same thread that loads in all kernels of the file")
+    if len({(one.asker, len(one.loaders), len(one.kernel.consumers)) for one in kernels}) != 1:
+        raise found[-1].begin.left("the same threads that load, and that store, in all kernels of the file")
     for one in kernels:
         one.ahead()
     ahead.make()
@@ -123,9 +123,9 @@ class _Tiled:
         self._stores()
         check_meets(self.kernel, [*self.loading, *self.storing])
         self.issued = [n for level in self.slice.levels for n in self.slice.shows(level)]
-        self.loads = Part(self.places, self.loading, self._mine(self.loading))
-        self.mmas = Part(self.places, [*self.issued, *self.range], self._mine(self.range))
-        self.stores = Part(self.places, self.storing, [])
+        self.loads = Part(self.places, self.loading, self.loading[0], self._mine(self.loading))
+        self.mmas = Part(self.places, [*self.issued, *self.range], self.slice.at, self._mine(self.range))
+        self.stores = Part(self.places, self.storing, self.range[0], [])
         for part in (self.loads, self.mmas, self.stores):
             part.check()
         self.places.check([self.loads, self.mmas, self.stores])
