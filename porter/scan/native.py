@@ -157,6 +157,12 @@ def _thread(kernel: KernelPipeline) -> Iterator[str]:
         yield "waits by token become waits by parity"
 
 
+def _alone(kernel: KernelPipeline) -> None:
+    cluster = kernel.launch.cluster if kernel.launch is not None else None
+    if cluster is not None and cluster != ("1", "1", "1"):
+        raise _Stop(f"clusters of {' x '.join(cluster)} have their tiles as a whole")
+
+
 def _tiles(kernel: KernelPipeline) -> Iterator[str]:
     known = kernel.pipeline
     list(_thread(kernel))
@@ -164,9 +170,7 @@ def _tiles(kernel: KernelPipeline) -> Iterator[str]:
     if len(loops) > 1:
         raise _Stop("blocks take tiles in a loop already; clusterlaunchcontrol would only choose them")
     grid = _geometry(kernel)
-    cluster = kernel.launch.cluster if kernel.launch is not None else None
-    if cluster is not None and cluster != ("1", "1", "1"):
-        raise _Stop(f"clusters of {' x '.join(cluster)} take tiles over as a whole")
+    _alone(kernel)
     words = {n for c in known.copies for text in c.coords for n in re.findall(r"[A-Za-z_]\w*", text)}
     placed = [d for d in known.offsets if d.name in words and "blockIdx" in d.text]
     if not placed and "blockIdx" not in words:
@@ -178,6 +182,9 @@ def _raster(kernel: KernelPipeline) -> Iterator[str]:
     known = kernel.pipeline
     if not known.products:
         raise _Missing("the shape of the MMAs")
+    if any(p.a_registers for p in known.products):
+        raise _Missing("that tiles are those of a plain product: A is in registers")
+    _alone(kernel)
     texts = [d.text for d in known.offsets] + [text for c in known.copies for text in c.coords]
     placed = [text for text in texts if "blockIdx.y" in text]
     parts = [text for text in texts if re.search(r"\w\s*[/%]", text)]
