@@ -56,6 +56,18 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
         {"STATE": "int n = 0;", "NEXT": "++k, ++n", "AT": "n % kStages", "PHASE": "n / kStages % 2"},
         [f"int n = 0; {LOOP} {PLACE} tiles.ask();", f"int n = 0; {LOOP} tcgen05::Accumulator"],
     ),
+    "waits in a loop of the kernel": (
+        {**TURNING, "HEAD": """\
+__device__ bool complete(uint64_t* bar, int parity) {
+    uint32_t found;
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(found) : "r"(at(bar)), "r"(parity) : "memory");
+    return found;
+}
+""",
+         "WAIT": "while (!complete(&ring.full[stage], phase)) {}"},
+        ["while (!complete(&ring.full[stage], phase)) {} for (int i = 0; i < 4; ++i) {"],
+    ),
     "waits by token": (TOKENS, ["init(&ring.full[i], 2);", "until(&ring.full[passed % kStages], "]),
     "the index of the block itself": (
         {"PLACE": "", "LOADS": LOADS.replace("row", "blockIdx.y").replace("column", "blockIdx.x"),
@@ -173,6 +185,16 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "a coordinate that is no count": (
         {"LOADS": LOADS.replace("k * 64, row", "k % 4 * 64, row")},
         "coordinates that follow from `k` as a stage does not",
+    ),
+    "coordinates that go on": (
+        {"STATE": "int n = 0;", "NEXT": "++k, ++n", "AT": "n % kStages", "PHASE": "n / kStages % 2",
+         "LOADS": LOADS.replace("k * 64, row", "n * 64, row")},
+        "coordinates that `n`, which goes on, has no part in",
+    ),
+    "as many stages as went on": (
+        {"STATE": "int n = 0;", "NEXT": "++k, ++n", "AT": "n % kStages", "PHASE": "n / kStages % 2",
+         "BOUND": "n < K / 64"},
+        "how many stages a tile has, apart from `n`, which goes on",
     ),
     "a sum over the tiles of a thread": (
         {"AHEAD": "float most = 0;", "STORE": STORE + "\nfor (int i = 0; i < 8; ++i) most += acc[i];"},

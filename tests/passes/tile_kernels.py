@@ -37,7 +37,7 @@ kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtens
     if (threadIdx.x / 128 == 0) {
         @PRODUCER@ {
             @STATE@
-            for (int k = @FIRST@; k < K / 64; @NEXT@) {
+            for (int k = @FIRST@; @BOUND@; @NEXT@) {
                 @STAGE@
                 @ACQUIRE@
                 @LOADS@
@@ -51,7 +51,7 @@ kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtens
         @AHEAD@
         float acc[8] = {};
         @STATE@
-        for (int k = @FIRST@; k < K / 64; @NEXT@) {
+        for (int k = @FIRST@; @BOUND@; @NEXT@) {
             @STAGE@
             @WAIT@
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -80,6 +80,7 @@ DEFAULTS = {
     "PRODUCER": "if (threadIdx.x == 0)",
     "STATE": "",
     "FIRST": "0",
+    "BOUND": "k < K / 64",
     "NEXT": "++k",
     "STAGE": "",
     "ACQUIRE": "wait(&ring.empty[@AT@], @PHASE@ ^ 1);",

@@ -137,6 +137,7 @@ class Part:
         """
         for operation in self.operations:
             self._follow(operation)
+        self._stages_alone()
         self._anew()
 
     # --- Stages go on
@@ -160,6 +161,24 @@ class Part:
         if timed and not turning:
             what = f"that the phase `{operation.phase}` of {operation.barrier} goes on from tile to tile"
             raise self._left(site.node, what)
+
+    def _stages_alone(self) -> None:
+        """That neither what is loaded nor how many stages a tile has follows from what goes on."""
+        for operation in self.operations:
+            site = next(s for s in operation.sites if s.frame.function is self.function)
+            for word in (w for text in operation.coords for w in names_in(text)):
+                variable = resolve(self.function, site.node, re.split(r"\.|->", word)[0])
+                if variable is not None and variable.key in self._keys:
+                    raise self._left(site.node, f"coordinates that `{variable.name}`, which goes on, has no part in")
+        for loop in self._loops():
+            condition = loop.child_by_field_name("condition")
+            # a loop may ask again until a phase is complete
+            if condition is None or any(_holds(condition, s.node) for o in self.operations for s in o.sites):
+                continue
+            for name in find(condition, "identifier"):
+                variable = resolve(self.function, name, self.function.text(name))
+                if variable is not None and variable.key in self._keys:
+                    raise self._left(name, f"how many stages a tile has, apart from `{variable.name}`, which goes on")
 
     def _goes_on(self, variable: Variable, at: Node, seen: tuple[tuple[int, int, str], ...] = ()) -> bool:
         """Whether a variable changes as stages do; it then goes on from tile to tile."""
