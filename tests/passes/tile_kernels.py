@@ -8,11 +8,10 @@ from pathlib import Path
 
 import persistent_kernels
 from persistent_kernels import SOURCE as PERSISTENT
-from persistent_kernels import options
 
 from porter.lang.sources import load_sources
 from porter.passes.native.step import STEPS
-from porter.passes.port import PortResult, port_sources
+from porter.passes.port import PortOptions, PortResult, port_sources
 
 HEAD = PERSISTENT[: PERSISTENT.index("@HEAD@")].replace(
     "uint64_t full[kStages], empty[kStages]; };", "uint64_t full[kStages], empty[kStages]; @STAGING@ };"
@@ -154,4 +153,4 @@ def write(folder: Path, linear: bool = False, **parts: str) -> Path:
 
 
 def ported(folder: Path, steps: tuple[str, ...] = STEPS, **parts: str) -> PortResult:
-    return port_sources(load_sources(write(folder, **parts)), options(steps))
+    return port_sources(load_sources(write(folder, **parts)), PortOptions(full_rate=True, native=steps))
