@@ -31,6 +31,10 @@ constexpr uint32_t idesc = $value;
 if ($elect()) {
     $state_type $state = $tmem.mma_thread();
 
+//@ section tiles
+$tiles_type $tiles = $tmem.tiles();
+while ($tiles.next()) {
+
 //@ section pair_halves
 // A pair of CTAs does what one did, for half the rows and half the columns.
 const auto $half_rows = $half_of($rows, $tile_rows);

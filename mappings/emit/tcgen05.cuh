@@ -573,6 +573,105 @@ struct Warpgroup {
 //@ end
 };
 
+//@ section raster if raster
+// Rows of tiles in a group.
+constexpr uint32_t kGroup = $raster;
+
+// Another number for each of `count` tiles, `across` of which are a row: one behind the other within a column of a group
+// of rows, so that those that run at a time share rows and columns of the operands in L2.
+__device__ __forceinline__ uint32_t raster(uint32_t tile, uint32_t across, uint32_t count) {
+    const uint32_t down = count / across;
+    if (tile >= down * across) return tile;
+    const uint32_t first = tile / (kGroup * across) * kGroup;
+    const uint32_t rows = min(down - first, kGroup);
+    const uint32_t inside = tile - first * across;
+    return (first + inside % rows) * across + inside / rows;
+}
+//@ if raster_numbers
+template <typename Tile, typename Across, typename Count>
+__device__ __forceinline__ Tile tile_quotient(Tile tile, Across across, Count count) {
+    return static_cast<Tile>(raster(tile, across, count) / static_cast<uint32_t>(across));
+}
+template <typename Tile, typename Across, typename Count>
+__device__ __forceinline__ Tile tile_remainder(Tile tile, Across across, Count count) {
+    return static_cast<Tile>(raster(tile, across, count) % static_cast<uint32_t>(across));
+}
+//@ end
+//@ if raster_grid
+// Of a grid of tiles.
+__device__ __forceinline__ uint3 raster(uint3 index) {
+    const uint32_t tile = raster(index.y * gridDim.x + index.x, gridDim.x, gridDim.x * gridDim.y);
+    return {tile % gridDim.x, tile / gridDim.x, index.z};
+}
+__device__ __forceinline__ uint3 block_index() { return raster(blockIdx); }
+//@ end
+
+//@ section tiles if tiles
+// Answers to requests for a tile that there are: while all read one, the next one arrives.
+constexpr uint32_t kAnswers = 2;
+
+// The tiles that a CTA works on: its own, then those of CTAs that have not begun, whose launch it cancels. One thread
+// asks for a tile while the one before it is loaded; each thread that loads, issues MMAs or stores reads the answer.
+struct Tiles {
+    uint32_t answers;    // shared address of kAnswers times 16 bytes
+    uint32_t answered;   // of as many mbarriers: an answer is there; behind them as many: all have read it
+    uint3 index;         // the place of the tile's CTA in the grid
+    uint32_t begun = 0;  // tiles so far
+
+    // Goes on to the next tile. False where there is none.
+    __device__ __forceinline__ bool next() {
+        if (begun++ == 0) return true;
+        const uint32_t turn = begun - 2;
+        const uint32_t slot = turn % kAnswers;
+        uint32_t found;
+        wait_phase(answered + slot * 8, turn / kAnswers % 2);
+        asm volatile(
+            "{\n"
+            ".reg .pred found;\n"
+            ".reg .b128 answer;\n"
+            "ld.shared.b128 answer, [%4];\n"
+            "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 found, answer;\n"
+            "selp.u32 %3, 1, 0, found;\n"
+            "@found clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%0, %1, %2, _}, answer;\n"
+            "}"
+            : "+r"(index.x), "+r"(index.y), "+r"(index.z), "=r"(found)
+            : "r"(answers + slot * 16)
+            : "memory");
+        // what was read here is written by the asynchronous proxy next
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        arrive(answered + (kAnswers + slot) * 8);
+//@ if raster_grid
+        if (found != 0) index = raster(index);
+//@ end
+        return found != 0;
+    }
+
+    // One thread asks for the tile behind this one.
+    __device__ __forceinline__ void ask() const {
+//@ if many_loaders
+        if ($thread != $tile_asker) return;
+//@ end
+        const uint32_t turn = begun - 1;
+        const uint32_t slot = turn % kAnswers;
+        const uint32_t barrier = answered + slot * 8;
+        wait_phase(barrier + kAnswers * 8, turn / kAnswers % 2 ^ 1);
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 16;" ::"r"(barrier) : "memory");
+        asm volatile(
+            "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];" ::"r"(
+                answers + slot * 16),
+            "r"(barrier)
+            : "memory");
+    }
+};
+
+//@ if tile_meets
+// Behind a tile all warps that store meet, on named barrier $first_barrier: what is in shared memory has been read.
+__device__ __forceinline__ void end_tile() {
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    asm volatile("bar.sync $first_barrier, $tile_storing;" ::: "memory");
+}
+//@ end
+
 //@ section shared
 // Shared memory of Tmem.
 //@ if padded_shared
@@ -588,6 +687,10 @@ struct Shared {
     uint64_t empty[kBuffers];  // and read
 //@ if may_be_empty
     uint32_t made[kBuffers];   // a bit for each tile that has a sum
+//@ end
+//@ if tiles
+    alignas(16) uint32_t answers[kAnswers][4];  // which tile comes next
+    uint64_t answered[2 * kAnswers];            // an answer is there; it has been read
 //@ end
 //@ else
     uint64_t done[kWarpgroups][kRing];
@@ -622,6 +725,13 @@ class Tmem {
                              "r"(i < kBuffers ? kSumsAreMade : kSumsAreRead)
                              : "memory");
             }
+//@ if tiles
+            for (uint32_t i = 0; i < 2 * kAnswers; ++i) {
+                asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&shared_.answered[i])),
+                             "r"(i < kAnswers ? 1u : kAnswerIsRead)
+                             : "memory");
+            }
+//@ end
 //@ else
             for (uint32_t i = 0; i < kWarpgroups * kRing; ++i) {
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&shared_.done[0][0]) + i * 8)
@@ -676,6 +786,16 @@ class Tmem {
     // Of the thread that issues: for the first consumer, whose accumulators begin where those of all do.
     __device__ __forceinline__ Warpgroup mma_thread() const { return warpgroup(0); }
 
+//@ if tiles
+    __device__ __forceinline__ Tiles tiles() const {
+//@ if raster_grid
+        return {shared_address(&shared_.answers[0]), shared_address(&shared_.answered[0]), block_index()};
+//@ else
+        return {shared_address(&shared_.answers[0]), shared_address(&shared_.answered[0]), blockIdx};
+//@ end
+    }
+
+//@ end
 //@ if joined
     // Each of two warpgroups takes 16 of the 32 lanes that its warps can reach.
 //@ end
@@ -741,6 +861,10 @@ class Tmem {
     static constexpr uint32_t kSumsAreRead = 2 * kWarpgroups * 128;
 //@ else
     static constexpr uint32_t kSumsAreRead = kWarpgroups * 128;
+//@ end
+//@ if tiles
+    // Threads that load, the one that issues MMAs, and those that store.
+    static constexpr uint32_t kAnswerIsRead = $tile_loaders + 1 + kWarpgroups * 128;
 //@ end
     static_assert(kAll <= $columns, "the accumulators do not fit into Tensor Memory");
     // a power of two, at least $min_allocation

@@ -22,6 +22,7 @@ from porter.passes.full_rate import given as full_rate
 from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
 from porter.passes.native import given as native
 from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
+from porter.passes.native.tiles import NAME as TILES
 from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.builder import Builder
@@ -73,8 +74,10 @@ class Proofs:
             return Proof(missing="the tensor maps that its host code makes are not known")
         kernels = root.full_rate or root.kernels
         steps = root.native if root.dsl else ()
-        turns = DOUBLE_BUFFER in root.native
-        claim = Claim(Path(root.path), kernels, plan, root.include_dirs, turns, root.dsl, steps)
+        over = TILES in root.native
+        # blocks that take others' work over come to many tiles at any size of the grid
+        turns = DOUBLE_BUFFER in root.native and not over
+        claim = Claim(Path(root.path), kernels, plan, root.include_dirs, turns, over, root.dsl, steps)
         return prove(claim, self._builder, tell)
 
     def missing(self, ported: Ported, root: PortedRoot) -> str:

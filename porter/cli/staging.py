@@ -17,6 +17,7 @@ from porter.cli.candidates import calibration_of, candidate, grade_with
 from porter.cli.context import Session
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.grade.model import STANDARD
+from porter.grade.raster import missing as no_order
 from porter.grade.shape import Problem, Shape
 from porter.grade.stages import best_count
 from porter.grade.whatif import read_problem
@@ -24,7 +25,10 @@ from porter.lang.sources import is_python
 from porter.passes.native.given import Left
 from porter.passes.native.pair import NAME as PAIR
 from porter.passes.native.promotion import NAME as PROMOTION
+from porter.passes.native.raster import GROUP
+from porter.passes.native.raster import NAME as RASTER
 from porter.passes.native.stages import NAME
+from porter.passes.native.tiles import NAME as TILES
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, PortedRoot
 from porter.passes.targets import port_target
@@ -156,9 +160,17 @@ def staged(session: Session, ported: Ported, make: Make) -> Staged:
     allow more has as many as it had, and what is said says why."""
     said: list[Diagnostic] = []
     choices: list[_Choice] = []
-    without = _slower_pairs(session, ported, make, said)
+    without: Left = frozenset()
+    for step, how in ((PAIR, _PAIRS), (TILES, _TAKING)):
+        slower = _slower(session, ported, make, (step, how), said, without)
+        if slower:
+            without |= slower
+            ported = make(without=without)
+    if ordered := _in_l2(session, ported, said):
+        without |= ordered
+        ported = make(without=without)
     if without:
-        ported, make = make(without=without), partial(make, without=without)
+        make = partial(make, without=without)
     for root in (r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels):
         choice = _Choice(session, ported, root)
         said += choice.try_to(choice.look)
@@ -177,16 +189,25 @@ def problem_of(session: Session) -> Problem:
     return read_problem(session.problem) if session.problem else STANDARD
 
 
-def _slower_pairs(session: Session, ported: Ported, make: Make, said: list[Diagnostic]) -> Left:
-    """Roots whose CTAs would be pairs although the grade finds them no faster so: a product of few tiles leaves SMs
-    idle. Where there is no grade they are pairs."""
-    paired = [r for r in ported.roots if PAIR in r.native]
-    if not paired:
+_PAIRS = ("pairs reach", "single CTAs")
+_TAKING = ("blocks that take tiles over reach", "blocks of one tile")
+
+
+def _slower(
+    session: Session, ported: Ported, make: Make, step: tuple[str, tuple[str, str]], said: list[Diagnostic],
+    without: Left,
+) -> Left:  # fmt: skip
+    """Roots with a step that the grade finds no faster for it: of a product of few tiles some SMs have nothing to do,
+    whatever the others do. Where there is no grade they have it. `step`: its name, and what kernels are with and
+    without it."""
+    name, how = step
+    taken = [r for r in ported.roots if name in r.native]
+    if not taken:
         return frozenset()
     problem, using = problem_of(session), calibration_of(session, None)
-    others = make(without=frozenset((r.path, PAIR) for r in paired))
+    others = make(without=without | {(r.path, name) for r in taken})
     slower = set()
-    for root in paired:
+    for root in taken:
         other = next(r for r in others.roots if r.path == root.path)
         try:
             rates = [grade_with(shape_of(session, made, r), problem, using, lifts=False).rate
@@ -194,11 +215,32 @@ def _slower_pairs(session: Session, ported: Ported, make: Make, said: list[Diagn
         except (_NoneError, PorterError, ValueError):
             continue
         if rates[0] <= rates[1]:
-            slower.add((root.path, PAIR))
-            what = f"a gain at {problem}: by the grade pairs reach {rates[0]:.1%}, single CTAs {rates[1]:.1%}"
-            values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": PAIR, "what": what}
+            slower.add((root.path, name))
+            what = f"a gain at {problem}: by the grade {how[0]} {rates[0]:.1%}, {how[1]} {rates[1]:.1%}"
+            values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": name, "what": what}
             said.append(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
     return frozenset(slower)
+
+
+def _in_l2(session: Session, ported: Ported, said: list[Diagnostic]) -> Left:
+    """Roots whose tiles have another order that asks no less of memory: L2 holds what those that run at a time load, or
+    nobody knows what that is."""
+    problem = problem_of(session)
+    left = set()
+    for root in (r for r in ported.roots if RASTER in r.native):
+        try:
+            what = no_order(shape_of(session, ported, root), problem, GROUP)
+        except _NoneError as none:
+            what = "; ".join(str(d.values["what"]) for d in none.said)
+        except (PorterError, ValueError) as error:
+            what = f"what is loaded: {error.diagnostic.message if isinstance(error, PorterError) else error}"
+        else:
+            what = f"a gain at {problem}: {what}" if what else ""
+        if what:
+            left.add((root.path, RASTER))
+            values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": RASTER, "what": what}
+            said.append(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
+    return frozenset(left)
 
 
 class _NoneError(Exception):

@@ -114,6 +114,13 @@ def pair(shape: Shape, rows: int = tmem.LANES) -> Shape:
                    cluster=max(2, shape.cluster), residency=replace(shape.residency, smem=smem))  # fmt: skip
 
 
+def persistent(shape: Shape) -> Shape:
+    """A block that takes one tile after the other. Raises Impossible."""
+    if shape.persistent:
+        raise Impossible("blocks take tiles one after the other")
+    return replace(shape, persistent=True)
+
+
 def overlap(shape: Shape) -> Shape:
     """A persistent kernel with two accumulators, whose epilogue other warps run. Raises Impossible."""
     columns = shape.residency.tmem_columns

@@ -17,6 +17,7 @@ _PLAIN: dict[str, Callable[[Shape], Shape]] = {
     "m128": changes.full_rate,
     "specialize": changes.specialize,
     "pair": changes.pair,
+    "persistent": changes.persistent,
     "overlap": changes.overlap,
     "bulk-store": changes.bulk_store,
 }

@@ -198,6 +198,7 @@ class Names:
     tmem: str = ""
     shared: str = ""
     _tiles: dict[str, str] = field(default_factory=dict)
+    _own: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.warpgroup = self.fresh("tc")
@@ -211,6 +212,12 @@ class Names:
             name = f"{wanted}{suffix}"
         self.taken.add(name)
         return name
+
+    def own(self, wanted: str) -> str:
+        """A name of the port's own, the same for all who want it."""
+        if wanted not in self._own:
+            self._own[wanted] = self.fresh(wanted)
+        return self._own[wanted]
 
     def tile(self, accumulator: Accumulator) -> str:
         """Name of the tile, or array of tiles, of an accumulator in the function that declares the registers."""

@@ -100,6 +100,22 @@ class Helpers:
     """Whether a tile may have no MMA at all."""
     paired: bool = False
     """Whether the CTAs of a cluster of two multiply together."""
+    raster: int = 0
+    """Rows of tiles that are done together, where tiles have an order of the port's own."""
+    raster_grid: bool = False
+    """Whether that is the order of a grid."""
+    raster_numbers: bool = False
+    """Whether that is the order of tiles that kernels number."""
+    tiles: bool = False
+    """Whether a CTA goes on with tiles of CTAs that have not begun."""
+    tile_asker: int = 0
+    """The thread that asks for them."""
+    tile_loaders: int = 1
+    """Threads that load."""
+    tile_storing: int = 0
+    """Threads that store."""
+    tile_meets: bool = False
+    """Whether these meet behind each tile."""
 
     row_stores: bool = False
     """Whether warps stage rows of results, which leave by bulk copies."""
@@ -124,6 +140,7 @@ class Helpers:
             **vars(self),
             "deep": self.ring > 1,
             "double_buffered": self.buffers > 1,
+            "many_loaders": self.tile_loaders > 1,
             "twice_n": "2 * n" if self.paired else "n",
             "ctas": 2 if self.paired else 1,
             "thread": "thread_rank()" if self.linear_thread else "threadIdx.x",

@@ -68,7 +68,7 @@ def with_helpers(one: Helpers, other: Helpers) -> Helpers:
             values[each.name] = a | b
         elif isinstance(a, (bool, str)):
             values[each.name] = a or b
-        elif each.name in ("ring", "blocks"):
+        elif each.name in ("ring", "blocks", "raster"):
             values[each.name] = max(a, b)
         elif each.name == "mirrors":
             values[each.name] = _mirrors(one, other)

@@ -13,6 +13,7 @@ from porter.model.pipeline.facts import Barrier, KernelPipeline, Pipeline
 from porter.passes.mirror import WIDEST
 from porter.passes.native.promotion import NAME as PROMOTION
 from porter.passes.native.promotion import SCALED
+from porter.passes.native.raster import GROUP
 from porter.passes.obstacles import SHARED_BYTES
 from porter.ptx import tmem
 from porter.ptx.arch import SM100A, limits
@@ -20,9 +21,8 @@ from porter.ptx.umma import N_STEPS, Kind, legal_n
 from porter.ptx.wgmma import THREADS, M
 
 _PORTS = {"m128": "porter port --style full-rate", "promotion": "porter port --style native --drop-promotion",
-          **dict.fromkeys(("release", "mma-thread", "double-buffer", "pair", "stages", "blocks", "bulk-store",
-                           "registers"),
-                          "porter port --style native")}  # fmt: skip
+          **dict.fromkeys(("release", "raster", "mma-thread", "tiles", "double-buffer", "pair", "stages", "blocks",
+                           "bulk-store", "registers"), "porter port --style native")}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
 
 
@@ -157,18 +157,59 @@ def _thread(kernel: KernelPipeline) -> Iterator[str]:
         yield "waits by token become waits by parity"
 
 
+def _alone(kernel: KernelPipeline) -> None:
+    cluster = kernel.launch.cluster if kernel.launch is not None else None
+    if cluster is not None and cluster != ("1", "1", "1"):
+        raise _Stop(f"clusters of {' x '.join(cluster)} have their tiles as a whole")
+
+
+def _tiles(kernel: KernelPipeline) -> Iterator[str]:
+    known = kernel.pipeline
+    list(_thread(kernel))
+    loops = max((w.loops for b in known.barriers for w in b.waits), key=len, default=())
+    if len(loops) > 1:
+        raise _Stop("blocks take tiles in a loop already; clusterlaunchcontrol would only choose them")
+    grid = _geometry(kernel)
+    _alone(kernel)
+    words = {n for c in known.copies for text in c.coords for n in re.findall(r"[A-Za-z_]\w*", text)}
+    placed = [d for d in known.offsets if d.name in words and "blockIdx" in d.text]
+    if not placed and "blockIdx" not in words:
+        raise _Missing("how blockIdx places the tile of a block")
+    yield f"grid {' x '.join(grid)}; " + ", ".join(f"{d.name} = {d.text}" for d in placed)
+
+
+def _raster(kernel: KernelPipeline) -> Iterator[str]:
+    known = kernel.pipeline
+    if not known.products:
+        raise _Missing("the shape of the MMAs")
+    if any(p.a_registers for p in known.products):
+        raise _Missing("that tiles are those of a plain product: A is in registers")
+    _alone(kernel)
+    texts = [d.text for d in known.offsets] + [text for c in known.copies for text in c.coords]
+    placed = [text for text in texts if "blockIdx.y" in text]
+    parts = [text for text in texts if re.search(r"\w\s*[/%]", text)]
+    if not placed and not parts:
+        raise _Missing("a tile's row and column by the grid, or as quotient and remainder of its number")
+    yield f"tiles in groups of {GROUP} rows, where L2 does not hold A and B: {(placed or parts)[0]}"
+
+
 def _buffer(kernel: KernelPipeline) -> Iterator[str]:
     known = kernel.pipeline
     full, _ = _ring(known)
-    tiles = max((w.loops for w in full.waits), key=len, default=())
-    if len(tiles) < 2:
-        raise _Stop("a block has one output tile: there is no next one to multiply meanwhile")
+    loops = max((w.loops for w in full.waits), key=len, default=())
+    tiles = f"tiles follow each other in `{loops[0]}`" if len(loops) > 1 else ""
+    if not tiles:
+        try:
+            list(_tiles(kernel))
+        except (_Stop, _Missing) as none:
+            raise _Stop(f"a block has one output tile: there is no next one to multiply meanwhile; {none}") from None
+        tiles = "tiles follow each other as they are taken over"
     widest = max((p.n for p in known.products), default=0)
     if not widest:
         raise _Missing("the columns of the accumulator")
     if 2 * widest > tmem.COLUMNS:
         raise _Stop(f"two accumulators of {widest} columns do not fit Tensor Memory")
-    yield f"tiles follow each other in `{tiles[0]}`"
+    yield tiles
     yield f"2 x {widest} of {tmem.COLUMNS} columns"
 
 
@@ -255,20 +296,6 @@ def _pair(kernel: KernelPipeline) -> Generator[str, None, str]:
     return f"pair,tile={2 * tmem.LANES}x{2 * widest}" if twice else "pair"
 
 
-def _persistent(kernel: KernelPipeline) -> Iterator[str]:
-    known = kernel.pipeline
-    _specialized(known)
-    grid = _geometry(kernel)
-    loops = max((w.loops for b in known.barriers for w in b.waits), key=len, default=())
-    if len(loops) > 1:
-        raise _Stop("blocks take tiles in a loop already; clusterlaunchcontrol would only choose them")
-    words = {n for c in known.copies for text in c.coords for n in re.findall(r"[A-Za-z_]\w*", text)}
-    placed = [d for d in known.offsets if d.name in words and "blockIdx" in d.text]
-    if not placed and "blockIdx" not in words:
-        raise _Missing("how blockIdx places the tile of a block")
-    yield f"grid {' x '.join(grid)}; " + ", ".join(f"{d.name} = {d.text}" for d in placed)
-
-
 def _wide(kernel: KernelPipeline) -> Iterator[str]:
     registers = {p.n * M // (THREADS * (2 if p.accumulator == "f16" else 1)): p.n for p in kernel.pipeline.products}
     if not registers:
@@ -310,8 +337,11 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
     ("m128", "two tiles of 64 rows in one MMA of 128", _rows, "m128", "PTX ISA 9.7.16.10.5"),
     ("release", "commits give stages back, nobody waits for MMAs in the loop", _release, "specialize",
      "PTX ISA 9.7.16.12.1, CUTLASS PipelineTmaUmma"),
+    ("raster", "tiles in groups of rows, which share operands in L2", _raster, "", "CUTLASS max_swizzle_size"),
     ("mma-thread", "one thread waits for stages and issues MMAs", _thread, "",
      "CUTLASS sm100_mma_warpspecialized"),
+    ("tiles", "blocks go on with tiles of blocks that have not begun (clusterlaunchcontrol)", _tiles, "persistent",
+     "PTX ISA 9.7.13.17"),
     ("double-buffer", "two accumulators, the epilogue beside the next tile", _buffer, "overlap",
      "CUTLASS sm100_gemm_tma_warpspecialized"),
     ("pair", "pairs of CTAs multiply together, each with half of B", _pair, "pair", "PTX ISA 9.7.16.5"),
@@ -321,7 +351,5 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
     ("bulk-store", "rows of results leave by bulk copies from shared memory", _store, "bulk-store",
      "PTX ISA 9.7.9.25.4.1"),
     ("registers", "setmaxnreg for warps that hold no accumulator", _registers, "", "PTX ISA 9.7.19.5"),
-    ("persistent", "blocks take tiles one after another (clusterlaunchcontrol)", _persistent, "",
-     "PTX ISA 9.7.13.17"),
     ("wide-t2r", "accumulators are loaded many columns at a time", _wide, "", "PTX ISA 9.7.16.8.3"),
 )  # fmt: skip

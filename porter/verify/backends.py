@@ -92,7 +92,8 @@ class SimBackend:
             raise PorterError(Code.CAPTURE_NO_PTX, place(problem.case, "kernel"), kernel=kernel.entry)
         bound = kernel.bound(problem)
         at = Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem, launch.cooperative)
-        options = dataclasses.replace(simulator_options(self.options), resident=launch.resident)
+        resident = self.options.resident if launch.resident is None else launch.resident
+        options = dataclasses.replace(simulator_options(self.options), resident=resident)
         outcome, after = self._once(kernel, kernel.function, bound, at, options, images)
         if stopped_for_nothing(kernel, at, outcome):
             at = dataclasses.replace(at, registers=0)

@@ -33,6 +33,10 @@ ENOUGH = 18
 TURNS = 12
 """Tiles of a block at which two accumulators come round again, also where a pair of blocks takes four at a time."""
 
+OVER = 7
+"""Blocks of a launch that one block does the work of: two answers to its requests, and two accumulators, have come
+round again, and in each of their phases."""
+
 _SWIZZLE_BYTES = SwizzleMode.B128.span
 """A step of K where nothing says how long it is: one row of the widest swizzle."""
 
@@ -146,6 +150,28 @@ def many_tiles(case: Case, least: int = TURNS) -> Mapping[str, Number] | None:
                 continue
     found = [p for p in found if _tiles(p) >= least * math.prod(p.launch.grid)]
     return min(found, key=_work).sizes if found else None
+
+
+def many_blocks(case: Case, least: int = OVER) -> Mapping[str, Number] | None:
+    """A size with at least so many blocks, made of one that the case lists: one of the sizes that the grid grows with
+    is larger. None if there is none.
+
+    Raises:
+        PorterError: what binding the default size raises.
+    """
+    default = bind(case, case.sizes)
+    listed = [p for p in (default, *_listed(case, math.inf)) if instantiation(p) == instantiation(default)]
+    enough = [p for p in listed if math.prod(p.launch.grid) >= least]
+    growing = frozenset().union(*(_names(e) for e in case.launch.grid)) & set(case.sizes) - _fixed(case)
+    for base in listed:
+        for name in sorted(growing):
+            times = -(-least // math.prod(base.launch.grid))
+            try:
+                enough.append(bind(case, {**base.sizes, name: int(base.sizes[name]) * times}))
+            except PorterError:
+                continue
+    enough = [p for p in enough if math.prod(p.launch.grid) >= least]
+    return min(enough, key=_work).sizes if enough else None
 
 
 def _tiles(problem: Problem) -> int:

@@ -17,7 +17,7 @@ from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.dsl import shortfalls
 from porter.verify.expr import Number
-from porter.verify.further import long_loop, many_tiles
+from porter.verify.further import long_loop, many_blocks, many_tiles
 from porter.verify.launching import build_port
 from porter.verify.outcome import Verdict
 from porter.verify.problem import Problem, bind
@@ -36,14 +36,16 @@ _NAMED = 4
 @dataclass(frozen=True)
 class Claim:
     """A port of the file `source`. `kernels`, by their names in its text, are those that have to be run; headers are
-    found in `include_dirs` too. `takes_turns`: it has accumulators that tiles of a block take turns with. Of CuTe DSL
-    (`dsl`) what is compiled is what runs, and of its `steps` of the native style it has to have each in some kernel."""
+    found in `include_dirs` too. `takes_turns`: it has accumulators that tiles of a block take turns with. `takes_over`:
+    its blocks do the work of others that have not begun. Of CuTe DSL (`dsl`) what is compiled is what runs, and of its
+    `steps` of the native style it has to have each in some kernel."""
 
     source: Path
     kernels: Sequence[str]
     plan: PortPlan
     include_dirs: tuple[Path, ...] = ()
     takes_turns: bool = False
+    takes_over: bool = False
     dsl: bool = False
     steps: tuple[str, ...] = ()
 
@@ -98,6 +100,8 @@ def prove(claim: Claim, builder: Builder, tell: ProgressCall | None = None) -> P
             return Proof(missing="no size of the case has a loop that goes through all stages more than once")
         if claim.takes_turns and any(many_tiles(c) is None for c in cases):
             return Proof(missing="no size at which a block has so many tiles that its accumulators come round again")
+        if claim.takes_over and any(many_blocks(c) is None for c in cases):
+            return Proof(missing="no size with so many blocks that the requests of one come round again")
         for wanted in _runs(claim):
             # the first run builds all cases: a kernel that none of them runs is known behind it
             wrong = _wrong(verify_cases(cases, wanted, noting, tell))
@@ -171,7 +175,8 @@ def _not_run(error: PorterError) -> str:
 def _runs(claim: Claim) -> Iterator[Wanted]:
     """Every size, each under the late schedule with all families and under random ones with those that are exact; the
     checker looks on at strict level. With other stages or CTAs a long loop is run, too, and with several accumulators
-    many tiles of a block: a phase that does not turn with them shows when they come round again."""
+    many tiles of a block: a phase that does not turn with them shows when they come round again. Of blocks that do the
+    work of others one does that of all."""
 
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
         return claim.plan.on(case.template, case.launch.grid, case.map_params), []
@@ -182,17 +187,25 @@ def _runs(claim: Claim) -> Iterator[Wanted]:
     def turning(case: Case) -> Sequence[Mapping[str, Number]]:
         return [found] if (found := many_tiles(case)) is not None else []
 
+    def alone(case: Case) -> Sequence[Mapping[str, Number]]:
+        return [found] if (found := many_blocks(case)) is not None else []
+
     late = Wanted(SimOptions(), sizes=Case.all_sizes, hazards=True, port_of=port_of, include_dirs=claim.include_dirs)
     yield late
     further = [long] if claim.plan.changes_turns else []
     further += [turning] if claim.takes_turns else []
     for sizes in further:
         yield replace(late, sizes=sizes, families=_EXACT)
+    if claim.takes_over:
+        yield replace(late, sizes=alone, families=_EXACT, settings=SimOptions(resident=1))
     for seed in _SEEDS:
         random = replace(late, settings=SimOptions(schedule="random", seed=seed), families=_EXACT)
         yield random
         for sizes in further:
             yield replace(random, sizes=sizes)
+        if claim.takes_over:
+            one = SimOptions(schedule="random", seed=seed, resident=1)
+            yield replace(random, sizes=alone, settings=one)
 
 
 def _wrong(result: VerifyResult) -> str:

@@ -28,7 +28,8 @@ class GpuOptions:
 @dataclass(frozen=True)
 class SimOptions:
     """How the simulator runs: see `porter.sim.Options`; `gpu` is for the other backends. `checking` is the level
-    at which hazards are looked for, None for not at all. `rules` "sm_100" has wgmma add as tcgen05 does."""
+    at which hazards are looked for, None for not at all. `rules` "sm_100" has wgmma add as tcgen05 does. `resident`:
+    blocks that run at a time, where a launch does not say how many."""
 
     schedule: Literal["eager", "late", "random"] = "late"
     arithmetic: Literal["float64", "exact"] = "float64"
@@ -40,6 +41,7 @@ class SimOptions:
     print: Callable[[str], None] | None = None
     trace: Recorder | None = None
     gpu: GpuOptions = field(default_factory=GpuOptions)
+    resident: int | None = None
 
 
 def make_recorder(blocks: Callable[[int], bool] | None, kernel: str | None, limit: int | None) -> Recorder:

@@ -105,6 +105,33 @@ COMBINATIONS = {
         may_be_empty=True,
         paired=True,
     ),
+    "tiles taken over": helpers(
+        {Kind.F16: BF16},
+        {FLOATS: FEW},
+        operations=("load",),
+        joined=True,
+        releases=True,
+        own_thread=True,
+        buffers=2,
+        tiles=True,
+        tile_storing=256,
+        tile_meets=True,
+    ),
+    "tiles taken over by a warp, in another order": helpers(
+        {Kind.F16: BF16},
+        {FLOATS: FEW},
+        operations=("load",),
+        joined=True,
+        releases=True,
+        own_thread=True,
+        tiles=True,
+        tile_asker=32,
+        tile_loaders=32,
+        tile_storing=256,
+        raster=8,
+        raster_grid=True,
+    ),
+    "numbered tiles in another order": helpers({Kind.F16: BF16}, {FLOATS: FEW}, raster=8, raster_numbers=True),
     "joined": helpers(
         {Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), joined=True, releases=True, row_stores=True
     ),
@@ -159,6 +186,14 @@ def uses(made: Helpers) -> Iterator[str]:
         yield f"tc.take({tiles}); tc.give_back();"
     else:
         yield "tc.commit(); tc.wait(0);"
+    if made.tiles:
+        yield "tcgen05::Tiles tiles = tmem.tiles();"
+        yield "while (tiles.next()) { tiles.ask(); *out++ = tiles.index.x + tiles.index.y + tiles.index.z;"
+        yield "tcgen05::end_tile(); }" if made.tile_meets else "}"
+    if made.raster_numbers:
+        yield "*out++ = tcgen05::tile_quotient(steps, 3, gridDim.x) + tcgen05::tile_remainder(steps, 3, gridDim.x);"
+    if made.raster_grid:
+        yield "*out++ = tcgen05::block_index().x;"
     if made.paired:
         yield "tcgen05::PairLoads loads; loads.expect(&empty, &empty, 16); loads.drain();"
         yield "tcgen05::wait_of_pair(&empty, tcgen05::pair_index() + tcgen05::pair_count() & 1);"

@@ -22,7 +22,7 @@ def take(context: PortContext, found: list[Pipelined]) -> Changes:
     for kernel in found:
         if not context.helpers.own_thread:
             raise kernel.begin.left("a thread of its own that issues the MMAs")
-        if not in_loop(kernel.first, kernel.function):
+        if not context.helpers.tiles and not in_loop(kernel.first, kernel.function):
             raise kernel.begin.left("a next tile: a block has one")
     context.helpers.buffers = BUFFERS
     return Changes(context, RULE)

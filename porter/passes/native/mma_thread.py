@@ -5,8 +5,9 @@ to do, with a copy of what leads the consumers to their MMAs; they wait for the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tree_sitter import Node
 
@@ -35,8 +36,25 @@ _CHOICES = ("if_statement", "conditional_expression", "switch_statement")
 _WORK = ("copy", "arrive", "arrive_tx", "expect_tx", "wait", "mma", "store")
 
 
-def take(context: PortContext, found: list[Pipelined]) -> Changes:
-    """The edits of the step, for all kernels.
+class Tiles(Protocol):
+    """What stands around the thread's part of a tile, where its CTA goes on with tiles of others: lines in front of the
+    loop over these, those that it begins with, and statements that stand in neither. `said` is a line of the part as
+    it stands there."""
+
+    @property
+    def ahead(self) -> Sequence[str]: ...
+
+    @property
+    def head(self) -> Sequence[str]: ...
+
+    @property
+    def carried(self) -> frozenset[int]: ...
+
+    def said(self, line: str) -> str: ...
+
+
+def take(context: PortContext, found: list[Pipelined], tiles: Sequence[Tiles] = ()) -> Changes:
+    """The edits of the step, for all kernels; `tiles`: of each the loop over tiles that stands around it then.
 
     Raises:
         Left: a fact is missing.
@@ -45,7 +63,8 @@ def take(context: PortContext, found: list[Pipelined]) -> Changes:
         at = found[0]
         raise at.begin.left("commits that give stages back, each of its own CTA")
     changes = Changes(context, RULE)
-    moves = [Move(kernel, changes) for kernel in found]
+    loops: Sequence[Tiles | None] = tiles or [None] * len(found)
+    moves = [Move(kernel, changes, loop) for kernel, loop in zip(found, loops, strict=True)]
     for move in moves:
         move.take()
     if len({move.warp for move in moves}) != 1:
@@ -73,6 +92,7 @@ class Move:
 
     kernel: Pipelined
     changes: Changes
+    tiles: Tiles | None = None
     warp: int = -1
     range: list[Node] = field(default_factory=list)
     slice: Slice = field(init=False)
@@ -204,7 +224,7 @@ class Move:
         """They take the sums where they multiplied."""
         tiles = ", ".join(self.names.tile(a) for a in self.kernel.accumulators)
         self.changes.instead(self.function, self._whole(), f"{self.names.warpgroup}.take({tiles});")
-        if self.slice.loops:
+        if self.slice.loops or self.tiles is not None:
             block = self.range[0].parent
             assert block is not None
             end = self.function.span(block).end - 1
@@ -259,10 +279,15 @@ class Move:
             *self._opening().splitlines(),
             *(f"    {line}" for line in self.slice.constants.values()),
         ]
+        pad = "    "
+        if self.tiles is not None:
+            lines += [*(pad + line for line in self.tiles.ahead), *(pad + line for line in self.tiles.head)]
+            pad += "    "
         for accumulator in self.kernel.accumulators:
             if not any(self._declares(level, accumulator) for level in self.slice.levels):
-                lines += [f"    {line}" for line in self._tile(accumulator)]
-        lines += self._body(0, "    ")
+                lines += [pad + line for line in self._tile(accumulator)]
+        body = list(self._body(0, pad))
+        lines += body if self.tiles is None else [*map(self.tiles.said, body), "    }"]
         lines.append("}")
         span, whole = self.context.statement_before(self.function, at, "\n".join(lines), above_comments=True)
         self.changes.replace(self.function, span, whole)
@@ -283,7 +308,8 @@ class Move:
         if level.node.type != "compound_statement":
             yield from self._construct(level, index, pad)
             return
-        shown = self.slice.shows(level)
+        carried = self.tiles.carried if self.tiles is not None else frozenset()
+        shown = [n for n in self.slice.shows(level) if n.id not in carried]
         clears = self._clears(level)
         if level.node.type == "compound_statement":
             shown = sorted([*shown, *clears, *self._declaring(level)], key=lambda n: n.start_byte)

@@ -416,7 +416,7 @@ class Slice:
             declared = variable.declaration if variable is not None else None
             made = declared is not None and any(_holds(n, declared) for n in again)
             if variable is None or not (made or variable.key in self._sums):
-                return _is_declared(name)
+                return is_declared(name)
         return not any(self.threads.tells(self.function, n) for n in find(node, "field_expression"))
 
     def _is_constant(self, node: Node) -> bool:
@@ -476,7 +476,7 @@ def _is(one: Node | None, other: Node) -> bool:
     return one is not None and one.id == other.id
 
 
-def _is_declared(name: Node) -> bool:
+def is_declared(name: Node) -> bool:
     """Whether a name is the one that a declaration declares."""
     above = name.parent
     while above is not None and above.type.endswith("declarator") and above.type != "init_declarator":

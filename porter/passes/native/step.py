@@ -24,9 +24,11 @@ from porter.passes.native import (
     mma_thread,
     pair,
     promotion,
+    raster,
     registers,
     release,
     stages,
+    tiles,
 )
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
@@ -35,9 +37,17 @@ Launches = Callable[[Path, Sequence[Path]], Sequence[KernelPipeline]]
 """What the host code of a file and its headers launches kernels with."""
 _TAKES = {release.NAME: release.take, mma_thread.NAME: mma_thread.take, double_buffer.NAME: double_buffer.take}
 STEPS = (
-    release.NAME, mma_thread.NAME, double_buffer.NAME, pair.NAME, stages.NAME, blocks.NAME, bulk_store.NAME,
+    release.NAME,
+    raster.NAME,
+    mma_thread.NAME,
+    tiles.NAME,
+    double_buffer.NAME,
+    pair.NAME,
+    stages.NAME,
+    blocks.NAME,
+    bulk_store.NAME,
     registers.NAME,
-)  # fmt: skip
+)
 """Names of the steps that the port has."""
 
 ON_REQUEST = (promotion.NAME,)
@@ -111,6 +121,10 @@ class _Taking:
                 raise at.left("helpers of its own: they stand in a header that kernels of other files share")
             if name == pair.NAME:
                 self._pair()
+            elif name == raster.NAME:
+                raster.take(context, self._found(), self._launch()).make()
+            elif name == tiles.NAME:
+                self._tiles()
             elif name == promotion.NAME:
                 promotion.take(context, self.moves).make()
             elif name == blocks.NAME:
@@ -146,12 +160,22 @@ class _Taking:
             raise Left(function, function.span(function.body), blocks.SHARED_OUT)
         registers.take(self.context, self.least).make()
 
+    def _tiles(self) -> None:
+        """The thread of its own is put into a loop over tiles: it is taken again."""
+        context = self.context
+        if mma_thread.NAME not in self.taken:
+            raise self._found()[0].begin.left("a thread of its own that issues the MMAs")
+        self._restore(self._before[mma_thread.NAME])
+        tiles.take(context, self._found(), self._launch())
+
     def _pair(self) -> None:
         """Steps that move statements find those of a pair: they are taken again behind what a pair changes."""
         context = self.context
         found = self._found()
         if mma_thread.NAME not in self.taken:
             raise found[0].begin.left("a thread of its own that issues the MMAs")
+        if tiles.NAME in self.taken:
+            raise found[0].begin.left("tiles that are a number of CTAs apart: these are handed out one by one")
         self._restore(self._before[mma_thread.NAME])
         launch = self._launch()
         context.helpers.buffers = double_buffer.BUFFERS if double_buffer.NAME in self.taken else 1

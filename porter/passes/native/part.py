@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one kind of threads does for a tile: which of its variables go on from tile to tile, and which begin anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.cuda import enclosing, find
+from porter.lang.text import Span
+from porter.model.functions import Function
+from porter.model.kernels import SHARED
+from porter.model.pipeline.operations import Operation
+from porter.model.pipeline.rings import names_in
+from porter.model.scopes import LOOPS, Variable, declared_names, resolve
+from porter.passes.native.alone import INDEX as BLOCK
+from porter.passes.native.mainloop import Pipelined
+from porter.passes.native.sites import Changes, Place
+from porter.passes.native.slicing import Slice
+
+_ROUNDS = ("%", "/", "&", ">>")
+_SIMPLE = ("primitive_type", "sized_type_specifier", "placeholder_type_specifier", "type_identifier",
+           "qualified_identifier")  # fmt: skip
+_LEAVING = ("break_statement", "continue_statement", "return_statement", "goto_statement")
+
+
+def _holds(outer: Node, inner: Node) -> bool:
+    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
+
+
+@dataclass(eq=False)
+class Places:
+    """Declarations of a kernel that follow from where its block is in the grid, in the order of the text.
+
+    Raises:
+        Left: where the block is, is asked for in another way.
+    """
+
+    kernel: Pipelined
+    slice: Slice
+    declarations: list[Node] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.function: Function = self.kernel.function
+        text = self.function.text
+        while True:
+            before = len(self.declarations)
+            for node in find(self.function.body, "declaration"):
+                words = {text(n) for n in find(node, "identifier")}
+                if node in self.declarations or not words & {BLOCK, *self.names}:
+                    continue
+                self.declarations.append(node)
+                self.names |= {text(n) for d in node.children_by_field_name("declarator") for n in declared_names(d)}
+            if len(self.declarations) == before:
+                break
+        self.declarations.sort(key=lambda n: n.start_byte)
+
+    def indices(self) -> Iterator[Node]:
+        """Every mention of the block's index in the kernel."""
+        return (n for n in find(self.function.body, "identifier") if self.function.text(n) == BLOCK)
+
+    def outside(self, nodes: Sequence[Node]) -> list[Node]:
+        """The declarations that are no part of these statements."""
+        return [d for d in self.declarations if not any(_holds(n, d) for n in nodes)]
+
+    def check(self, parts: Sequence[Part]) -> None:
+        """
+        Raises:
+            Left: the place of the block is asked for elsewhere, or what follows from it is changed.
+        """
+        nodes = [n for part in parts for n in part.nodes]
+        for declaration in self.outside(nodes):
+            self._plain(declaration)
+        mine = [*nodes, *self.declarations]
+        for name in find(self.function.body, "identifier"):
+            word = self.function.text(name)
+            if (word == BLOCK or word in self.names) and not any(_holds(n, name) for n in mine):
+                raise Place(self.function, name).left(f"what `{word}` is for, apart from a tile")
+            variable = resolve(self.function, name, word) if word in self.names else None
+            if variable is None or variable.declaration is None or _holds(variable.declaration, name):
+                continue
+            there = any(_holds(n, variable.declaration) for n in nodes)
+            if not there and self.slice.gives(self.function, name, variable) and not variable.is_reference:
+                raise Place(self.function, name).left(f"that `{word}` stays as the place of the tile says")
+
+    def _plain(self, declaration: Node) -> None:
+        """That a declaration does nothing but compute numbers and addresses."""
+        kind = declaration.child_by_field_name("type")
+        for declarator in declaration.children_by_field_name("declarator"):
+            value = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
+            if kind is None or kind.type not in _SIMPLE or value is None or "_list" in value.type:
+                raise Place(self.function, declaration).left("what it is made of, as a number or an address")
+        self.slice.pure(declaration)
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A loop that counts stages from 0 for each tile, by `name`, of type `kind`."""
+
+    loop: Node
+    name: str
+    kind: str
+
+
+@dataclass(eq=False)
+class Part:
+    """Statements for a tile by some threads, which stand where the node `at` is, and what they do with mbarriers.
+    `carried` are declarations among them of what goes on from tile to tile; `counter` counts stages, which do."""
+
+    places: Places
+    nodes: list[Node]
+    at: Node
+    operations: list[Operation]
+    carried: list[Node] = field(default_factory=list)
+    counter: Counter | None = None
+    _keys: dict[tuple[int, int, str], Variable] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.function = self.places.function
+        self.slice = self.places.slice
+        self.program = self.places.kernel.program
+
+    def _left(self, node: Node, what: str) -> Exception:
+        return Place(self.function, node).left(what)
+
+    def _mine(self, node: Node) -> bool:
+        return any(_holds(n, node) for n in self.nodes)
+
+    def check(self) -> None:
+        """
+        Raises:
+            Left: it is not known what goes on from tile to tile, or something else does.
+        """
+        for operation in self.operations:
+            self._follow(operation)
+        self._stages_alone()
+        self._anew()
+
+    # --- Stages go on
+
+    def _follow(self, operation: Operation) -> None:
+        """What the mbarrier, its phase and its stage are made of goes on from tile to tile."""
+        site = next(s for s in operation.sites if s.frame.function is self.function)
+        texts = [operation.barrier, operation.to]
+        timed = operation.kind == "wait" and operation.by_parity
+        phases = [operation.phase] if timed else []
+        turning = False
+        for text in (*texts, *phases):
+            for word in names_in(text):
+                first = re.split(r"\.|->", word)[0]
+                variable = resolve(self.function, site.node, first)
+                if first == BLOCK:
+                    raise self._left(site.node, f"a stage that `{first}`, the place of the tile, has no part in")
+                if variable is not None:
+                    goes_on = self._goes_on(variable, site.node)
+                    turning |= goes_on and text in phases
+        if timed and not turning:
+            what = f"that the phase `{operation.phase}` of {operation.barrier} goes on from tile to tile"
+            raise self._left(site.node, what)
+
+    def _stages_alone(self) -> None:
+        """That neither what is loaded nor how many stages a tile has follows from what goes on."""
+        for operation in self.operations:
+            site = next(s for s in operation.sites if s.frame.function is self.function)
+            for word in (w for text in operation.coords for w in names_in(text)):
+                variable = resolve(self.function, site.node, re.split(r"\.|->", word)[0])
+                if variable is not None and variable.key in self._keys:
+                    raise self._left(site.node, f"coordinates that `{variable.name}`, which goes on, has no part in")
+        for loop in self._loops():
+            condition = loop.child_by_field_name("condition")
+            # a loop may ask again until a phase is complete
+            if condition is None or any(_holds(condition, s.node) for o in self.operations for s in o.sites):
+                continue
+            for name in find(condition, "identifier"):
+                variable = resolve(self.function, name, self.function.text(name))
+                if variable is not None and variable.key in self._keys:
+                    raise self._left(name, f"how many stages a tile has, apart from `{variable.name}`, which goes on")
+
+    def _goes_on(self, variable: Variable, at: Node, seen: tuple[tuple[int, int, str], ...] = ()) -> bool:
+        """Whether a variable changes as stages do; it then goes on from tile to tile."""
+        if variable.key in seen or variable.function is not self.function:
+            return variable.key in self._keys
+        if variable.name in self.places.names:
+            raise self._left(at, f"a stage that `{variable.name}`, the place of the tile, has no part in")
+        declared, given = variable.declaration, list(self._given(variable))
+        inside = declared is not None and self._mine(declared)
+        if declared is None or SHARED in self.function.text(declared):
+            if given and variable.param is not None:
+                raise self._left(at, f"that `{variable.name}` begins anew with each tile")
+            return False
+        if inside and declared.parent is not None and declared.parent.type == "for_statement":
+            self._counts(variable, declared.parent, at)
+            return True
+        made = [*given, *([variable.declarator] if inside and variable.declarator else ())]
+        if not given and not inside:
+            return False
+        moving = bool(given)
+        looping = inside and any(_holds(loop, declared) for loop in self._loops())
+        if given:
+            self._keys[variable.key] = variable
+            self._set_anew(variable, given)
+        for node in made:
+            for name in self._sources(node):
+                other = resolve(self.function, name, self.function.text(name))
+                if other is not None and other.key != variable.key:
+                    moving |= self._goes_on(other, name, (*seen, variable.key))
+        if not looping and given and inside:
+            self._carry(declared, variable)
+        if moving:
+            self._keys[variable.key] = variable
+        return moving
+
+    def _set_anew(self, variable: Variable, given: Sequence[Node]) -> None:
+        """That what goes on is not set to something else at the beginning of a tile."""
+        statements = {n.id for n in self.nodes if n.type == "expression_statement"}
+        for name in given:
+            assigned = enclosing(name, "assignment_expression")
+            right = assigned.child_by_field_name("right") if assigned is not None else None
+            if assigned is None or right is None or self.function.text(assigned.children[1]) != "=":
+                continue
+            again = any(self.function.text(n) == variable.name for n in find(right, "identifier"))
+            whole = enclosing(assigned, "expression_statement")
+            if whole is not None and whole.id in statements and not again:
+                raise self._left(name, f"that `{variable.name}` goes on from tile to tile")
+
+    def _loops(self) -> Iterator[Node]:
+        for node in self.nodes:
+            if node.type in LOOPS:
+                yield node
+            yield from find(node, *LOOPS)
+
+    def _given(self, variable: Variable) -> Iterator[Node]:
+        """Mentions that give a variable another value, of those in the part."""
+        for name in self.function.named(variable.name):
+            if variable.declarator is not None and _holds(variable.declarator, name):
+                continue
+            if self._mine(name) and self._writes(name, variable):
+                yield name
+
+    def _writes(self, name: Node, variable: Variable) -> bool:
+        found = resolve(self.function, name, variable.name)
+        if found is None or found.key != variable.key:
+            return False
+        if variable.param is not None:
+            above = name.parent
+            left = above.child_by_field_name("left") if above is not None else None
+            return above is not None and (above.type == "update_expression" or (
+                above.type == "assignment_expression" and left is not None and left.id == name.id))  # fmt: skip
+        return self.slice.gives(self.function, name, variable)
+
+    def _sources(self, node: Node) -> Iterator[Node]:
+        """Names that what is given comes from, and those in conditions around it."""
+        around: Node | None = node
+        while around is not None and around.type not in ("expression_statement", "declaration", "condition_clause"):
+            if around.type in ("assignment_expression", "init_declarator", "call_expression"):
+                yield from find(around, "identifier")
+            around = around.parent
+        while around is not None and self._mine(around):
+            condition = around.child_by_field_name("condition") if around.type == "if_statement" else None
+            if condition is not None:
+                yield from find(condition, "identifier")
+            around = around.parent
+
+    def _carry(self, declared: Node, variable: Variable) -> None:
+        """A declaration among the statements of a tile stands in front of them."""
+        if declared.id in {n.id for n in self.carried}:
+            return
+        names = [n for d in declared.children_by_field_name("declarator") for n in declared_names(d)]
+        if declared.id not in {n.id for n in self.nodes}:
+            raise self._left(declared, f"that `{variable.name}` goes on from tile to tile")
+        for name in find(declared, "identifier"):
+            other = resolve(self.function, name, self.function.text(name))
+            if any(name.id == n.id for n in names) or other is None or other.param is not None:
+                continue
+            constant = other.declaration is not None and not self._mine(other.declaration)
+            if not constant or other.name in self.places.names or any(True for _ in self._given(other)):
+                raise self._left(declared, f"what `{variable.name}` begins with, for all tiles")
+        self.slice.pure(declared)
+        self.carried.append(declared)
+
+    # --- Stages that are counted from 0
+
+    def _counts(self, variable: Variable, loop: Node, at: Node) -> None:
+        if self.counter is not None:
+            if self.counter.loop.id != loop.id or self.counter.name != variable.name:
+                raise self._left(at, "one loop that counts the stages of a tile")
+            return
+        declared = variable.declaration
+        text = self.function.text
+        assert declared is not None
+        value = variable.declarator.child_by_field_name("value") if variable.declarator is not None else None
+        update, body = loop.child_by_field_name("update"), loop.child_by_field_name("body")
+        kind = declared.child_by_field_name("type")
+        step = " ".join(text(update).split()) if update is not None else ""
+        name = re.escape(variable.name)
+        counted = re.fullmatch(rf"\+\+\s*{name}|{name}\s*\+\+|{name}\s*\+=\s*1", step) is not None
+        alone = len(declared.children_by_field_name("declarator")) == 1
+        if value is None or text(value).rstrip("uU") != "0" or not counted or not alone or kind is None:
+            raise self._left(at, f"that `{variable.name}` counts stages from 0, one by one")
+        if body is None or body.type != "compound_statement" or any(True for _ in self._given_in(variable, body)):
+            raise self._left(at, f"that `{variable.name}` counts stages from 0, one by one")
+        for leaving in find(body, *_LEAVING):
+            if self._leaves(leaving, loop):
+                raise self._left(leaving, "that each turn of the loop is a stage")
+        for operation in self.operations:
+            site = next(s for s in operation.sites if s.frame.function is self.function)
+            if operation.barrier and not _holds(body, site.node):
+                raise self._left(site.node, "one loop that counts the stages of a tile")
+        turns = [n for n in find(body, "identifier") if text(n) == variable.name and _is_turn(text, n)]
+        if len(turns) != len(_pattern(variable.name).findall(text(body))):
+            raise self._left(at, f"which stage follows from `{variable.name}`")
+        for turn in turns:
+            self._is_stage(turn)
+        for operation in self.operations:
+            names = [n for c in operation.coords for n in re.findall(rf"\b{name}\b\s*(?:[%/&]|>>)", c)]
+            if names:
+                raise self._left(at, f"coordinates that follow from `{variable.name}` as a stage does not")
+        self._only_turns(variable, turns)
+        self.counter = Counter(loop, variable.name, text(kind))
+
+    def _given_in(self, variable: Variable, body: Node) -> Iterator[Node]:
+        return (n for n in self._given(variable) if _holds(body, n))
+
+    @staticmethod
+    def _leaves(node: Node, loop: Node) -> bool:
+        if node.type in ("return_statement", "goto_statement"):
+            return True
+        inner = (*LOOPS, "switch_statement") if node.type == "break_statement" else LOOPS
+        around = enclosing(node, *inner)
+        return around is not None and around.id == loop.id
+
+    def _is_stage(self, turn: Node) -> None:
+        """That a turn chooses a stage or a phase: it stands in an index, in what a function is handed that waits, loads
+        or gives back, or in what a variable for these begins with."""
+        sites = {s.node.id for o in self.operations for s in o.sites if s.frame.function is self.function}
+        above = turn.parent
+        while above is not None and self._mine(above):
+            if above.type == "subscript_expression" or above.id in sites:
+                return
+            if above.type in ("init_declarator", "assignment_expression"):
+                return
+            above = above.parent
+        raise self._left(turn, f"that `{self.function.text(turn)}` is a stage here")
+
+    def _only_turns(self, variable: Variable, turns: Sequence[Node]) -> None:
+        """That mbarriers and their phases follow from the count by its turns alone."""
+        pattern = _pattern(variable.name)
+        word = re.compile(rf"\b{re.escape(variable.name)}\b")
+        for operation in self.operations:
+            for text in (operation.barrier, operation.to, operation.phase if operation.by_parity else ""):
+                if word.search(pattern.sub("", text)):
+                    site = next(s for s in operation.sites if s.frame.function is self.function)
+                    raise self._left(site.node, f"which stage follows from `{variable.name}`")
+
+    def pattern(self, passed: str) -> tuple[re.Pattern[str], str] | None:
+        """What stands for the count in a turn, and what does so across tiles."""
+        return None if self.counter is None else (_pattern(self.counter.name), passed)
+
+    def count(self, changes: Changes, passed: str) -> None:
+        """Count the stages of all tiles: what follows from those of one follows from that."""
+        if self.counter is None:
+            return
+        body = self.counter.loop.child_by_field_name("body")
+        assert body is not None
+        end = self.function.span(body).end - 1
+        source = self.function.file.source
+        start = source.rfind(b"\n", 0, end) + 1
+        last = body.named_children[-1]
+        pad = self.places.kernel.context.indent(self.function, self.function.span(last))
+        if source[start:end].strip():
+            raise self._left(last, "statements on lines of their own")
+        changes.replace(self.function, Span(start, start), f"{pad}++{passed};\n")
+
+    def turned(self) -> Iterator[Node]:
+        """Mentions of the count that say which stage it is."""
+        if self.counter is not None:
+            body = self.counter.loop.child_by_field_name("body")
+            assert body is not None
+            text = self.function.text
+            yield from (n for n in find(body, "identifier") if text(n) == self.counter.name and _is_turn(text, n))
+
+    # --- What begins anew
+
+    def _anew(self) -> None:
+        """That nothing from ahead of the part is changed in it, but what goes on."""
+        kernel = self.places.kernel
+        sums = {a.variable.key for a in kernel.accumulators}
+        for node in self.nodes:
+            for name in find(node, "identifier"):
+                word = self.function.text(name)
+                variable = resolve(self.function, name, word)
+                if variable is None or variable.key in sums or variable.key in self._keys:
+                    continue
+                declared = variable.declaration
+                if declared is not None and (self._mine(declared) or SHARED in self.function.text(declared)):
+                    continue
+                if declared is None and variable.param is None:
+                    continue
+                if self._writes(name, variable):
+                    raise self._left(name, f"that `{word}` begins anew with each tile")
+
+    # --- What follows from the place
+
+    def placed(self) -> list[Node]:
+        """Declarations ahead of the part that follow from the place of the tile and are asked for in it."""
+        outside = [d for d in self.places.outside(self.nodes) if self._seen(d)]
+        wanted = self._words(self.function.text(n) for n in self.nodes)
+        found: list[Node] = []
+        for declaration in reversed(outside):
+            text = self.function.text
+            names = {text(n) for d in declaration.children_by_field_name("declarator") for n in declared_names(d)}
+            if names & wanted:
+                found.insert(0, declaration)
+                wanted |= self._words([text(declaration)])
+        return found
+
+    def _seen(self, declaration: Node) -> bool:
+        block = declaration.parent
+        return block is not None and _holds(block, self.at) and declaration.start_byte < self.at.start_byte
+
+    def _words(self, texts: Iterable[str]) -> set[str]:
+        """Words of some texts, and of macros in them."""
+        found = {w for text in texts for w in re.findall(r"[A-Za-z_]\w*", text)}
+        for word in sorted(found & set(self.program.macros.by_name)):
+            found |= set(self.program.macros.words(word))
+        return found
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    """A count of which a round is taken."""
+    return re.compile(rf"(?<![\w.>])(?<!->){re.escape(name)}\b(?=\s*(?:%|/(?![/*])|&(?!&)|>>))")
+
+
+def _is_turn(text: object, node: Node) -> bool:
+    above = node.parent
+    if above is None or above.type != "binary_expression":
+        return False
+    left, operator = above.child_by_field_name("left"), above.child_by_field_name("operator")
+    return left is not None and left.id == node.id and operator is not None and operator.type in _ROUNDS

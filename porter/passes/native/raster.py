@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiles in an order that L2 likes: those that run at a time share rows of A and columns of B. Which block does which
+tile is another one; each tile is done once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.cuda import enclosing, find
+from porter.lang.text import Span
+from porter.model.functions import Function
+from porter.model.pipeline.facts import HostLaunch
+from porter.model.scopes import LOOPS, resolve
+from porter.passes.context import PortContext, qualified
+from porter.passes.native.alone import INDEX as BLOCK
+from porter.passes.native.alone import check_alone
+from porter.passes.native.mainloop import Pipelined
+from porter.passes.native.sites import Changes, Left, Place
+from porter.passes.native.slicing import is_declared
+
+RULE = "PTR199"
+NAME = "raster"
+GROUP = 8
+"""Rows of tiles in a group (CUTLASS `max_swizzle_size`, GROUP_SIZE_M of Triton's matmul)."""
+INDEX = qualified("block_index") + "()"
+"""What stands for `blockIdx` then, in a grid of two dimensions."""
+_PARTS = {"/": "tile_quotient", "%": "tile_remainder"}
+_ORDER = "a tile's row and column by the grid, or as quotient and remainder of its number"
+
+
+def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> Changes:
+    """The edits of the step, for all kernels.
+
+    Raises:
+        Left: a fact is missing.
+    """
+    changes = Changes(context, RULE)
+    for kernel in found:
+        check_alone(kernel, launch)
+        if _Raster(kernel.kernel.function, changes).take():
+            context.helpers.raster_grid = True
+        else:
+            context.helpers.raster_numbers = True
+    context.helpers.raster = GROUP
+    return changes
+
+
+@dataclass(eq=False)
+class _Raster:
+    function: Function
+    changes: Changes
+
+    def take(self) -> bool:
+        """Gives whether the tiles are those of a grid."""
+        axes = {axis for node in self._indices() for axis in self._axes(node)}
+        if not axes:
+            raise self._left(_ORDER)
+        if "z" in axes:
+            raise self._left("a grid of at most two dimensions")
+        if "y" in axes:
+            self._grid()
+        else:
+            self._numbers()
+        return "y" in axes
+
+    def _left(self, what: str) -> Left:
+        return Left(self.function, self.function.span(self.function.body), what)
+
+    def _indices(self) -> list[Node]:
+        return [n for n in find(self.function.body, "identifier") if self.function.text(n) == BLOCK]
+
+    def _axes(self, node: Node) -> str:
+        above = node.parent
+        text = self.function.text(above) if above is not None and above.type == "field_expression" else ""
+        match = re.fullmatch(rf"{BLOCK}\s*\.\s*([xyz])", text)
+        if match is None:
+            raise Place(self.function, node).left(f"which dimension of `{BLOCK}` is asked for")
+        return match[1]
+
+    # --- A grid of tiles
+
+    def _grid(self) -> None:
+        """Another block's index in place of this one's, everywhere."""
+        for node in self._indices():
+            around = enclosing(node, *LOOPS)
+            while around is not None:
+                if any(self.function.text(n) == "gridDim" for n in find(around, "identifier")):
+                    raise Place(self.function, node).left(_ORDER)
+                around = enclosing(around, *LOOPS)
+            self.changes.replace(self.function, self.function.span(node), INDEX)
+
+    # --- Tiles that are numbered
+
+    def _numbers(self) -> None:
+        """Row and column of another number in place of those of this one."""
+        name, count = self._number()
+        divisors: set[str] = set()
+        parts = list(self._mentions(name))
+        if {operator for _, operator in parts} != set(_PARTS):
+            raise self._left(_ORDER)
+        for node, operator in parts:
+            whole = node.parent
+            assert whole is not None
+            right = whole.child_by_field_name("right")
+            assert right is not None
+            divisors.add(" ".join(self.function.text(right).split()).strip("()"))
+            span, own, other = (self.function.span(n) for n in (whole, node, right))
+            self.changes.replace(self.function, Span(span.start, span.start), qualified(_PARTS[operator]) + "(")
+            self.changes.replace(self.function, Span(own.end, other.start), ", ")
+            self.changes.replace(self.function, Span(span.end, span.end), f", {count})")
+        if len(divisors) != 1:
+            raise self._left(_ORDER)
+
+    def _number(self) -> tuple[str, str]:
+        """The variable that has the number of a tile, in each loop over tiles, and how many there are."""
+        found = {self._of(node) for node in self._indices()}
+        if len(found) != 1:
+            raise self._left(_ORDER)
+        return found.pop()
+
+    def _of(self, index: Node) -> tuple[str, str]:
+        text = self.function.text
+        declaration, declarator = enclosing(index, "declaration"), enclosing(index, "init_declarator")
+        if declaration is None or declarator is None or len(declaration.children_by_field_name("declarator")) != 1:
+            raise self._left(_ORDER)
+        named, value = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("value")
+        plain = re.compile(rf"(?:static_cast<[\w\s]+>\(|\(?\w*\)?\s*)?{BLOCK}\s*\.\s*x\)?")
+        known = named is not None and named.type == "identifier" and value is not None and plain.fullmatch(text(value))
+        if not known or named is None:
+            raise self._left(_ORDER)
+        name, loop = text(named), declaration.parent
+        if loop is None or loop.type != "for_statement":
+            return name, "gridDim.x"
+        condition, update = loop.child_by_field_name("condition"), loop.child_by_field_name("update")
+        own = re.escape(name)
+        bound = re.fullmatch(rf"{own}\s*<\s*([A-Za-z_]\w*)", text(condition)) if condition is not None else None
+        step = re.fullmatch(rf"{own}\s*\+=\s*gridDim\s*\.\s*x", text(update)) if update is not None else None
+        if bound is None or step is None:
+            raise Place(self.function, loop).left(f"which numbers `{name}` has")
+        return name, bound[1]
+
+    def _mentions(self, name: str) -> Iterator[tuple[Node, str]]:
+        """Quotients and remainders of the number, which are all that it is for."""
+        for node in self.function.named(name):
+            if is_declared(node):
+                continue
+            variable = resolve(self.function, node, name)
+            above = node.parent
+            if variable is None or variable.declaration is None:
+                raise Place(self.function, node).left(f"which `{name}` is meant")
+            declared = variable.declaration
+            if any(self.function.text(n) == BLOCK for n in find(declared, "identifier")):
+                loop = declared.parent
+                if loop is not None and self._controls(loop, node):
+                    continue
+                left = above.child_by_field_name("left") if above is not None else None
+                operator = above.child_by_field_name("operator") if above is not None else None
+                if above is None or above.type != "binary_expression" or left is None or left.id != node.id:
+                    raise Place(self.function, node).left(f"that `{name}` is for a tile's row and column alone")
+                if operator is None or operator.type not in _PARTS:
+                    raise Place(self.function, node).left(f"that `{name}` is for a tile's row and column alone")
+                yield node, operator.type
+            else:
+                raise Place(self.function, node).left(f"which `{name}` is meant")
+
+    @staticmethod
+    def _controls(loop: Node, node: Node) -> bool:
+        """Whether a node stands in the head of a loop."""
+        body = loop.child_by_field_name("body")
+        return loop.type == "for_statement" and body is not None and node.end_byte <= body.start_byte
+
+
+def reordered(text: str, instead: str) -> str:
+    """A text with another place of a block, in place of `blockIdx` and of what this step writes for it."""
+    return re.sub(rf"{re.escape(INDEX)}|\b{BLOCK}\b", instead, text)

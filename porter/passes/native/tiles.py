@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A CTA goes on with tiles of CTAs that have not begun: `clusterlaunchcontrol` cancels their launch and says whose tile
+it is. Whoever loads, issues MMAs or stores does so in a loop over the tiles that are handed out, each at its own pace.
+The launch stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.lang.text import Span
+from porter.model.pipeline.facts import HostLaunch
+from porter.model.pipeline.operations import Operation
+from porter.model.scopes import LOOPS
+from porter.passes import emit
+from porter.passes.context import PortContext, qualified
+from porter.passes.native import mma_thread
+from porter.passes.native.alone import check_alone, check_meets, touches_shared
+from porter.passes.native.mainloop import Pipelined
+from porter.passes.native.part import Part, Places
+from porter.passes.native.raster import reordered
+from porter.passes.native.sites import Changes, Place, path_of, prefix
+from porter.passes.native.texts import indented, ported_text
+from porter.passes.native.wrapping import lines_of, wrap
+from porter.ptx.arch import WARP
+
+RULE = "PTR198"
+NAME = "tiles"
+_LOADING = ("copy", "arrive", "arrive_tx", "expect_tx", "wait")
+_ONCE = ("init", "remap", "registers")
+
+
+def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> None:
+    """The step for all kernels, with the threads that issue their MMAs.
+
+    Raises:
+        Left: a fact is missing.
+    """
+    ahead = Changes(context, RULE)
+    kernels = [_Tiled(kernel, mma_thread.moved(kernel), ahead) for kernel in found]
+    for one in kernels:
+        one.check_loops()
+        check_alone(one.kernel, launch)
+        one.find()
+    if len({(one.asker, len(one.loaders), len(one.kernel.consumers)) for one in kernels}) != 1:
+        raise found[-1].begin.left("the same threads that load, and that store, in all kernels of the file")
+    for one in kernels:
+        one.ahead()
+    ahead.make()
+    mma_thread.take(context, found, [one.issuing for one in kernels]).make()
+    helpers = context.helpers
+    helpers.tiles, helpers.tile_asker, helpers.tile_loaders = True, kernels[0].asker, len(kernels[0].loaders)
+    helpers.tile_storing = len(kernels[0].kernel.consumers)
+    for one in kernels:
+        changes = Changes(context, RULE)
+        one.take(changes)
+        changes.make()
+        one.wrap()
+
+
+@dataclass
+class _Issuing:
+    """What stands around the part of the thread that issues MMAs."""
+
+    ahead: Sequence[str]
+    head: Sequence[str]
+    carried: frozenset[int]
+    index: str
+    counter: tuple[re.Pattern[str], str] | None
+
+    def said(self, line: str) -> str:
+        line = reordered(line, self.index)
+        return line if self.counter is None else self.counter[0].sub(self.counter[1], line)
+
+
+@dataclass(eq=False)
+class _Tiled:
+    """One kernel. `loading` are the statements of a tile by those who load, in `loading_block`, `storing` those that
+    consumers run behind their MMAs."""
+
+    kernel: Pipelined
+    move: mma_thread.Move
+    changes: Changes
+    """Those in front of the step that gives the thread its part."""
+    loaders: frozenset[int] = frozenset()
+    asker: int = 0
+    loading: list[Node] = field(default_factory=list)
+    storing: list[Node] = field(default_factory=list)
+    issuing: _Issuing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.function = self.kernel.function
+        self.context = self.kernel.context
+        self.range = self.move.range
+        self.slice = self.move.slice
+        self.name = self.context.names.own("tiles")
+        self.passed = self.context.names.own("passed")
+        self.places = Places(self.kernel, self.slice)
+
+    def _left(self, node: Node, what: str) -> Exception:
+        return Place(self.function, node).left(what)
+
+    # --- What is known
+
+    def check_loops(self) -> None:
+        """
+        Raises:
+            Left: a block has several tiles.
+        """
+        if self.slice.loops:
+            raise self._left(self.slice.loops[0], "that a block has one tile: it takes several in a loop")
+
+    def find(self) -> None:
+        """
+        Raises:
+            Left: a fact is missing.
+        """
+        self._loads()
+        self._stores()
+        check_meets(self.kernel, [*self.loading, *self.storing])
+        self.issued = [n for level in self.slice.levels for n in self.slice.shows(level)]
+        self.loads = Part(self.places, self.loading, self.loading[0], self._mine(self.loading))
+        self.mmas = Part(self.places, [*self.issued, *self.range], self.slice.at, self._mine(self.range))
+        self.stores = Part(self.places, self.storing, self.range[0], [])
+        for part in (self.loads, self.mmas, self.stores):
+            part.check()
+        self.places.check([self.loads, self.mmas, self.stores])
+
+    def _mine(self, nodes: Sequence[Node]) -> list[Operation]:
+        return [o for o in self.kernel.walk.operations if self._inside(o, nodes)]
+
+    def _inside(self, operation: Operation, nodes: Sequence[Node]) -> bool:
+        site = next((s for s in operation.sites if s.frame.function is self.function), None)
+        return site is not None and any(
+            n.start_byte <= site.node.start_byte and site.node.end_byte <= n.end_byte for n in nodes
+        )
+
+    def _loads(self) -> None:
+        """Where stages are loaded: a block of its own, whose statements from the first that waits or loads on are for
+        a tile."""
+        kernel = self.kernel
+        others = [o for o in kernel.walk.operations if o.kind in _LOADING and not kernel.runs(o) & kernel.consumers]
+        copies = [o for o in others if o.kind == "copy"]
+        site = next(s for s in copies[0].sites if s.frame.function is self.function)
+        top = site.node
+        above: Node | None = top
+        while above is not None and above.id != self.function.body.id:
+            top = above if above.type in LOOPS else top
+            above = above.parent
+        while top.parent is not None and top.parent.type != "compound_statement":
+            top = top.parent
+        block = top.parent
+        if block is None or block.id == self.function.body.id:
+            raise self._left(site.node, "loads in a block of their own")
+        loaders = kernel.who.runs(prefix(copies[0], self.function, top)).threads
+        warp = set(range(self.move.warp * WARP, (self.move.warp + 1) * WARP))
+        if loaders is None or loaders & kernel.consumers or loaders & warp:
+            raise self._left(top, "loads in a block of their own, which only threads that load come to")
+        inside = [n for n in block.named_children if any(self._inside(o, [n]) for o in others)]
+        self.loading = self._from(block, inside[0])
+        for operation in others:
+            early = operation.kind == "arrive" and kernel.is_ahead(operation) and not self._inside(operation, [block])
+            if not early and not self._inside(operation, self.loading):
+                raise path_of(operation)[0].left("that stages are waited for and loaded in one place")
+        self._once(self.loading)
+        self.loaders, self.asker = loaders, min(kernel.runs(copies[0]))
+        self._last(block)
+
+    def _stores(self) -> None:
+        """What consumers do behind their MMAs, up to the end of the kernel."""
+        block = self.range[0].parent
+        assert block is not None
+        self.storing = [n for n in block.named_children if n.start_byte >= self.range[-1].end_byte]
+        if not self.storing:
+            raise self.kernel.begin.left("where the sums are stored")
+        self._once(self.storing)
+        for operation in self._mine(self.storing):
+            if operation.kind != "store":
+                raise path_of(operation)[0].left("that consumers do nothing with mbarriers behind their MMAs")
+        self._last(block)
+
+    def _from(self, block: Node, first: Node) -> list[Node]:
+        return [n for n in block.named_children if n.start_byte >= first.start_byte]
+
+    def _once(self, nodes: Sequence[Node]) -> None:
+        """That nothing is done for each tile which is to be done once, and that no thread leaves in a tile."""
+        for operation in self._mine(nodes):
+            if operation.kind in _ONCE:
+                raise path_of(operation)[0].left("what is done once ahead of what is done for a tile")
+        for node in nodes:
+            for leaving in find(node, "return_statement", "goto_statement"):
+                raise self._left(leaving, "a way out of the kernel in a tile")
+
+    def _last(self, block: Node) -> None:
+        """That nothing comes behind a block."""
+        node = block
+        while node.parent is not None and node.id != self.function.body.id:
+            above = node.parent
+            if above.type in LOOPS:
+                raise self._left(above, "that a block has one tile: it takes several in a loop")
+            for child in above.named_children if above.type == "compound_statement" else ():
+                if child.start_byte >= node.end_byte and child.type not in ("comment", "return_statement"):
+                    if node.type == "if_statement" and _leaves(block):
+                        break
+                    raise self._left(child, "that a tile ends where it is loaded, and where it is stored")
+            node = above
+
+    # --- What is written
+
+    def ahead(self) -> None:
+        """What the thread's part is made of, and counts of stages that go on."""
+        for part in (self.loads, self.mmas):
+            part.count(self.changes, self.passed)
+        self.issuing = _Issuing(
+            self._opening(self.mmas),
+            self._head(self.mmas),
+            frozenset(n.id for n in self.mmas.carried),
+            f"{self.name}.index",
+            self.mmas.pattern(self.passed),
+        )
+        self.lines = (
+            lines_of(self.function, self._first(self.loading[0]), self._block(self.loading[0])),
+            lines_of(self.function, self.function.span(self.range[0]), self._block(self.range[0])),
+        )
+        self.heads = (
+            [*self._opening(self.loads), *self._head(self.loads), f"    {self.name}.ask();"],
+            self._head(self.stores),
+        )
+        if self.loads.carried:
+            raise self._left(self.loads.carried[0], "what loads go on with ahead of what is done for a tile")
+
+    def _first(self, node: Node) -> Span:
+        span, _ = self.context.statement_before(self.function, node, "", above_comments=True)
+        return Span(span.start, self.function.span(node).end) if span.start < self.function.span(node).start else (
+            self.function.span(node))  # fmt: skip
+
+    def _block(self, node: Node) -> Span:
+        assert node.parent is not None
+        return self.function.span(node.parent)
+
+    def _opening(self, part: Part) -> list[str]:
+        """What goes on from tile to tile."""
+        found = [] if part.counter is None else [f"{part.counter.kind} {self.passed} = 0;"]
+        for node in part.carried:
+            found += self._statement(node)
+        return found
+
+    def _head(self, part: Part) -> list[str]:
+        """The loop over tiles, and what follows from the tile's place."""
+        opening = emit.lines("tiles", tiles_type=qualified("Tiles"), tiles=self.name, tmem=self.context.names.tmem)
+        found = opening.splitlines()
+        for node in part.placed():
+            found += ["    " + reordered(line, f"{self.name}.index") for line in self._statement(node)]
+        return found
+
+    def _statement(self, node: Node) -> list[str]:
+        text = ported_text(self.context, self.function, self.function.span(node))
+        return indented(text, self.context.indent(self.function, self.function.span(node)), "")
+
+    def take(self, changes: Changes) -> None:
+        """Places of tiles follow the tile, and what they replace goes."""
+        for node in self.places.indices():
+            if any(n.start_byte <= node.start_byte and node.end_byte <= n.end_byte
+                   for n in (*self.loading, *self.storing)):  # fmt: skip
+                changes.whole(self.function, self.function.span(node), f"{self.name}.index")
+        for node in self.loads.turned():
+            changes.replace(self.function, self.function.span(node), self.passed)
+        for node in self.places.outside([*self.loading, *self.storing, *self.range]):
+            span = self.function.span(node)
+            mine = (e for edits in self.context.edits.values() for e in edits if e.path == self.function.file.path)
+            if not any(e.span.contains(span) for e in mine):
+                changes.drop(Place(self.function, node))
+
+    def wrap(self) -> None:
+        meets = touches_shared(self.kernel, self.storing)
+        self.context.helpers.tile_meets |= meets
+        tails = ("", f"    {qualified('end_tile')}();\n" if meets else "")
+        for lines, head, tail in zip(self.lines, self.heads, tails, strict=True):
+            source = self.function.file.source
+            line = source[lines.start : source.find(b"\n", lines.start)]
+            pad = line[: len(line) - len(line.lstrip())].decode()
+            text = "".join(f"{pad}{one}\n" if one else "\n" for one in head)
+            end = (f"{pad}{tail}" if tail else "") + f"{pad}}}\n"
+            wrap(self.context, RULE, self.function, lines, text, end)
+
+
+def _leaves(block: Node) -> bool:
+    return bool(block.named_children) and block.named_children[-1].type == "return_statement"
