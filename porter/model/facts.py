@@ -213,6 +213,17 @@ class Mbarrier:
 
 
 @dataclass(frozen=True)
+class Pipeline:
+    """Something that is done with the stages of the pipeline `of`, an object that has two mbarriers for each stage.
+    `op`: a producer waits until one is empty and expects its bytes (`acquire`), asks for one (`ask`) or waits for all of
+    them (`tail`); a consumer waits until one is full (`fetch`), asks for one (`look`) or gives it back (`release`); the
+    address of the mbarrier by which it is full (`full`)."""
+
+    op: str
+    of: str = field(metadata={PLACE: True})
+
+
+@dataclass(frozen=True)
 class Builder:
     """A type that a library puts together for an architecture: the `part` of a kernel (`mainloop` or `epilogue`). The
     others are its template arguments: the tag of the architecture, the class of its operators (which has to be
@@ -300,6 +311,7 @@ Fact = (
     | Abort
     | Address
     | Mbarrier
+    | Pipeline
     | Builder
     | Schedule
     | ArchTag
@@ -334,6 +346,7 @@ KINDS: Mapping[str, type[Fact]] = {
     "abort": Abort,
     "address": Address,
     "mbarrier": Mbarrier,
+    "pipeline": Pipeline,
     "builder": Builder,
     "schedule": Schedule,
     "arch_tag": ArchTag,

@@ -40,6 +40,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "part_of_a_thread": "a method that gives a thread's part of a tensor",
         "part_of_b": "the same of the operand B of an MMA",
         "of_a_warpgroup": "a function that all warps of a warpgroup call together",
+        "to_several_ctas": "a name of a copy that several CTAs of a cluster get",
         "scale_of_d": "a member that says whether an MMA adds to its accumulator",
         "python_capability": "a function of Python that gives a compute capability as a pair",
         "python_major": "an attribute of Python that is the first number of one",

@@ -82,6 +82,8 @@ class Helpers:
     """Whether one M=128 MMA makes both tiles of a warpgroup."""
     releases: bool = False
     """Whether commits arrive on mbarriers of the kernel's own."""
+    pipelines: bool = False
+    """Whether they do so on those of a library's pipelines."""
     shares: bool = False
     """Whether commits arrive on those of all CTAs of a cluster."""
     blocks: int = 1

@@ -161,6 +161,12 @@ class LibraryCalls:
         return self.element_of(function, node) is not None
 
 
+def compared_with(function: Function, node: Node) -> Node | None:
+    """The variable that is compared with what a call gives, where the two are read as one call."""
+    callee = node.child_by_field_name("function")
+    return callee.child_by_field_name("name") if callee is not None and _compared(function, node) is not None else None
+
+
 def _compared(function: Function, node: Node) -> Node | None:
     """What is called in `i < size<0>(x)`, which is read as the call of `i<size<0>`: no variable is a template."""
     callee = node.child_by_field_name("function")

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines of a library whose stages the tensor core gives back: the class is the one that the library has for that,
+and its mbarriers have one arrival a phase."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.cuda import CudaFile, find
+from porter.lang.text import Span
+from porter.model.facts import Pipeline
+from porter.model.functions import Function
+from porter.model.program import Program
+from porter.model.scopes import resolve
+from porter.passes.native.sites import Changes, Left, Place
+from porter.passes.tiled.text import cpp
+
+_ONE = re.compile(r"(?:\w+::)*Shape<(?:(?:\w+::)*(?:_1|Int<1>),?){3}>\{\}")
+_NAMES = ("identifier", "type_identifier", "field_identifier")
+_BEFORE = "PipelineTmaAsync"
+_LATER = "PipelineTmaUmmaAsync"
+"""CUTLASS include/cutlass/pipeline/sm100_pipeline.hpp: its `consumer_release` is tcgen05.commit, and the mbarriers by
+which its stages are empty count one arrival where the cluster has one CTA."""
+_SAME = ("Params", "ThreadCategory", "SharedStorage", "PipelineState", "Stages")
+
+
+@dataclass(eq=False)
+class PipelineObject:
+    """The pipeline of a kernel, by the name that the kernel has for it."""
+
+    program: Program
+    kernel: Function
+    name: str
+
+    def __post_init__(self) -> None:
+        self.declaration = self._declaration()
+
+    def _left(self, what: str) -> Left:
+        return Left(self.kernel, self.kernel.span(self.declaration or self.kernel.body), what)
+
+    def _declaration(self) -> Node:
+        self.declaration = None
+        found = [
+            d for d in find(self.kernel.body, "init_declarator", "declaration")
+            for n in [d.child_by_field_name("declarator")]
+            if n is not None and n.type == "identifier" and self.kernel.text(n) == self.name
+            and d.child_by_field_name("value") is not None
+        ]  # fmt: skip
+        if len(found) != 1:
+            raise self._left(f"where pipeline `{self.name}` is made")
+        return found[0]
+
+    @property
+    def arguments(self) -> list[Node]:
+        """What its constructor is handed."""
+        value = self.declaration.child_by_field_name("value")
+        return [n for n in (value.named_children if value is not None else ()) if n.type != "comment"]
+
+    def count(self) -> int | None:
+        """How many threads arrive at the mbarrier of a stage before it is empty.
+
+        Raises:
+            Left: it is not known that the stages are those of one CTA, or where the count is written.
+        """
+        given = self.arguments
+        if len(given) != 3:
+            raise self._left(f"how pipeline `{self.name}` begins: with its storage, parameters and cluster")
+        shape = "".join(self.kernel.text(given[2]).split())
+        if not _ONE.fullmatch(shape):
+            raise self._left(f"that the stages of `{self.name}` are for one CTA: its cluster is `{shape}`")
+        params = self.kernel.text(given[1])
+        variable = resolve(self.kernel, given[1], params) if given[1].type == "identifier" else None
+        if variable is None:
+            raise self._left(f"the parameters of pipeline `{self.name}`, as a variable")
+        counts: list[Node] = []
+        for name in find(self.kernel.body, "identifier"):
+            if self.kernel.text(name) != params or name.id == given[1].id:
+                continue
+            member, assigned = name.parent, name.parent.parent if name.parent is not None else None
+            if member is None or member.type != "field_expression":
+                if variable.declaration is not None and inside_of(variable.declaration, name):
+                    continue
+                raise Left(self.kernel, self.kernel.span(name), f"what is done with `{params}`")
+            field = member.child_by_field_name("field")
+            text = self.kernel.text(field) if field is not None else ""
+            right = assigned.child_by_field_name("right") if assigned is not None else None
+            if text == "num_producers":
+                raise Left(self.kernel, self.kernel.span(member), "one producer, as the class on sm_100a has")
+            if text == "num_consumers":
+                if assigned is None or assigned.type != "assignment_expression" or right is None:
+                    raise Left(self.kernel, self.kernel.span(member), f"the count of pipeline `{self.name}`")
+                counts.append(right)
+        if len(counts) != 1:
+            raise self._left(f"the count of pipeline `{self.name}`: `num_consumers`")
+        return self.program.constants_in(self.kernel).evaluate(self.kernel.text(counts[0]))
+
+    def check_uses(self) -> None:
+        """That nothing is done with the object but what is known.
+
+        Raises:
+            Left: something is.
+        """
+        storage = self.kernel.text(self.arguments[0])
+        field = storage.rpartition(".")[2]
+        for function in self.program.functions:
+            for call in function.calls:
+                fact = self.program.facts.of_call(call) if call.name in self.program.vocabulary else None
+                callee = call.node.child_by_field_name("function")
+                held = callee.child_by_field_name("argument") if callee is not None else None
+                is_its = function is self.kernel and held is not None and function.text(held) == self.name
+                if is_its and not isinstance(fact, Pipeline):
+                    raise Place(function, call.node).left(f"what `{call.name}` does with pipeline `{self.name}`")
+            for name in find(function.body, "field_identifier"):
+                if function.text(name) == field and function is self.kernel and not self._is_made_of(name):
+                    raise Place(function, name).left(f"what is done with the mbarriers of `{self.name}`")
+
+    def _is_made_of(self, name: Node) -> bool:
+        return inside_of(self.arguments[0], name) or (name.parent is not None and name.parent.type != "field_expression")
+
+
+def change_class(program: Program, changes: Changes, kernel: Function) -> None:
+    """Name the class of pipelines that the tensor core gives stages of back, wherever the sources name the other.
+
+    Raises:
+        Left: it is named in a header, or not as a type with its stages.
+    """
+    for file in program.sources.files.values():
+        for name in find(file.root, *_NAMES):
+            if file.text(name) != _BEFORE:
+                continue
+            whole = name.parent
+            own = next((f for f in program.functions if f.file is file), None)
+            if whole is None or whole.type != "template_type" or own is None or file.path != program.sources.root:
+                raise _at(file, name, own or kernel)
+            arguments = whole.child_by_field_name("arguments")
+            if arguments is None or len(arguments.named_children) != 1:
+                raise _at(file, name, own)
+            stages = file.text(arguments.named_children[0])
+            while whole.parent is not None and whole.parent.type == "qualified_identifier":
+                whole = whole.parent
+            text = cpp("pipeline_type", name=_LATER, stages=stages)
+            changes.replace(own, Span(whole.start_byte, whole.end_byte), text)
+
+
+def _at(file: CudaFile, node: Node, function: Function) -> Left:
+    span = Span(node.start_byte, node.end_byte) if function.file is file else function.span(function.body)
+    return Left(function, span, f"`{_BEFORE}` as a type of the file itself, with its stages alone")
+
+
+def inside_of(outer: Node, inner: Node) -> bool:
+    """Whether a node is a part of another."""
+    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
