@@ -215,8 +215,8 @@ class Mbarrier:
 @dataclass(frozen=True)
 class Pipeline:
     """Something that is done with the stages of the pipeline `of`, an object that has two mbarriers for each stage.
-    `op`: a producer waits until one is empty and expects its bytes (`acquire`), asks for one (`ask`) or waits for all of
-    them (`tail`); a consumer waits until one is full (`fetch`), asks for one (`look`) or gives it back (`release`); the
+    `op`: a producer waits until one is empty and expects its bytes (`acquire`), asks for one (`ask`) or waits for all
+    (`tail`); a consumer waits until one is full (`fetch`), asks for one (`look`) or gives it back (`release`); the
     address of the mbarrier by which it is full (`full`)."""
 
     op: str

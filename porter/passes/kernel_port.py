@@ -47,9 +47,8 @@ from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import Helpers, Placement
 from porter.passes.moves import Moves, place_moves
-from porter.passes.native import promotion
+from porter.passes.native import promotion, tiled_step
 from porter.passes.native import step as native_steps
-from porter.passes.native import tiled_step
 from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
 from porter.passes.partial import LeftKernel, guarded, without_definitions

@@ -125,6 +125,15 @@ class _Reader:
         seeds = [f for f in self.program.functions if any(_matters(s) for s in f.asm)]
         seeds += [f for f in self.program.functions if any(self._may_be_one(c) for c in f.calls)]
         seeds += [s.function for s in self.program.statements]
+        if self.libraries:
+            # a lambda that a library runs is a part of what it stands in
+            inner = [f for f in self.program.functions if f.style is Style.LAMBDA]
+            before = -1
+            while before < len(seeds):
+                before, found = len(seeds), self.program.reaching(seeds)
+                seeds += [
+                    f.parent for f in inner if id(f) in found and f.parent is not None and id(f.parent) not in found
+                ]
         return self.program.reaching(seeds)
 
     def _macro_words(self, name: str) -> set[str]:
@@ -149,7 +158,7 @@ class _Reader:
         another call."""
         if not self._may_be_one(call) or self.program.targets(call):
             return None
-        fact = self.program.facts.of_call(call)
+        fact: object = self.program.facts.of_call(call)
         if isinstance(fact, Doubt):
             fact = self._handed_in(frame, call)
         if isinstance(fact, Mbarrier):
@@ -181,14 +190,26 @@ class _Reader:
         function = frame.function
         if id(function) not in self._relevant:
             return
-        parts: list[tuple[int, AsmStatement | Call]] = [(s.node.start_byte, s) for s in function.asm if _matters(s)]
+        parts: list[tuple[int, AsmStatement | Call | Function]] = [
+            (s.node.start_byte, s) for s in function.asm if _matters(s)
+        ]
         parts += [(c.node.start_byte, c) for c in function.calls]
+        parts += [(f.node.start_byte, f) for f in self._run_here(function)]
         for _, part in sorted(parts, key=lambda p: p[0]):
             sites = (*above, Site(frame, part.node))
             if isinstance(part, AsmStatement):
                 self.walk.operations += self._instructions(frame, part, sites)
+            elif isinstance(part, Function):
+                self.body(Frame(part, frame, None, {}, frame.templates, frame.receiver), sites)
             else:
                 self._call(frame, part, sites)
+
+    def _run_here(self, function: Function) -> Iterator[Function]:
+        """Lambdas that are handed to a function of a library, which runs them."""
+        if self.libraries:
+            for inner in self.program.functions:
+                if inner.parent is function and inner.style is Style.LAMBDA and not self.program.callers(inner):
+                    yield inner
 
     def _call(self, frame: Frame, call: Call, sites: tuple[Site, ...]) -> None:
         if self.libraries and (found := self._of_libraries(frame, call, sites)) is not None:

@@ -43,8 +43,12 @@ class TiledPipelined(Pipelined):
         return _WhoOfLibrary(self.program, threads)
 
     def _from_registers(self) -> bool:
-        mine = [m for m in self.tiled.tiled.multiplies if self._is_reached(m.call.caller)]
-        return any(may_leave_registers(self.tiled.tiled, m) for m in mine)
+        for multiply in self.tiled.tiled.multiplies:
+            caller = multiply.call.caller
+            if self._is_reached(caller) and may_leave_registers(self.tiled.tiled, multiply):
+                span = caller.span(multiply.call.node)
+                raise Left(caller, span, "A in shared memory: threads make operands that come from registers")
+        return False
 
     def _is_reached(self, function: Function) -> bool:
         return function is self.kernel.function or any(
@@ -171,9 +175,7 @@ class TiledPipelined(Pipelined):
                 yield path[-1]
 
     def waits_in_loop(self) -> bool:
-        return any(
-            self._in_loop(place) for path, one in self.batches if isinstance(one.fact, Wait) for place in path
-        )
+        return any(self._in_loop(place) for path, one in self.batches if isinstance(one.fact, Wait) for place in path)
 
     def _in_loop(self, place: Place) -> bool:
         node = place.node.parent

@@ -12,7 +12,7 @@ from tree_sitter import Node
 from porter.lang.cuda import CudaFile, find
 from porter.lang.text import Span
 from porter.model.facts import Pipeline
-from porter.model.functions import Function
+from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.model.scopes import resolve
 from porter.passes.native.sites import Changes, Left, Place
@@ -39,10 +39,9 @@ class PipelineObject:
         self.declaration = self._declaration()
 
     def _left(self, what: str) -> Left:
-        return Left(self.kernel, self.kernel.span(self.declaration or self.kernel.body), what)
+        return Left(self.kernel, self.kernel.span(self.declaration), what)
 
     def _declaration(self) -> Node:
-        self.declaration = None
         found = [
             d for d in find(self.kernel.body, "init_declarator", "declaration")
             for n in [d.child_by_field_name("declarator")]
@@ -50,7 +49,8 @@ class PipelineObject:
             and d.child_by_field_name("value") is not None
         ]  # fmt: skip
         if len(found) != 1:
-            raise self._left(f"where pipeline `{self.name}` is made")
+            what = f"where pipeline `{self.name}` is made"
+            raise Left(self.kernel, self.kernel.span(self.kernel.body), what)
         return found[0]
 
     @property
@@ -98,27 +98,47 @@ class PipelineObject:
         return self.program.constants_in(self.kernel).evaluate(self.kernel.text(counts[0]))
 
     def check_uses(self) -> None:
-        """That nothing is done with the object but what is known.
+        """That nothing is done with the object, or with its mbarriers, but what is known.
 
         Raises:
             Left: something is.
         """
-        storage = self.kernel.text(self.arguments[0])
-        field = storage.rpartition(".")[2]
-        for function in self.program.functions:
-            for call in function.calls:
-                fact = self.program.facts.of_call(call) if call.name in self.program.vocabulary else None
-                callee = call.node.child_by_field_name("function")
-                held = callee.child_by_field_name("argument") if callee is not None else None
-                is_its = function is self.kernel and held is not None and function.text(held) == self.name
-                if is_its and not isinstance(fact, Pipeline):
-                    raise Place(function, call.node).left(f"what `{call.name}` does with pipeline `{self.name}`")
+        field = self.kernel.text(self.arguments[0]).rpartition(".")[2]
+        for function in (f for f in self.program.functions if f.style is not Style.HOST):
             for name in find(function.body, "field_identifier"):
-                if function.text(name) == field and function is self.kernel and not self._is_made_of(name):
+                of_member = name.parent is not None and name.parent.type == "field_expression"
+                its = function is self.kernel and inside_of(self.arguments[0], name)
+                if function.text(name) == field and of_member and not its:
                     raise Place(function, name).left(f"what is done with the mbarriers of `{self.name}`")
+        self._check(self.kernel, self.name, set())
 
-    def _is_made_of(self, name: Node) -> bool:
-        return inside_of(self.arguments[0], name) or (name.parent is not None and name.parent.type != "field_expression")
+    def _check(self, function: Function, name: str, seen: set[tuple[int, str]]) -> None:
+        """The same of a function that knows the object by a name."""
+        if (id(function), name) in seen:
+            return
+        seen.add((id(function), name))
+        for node in find(function.body, "identifier"):
+            if function.text(node) == name and not (function is self.kernel and inside_of(self.declaration, node)):
+                self._check_use(function, node, seen)
+
+    def _check_use(self, function: Function, node: Node, seen: set[tuple[int, str]]) -> None:
+        above = node.parent
+        call = above.parent if above is not None and above.type in ("field_expression", "argument_list") else None
+        known = [c for c in self.program.calls_by_node.get(call.id, ()) if call is not None] if call is not None else []
+        if above is not None and above.type == "field_expression" and known:
+            asked = [r for c in known for r in self.program.vocabulary.of(c.name)]
+            if any(r.kind is Pipeline for r in asked):
+                return
+        elif known and above is not None:
+            targets = [(t, next(i for i, a in enumerate(c.args) if inside_of(a, node)))
+                       for c in known for t in self.program.targets(c)]  # fmt: skip
+            if targets and all(i < len(t.params) for t, i in targets):
+                for target, index in targets:
+                    self._check(target, target.params[index].name, seen)
+                return
+        elif above is not None and above.type in ("decltype", "sizeof_expression"):
+            return
+        raise Place(function, node).left(f"what is done with pipeline `{self.name}` here")
 
 
 def change_class(program: Program, changes: Changes, kernel: Function) -> None:

@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
 from porter.lang.cuda import find
+from porter.model.functions import Function, Style, declared_name
 from porter.model.pipeline.operations import Operation
+from porter.model.pipeline.rings import split_index
+from porter.passes.native.earlier import Move, earlier
 from porter.passes.native.mainloop import inside
 from porter.passes.native.release import RULE, Release, address_of
-from porter.passes.native.sites import Changes, Left, Place, path_of
+from porter.passes.native.sites import Changes, Place, path_of
 from porter.passes.native.tiled_mainloop import TiledPipelined, barriers_of
 from porter.passes.native.tiled_pipeline import PipelineObject, change_class
 from porter.passes.tiled.context import TiledContext
@@ -20,15 +24,22 @@ from porter.passes.tiled.sight import in_sight
 from porter.passes.tiled.state import warpgroup_at
 from porter.passes.tiled.text import cpp
 
+_PLAIN = re.compile(r"\w+(?:\.\w+)*(?:\[\])?")
+"""An object, or an array of them, by a name of its own."""
+_PARTS = ("field_expression", "pointer_expression", "subscript_expression", "parenthesized_expression",
+          "subscript_argument_list", "cast_expression")  # fmt: skip
 
-def take(context: TiledContext, found: list[TiledPipelined]) -> Changes:
-    """The edits of the step, for all kernels.
+
+def take(context: TiledContext, found: list[TiledPipelined]) -> None:
+    """Make the edits of the step, for all kernels.
 
     Raises:
         Left: a fact is missing.
     """
     changes = Changes(context.port, RULE)
-    steps = [TiledRelease(kernel, changes) for kernel in found]
+    known = [(s.frame.function, s.node) for k in found for o in k.walk.operations for s in o.sites
+             if s.node.type != "lambda_expression"]  # fmt: skip
+    steps = [TiledRelease(kernel, changes, known=known) for kernel in found]
     for step in steps:
         step.take()
     pipelines = [p for step in steps for p in step.pipelines]
@@ -41,7 +52,12 @@ def take(context: TiledContext, found: list[TiledPipelined]) -> Changes:
         change_class(context.tiled.program, changes, found[0].kernel.function)
         context.port.helpers.pipelines = True
     context.port.helpers.releases = True
-    return changes
+    changes.make()
+    moved = Changes(context.port, RULE)
+    for step in steps:
+        for move in step.moves:
+            move.make(context.port, moved)
+    moved.make()
 
 
 @dataclass(eq=False)
@@ -50,6 +66,9 @@ class TiledRelease(Release):
 
     kernel: TiledPipelined
     pipelines: list[tuple[TiledPipelined, str]] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    known: Sequence[tuple[Function, Node]] = ()
+    """Places of operations with mbarriers, in all kernels."""
 
     def take(self) -> None:
         kernel = self.kernel
@@ -73,14 +92,7 @@ class TiledRelease(Release):
         if pipeline:
             PipelineObject(kernel.program, kernel.kernel.function, pipeline).check_uses()
             return
-        word = name.removesuffix("[]").rpartition(".")[2]
-        known = [(s.frame.function, s.node) for o in kernel.walk.operations for s in o.sites]
-        for function in {id(f): f for f, _ in known}.values():
-            for node in find(function.body, "identifier", "field_identifier"):
-                if function.text(node) != word or _is_declared(node):
-                    continue
-                if not any(f is function and inside(n, node) for f, n in known if n.type != "compound_statement"):
-                    raise Place(function, node).left(f"what is done with {name} here")
+        check_mentions(kernel, name, self.known)
 
     def _counts(self, name: str) -> set[int | None]:
         kernel = self.kernel
@@ -101,6 +113,8 @@ class TiledRelease(Release):
     def _arrival(self, operation: Operation, ring: list[Operation], ctas: int) -> None:
         self._is_behind_mmas_alone(operation)
         super()._arrival(operation, ring, ctas)
+        move = earlier(self.kernel, operation, path_of(operation)[-1])
+        self.moves += [move] if move is not None else []
 
     def _is_behind_mmas_alone(self, operation: Operation) -> None:
         """That threads say by an arrival that MMAs are complete, and not that they themselves are done."""
@@ -163,16 +177,50 @@ class TiledRelease(Release):
         self.changes.behind(self.kernel.end, lines)
 
 
+def check_mentions(kernel: TiledPipelined, name: str, known: Sequence[tuple[Function, Node]]) -> None:
+    """That mbarriers of a name are named nowhere but in `known` places, whose meaning is read.
+
+    Raises:
+        Left: they are.
+    """
+    words = [name.removesuffix("[]").rpartition(".")[2]]
+    for operation in kernel.walk.operations:
+        other = split_index(operation.barrier)[0]
+        if other != name and words[0] in re.findall(r"\w+", other) and not _PLAIN.fullmatch(other):
+            raise path_of(operation)[0].left(f"what is done with {name} here")
+    for word in words:
+        for function in (f for f in kernel.program.functions if f.style is not Style.HOST):
+            for node in find(function.body, "identifier", "field_identifier"):
+                if function.text(node) != word or _is_declared(node):
+                    continue
+                if any(f is function and inside(n, node) for f, n in known):
+                    continue
+                other = _other_name(function, node)
+                if not other:
+                    raise Place(function, node).left(f"what is done with {name} here")
+                words += [other] if other not in words else []
+
+
+def _other_name(function: Function, node: Node) -> str:
+    """The variable that a name of mbarriers is all of the value of."""
+    above = node.parent
+    while above is not None and above.type in _PARTS:
+        above = above.parent
+    if above is None or above.type != "init_declarator":
+        return ""
+    named = declared_name(above)
+    return function.text(named) if named is not None else ""
+
+
 def _is_declared(node: Node) -> bool:
     """Whether a name is declared where it stands, or its type is asked for."""
     above = node.parent
     while above is not None and above.type not in ("compound_statement", "argument_list", "expression_statement"):
-        if above.type in ("sizeof_expression", "decltype", "array_declarator"):
+        if above.type in ("sizeof_expression", "decltype"):
             return True
         if above.type in ("field_declaration", "declaration"):
-            return all(
-                not inside(v, node) for d in above.children_by_field_name("declarator")
-                if (v := d.child_by_field_name("value")) is not None
-            )  # fmt: skip
+            values = [v for d in above.children_by_field_name("declarator")
+                      if (v := d.child_by_field_name("value")) is not None]  # fmt: skip
+            return not any(inside(v, node) for v in values)
         above = above.parent
     return False

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from porter.diagnostics import Code
 from porter.passes.moves import Moves
 from porter.passes.native import release, tiled_release
-from porter.passes.native.sites import Changes, Left
+from porter.passes.native.sites import Left
 from porter.passes.native.step import STEPS, Taken
 from porter.passes.native.tiled_mainloop import TiledPipelined
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.full_rate import as_kernel
 
-Take = Callable[[TiledContext, list[TiledPipelined]], Changes]
+Take = Callable[[TiledContext, list[TiledPipelined]], None]
 _TAKES: dict[str, Take] = {release.NAME: tiled_release.take}
 
 _ISSUED = "a thread of its own that issues the MMAs: calls of the library issue them where they stand"
@@ -28,16 +28,33 @@ def take(context: TiledContext, wanted: tuple[str, ...]) -> Taken:
         return Taken()
     taken: list[str] = []
     for name in (n for n in STEPS if n in wanted and n in _TAKES):
+        before = {rule: list(edits) for rule, edits in port.edits.items()}
+        helpers = dict(vars(port.helpers))
         try:
             found = [TiledPipelined(port, as_kernel(context, k.function), Moves(), tiled=context)
                      for k in context.kernels]  # fmt: skip
-            _TAKES[name](context, found).make()
+            _all_seen(context, found)
+            _TAKES[name](context, found)
         except Left as left:
+            port.edits, _ = before, vars(port.helpers).update(helpers)
             port.report(Code.NATIVE_LEFT, left.function, left.span, kernel=names, step=name, what=left.what)
         else:
             taken.append(name)
     _leave(context, wanted, names)
     return Taken(tuple(taken))
+
+
+def _all_seen(context: TiledContext, found: list[TiledPipelined]) -> None:
+    """That whatever issues MMAs is seen to be run by a kernel.
+
+    Raises:
+        Left: something is not.
+    """
+    seen = {(id(s.frame.function.file), s.node.id) for k in found for o in k.multiplies for s in o.sites}
+    for multiply in context.tiled.multiplies:
+        caller, node = multiply.call.caller, multiply.call.node
+        if (id(caller.file), node.id) not in seen:
+            raise Left(caller, caller.span(node), "who comes to these MMAs, and when")
 
 
 def _leave(context: TiledContext, wanted: tuple[str, ...], names: str) -> None:

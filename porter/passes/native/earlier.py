@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements that give a stage back, further up in their loop: where a kernel keeps a batch of MMAs in flight, the
+stage that it gives back behind the next batch is one of those before, and a commit ahead of the next tells as much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.model.facts import Commit, Fence, Mbarrier, Pipeline, RegisterFence, TiledMma, Wait
+from porter.model.functions import Function
+from porter.model.pipeline.operations import Operation
+from porter.model.scopes import LOOPS
+from porter.passes.context import PortContext
+from porter.passes.full_rate.library import LibraryCalls
+from porter.passes.native.mainloop import inside
+from porter.passes.native.sites import Changes, Place
+from porter.passes.native.texts import indented, ported_text
+from porter.passes.native.tiled_mainloop import TiledPipelined
+
+_PLAIN = ("if_statement", "condition_clause", "parenthesized_expression", "compound_statement", "expression_statement",
+          "binary_expression", "update_expression", "number_literal", "identifier", "comment", "unary_expression",
+          "field_expression", "field_identifier", "pointer_expression", "subscript_expression",
+          "subscript_argument_list", "qualified_identifier", "namespace_identifier")  # fmt: skip
+
+_KEEPING = (Commit, Fence, Mbarrier, Pipeline, RegisterFence, TiledMma, Wait)
+"""Calls that change none of their arguments but elements of tensors."""
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """A statement of a loop, and the one in front of which it can stand as well."""
+
+    function: Function
+    statement: Node
+    ahead: Node
+
+    def make(self, context: PortContext, changes: Changes) -> None:
+        """Write the statement, as the port has it, in front of the other."""
+        span = self.function.span(self.statement)
+        pad = context.indent(self.function, span)
+        text = "\n".join(indented(ported_text(context, self.function, span), pad, ""))
+        changes.drop(Place(self.function, self.statement))
+        changes.before(Place(self.function, self.ahead), text)
+
+
+def earlier(kernel: TiledPipelined, operation: Operation, place: Place) -> Move | None:
+    """Where a stage that an operation gives back at a place could be given back as well; None if there."""
+    function = place.function
+    opened = [p for path, one in kernel.batches if isinstance(one.fact, Fence) for p in path[-1:]]
+    for one in opened:
+        top = _in_block_of(function, place.node, one)
+        if one.function is not function or top is None or top.start_byte < one.node.start_byte:
+            continue
+        statement, first = top, _statement(one.node)
+        if first is None or not _in_loop(function, first) or not _in_flight(kernel, function, first, place.node):
+            continue
+        if sum(_between(first, p.node, statement) for p in opened if p.function is function) != 1:
+            continue
+        between = [n for n in _block(first).named_children if first.start_byte <= n.start_byte < statement.start_byte]
+        if not _moves(kernel, function, statement, place.node) or not _apart(kernel, function, statement, between):
+            continue
+        return Move(function, statement, _first(kernel, function, statement, first))
+    return None
+
+
+def _block(statement: Node) -> Node:
+    assert statement.parent is not None
+    return statement.parent
+
+
+def _statement(node: Node) -> Node | None:
+    """The statement of a block that a node stands in."""
+    current: Node | None = node
+    while current is not None and (current.parent is None or current.parent.type != "compound_statement"):
+        current = current.parent
+    return current
+
+
+def _in_block_of(function: Function, node: Node, other: Place) -> Node | None:
+    """The statement around a node in the block that another statement stands in."""
+    first = _statement(other.node)
+    current: Node | None = node
+    while first is not None and current is not None and current.id != function.body.id:
+        if current.parent is not None and current.parent.id == _block(first).id:
+            return current
+        current = current.parent
+    return None
+
+
+def _in_loop(function: Function, statement: Node) -> bool:
+    above = _block(statement).parent
+    return above is not None and above.type in LOOPS and _block(statement).id != function.body.id
+
+
+def _between(first: Node, node: Node, last: Node) -> bool:
+    return first.start_byte <= node.start_byte < last.end_byte
+
+
+def _in_flight(kernel: TiledPipelined, function: Function, first: Node, at: Node) -> bool:
+    """Whether waits ahead of an arrival leave the batch in flight that the statement `first` opens."""
+    pending = []
+    for path, one in kernel.batches:
+        if isinstance(one.fact, Wait) and path[-1].function is function and _between(first, path[-1].node, at):
+            pending.append(kernel.program.value(function, one.fact.pending))
+    return bool(pending) and all(n is not None and n > 0 for n in pending)
+
+
+def _moves(kernel: TiledPipelined, function: Function, statement: Node, arrival: Node) -> bool:
+    """Whether a statement does nothing but wait, give the stage back and count on, all under plain conditions."""
+    waits = [path[-1].node for path, one in kernel.batches if isinstance(one.fact, Wait)]
+    own = [arrival, *(n for n in waits if inside(statement, n))]
+
+    def plain(node: Node) -> bool:
+        if any(node.id == n.id for n in own):
+            return True
+        return node.type in _PLAIN and all(map(plain, node.named_children))
+
+    calls = sum(1 for _ in find(statement, "call_expression"))
+    nested = sum(1 for n in own for _ in find(n, "call_expression"))
+    return plain(statement) and calls == nested
+
+
+def _apart(kernel: TiledPipelined, function: Function, statement: Node, others: Sequence[Node]) -> bool:
+    """Whether a statement and others neither write what the other reads."""
+    written, read = set(_written(function, statement)), _names(function, statement)
+    for other in others:
+        may_write = {*_written(function, other), *_handed(kernel, function, other)}
+        if written & _names(function, other) or read & may_write:
+            return False
+    return True
+
+
+def _handed(kernel: TiledPipelined, function: Function, node: Node) -> Iterator[str]:
+    """Names that calls are handed, themselves or as their object, of which nothing says that they keep them."""
+    library = LibraryCalls(kernel.program)
+    for call in find(node, "call_expression"):
+        known = [c for c in kernel.program.calls_by_node.get(call.id, ()) if c.caller.file is function.file]
+        facts = [kernel.program.facts.of_call(c) for c in known]
+        if not library.keeps(function, call, True) and not (facts and all(isinstance(f, _KEEPING) for f in facts)):
+            yield from _names(function, call)
+
+
+def _names(function: Function, node: Node) -> set[str]:
+    return {function.text(n) for n in (node, *find(node, "identifier")) if n.type == "identifier"}
+
+
+def _written(function: Function, node: Node) -> Iterator[str]:
+    """Variables that a statement assigns to, counts on, or may change through their address."""
+    for one in find(node, "assignment_expression", "update_expression", "pointer_expression", "init_declarator"):
+        target = next(
+            (c for f in ("left", "argument", "declarator") if (c := one.child_by_field_name(f)) is not None), None
+        )
+        if target is not None and not (one.type == "pointer_expression" and function.text(one).startswith("*")):
+            yield from _names(function, target)
+
+
+def _first(kernel: TiledPipelined, function: Function, statement: Node, opened: Node) -> Node:
+    """The statement furthest up in the block that a statement may stand ahead of, behind which nothing is done but wait
+    for a stage."""
+    waits = [
+        s.node for o in kernel.walk.operations if o.kind in ("wait", "ask") for s in o.sites
+        if s.frame.function is function
+    ]  # fmt: skip
+    first, previous = opened, opened.prev_named_sibling
+    while previous is not None:
+        calls = list(find(previous, "call_expression"))
+        is_wait = previous.type == "expression_statement" and any(_same_statement(previous, n) for n in waits)
+        is_fence = previous.type == "expression_statement" and all(
+            isinstance(kernel.program.facts.of_call(c), RegisterFence)
+            for n in calls for c in kernel.program.calls_by_node.get(n.id, ()) if c.caller.file is function.file
+        ) and bool(calls)  # fmt: skip
+        if not (is_wait or is_fence) or not _apart(kernel, function, statement, [previous]):
+            break
+        first, previous = previous, previous.prev_named_sibling
+    return first
+
+
+def _same_statement(statement: Node, node: Node) -> bool:
+    return node.parent is not None and node.parent.id == statement.id
