@@ -164,7 +164,7 @@ porter::give_back($warpgroup, $pipeline, $state);
 //@ end
 
 //@ section pipeline_type
-cutlass::$name<$stages, cute::Shape<cute::_1, cute::_1, cute::_1>>
+cutlass::PipelineTmaUmmaAsync<$stages, cute::Shape<cute::_1, cute::_1, cute::_1>>
 
 //@ section arrive
 //@ if operand and before

@@ -199,7 +199,7 @@ class Address:
 @dataclass(frozen=True)
 class Mbarrier:
     """Something that is done with the mbarrier `bar`: `init` for `count` arrivals a phase, `arrive` (with `count`),
-    `expect` of `bytes` with an arrival, `wait` for the phase that the token or parity `phase` names, or `copy`, an
+    `expect` of `bytes` with an arrival, `wait` for the phase that the token `phase` or `parity` names, or `copy`, an
     asynchronous copy by the tensor map `map` to `to` that completes on it, from `coords` on."""
 
     op: str
@@ -207,6 +207,7 @@ class Mbarrier:
     count: str = "1"
     bytes: str = ""
     phase: str = ""
+    parity: str = ""
     map: str = ""
     to: str = ""
     coords: str = ""

@@ -8,7 +8,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cute_native_kernels import BATCH, MMAS, PIPELINE, left, missing, ported, taken, text_of
+from cute_native_kernels import (
+    BATCH,
+    CUTE,
+    IN_FLIGHT,
+    MMAS,
+    OBJECTS,
+    OWN,
+    PIPELINE,
+    STATES,
+    left,
+    missing,
+    ported,
+    taken,
+    text_of,
+)
 
 from porter.lang.sources import load_sources
 from porter.passes.port import PortOptions, port_sources
@@ -16,43 +30,6 @@ from porter.passes.tiled.port import header_text
 
 STEP = ("release",)
 ROOT = Path(__file__).parents[2]
-OBJECTS = {
-    "BARRIERS": "Full full[kStages]; Empty empty[kStages];",
-    "BEGIN": "if (threadIdx.x == 0) { for (int i = 0; i < kStages; ++i) { storage.full[i].init(1); @INIT@ } }",
-    "INIT": "storage.empty[i].init(256);",
-    "ACQUIRE": "storage.empty[stage].wait(tile / kStages % 2 ^ 1); storage.full[stage].arrive_and_expect_tx(24576);",
-    "FULL": "reinterpret_cast<uint64_t*>(&storage.full[stage])",
-    "WAIT": "storage.full[stage].wait(tile / kStages % 2);",
-    "RELEASE": "storage.empty[stage].arrive();",
-}
-PTX = """\
-__device__ uint32_t address(void const* p) { return (uint32_t)__cvta_generic_to_shared(p); }
-__device__ void init(uint64_t* bar, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address(bar)), "r"(count));
-}
-__device__ void arrive(uint64_t* bar) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(bar)) : "memory");
-}
-__device__ void expect(uint64_t* bar, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(bar)), "r"(bytes) : "memory");
-}
-__device__ void wait(uint64_t* bar, int parity) {
-    asm volatile("{ .reg .pred p; W: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra W; }"
-                 ::"r"(address(bar)), "r"(parity) : "memory");
-}
-"""
-OWN = {
-    "HEAD": PTX,
-    "BEGIN": "if (threadIdx.x == 0) { for (int i = 0; i < kStages; ++i) { init(&storage.full[i], 1); @INIT@ } }",
-    "INIT": "init(&storage.empty[i], 256);",
-    "ACQUIRE": "wait(&storage.empty[stage], tile / kStages % 2 ^ 1); expect(&storage.full[stage], 24576);",
-    "WAIT": "wait(&storage.full[stage], tile / kStages % 2);",
-    "RELEASE": "arrive(&storage.empty[stage]);",
-}
-CUTE = {
-    "INIT": "initialize_barrier(storage.empty[i], 256);",
-    "RELEASE": "arrive_barrier(storage.empty[stage]);",
-}
 LOOP = """\
 template <class M, class A, class B, class C>
 __device__ void multiply(M& mma, A const& tA, B const& tB, C& acc, uint64_t* full, uint64_t* empty, int tiles) {
@@ -87,10 +64,6 @@ __device__ void multiply(M& mma, A const& tA, B const& tB, C& acc, P& pipe, int 
     }
 }
 """
-STATES = {**PIPELINE, "AHEAD": "cutlass::PipelineState<kStages> read, done;", "AFTER": "warpgroup_wait<0>();"}
-IN_FLIGHT = "if (tile > 0) { warpgroup_wait<1>(); pipeline.consumer_release(done); ++done; }"
-LATER = "warpgroup_wait<1>();\n        if (tile > 0) Empty::arrive(&storage.empty[(tile - 1) % kStages]);"
-
 UNDERSTOOD = {
     "static functions": ({}, "porter::release(acc, &storage.empty[stage]);"),
     "objects": (OBJECTS, "porter::release(acc, &storage.empty[stage]);"),

@@ -252,7 +252,7 @@ class _Reader:
         coords = tuple(part.strip() for part in fact.coords.split(",")) if fact.coords else ()
         return Operation(
             _LIBRARY.get(fact.op, fact.op), sites, words(fact.bar, True), words(fact.count), words(fact.bytes),
-            words(fact.phase), False, False, words(fact.map, True), words(fact.to, True),
+            words(fact.parity or fact.phase), bool(fact.parity), False, words(fact.map, True), words(fact.to, True),
             tuple(words(c) for c in coords),
         )  # fmt: skip
 

@@ -23,7 +23,7 @@ from porter.passes.native.mainloop import Pipelined, inside
 from porter.passes.native.sites import Left, Path, Place
 from porter.passes.tiled.context import TiledContext
 
-_MEETS = "a `warpgroup_arrive` between the wait for a stage and its MMAs, where all warps meet"
+_MEETS = "the opening of a batch behind the wait for a stage, where all warps meet ahead of its MMAs"
 _ASKS = (Layout, RegisterFence, TiledMma)
 
 

@@ -4,7 +4,6 @@ and its mbarriers have one arrival a phase."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -18,13 +17,7 @@ from porter.model.scopes import resolve
 from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.tiled.text import cpp
 
-_ONE = re.compile(r"(?:\w+::)*Shape<(?:(?:\w+::)*(?:_1|Int<1>),?){3}>\{\}")
 _NAMES = ("identifier", "type_identifier", "field_identifier")
-_BEFORE = "PipelineTmaAsync"
-_LATER = "PipelineTmaUmmaAsync"
-"""CUTLASS include/cutlass/pipeline/sm100_pipeline.hpp: its `consumer_release` is tcgen05.commit, and the mbarriers by
-which its stages are empty count one arrival where the cluster has one CTA."""
-_SAME = ("Params", "ThreadCategory", "SharedStorage", "PipelineState", "Stages")
 
 
 @dataclass(eq=False)
@@ -68,8 +61,8 @@ class PipelineObject:
         given = self.arguments
         if len(given) != 3:
             raise self._left(f"how pipeline `{self.name}` begins: with its storage, parameters and cluster")
-        shape = "".join(self.kernel.text(given[2]).split())
-        if not _ONE.fullmatch(shape):
+        shape, are = " ".join(self.kernel.text(given[2]).split()), self.program.vocabulary.spellings.are
+        if not are("cluster_of_one", shape):
             raise self._left(f"that the stages of `{self.name}` are for one CTA: its cluster is `{shape}`")
         params = self.kernel.text(given[1])
         variable = resolve(self.kernel, given[1], params) if given[1].type == "identifier" else None
@@ -87,14 +80,14 @@ class PipelineObject:
             field = member.child_by_field_name("field")
             text = self.kernel.text(field) if field is not None else ""
             right = assigned.child_by_field_name("right") if assigned is not None else None
-            if text == "num_producers":
+            if are("count_of_producers", text):
                 raise Left(self.kernel, self.kernel.span(member), "one producer, as the class on sm_100a has")
-            if text == "num_consumers":
+            if are("count_of_consumers", text):
                 if assigned is None or assigned.type != "assignment_expression" or right is None:
                     raise Left(self.kernel, self.kernel.span(member), f"the count of pipeline `{self.name}`")
                 counts.append(right)
         if len(counts) != 1:
-            raise self._left(f"the count of pipeline `{self.name}`: `num_consumers`")
+            raise self._left(f"the count of pipeline `{self.name}`")
         return self.program.constants_in(self.kernel).evaluate(self.kernel.text(counts[0]))
 
     def check_uses(self) -> None:
@@ -149,7 +142,7 @@ def change_class(program: Program, changes: Changes, kernel: Function) -> None:
     """
     for file in program.sources.files.values():
         for name in find(file.root, *_NAMES):
-            if file.text(name) != _BEFORE:
+            if not program.vocabulary.spellings.are("pipeline_of_threads", file.text(name)):
                 continue
             whole = name.parent
             own = next((f for f in program.functions if f.file is file), None)
@@ -161,13 +154,13 @@ def change_class(program: Program, changes: Changes, kernel: Function) -> None:
             stages = file.text(arguments.named_children[0])
             while whole.parent is not None and whole.parent.type == "qualified_identifier":
                 whole = whole.parent
-            text = cpp("pipeline_type", name=_LATER, stages=stages)
+            text = cpp("pipeline_type", stages=stages)
             changes.replace(own, Span(whole.start_byte, whole.end_byte), text)
 
 
 def _at(file: CudaFile, node: Node, function: Function) -> Left:
     span = Span(node.start_byte, node.end_byte) if function.file is file else function.span(function.body)
-    return Left(function, span, f"`{_BEFORE}` as a type of the file itself, with its stages alone")
+    return Left(function, span, f"`{file.text(node)}` as a type of the file itself, with its stages alone")
 
 
 def inside_of(outer: Node, inner: Node) -> bool:
