@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Native steps of CuTe C++ kernels, compiled and run: ports are verified as `porter port` does it, and mistakes that are
-planted in them are found."""
+"""Native steps of CuTe C++ kernels, compiled and run: ports are verified as `porter port` does it, and mistakes that
+are planted in them are found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cute_native_kernels import CUTE, IN_FLIGHT, OBJECTS, OWN, PIPELINE, STATES, source
+from cute_native_kernels import CUTE, IN_FLIGHT, OBJECTS, OWN, STATES, source
 
 from porter.cli.building import make_builder
 from porter.cli.full_rate import Proofs
@@ -79,8 +79,9 @@ def test_stages_that_commits_give_back_are_verified(tmp_path: Path, name: str) -
 
 PLANTED = {
     "the count as it was": (".cu", r"&storage\.empty\[i\], 1\)", "&storage.empty[i], 256)", ""),
-    "a plain arrival": (".hpp", r"tcgen05\.commit[^;]*;(?=[^;]*\"r\"\(address\))", "mbarrier.arrive.shared::cta.b64 _, [%0];",
-                        "hazard"),
+    "a plain arrival": (
+        ".hpp", r"tcgen05\.commit[^;]*;(?=[^;]*\"r\"\(address\))", "mbarrier.arrive.shared::cta.b64 _, [%0];", "hazard",
+    ),
     "no wait for the sums": (".cu", r"porter::wait<0>\(acc\);", "", ""),
     "a stage that is given back ahead of its MMAs": (
         ".cu", r"(porter::arrive\(acc.*?)(porter::release\(acc, &storage\.empty\[stage\]\);)", r"\2 \1", "hazard",

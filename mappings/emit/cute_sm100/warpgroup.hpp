@@ -240,7 +240,9 @@ CUTE_DEVICE void give_back(Warpgroup& tc, cutlass::PipelineTmaUmmaAsync<kStages,
     tc.apart = true;
 }
 //@ end
+//@ if releases
 
+//@ end
 // What a kernel needs, as its types say, and what there is.
 template <int kNeeded, int kThere>
 struct Columns {

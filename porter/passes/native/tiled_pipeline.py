@@ -4,6 +4,7 @@ and its mbarriers have one arrival a phase."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -17,6 +18,8 @@ from porter.model.scopes import resolve
 from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.tiled.text import cpp
 
+_SCOPE = re.compile(rb"(?:::\s*)?(?:\w+\s*::\s*)+\Z")
+"""Namespaces in front of a name."""
 _NAMES = ("identifier", "type_identifier", "field_identifier")
 
 
@@ -152,10 +155,9 @@ def change_class(program: Program, changes: Changes, kernel: Function) -> None:
             if arguments is None or len(arguments.named_children) != 1:
                 raise _at(file, name, own)
             stages = file.text(arguments.named_children[0])
-            while whole.parent is not None and whole.parent.type == "qualified_identifier":
-                whole = whole.parent
+            scope = _SCOPE.search(file.source, 0, whole.start_byte)
             text = cpp("pipeline_type", stages=stages)
-            changes.replace(own, Span(whole.start_byte, whole.end_byte), text)
+            changes.replace(own, Span(scope.start() if scope is not None else whole.start_byte, whole.end_byte), text)
 
 
 def _at(file: CudaFile, node: Node, function: Function) -> Left:
