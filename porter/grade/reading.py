@@ -340,8 +340,8 @@ class _Reader:
         return any("expect_tx" not in rows[i].parts and self._mbarrier(i) == place for i in arrivals)
 
     def _mbarrier(self, at: int) -> tuple[int, int | ast.Operand] | None:
-        """The mbarrier that an instruction is about: an offset, and the variable that it is added to, or the place where
-        its address is made; None of one that is made in several places."""
+        """The mbarrier that an instruction is about: an offset, and the variable that it is added to or the place where
+        an address is made; None of one that is made in several places."""
         operand = next((o for o in self.code.code[at].operands if isinstance(o, ast.Mem)), None)
         if operand is None:
             return None

@@ -14,6 +14,7 @@ from porter.model.facts import Commit, Fence, Mbarrier, Pipeline, RegisterFence,
 from porter.model.functions import Function
 from porter.model.pipeline.operations import Operation
 from porter.model.scopes import LOOPS
+from porter.model.tiled.activity import may_leave
 from porter.passes.context import PortContext
 from porter.passes.full_rate.library import LibraryCalls
 from porter.passes.native.mainloop import inside
@@ -60,8 +61,12 @@ def earlier(kernel: TiledPipelined, operation: Operation, place: Place) -> Move 
             continue
         if sum(_between(first, p.node, statement) for p in opened if p.function is function) != 1:
             continue
+        if not _one_batch(kernel, function, first, statement):
+            continue
         between = [n for n in _block(first).named_children if first.start_byte <= n.start_byte < statement.start_byte]
-        if not _moves(kernel, function, statement, place.node) or not _apart(kernel, function, statement, between):
+        if any(map(may_leave, between)) or not _moves(kernel, function, statement, place.node):
+            continue
+        if not _apart(kernel, function, statement, between):
             continue
         return Move(function, statement, _first(kernel, function, statement, first))
     return None
@@ -107,6 +112,16 @@ def _in_flight(kernel: TiledPipelined, function: Function, first: Node, at: Node
         if isinstance(one.fact, Wait) and path[-1].function is function and _between(first, path[-1].node, at):
             pending.append(kernel.program.value(function, one.fact.pending))
     return bool(pending) and all(n is not None and n > 0 for n in pending)
+
+
+def _one_batch(kernel: TiledPipelined, function: Function, first: Node, statement: Node) -> bool:
+    """Whether the statements from `first` on close one batch, each time."""
+    closed = [path for path, one in kernel.batches if isinstance(one.fact, Commit)]
+    here = [p for path in closed for p in path if p.function is function and _between(first, p.node, statement)]
+    if len(here) != 1 or not any(path[-1] is here[0] for path in closed):
+        return False
+    own = _statement(here[0].node)
+    return own is not None and _block(own).id == _block(first).id
 
 
 def _moves(kernel: TiledPipelined, function: Function, statement: Node, arrival: Node) -> bool:
