@@ -125,7 +125,8 @@ PIPELINE = {
 
 OBJECTS = {
     "BARRIERS": "Full full[kStages]; Empty empty[kStages];",
-    "BEGIN": "if (threadIdx.x == 0) { for (int i = 0; i < kStages; ++i) { storage.full[i].init(1); @INIT@ } }",
+    "BEGIN": "if (threadIdx.x == 0) { for (int i = 0; i < kStages; ++i) { storage.full[i].init(1); @INIT@ }"
+    " cutlass::arch::fence_barrier_init(); }",
     "INIT": "storage.empty[i].init(256);",
     "ACQUIRE": "storage.empty[stage].wait(tile / kStages % 2 ^ 1); storage.full[stage].arrive_and_expect_tx(24576);",
     "FULL": "reinterpret_cast<uint64_t*>(&storage.full[stage])",
@@ -150,7 +151,8 @@ __device__ void wait(uint64_t* bar, int parity) {
 """
 OWN = {
     "HEAD": PTX,
-    "BEGIN": "if (threadIdx.x == 0) { for (int i = 0; i < kStages; ++i) { init(&storage.full[i], 1); @INIT@ } }",
+    "BEGIN": "if (threadIdx.x == 0) { for (int i = 0; i < kStages; ++i) { init(&storage.full[i], 1); @INIT@ }"
+    " cutlass::arch::fence_barrier_init(); }",
     "INIT": "init(&storage.empty[i], 256);",
     "ACQUIRE": "wait(&storage.empty[stage], tile / kStages % 2 ^ 1); expect(&storage.full[stage], 24576);",
     "WAIT": "wait(&storage.full[stage], tile / kStages % 2);",

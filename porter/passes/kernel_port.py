@@ -146,7 +146,7 @@ def _port_kernels(
     tiled = find_tiled(program)
     accumulators = find_accumulators(program)
     if tiled is not None:
-        return _port_tiled(program, accumulators, tiled, placement, full_rate, native)
+        return _port_tiled(program, accumulators, tiled, placement, full_rate, native, stages)
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
         words = frozenset(program.identifiers()) if program.statements else frozenset()
@@ -198,6 +198,7 @@ def _port_tiled(
     placement: Placement,
     full_rate: bool,
     native: tuple[str, ...],
+    stages: int,
 ) -> KernelPort:
     """The port of sources whose MMAs a library issues."""
     findings = model_findings(program, accumulators)
@@ -210,7 +211,7 @@ def _port_tiled(
 
     def steps(tiled: TiledContext) -> None:
         nonlocal taken
-        taken = tiled_step.take(tiled, native)
+        taken = tiled_step.take(tiled, native, stages)
 
     stopped, plans = port_tiled(context, tiled, full_rate, steps if native else None)
     if taken.steps:

@@ -331,10 +331,10 @@ def address_of(kernel: Pipelined, operation: Operation, place: Place) -> str:
     library that the operation is a call for."""
     if place.function is not kernel.kernel.function:
         inner = operations_of(kernel.program, place.function).operations
-        found = [o for o in inner if o.kind == operation.kind and o.sites[0].node.id == place.node.id]
-        if not found:
+        there = [o for o in inner if o.kind == operation.kind and o.sites[0].node.id == place.node.id]
+        if not there:
             raise place.left("the address of the mbarrier, as its function names it")
-        operation = found[0]
+        operation = there[0]
     site = operation.sites[-1]
     frame = site.frame
     if _call_at(frame, site.node) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from porter.diagnostics import Code
 from porter.passes.moves import Moves
-from porter.passes.native import release, tiled_release
+from porter.passes.native import double_buffer, mma_thread, pair, release, stages, tiled_release
 from porter.passes.native.sites import Left
 from porter.passes.native.step import STEPS, Taken
 from porter.passes.native.tiled_mainloop import TiledPipelined
@@ -18,10 +18,12 @@ Take = Callable[[TiledContext, list[TiledPipelined]], None]
 _TAKES: dict[str, Take] = {release.NAME: tiled_release.take}
 
 _ISSUED = "a thread of its own that issues the MMAs: calls of the library issue them where they stand"
+_TYPES = "what types of the library are made of the number of stages, and how large they become"
 
 
-def take(context: TiledContext, wanted: tuple[str, ...]) -> Taken:
-    """Take the wanted steps that there are for such kernels, or say what they lack."""
+def take(context: TiledContext, wanted: tuple[str, ...], count: int = 0) -> Taken:
+    """Take the wanted steps that there are for such kernels, or say what they lack; `count` stages are asked for, 0
+    for those that there are."""
     port = context.port
     names = ", ".join(k.function.name for k in context.kernels)
     if not context.kernels:
@@ -40,7 +42,9 @@ def take(context: TiledContext, wanted: tuple[str, ...]) -> Taken:
             port.report(Code.NATIVE_LEFT, left.function, left.span, kernel=names, step=name, what=left.what)
         else:
             taken.append(name)
-    _leave(context, wanted, names)
+    issued = [n for n in (mma_thread.NAME, double_buffer.NAME, pair.NAME) if n in wanted]
+    _leave(context, issued, names, _ISSUED)
+    _leave(context, [stages.NAME] if count and stages.NAME in wanted else [], names, _TYPES)
     return Taken(tuple(taken))
 
 
@@ -57,11 +61,10 @@ def _all_seen(context: TiledContext, found: list[TiledPipelined]) -> None:
             raise Left(caller, caller.span(node), "who comes to these MMAs, and when")
 
 
-def _leave(context: TiledContext, wanted: tuple[str, ...], names: str) -> None:
-    """Say of the steps that there are not for such kernels what they would take."""
-    others = [n for n in STEPS if n in wanted and n not in _TAKES]
+def _leave(context: TiledContext, steps: list[str], names: str, what: str) -> None:
+    """Say of steps that there are not for such kernels what they would take, at the first MMAs."""
     multiply = next(iter(context.tiled.multiplies), None)
     function = multiply.call.caller if multiply is not None else context.kernels[0].function
     span = function.span(multiply.call.node if multiply is not None else function.body)
-    if others:
-        context.port.report(Code.NATIVE_LEFT, function, span, kernel=names, step=", ".join(others), what=_ISSUED)
+    if steps:
+        context.port.report(Code.NATIVE_LEFT, function, span, kernel=names, step=", ".join(steps), what=what)
