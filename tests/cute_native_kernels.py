@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(@THREADS@) kernel(const __grid_constant__ CUte
     Tensor sA = make_tensor(make_smem_ptr(storage.a.data()), LayoutA{});
     Tensor sB = make_tensor(make_smem_ptr(storage.b.data()), LayoutB{});
     if (warpgroup == 0) {
-        if (threadIdx.x == 0) {
+        if (@LOADS@) {
             @PRODUCER@
             for (int tile = 0; tile < tiles; ++tile) {
                 const int stage = tile % @N@;
@@ -92,6 +92,7 @@ DEFAULTS = {
     "BEGIN": "if (threadIdx.x == 0) { for (int i = 0; i < kStages; ++i) { Full::init(&storage.full[i], 1);"
     " @INIT@ } cutlass::arch::fence_barrier_init(); }",
     "INIT": "Empty::init(&storage.empty[i], 256);",
+    "LOADS": "threadIdx.x == 0",
     "PRODUCER": "",
     "ACQUIRE": "Empty::wait(&storage.empty[stage], tile / kStages % 2 ^ 1);"
     " Full::arrive_and_expect_tx(&storage.full[stage], 24576);",

@@ -41,6 +41,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "part_of_b": "the same of the operand B of an MMA",
         "of_a_warpgroup": "a function that all warps of a warpgroup call together",
         "to_several_ctas": "a name of a copy that several CTAs of a cluster get",
+        "electing_function": "a function that is true in one lane of a warp",
         "pipeline_of_threads": "a class of pipelines whose stages threads give back",
         "count_of_consumers": "a member that says how many threads do so",
         "count_of_producers": "a member that says how many threads bring bytes for a stage",

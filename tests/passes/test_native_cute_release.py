@@ -100,6 +100,17 @@ UNDERSTOOD = {
          "RELEASE": "give(storage.empty[stage]);"},
         "porter::release(acc, storage.empty[stage]);",
     ),
+    "an elected thread": (
+        {"LOADS": "cutlass::canonical_warp_idx_sync() == 0 && elect_one_sync()"},
+        "porter::release(acc, &storage.empty[stage]);",
+    ),
+    "an elected thread of an elected warp": (
+        {"LOADS": "warp == 0 && leads",
+         "BEGIN": "const int warp = cutlass::canonical_warp_idx_sync(); uint32_t leads = cute::elect_one_sync();\n"
+                  "    const bool sets_up = warp == 0 && leads; if (sets_up) { for (int i = 0; i < kStages; ++i) {"
+                  " Full::init(&storage.full[i], 1); @INIT@ } cutlass::arch::fence_barrier_init(); }"},
+        "porter::release(acc, &storage.empty[stage]);",
+    ),
     "another name": (
         {"AHEAD": "auto& bars = storage.empty;", "RELEASE": "Empty::arrive(&bars[stage]);"},
         "porter::release(acc, &bars[stage]);",
@@ -224,6 +235,7 @@ REFUSED = {
     "mbarriers by two ways": (
         {"AHEAD": "Empty::arrive(storage.empty + 1);"}, "what is done with storage.empty[] here",
     ),
+    "a thread that nobody knows": ({"LOADS": "out[threadIdx.x] > 0"}, "lets through"),
     "a wait behind the meeting": (
         {"BATCH": f"warpgroup_arrive(); Full::wait(&storage.full[stage], 1); {MMAS} warpgroup_commit_batch();"},
         "where all warps meet",

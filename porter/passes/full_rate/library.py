@@ -91,6 +91,10 @@ class LibraryCalls:
         """Whether all warps of a warpgroup come to a call together."""
         return self._is(function, node, "of_a_warpgroup", "")
 
+    def elects(self, function: Function, node: Node) -> bool:
+        """Whether a call is true in one lane of a warp."""
+        return self._is(function, node, "electing_function", "")
+
     def asks_for_shape(self, function: Function, node: Node) -> bool:
         """Whether a call tells an extent of what it is handed."""
         return self._is(function, node, "asking_for_shape", "asking_for_shape")

@@ -12,10 +12,12 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.model.facts import Commit, Fence, Layout, RegisterFence, TiledMma, Wait
 from porter.model.functions import Call, Function, Style
+from porter.model.pipeline.frames import Frame, Wording, first_value
 from porter.model.pipeline.operations import Operation, Walk, operations_of
 from porter.model.pipeline.who import Who
 from porter.model.program import Program
 from porter.model.scopes import LOOPS, resolve
+from porter.model.thread_values import Values
 from porter.model.tiled.accumulators import Handle, Origin, Synchronization
 from porter.model.tiled.operands import may_leave_registers
 from porter.passes.full_rate.library import LibraryCalls, compared_with
@@ -216,6 +218,9 @@ class TiledPipelined(Pipelined):
                 waited = None
             elif waited is not None and kind == "mma":
                 raise waited.left(_MEETS)
+        first = next((kind for _, kind, _ in events if kind in ("open", "mma")), "")
+        if waited is not None and first != "open":
+            raise waited.left(_MEETS)
 
     def _from_kernel(self, path: Path) -> tuple[int, ...]:
         """Places on the way from the kernel."""
@@ -231,7 +236,24 @@ class _WhoOfLibrary(Who):
 
     def __init__(self, program: Program, threads: int) -> None:
         super().__init__(program, threads)
-        self._library = LibraryCalls(program)
+        self._library, self._wording = LibraryCalls(program), Wording(program)
+
+    def truth(self, frame: Frame, node: Node) -> Values | None:
+        while node.type in ("parenthesized_expression", "condition_clause") and len(node.named_children) == 1:
+            node = node.named_children[0]
+        function = frame.function
+        variable = resolve(function, node, function.text(node)) if node.type == "identifier" else None
+        value = first_value(variable) if variable is not None and variable.function is function else None
+        known = super().truth(frame, node)
+        if known is not None and None not in known:
+            return known
+        if value is not None and not self._wording.changes(function, function.text(node)):
+            return self.truth(frame, value)
+        return known
+
+    def _elects(self, function: Function, node: Node) -> bool:
+        called = node.type == "call_expression" and self._library.elects(function, node)
+        return called or super()._elects(function, node)
 
     def differs(self, function: Function, node: Node) -> bool:
         if not super().differs(function, node):
