@@ -147,6 +147,7 @@ UNDERSTOOD = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("name", UNDERSTOOD)
 def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
     parts, expected = UNDERSTOOD[name]
@@ -188,6 +189,7 @@ STAYS = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", STAYS)
 def test_a_stage_goes_back_where_it_did(tmp_path: Path, name: str) -> None:
     batch = BATCH.replace("warpgroup_arrive();", "warpgroup_arrive(); last = tile > 0;")
@@ -265,6 +267,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_missing_fact_leaves_the_step_out(tmp_path: Path, name: str) -> None:
     parts, what = REFUSED[name]
@@ -296,6 +299,7 @@ OF_CORPUS = {
 }
 
 
+@pytest.mark.spread(5)
 @pytest.mark.parametrize("name", OF_CORPUS)
 def test_kernels_of_the_corpus_say_what_they_lack(name: str) -> None:
     path = ROOT / f"corpus/{name}/{name}.cu"
@@ -304,6 +308,7 @@ def test_kernels_of_the_corpus_say_what_they_lack(name: str) -> None:
     assert all(p.native == () for p in result.plans)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("name", ["cute_gemm_ws", "cute_gemm_stsm"])
 def test_kernels_of_the_corpus_have_it(name: str) -> None:
     path = ROOT / f"corpus/{name}/{name}.cu"
