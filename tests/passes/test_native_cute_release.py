@@ -180,6 +180,22 @@ def test_a_stage_goes_back_ahead_of_the_next_batch(tmp_path: Path) -> None:
     assert text.count("porter::release(") == 1
 
 
+def test_stages_of_two_rings_go_back_together(tmp_path: Path) -> None:
+    parts = {
+        "BARRIERS": "uint64_t full[kStages], empty[kStages], other[kStages];",
+        "INIT": "Empty::init(&storage.empty[i], 256); Empty::init(&storage.other[i], 256);",
+        "ACQUIRE": "Empty::wait(&storage.empty[stage], tile / kStages % 2 ^ 1);"
+        " Empty::wait(&storage.other[stage], tile / kStages % 2 ^ 1);",
+        "DONE": "warpgroup_wait<1>();\n        if (tile > 0) Empty::arrive(&storage.empty[(tile - 1) % kStages]);\n"
+        "        if (tile > 0) Empty::arrive(&storage.other[(tile - 1) % kStages]);",
+        "AFTER": "warpgroup_wait<0>();",
+    }
+    text = " ".join(taken(ported(tmp_path, STEP, **parts), *STEP).split())
+    back = [text.index(f"porter::release(acc, &storage.{ring}[(tile - 1) % kStages]);") for ring in ("empty", "other")]
+    assert text.index("for (int tile = 0; tile < tiles; ++tile) { const") < back[0] < back[1]
+    assert back[1] < text.index("Full::wait(&storage.full[stage]")
+
+
 STAYS = {
     "a condition that is written": "if (last) { warpgroup_wait<1>(); pipeline.consumer_release(done); ++done; }",
     "a wait for all": "if (tile > 0) { warpgroup_wait<0>(); pipeline.consumer_release(done); ++done; }",

@@ -18,7 +18,7 @@ from porter.model.tiled.activity import may_leave
 from porter.passes.context import PortContext
 from porter.passes.full_rate.library import LibraryCalls
 from porter.passes.native.mainloop import inside
-from porter.passes.native.sites import Changes, Place
+from porter.passes.native.sites import Changes, Place, path_of, written
 from porter.passes.native.texts import indented, ported_text
 from porter.passes.native.tiled_mainloop import TiledPipelined
 
@@ -39,13 +39,25 @@ class Move:
     statement: Node
     ahead: Node
 
-    def make(self, context: PortContext, changes: Changes) -> None:
-        """Write the statement, as the port has it, in front of the other."""
+    def text(self, context: PortContext) -> str:
+        """The statement as the port has it."""
         span = self.function.span(self.statement)
         pad = context.indent(self.function, span)
-        text = "\n".join(indented(ported_text(context, self.function, span), pad, ""))
-        changes.drop(Place(self.function, self.statement))
-        changes.before(Place(self.function, self.ahead), text)
+        return "\n".join(indented(ported_text(context, self.function, span), pad, ""))
+
+
+def make(context: PortContext, changes: Changes, moves: Sequence[Move]) -> None:
+    """Write the statements in front of where they can stand, in the order that they have."""
+    ahead: dict[tuple[int, int], list[Move]] = {}
+    for move in sorted(moves, key=lambda m: m.statement.start_byte):
+        there = ahead.setdefault((id(move.function), move.ahead.id), [])
+        if not any(m.statement.id == move.statement.id for m in there):
+            there.append(move)
+    for together in ahead.values():
+        for move in together:
+            changes.drop(Place(move.function, move.statement))
+        place = Place(together[0].function, together[0].ahead)
+        changes.before(place, "\n".join(m.text(context) for m in together))
 
 
 def earlier(kernel: TiledPipelined, operation: Operation, place: Place) -> Move | None:
@@ -141,9 +153,9 @@ def _moves(kernel: TiledPipelined, function: Function, statement: Node, arrival:
 
 def _apart(kernel: TiledPipelined, function: Function, statement: Node, others: Sequence[Node]) -> bool:
     """Whether a statement and others neither write what the other reads."""
-    written, read = set(_written(function, statement)), _names(function, statement)
+    written, read = set(_written(kernel, function, statement)), _names(function, statement)
     for other in others:
-        may_write = {*_written(function, other), *_handed(kernel, function, other)}
+        may_write = {*_written(kernel, function, other), *_handed(kernel, function, other)}
         if written & _names(function, other) or read & may_write:
             return False
     return True
@@ -163,32 +175,43 @@ def _names(function: Function, node: Node) -> set[str]:
     return {function.text(n) for n in (node, *find(node, "identifier")) if n.type == "identifier"}
 
 
-def _written(function: Function, node: Node) -> Iterator[str]:
+def _written(kernel: TiledPipelined, function: Function, node: Node) -> Iterator[str]:
     """Variables that a statement assigns to, counts on, or may change through their address."""
     for one in find(node, "assignment_expression", "update_expression", "pointer_expression", "init_declarator"):
-        target = next(
-            (c for f in ("left", "argument", "declarator") if (c := one.child_by_field_name(f)) is not None), None
-        )
-        if target is not None and not (one.type == "pointer_expression" and function.text(one).startswith("*")):
+        is_pointer = one.type == "pointer_expression"
+        if is_pointer and (function.text(one).startswith("*") or _of_known(kernel, function, one)):
+            continue
+        fields = (one.child_by_field_name(f) for f in ("left", "argument", "declarator"))
+        target = next((c for c in fields if c is not None), None)
+        if target is not None:
             yield from _names(function, target)
+
+
+def _of_known(kernel: TiledPipelined, function: Function, address: Node) -> bool:
+    """Whether an address is handed to a call that changes no variable."""
+    arguments = address.parent
+    call = arguments.parent if arguments is not None and arguments.type == "argument_list" else None
+    there = kernel.program.calls_by_node.get(call.id, ()) if call is not None else ()
+    known = [c for c in there if c.caller.file is function.file]
+    return bool(known) and all(isinstance(kernel.program.facts.of_call(c), _KEEPING) for c in known)
 
 
 def _first(kernel: TiledPipelined, function: Function, statement: Node, opened: Node) -> Node:
     """The statement furthest up in the block that a statement may stand ahead of, behind which nothing is done but wait
     for a stage."""
-    waits = [
-        s.node for o in kernel.walk.operations if o.kind in ("wait", "ask") for s in o.sites
-        if s.frame.function is function
-    ]  # fmt: skip
+    done = [written(path_of(o)) for o in kernel.walk.operations if o.kind == "wait"]
+    waits, changed = [p.node for p in done if p.function is function], set(_written(kernel, function, statement))
     first, previous = opened, opened.prev_named_sibling
     while previous is not None:
         calls = list(find(previous, "call_expression"))
         is_wait = previous.type == "expression_statement" and any(_same_statement(previous, n) for n in waits)
-        is_fence = previous.type == "expression_statement" and all(
-            isinstance(kernel.program.facts.of_call(c), RegisterFence)
-            for n in calls for c in kernel.program.calls_by_node.get(n.id, ()) if c.caller.file is function.file
-        ) and bool(calls)  # fmt: skip
-        if not (is_wait or is_fence) or not _apart(kernel, function, statement, [previous]):
+        known = [c for n in calls for c in kernel.program.calls_by_node.get(n.id, ()) if c.caller.file is function.file]
+        is_fence = (
+            previous.type == "expression_statement"
+            and len(known) == len(calls) > 0
+            and all(isinstance(kernel.program.facts.of_call(c), RegisterFence) for c in known)
+        )
+        if not (is_wait or is_fence) or changed & _names(function, previous):
             break
         first, previous = previous, previous.prev_named_sibling
     return first

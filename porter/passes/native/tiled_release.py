@@ -13,7 +13,7 @@ from porter.lang.cuda import find
 from porter.model.functions import Function, Style, declared_name
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
-from porter.passes.native.earlier import Move, earlier
+from porter.passes.native.earlier import Move, earlier, make
 from porter.passes.native.mainloop import inside
 from porter.passes.native.release import RULE, Release, address_of
 from porter.passes.native.sites import Changes, Place, path_of
@@ -54,9 +54,7 @@ def take(context: TiledContext, found: list[TiledPipelined]) -> None:
     context.port.helpers.releases = True
     changes.make()
     moved = Changes(context.port, RULE)
-    for step in steps:
-        for move in step.moves:
-            move.make(context.port, moved)
+    make(context.port, moved, [move for step in steps for move in step.moves])
     moved.make()
 
 
