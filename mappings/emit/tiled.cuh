@@ -146,6 +146,26 @@ porter::wait<$pending>($name)
 $warpgroup.wait($pending)
 //@ end
 
+//@ section issues
+$warpgroup.issues()
+
+//@ section release
+//@ if name
+porter::release($name, $barrier);
+//@ else
+porter::give_back($warpgroup, $barrier);
+//@ end
+
+//@ section release_stage
+//@ if name
+porter::release($name, $pipeline, $state);
+//@ else
+porter::give_back($warpgroup, $pipeline, $state);
+//@ end
+
+//@ section pipeline_type
+cutlass::PipelineTmaUmmaAsync<$stages, cute::Shape<cute::_1, cute::_1, cute::_1>>
+
 //@ section arrive
 //@ if operand and before
 porter::arrive<$before>($name, $operand)

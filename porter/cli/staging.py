@@ -291,8 +291,12 @@ class _Choice:
             raise self._none("one launch for one chip: the original's form stands beside the port's")
         path, rules = Path(self.root.path), _rules(self.session)
         found = [p for p in pipelines(path, rules, self.root.include_dirs) if p.pipeline.kernel in self.root.kernels]
+        if not found:
+            raise self._none("a ring of mbarriers that the text makes itself: stages of a pipeline are in its type")
         if len(found) != 1:
             raise self._none("that the file has one kernel with a ring")
+        if found[0].pipeline.role("mma") is None:
+            raise self._none("a ring whose MMAs the text issues: calls of a library take their stages by its types")
         step = next(s for s in native_steps(found[0]) if s.name == NAME)
         room = step.what_if.partition("=")[2]
         if not step.applies or not room.isdigit():

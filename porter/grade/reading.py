@@ -316,7 +316,7 @@ class _Reader:
         groups = [at for at in loop.body if rows[at].parts[:2] == ("wgmma", "wait_group")]
         if groups:
             return all(self.code.value(at, rows[at].operands[0]) == 0 for at in groups)
-        waiting = self.code.waited
+        waiting = {at: place for at, place in self.code.waited.items() if not self._is_meeting(loop, at)}
         order = [at for at in loop.body if at in set(self.commits) or at in set(self.mma_at) or at in waiting]
         kinds = ["W" if at in waiting else "C" if at in set(self.commits) else "M" for at in order]
         if "C" not in kinds:
@@ -329,6 +329,33 @@ class _Reader:
         waits = len(places)
         loads = any(at in loop.members for at in self.loads)
         return waits >= 2 or (loads and waits >= 1 and bool(behind))
+
+    def _is_meeting(self, loop: Loop, at: int) -> bool:
+        """Whether threads wait for each other alone: for one mbarrier, in all passes of the loop the same, at which
+        they arrive themselves."""
+        rows, place = self.code.code, self._mbarrier(at)
+        if place is None or (isinstance(place[1], int) and place[1] in loop.members):
+            return False
+        arrivals = [i for i in loop.members if rows[i].parts[:2] == ("mbarrier", "arrive")]
+        return any("expect_tx" not in rows[i].parts and self._mbarrier(i) == place for i in arrivals)
+
+    def _mbarrier(self, at: int) -> tuple[int, int | ast.Operand] | None:
+        """The mbarrier that an instruction is about: an offset, and the variable that it is added to or the place where
+        an address is made; None of one that is made in several places."""
+        operand = next((o for o in self.code.code[at].operands if isinstance(o, ast.Mem)), None)
+        if operand is None:
+            return None
+        base, offset = operand.base, operand.offset
+        while isinstance(base, ast.Reg):
+            places = self.code.definitions(at, base)
+            if len(places) != 1:
+                return None
+            at, made = places[0], self.code.code[places[0]]
+            added = self.code.value(at, made.operands[2]) if made.parts[0] == "add" else 0
+            if made.parts[0] not in ("mov", "cvta", "cvt", "add") or added is None:
+                return offset, at
+            base, offset = made.operands[1], offset + added
+        return offset, base
 
     # The block ----------------------------------------------------------------------------------------
 

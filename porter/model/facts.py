@@ -199,7 +199,7 @@ class Address:
 @dataclass(frozen=True)
 class Mbarrier:
     """Something that is done with the mbarrier `bar`: `init` for `count` arrivals a phase, `arrive` (with `count`),
-    `expect` of `bytes` with an arrival, `wait` for the phase that the token or parity `phase` names, or `copy`, an
+    `expect` of `bytes` with an arrival, `wait` for the phase that the token `phase` or `parity` names, or `copy`, an
     asynchronous copy by the tensor map `map` to `to` that completes on it, from `coords` on."""
 
     op: str
@@ -207,9 +207,21 @@ class Mbarrier:
     count: str = "1"
     bytes: str = ""
     phase: str = ""
+    parity: str = ""
     map: str = ""
     to: str = ""
     coords: str = ""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Something that is done with the stages of the pipeline `of`, an object that has two mbarriers for each stage.
+    `op`: a producer waits until one is empty and expects its bytes (`acquire`), asks for one (`ask`) or waits for all
+    (`tail`); a consumer waits until one is full (`fetch`), asks for one (`look`) or gives it back (`release`); the
+    address of the mbarrier by which it is full (`full`)."""
+
+    op: str
+    of: str = field(metadata={PLACE: True})
 
 
 @dataclass(frozen=True)
@@ -300,6 +312,7 @@ Fact = (
     | Abort
     | Address
     | Mbarrier
+    | Pipeline
     | Builder
     | Schedule
     | ArchTag
@@ -334,6 +347,7 @@ KINDS: Mapping[str, type[Fact]] = {
     "abort": Abort,
     "address": Address,
     "mbarrier": Mbarrier,
+    "pipeline": Pipeline,
     "builder": Builder,
     "schedule": Schedule,
     "arch_tag": ArchTag,

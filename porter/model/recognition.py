@@ -355,6 +355,24 @@ class Facts:
         doubtful = _doubtful(Doubt(_gravest(unsure), what, rule=unsure[0].rule), unsure)
         return replace(doubtful, attempts=(*doubtful.attempts, *others))
 
+    def of_object(self, call: Call, function: Function, object_of: Node) -> Fact | Doubt | None:
+        """What the call of a method is whose object is one that another function hands over, as an expression of that;
+        a doubt if its class is not known there either."""
+        callee = call.node.child_by_field_name("function")
+        field = callee.child_by_field_name("field") if callee is not None else None
+        of = callee.child_by_field_name("argument") if callee is not None else None
+        asked = [r for r in self.vocabulary.of(call.name) if r.receiver]
+        if field is None or of is None:
+            return None
+        verdicts = {r.receiver: self.names.is_of_class(function, object_of, r.receiver) for r in asked}
+        meant = [r for r in asked if verdicts[r.receiver] is Verdict.YES]
+        if meant:
+            given = (call.caller.text(of), call.caller.span(of))
+            return self._bound(call.caller, call.node, field, [path_of(field, call.caller.text)], meant, given).fact
+        unsure = [r for r in asked if verdicts[r.receiver] is Verdict.MAYBE]
+        what = f"the class of `{function.text(object_of)}` is not known"
+        return Doubt(_gravest(unsure), what, rule=unsure[0].rule) if unsure else None
+
     def _asked(self, function: Function, head: Node, is_call: bool) -> tuple[list[Path], list[Recognizer]]:
         """A name as the sources write it, macros expanded, and the recognizers for its last part."""
         paths = [p for p in self.names.written(function, head) if p.steps]

@@ -47,12 +47,13 @@ from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import Helpers, Placement
 from porter.passes.moves import Moves, place_moves
-from porter.passes.native import promotion
+from porter.passes.native import promotion, tiled_step
 from porter.passes.native import step as native_steps
 from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
 from porter.passes.partial import LeftKernel, guarded, without_definitions
 from porter.passes.plan import KernelPlan, kernel_plan
+from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.port import CUTE, HEADER, port_tiled
 
 
@@ -147,7 +148,7 @@ def _port_kernels(
     tiled = find_tiled(program)
     accumulators = find_accumulators(program)
     if tiled is not None:
-        return _port_tiled(program, accumulators, tiled, placement, full_rate, native)
+        return _port_tiled(program, accumulators, tiled, placement, full_rate, native, stages)
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
         words = frozenset(program.identifiers()) if program.statements else frozenset()
@@ -199,6 +200,7 @@ def _port_tiled(
     placement: Placement,
     full_rate: bool,
     native: tuple[str, ...],
+    stages: int,
 ) -> KernelPort:
     """The port of sources whose MMAs a library issues."""
     findings = model_findings(program, accumulators)
@@ -207,14 +209,26 @@ def _port_tiled(
             if statement.answer is None:
                 tiled.refuse(statement.function, statement.statement.node, _BOTH, Code.WGMMA_FORM)
     context = new_context(program, accumulators, placement, NOTHING)
-    stopped, plans = port_tiled(context, tiled, full_rate)
-    if native and plans and not has_errors(stopped):
-        native_steps.leave_tiled(context, native)
+    taken = native_steps.Taken()
+
+    def steps(tiled: TiledContext) -> None:
+        nonlocal taken
+        taken = tiled_step.take(tiled, native, stages)
+
+    stopped, plans = port_tiled(context, tiled, full_rate, steps if native else None)
+    if taken.steps:
+        # what an accumulator has to show is another question with steps
+        plans = [replace(p, native=taken.steps, stages=taken.stages, gate=_asked(context, p, taken)) for p in plans]
     findings += stopped + context.diagnostics
     libraries = frozenset(tiled.libraries)
     if has_errors(findings):
         return KernelPort(program, findings, libraries=libraries)
     return KernelPort(program, findings, context.edits, plans, added=context.added, libraries=libraries)
+
+
+def _asked(context: PortContext, plan: KernelPlan, taken: native_steps.Taken) -> tuple[str, ...]:
+    kernel = next(f for f in context.program.kernels if plan.kernel in (f.qualified_name, f.name))
+    return asked_of_runs(context.helpers, kernel, taken.steps)
 
 
 _BOTH = "wgmma of its own beside MMAs of a library"

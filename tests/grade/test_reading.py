@@ -140,6 +140,28 @@ def test_a_test_of_the_next_stage_is_no_wait() -> None:
     assert held.waits_each
 
 
+def test_warps_that_meet_do_not_wait_for_mmas() -> None:
+    """An mbarrier at which warps arrive themselves, and wait, ahead of each stage's MMAs. That of a ring of stages is
+    another one in each pass, and so is no meeting."""
+    text = kernel(RING)
+    commit = next(line for line in text.splitlines() if line.startswith("tcgen05.commit"))
+
+    def with_meeting(arrive: str, wait: str, ahead: str = "") -> Shape:
+        lines = f"{ahead}mbarrier.arrive.shared::cta.b64 _, {arrive};\n{{\n.reg .pred P1;\nLAB_WAIT:\n"
+        lines += f"mbarrier.try_wait.parity.shared::cta.b64 P1, {wait}, %r9;\n"
+        lines += "@P1 bra.uni DONE;\nbra.uni LAB_WAIT;\nDONE:\n}\n"
+        found = read(text.replace(commit, f"{commit}\n{lines}"), launch_of(RING)).shape
+        assert found is not None
+        return found
+
+    made = "mov.u32 %r70, barriers;\nadd.s32 %r71, %r70, 64;\nmov.u32 %r72, barriers;\nadd.s32 %r73, %r72, 64;\n"
+    assert with_meeting("[%r4+48]", "[%r4+48]") == shape_of(RING)
+    assert with_meeting("[%r71]", "[%r73]", made) == shape_of(RING)
+    assert with_meeting("[%r4+48]", "[%r4+56]").waits_each
+    ring = "shl.b32 %r70, %r22, 3;\nadd.s32 %r71, %r4, %r70;\n"
+    assert with_meeting("[%r71]", "[%r71]", ring).waits_each
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [

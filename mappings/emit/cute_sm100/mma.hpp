@@ -19,6 +19,13 @@ template <int kPending, class Acc>
 CUTE_DEVICE void wait(Acc const& acc) {
     warpgroup(acc).wait(kPending);
 }
+//@ if releases
+// Gives a stage back, of an mbarrier or of a pipeline, when all MMAs issued so far are complete.
+template <class Acc, class... Stage>
+CUTE_DEVICE void release(Acc const& acc, Stage&&... stage) {
+    give_back(warpgroup(acc), stage...);
+}
+//@ end
 
 // A fragment (V, M, K) of A into Tensor Memory as a whole, as fragment i of a batch.
 template <int i, class Acc, class Fragment>

@@ -26,6 +26,9 @@
 #include <cute/arch/mma_sm100_desc.hpp>
 #include <cute/arch/tmem_allocator_sm100.hpp>
 #include <cutlass/arch/barrier.h>
+//@ if pipelines
+#include <cutlass/pipeline/pipeline.hpp>
+//@ end
 
 namespace porter {
 using namespace cute;

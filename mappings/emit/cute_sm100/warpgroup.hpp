@@ -147,6 +147,13 @@ struct Warpgroup {
 //@ else
     CUTE_DEVICE bool issues() const { return warp == 0 && elect_one_sync(); }
 //@ end
+//@ if pipelines
+//@ if joined
+    CUTE_DEVICE bool issuing_warp() const { return first && warp == 0; }
+//@ else
+    CUTE_DEVICE bool issuing_warp() const { return warp == 0; }
+//@ end
+//@ end
 
 //@ if joined
     // What the eight warps have written is there for the MMAs behind this.
@@ -202,6 +209,40 @@ struct Warpgroup {
     }
 };
 
+//@ if releases
+// Gives a stage back: its mbarrier has one arrival more once all MMAs issued so far are complete. It is named by its
+// address, or by the word or object that it is. Before the next MMAs all warps meet again: none misses the phase of a
+// stage that it waits for.
+template <class Barrier>
+CUTE_DEVICE void give_back(Warpgroup& tc, Barrier&& mbarrier) {
+    using Given = remove_cvref_t<Barrier>;
+    uint32_t address = 0;
+    if constexpr (is_same_v<Given, uint32_t>) address = mbarrier;
+    else if constexpr (is_pointer<Given>::value) address = cast_smem_ptr_to_uint(mbarrier);
+    else {
+        static_assert(sizeof(Given) == sizeof(uint64_t), "this is no mbarrier");
+        address = cast_smem_ptr_to_uint(&mbarrier);
+    }
+    tc.meet();
+    if (tc.issues()) {
+        asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(address)
+                     : "memory");
+    }
+    tc.apart = true;
+}
+//@ end
+//@ if pipelines
+// The same of a stage of a pipeline.
+template <int kStages, class Cluster, class State>
+CUTE_DEVICE void give_back(Warpgroup& tc, cutlass::PipelineTmaUmmaAsync<kStages, Cluster>& pipeline, State const& state) {
+    tc.meet();
+    if (tc.issuing_warp()) pipeline.consumer_release(state);  // tcgen05.commit, by the thread that issues
+    tc.apart = true;
+}
+//@ end
+//@ if releases
+
+//@ end
 // What a kernel needs, as its types say, and what there is.
 template <int kNeeded, int kThere>
 struct Columns {

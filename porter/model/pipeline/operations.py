@@ -13,7 +13,7 @@ from tree_sitter import Node
 from porter.diagnostics import Location
 from porter.lang.asm import AsmStatement
 from porter.lang.text import Span
-from porter.model.facts import Mbarrier, Mma
+from porter.model.facts import Doubt, Mbarrier, Mma, Pipeline, TiledMma
 from porter.model.functions import Call, Function, Style
 from porter.model.pipeline.frames import Frame, Wording
 from porter.model.program import Program
@@ -27,10 +27,23 @@ _MOST = 4000
 """Calls that are followed in one kernel."""
 
 UNKNOWN = "?"
+FULL, EMPTY = "full", "empty"
+"""What the mbarriers of a pipeline's stages are called, as members of the object."""
 _WORDS = ("mbarrier", "cp.async.bulk", "wgmma.mma_async", "setmaxnreg", "tcgen05.commit")
 _ARRIVALS = ("arrive", "arrive_drop")
 _WAITS = ("test_wait", "try_wait")
 _LIBRARY = {"init": "init", "arrive": "arrive", "expect": "arrive_tx", "wait": "wait", "copy": "copy"}
+_PIPELINE = {
+    "acquire": (("wait", EMPTY), ("arrive_tx", FULL)),
+    "ask": (("ask", EMPTY),),
+    "tail": (("wait", EMPTY),),
+    "fetch": (("wait", FULL),),
+    "look": (("ask", FULL),),
+    "release": (("arrive", EMPTY),),
+    "full": (),
+}
+"""What calls of a pipeline do with the mbarriers of its stages."""
+_BY_LIBRARIES = (Mbarrier, Pipeline, TiledMma)
 
 
 @dataclass(frozen=True)
@@ -46,8 +59,9 @@ class Operation:
     """One instruction, or call of a library that stands for one, with its operands in the kernel's words; `?` stands
     for what they do not say.
 
-    `kind`: `init`, `arrive`, `arrive_tx` (an arrival that expects bytes), `expect_tx`, `wait`, `copy` (completes on the
-    mbarrier), `store` (a bulk copy to global memory), `mma`, `registers` (setmaxnreg) or `remap` (an mbarrier ends).
+    `kind`: `init`, `arrive`, `arrive_tx` (an arrival that expects bytes), `expect_tx`, `wait`, `ask` (without waiting),
+    `copy` (completes on the mbarrier), `store` (a bulk copy to global memory), `mma`, `registers` (setmaxnreg) or
+    `remap` (an mbarrier ends, or is not one of this CTA).
     `sites` are the places on the way, the kernel's first. `remote`: of another CTA's mbarrier.
     """
 
@@ -92,24 +106,34 @@ class Walk:
     steps: int = 0
 
 
-def operations_of(program: Program, kernel: Function) -> Walk:
-    """The operations of a kernel."""
+def operations_of(program: Program, kernel: Function, libraries: bool = False) -> Walk:
+    """The operations of a kernel. `libraries`: pipelines and tiled MMAs of libraries are followed, too, and calls that
+    may be one of these are unread."""
     walk = Walk()
-    _Reader(program, walk).body(Frame(kernel), ())
+    _Reader(program, walk, libraries).body(Frame(kernel), ())
     return walk
 
 
 class _Reader:
-    def __init__(self, program: Program, walk: Walk) -> None:
-        self.program, self.walk, self.wording = program, walk, Wording(program)
+    def __init__(self, program: Program, walk: Walk, libraries: bool) -> None:
+        self.program, self.walk, self.wording, self.libraries = program, walk, Wording(program), libraries
         self._relevant = self._coming_to_any()
         self._names = {f.name for f in program.functions if id(f) in self._relevant}
 
     def _coming_to_any(self) -> set[int]:
         """ids of functions that have one of the operations in them, or below."""
         seeds = [f for f in self.program.functions if any(_matters(s) for s in f.asm)]
-        seeds += [f for f in self.program.functions if any(self._fact(c) is not None for c in f.calls)]
+        seeds += [f for f in self.program.functions if any(self._may_be_one(c) for c in f.calls)]
         seeds += [s.function for s in self.program.statements]
+        if self.libraries:
+            # a lambda that a library runs is a part of what it stands in
+            inner = [f for f in self.program.functions if f.style is Style.LAMBDA]
+            before = -1
+            while before < len(seeds):
+                before, found = len(seeds), self.program.reaching(seeds)
+                seeds += [
+                    f.parent for f in inner if id(f) in found and f.parent is not None and id(f.parent) not in found
+                ]
         return self.program.reaching(seeds)
 
     def _macro_words(self, name: str) -> set[str]:
@@ -121,20 +145,76 @@ class _Reader:
         fact = self.program.facts.of_call(call)
         return fact if isinstance(fact, Mbarrier | Mma) else None
 
+    def _may_be_one(self, call: Call) -> bool:
+        if self._fact(call) is not None:
+            return True
+        if not self.libraries or call.name not in self.program.vocabulary:
+            return False
+        fact = self.program.facts.of_call(call)
+        return issubclass(fact.kind, _BY_LIBRARIES) if isinstance(fact, Doubt) else isinstance(fact, _BY_LIBRARIES)
+
+    def _of_libraries(self, frame: Frame, call: Call, sites: tuple[Site, ...]) -> list[Operation] | None:
+        """What a call of a library is whose meaning may depend on who calls the function that it stands in; None of
+        another call."""
+        if not self._may_be_one(call) or self.program.targets(call):
+            return None
+        fact: object = self.program.facts.of_call(call)
+        if isinstance(fact, Doubt):
+            fact = self._handed_in(frame, call)
+        if isinstance(fact, Mbarrier):
+            return [self._library(frame, call, fact, sites)]
+        if isinstance(fact, TiledMma):
+            return [Operation("mma", sites)]
+        if isinstance(fact, Pipeline):
+            held = _held(call)
+            of = self.wording.object(frame, held) if held is not None else UNKNOWN
+            return [Operation(kind, sites, f"{of}.{name}[]", count="1", by_parity=False)
+                    for kind, name in _PIPELINE[fact.op]]  # fmt: skip
+        return [Operation("unread", sites)] if isinstance(fact, Doubt) else []
+
+    def _handed_in(self, frame: Frame, call: Call) -> object:
+        """What a method of an object is, by the class that the object has where it is declared."""
+        node, outer = _held(call), frame
+        while node is not None and outer.outer is not None:
+            name = outer.function.text(node)
+            if node.type != "identifier" or name not in outer.bound:
+                break
+            node, outer = outer.bound[name], outer.outer
+            if outer.outer is None or outer.function.text(node) not in outer.bound:
+                break
+        if node is None or outer is frame:
+            return self.program.facts.of_call(call)
+        return self.program.facts.of_object(call, outer.function, node)
+
     def body(self, frame: Frame, above: tuple[Site, ...]) -> None:
         function = frame.function
         if id(function) not in self._relevant:
             return
-        parts: list[tuple[int, AsmStatement | Call]] = [(s.node.start_byte, s) for s in function.asm if _matters(s)]
+        parts: list[tuple[int, AsmStatement | Call | Function]] = [
+            (s.node.start_byte, s) for s in function.asm if _matters(s)
+        ]
         parts += [(c.node.start_byte, c) for c in function.calls]
+        parts += [(f.node.start_byte, f) for f in self._run_here(function)]
         for _, part in sorted(parts, key=lambda p: p[0]):
             sites = (*above, Site(frame, part.node))
             if isinstance(part, AsmStatement):
                 self.walk.operations += self._instructions(frame, part, sites)
+            elif isinstance(part, Function):
+                self.body(Frame(part, frame, None, {}, frame.templates, frame.receiver), sites)
             else:
                 self._call(frame, part, sites)
 
+    def _run_here(self, function: Function) -> Iterator[Function]:
+        """Lambdas that are handed to a function of a library, which runs them."""
+        if self.libraries:
+            for inner in self.program.functions:
+                if inner.parent is function and inner.style is Style.LAMBDA and not self.program.callers(inner):
+                    yield inner
+
     def _call(self, frame: Frame, call: Call, sites: tuple[Site, ...]) -> None:
+        if self.libraries and (found := self._of_libraries(frame, call, sites)) is not None:
+            self.walk.operations += found
+            return
         fact = self._fact(call)
         if isinstance(fact, Mma):
             self.walk.operations.append(Operation("mma", sites, multiplies=fact.op))
@@ -160,8 +240,7 @@ class _Reader:
             self.body(inner, sites)
 
     def _library(self, frame: Frame, call: Call, fact: Mbarrier, sites: tuple[Site, ...]) -> Operation:
-        called = call.node.child_by_field_name("function")
-        held = called.child_by_field_name("argument") if called is not None else None
+        held = _held(call)
         nodes = [n for a in (*call.args, *([held] if held is not None else [])) for n in (a, *a.named_children)]
 
         def words(text: str, objects: bool = False) -> str:
@@ -173,7 +252,7 @@ class _Reader:
         coords = tuple(part.strip() for part in fact.coords.split(",")) if fact.coords else ()
         return Operation(
             _LIBRARY.get(fact.op, fact.op), sites, words(fact.bar, True), words(fact.count), words(fact.bytes),
-            words(fact.phase), False, False, words(fact.map, True), words(fact.to, True),
+            words(fact.parity or fact.phase), bool(fact.parity), False, words(fact.map, True), words(fact.to, True),
             tuple(words(c) for c in coords),
         )  # fmt: skip
 
@@ -281,6 +360,12 @@ class _Reader:
                 text, remote = self._word(frame, statement, first, written, depth + 1, objects)
                 return text, remote or source.parts[0] == "mapa"
         return UNKNOWN, False
+
+
+def _held(call: Call) -> Node | None:
+    """The object whose method is called."""
+    called = call.node.child_by_field_name("function")
+    return called.child_by_field_name("argument") if called is not None else None
 
 
 def _matters(statement: AsmStatement) -> bool:

@@ -51,11 +51,15 @@ class Who:
             for condition, holds in _conditions(site):
                 truth = self.truth(site.frame, condition)
                 if truth is None or None in truth:
-                    if not self._differ.differ(site.frame.function, condition):
+                    if not self.differs(site.frame.function, condition):
                         continue  # All threads answer it alike: it says when, not who.
                     return Runners(None, " ".join(site.frame.function.text(condition).split()))
                 alive &= frozenset(t for t, value in enumerate(truth) if bool(value) is holds)
         return Runners(alive)
+
+    def differs(self, function: Function, node: Node) -> bool:
+        """Whether threads may answer a condition differently."""
+        return self._differ.differ(function, node)
 
     def truth(self, frame: Frame, node: Node) -> Values | None:
         while node.type in ("parenthesized_expression", "condition_clause") and len(node.named_children) == 1:
@@ -79,7 +83,7 @@ class Who:
             truth = self.truth(frame, node)
             if truth is not None and None not in truth:
                 found.append(truth)
-            elif self._differ.differ(frame.function, node):
+            elif self.differs(frame.function, node):
                 return None
         return tuple(int(all(v[t] for v in found)) for t in range(self.threads)) if found else None
 

@@ -91,6 +91,10 @@ class LibraryCalls:
         """Whether all warps of a warpgroup come to a call together."""
         return self._is(function, node, "of_a_warpgroup", "")
 
+    def elects(self, function: Function, node: Node) -> bool:
+        """Whether a call is true in one lane of a warp."""
+        return self._is(function, node, "electing_function", "")
+
     def asks_for_shape(self, function: Function, node: Node) -> bool:
         """Whether a call tells an extent of what it is handed."""
         return self._is(function, node, "asking_for_shape", "asking_for_shape")
@@ -159,6 +163,12 @@ class LibraryCalls:
         if made or depth > _DEEPEST:
             return made
         return self.element_of(function, node) is not None
+
+
+def compared_with(function: Function, node: Node) -> Node | None:
+    """The variable that is compared with what a call gives, where the two are read as one call."""
+    callee = node.child_by_field_name("function")
+    return callee.child_by_field_name("name") if callee is not None and _compared(function, node) is not None else None
 
 
 def _compared(function: Function, node: Node) -> Node | None:

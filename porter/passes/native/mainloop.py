@@ -41,15 +41,18 @@ class Pipelined:
 
     def __post_init__(self) -> None:
         self.program: Program = self.context.program
-        self.walk: Walk = operations_of(self.program, self.kernel.function)
+        self.walk: Walk = self._walk()
         threads = self.program.constants_in(self.kernel.function).evaluate(self.kernel.threads or "")
         self.threads = threads
-        self.who = Who(self.program, min(threads or Limits.threads_per_block, Limits.threads_per_block))
+        self.who = self._who(min(threads or Limits.threads_per_block, Limits.threads_per_block))
         self._read()
         self.function = self._function()
         self.first, self.last = self._range()
 
     # --- What is done
+
+    def _walk(self) -> Walk:
+        return operations_of(self.program, self.kernel.function)
 
     def _read(self) -> None:
         kernel = self.kernel.function
@@ -63,8 +66,15 @@ class Pipelined:
                 raise Left(site.frame.function, site.frame.function.span(site.node), what)
         if not self.multiplies:
             raise Left(kernel, kernel.span(kernel.body), "which statements multiply")
-        if any(o.a_registers for o in self.multiplies) or self.context.helpers.register_kinds:
+        if self._from_registers():
             raise Left(kernel, kernel.span(kernel.body), "a schedule for operands from registers, which threads make")
+
+    def _who(self, threads: int) -> Who:
+        return Who(self.program, threads)
+
+    def _from_registers(self) -> bool:
+        """Whether some MMA may have its A from registers."""
+        return any(o.a_registers for o in self.multiplies) or bool(self.context.helpers.register_kinds)
 
     @property
     def multiplies(self) -> list[Operation]:
@@ -127,6 +137,11 @@ class Pipelined:
         """Statements of the function in front of which an accumulator is loaded."""
         return [n for a in self._accumulators for n in self.moves.loads[a]]
 
+    @property
+    def writes(self) -> list[Node]:
+        """Those in front of which one is stored."""
+        return [n for a in self._accumulators for n in self.moves.stores[a]]
+
     def _range(self) -> tuple[Node, Node]:
         function = self.function
         nodes = []
@@ -139,12 +154,11 @@ class Pipelined:
         block = first
         while True:
             block = _block_around(function, block, last)
-            inside = [n for n in block.named_children if n.end_byte > first.start_byte and n.start_byte < last.end_byte]
-            first, last = inside[0], inside[-1]
-            if block.id == function.body.id or any(_inside(block, n) for n in self.reads):
+            there = [n for n in block.named_children if n.end_byte > first.start_byte and n.start_byte < last.end_byte]
+            first, last = there[0], there[-1]
+            if block.id == function.body.id or any(inside(block, n) for n in self.reads):
                 break
-        stored = [n for a in self._accumulators for n in self.moves.stores[a]]
-        for node in (*self.reads, *stored):
+        for node in (*self.reads, *self.writes):
             if first.start_byte <= node.start_byte < last.end_byte:
                 raise Left(function, function.span(node), "that no thread reads or writes an accumulator between MMAs")
         return first, last
@@ -195,7 +209,7 @@ class Pipelined:
             n for top in self.range for n in (top, *find(top, *LOOPS)) if n.type in LOOPS
         ]  # fmt: skip
         return any(
-            _inside(loop, path[0].node)
+            inside(loop, path[0].node)
             for path, statement in self.statements
             if any(s.kind is Step.WAIT for s in statement.steps)
             for loop in loops
@@ -220,7 +234,7 @@ def _comes_before(one: Operation, other: Operation) -> bool:
             return False
         around: Node | None = mine.node
         while around is not None and around.id != mine.frame.function.body.id:
-            if around.type in LOOPS and _inside(around, its.node):
+            if around.type in LOOPS and inside(around, its.node):
                 return False
             around = around.parent
         # in a helper that is called in a loop, what is ahead in one pass is behind in the next
@@ -242,7 +256,7 @@ def in_loop(inside: Node, function: Function) -> bool:
     return False
 
 
-def _inside(outer: Node, inner: Node) -> bool:
+def inside(outer: Node, inner: Node) -> bool:
     return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
 
 

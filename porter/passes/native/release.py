@@ -44,7 +44,7 @@ def take(context: PortContext, found: list[Pipelined]) -> Changes:
     """
     changes = Changes(context, RULE)
     for kernel in found:
-        _Release(kernel, changes).take()
+        Release(kernel, changes).take()
     context.helpers.releases = True
     return changes
 
@@ -59,11 +59,18 @@ def close(kernel: Pipelined, changes: Changes, shared: bool = False) -> None:
 
 
 @dataclass(eq=False)
-class _Release:
+class Release:
+    """The step for one kernel."""
+
     kernel: Pipelined
     changes: Changes
 
     def take(self) -> None:
+        """Make its edits.
+
+        Raises:
+            Left: a fact is missing.
+        """
         kernel = self.kernel
         function = kernel.function
         roles = kernel.kernel.roles
@@ -77,12 +84,18 @@ class _Release:
             raise kernel.begin.left("one ring of stages: a cluster shares those of several")
         for name in rings:
             self._ring(name, bool(shared))
-        for path, _ in kernel.synchronizing(Step.COMMIT, Step.WAIT):
-            place = written(path)
+        for place in self._synchronizing():
             if not only_from(kernel.program, place.function, function, kernel.spans):
                 raise place.left(f"that `{place.function.name}` is called for these MMAs alone")
             self.changes.drop(Place(place.function, statement_of(place)))
-        close(kernel, self.changes, bool(shared))
+        self._close(bool(shared))
+
+    def _synchronizing(self) -> Iterator[Place]:
+        """Commits and waits of the range."""
+        yield from (written(path) for path, _ in self.kernel.synchronizing(Step.COMMIT, Step.WAIT))
+
+    def _close(self, shared: bool) -> None:
+        close(self.kernel, self.changes, shared)
 
     def _rings(self) -> list[str]:
         """The mbarriers that consumers give stages back by."""
@@ -113,19 +126,25 @@ class _Release:
             raise kernel.begin.left("that stages are for one CTA: copies go to several")
         ctas = 1
         if shared:
-            counts = {self._value(o) for o in kernel.operations(name, "init")}
+            counts = self._counts(name)
             ctas = ctas_of(kernel, name, mine, counts.pop() if len(counts) == 1 and not others else None)
             kernel.context.helpers.shares = True
         else:
             self._agrees(name, mine, others)
         for operation in mine:
             self._arrival(operation, operations, ctas)
+        self._count_from(name, ctas + others)
+
+    def _count_from(self, name: str, count: int) -> None:
+        """Write how many arrivals a phase of an mbarrier has."""
+        kernel = self.kernel
+        operations = kernel.operations(name)
         for operation in kernel.operations(name, "init"):
             place = count_of(kernel, operation)
             for other in kernel.walk.operations:
                 if other.kind == "init" and other not in operations and count_of(kernel, other).span == place.span:
                     raise place.left("a count that is this mbarrier's alone")
-            self.changes.replace(place.function, place.span, str(ctas + others))
+            self.changes.replace(place.function, place.span, str(count))
 
     def _arrivals(self, name: str, shared: bool) -> tuple[int, list[Operation]]:
         """How many arrivals are those of other threads, and those of consumers."""
@@ -156,7 +175,7 @@ class _Release:
     def _agrees(self, name: str, mine: list[Operation], others: int) -> None:
         """Arrivals that are not those of one phase, such as two of a thread, are no stage that goes back."""
         kernel = self.kernel
-        counts = {self._value(o) for o in kernel.operations(name, "init")}
+        counts = self._counts(name)
         if not counts:
             raise kernel.begin.left(f"where {name} begins, and with what count")
         each: dict[int, int] = {}
@@ -167,6 +186,10 @@ class _Release:
                     raise self._place(operation).left(f"how often a thread arrives at {name} in a phase")
         if kernel.threads is not None and counts - {None, sum(each.values()) + others}:
             raise self._place(mine[0]).left(f"who else arrives at {name}: its count and its arrivals differ")
+
+    def _counts(self, name: str) -> set[int | None]:
+        """The counts that an mbarrier begins with, None for one that is not known."""
+        return {self._value(o) for o in self.kernel.operations(name, "init")}
 
     def _value(self, operation: Operation) -> int | None:
         return self.kernel.program.constants_in(self.kernel.kernel.function).evaluate(operation.count)
@@ -184,18 +207,26 @@ class _Release:
         if kernel.is_ahead(operation):
             # it has nothing to commit
             text = self._same_for_all(Place(place.function, statement))
-            when = [*when, qualified("elect_issuer()")]
+            when = [*when, self._elected(place)]
         elif ctas > 1:
             if place.function is not kernel.function:
                 raise place.left("stages of a cluster given back where the MMAs are")
             state, all_of_them = kernel.context.names.warpgroup, (1 << ctas) - 1
             text = f"{state}.{NAME}({address_of(kernel, operation, place)}, {all_of_them:#x});"
         else:
-            text = f"{qualified(NAME)}({address_of(kernel, operation, place)});"
+            text = self._released(operation, place)
         if when:
             pad = kernel.context.indent(top.function, top.span)
             text = f"if ({' && '.join(when)}) {{\n{pad}    {text}\n{pad}}}"
         self.changes.statement(top, text)
+
+    def _elected(self, place: Place) -> str:
+        """What is true in the thread that issues."""
+        return qualified("elect_issuer()")
+
+    def _released(self, operation: Operation, place: Place) -> str:
+        """The statement that stands for an arrival."""
+        return f"{qualified(NAME)}({address_of(self.kernel, operation, place)});"
 
     def _same_for_all(self, statement: Place) -> str:
         text = statement.function.text(statement.node)
@@ -284,7 +315,11 @@ def _count_node(kernel: Pipelined, frame: Frame, node: Node) -> Node | None:
         count = found.get("count") if found is not None else None
         return statement.operand(count.index).expr_node if isinstance(count, Placeholder) else None
     call = _call_at(frame, node)
-    return call.args[-1] if call is not None and len(call.args) > 1 else None
+    if call is None or not call.args:
+        return None
+    # the object of a method is no argument
+    of_object = (call.node.child_by_field_name("function") or call.node).type == "field_expression"
+    return call.args[-1] if of_object or len(call.args) > 1 else None
 
 
 def _call_at(frame: Frame, node: Node) -> Call | None:
@@ -296,9 +331,10 @@ def address_of(kernel: Pipelined, operation: Operation, place: Place) -> str:
     library that the operation is a call for."""
     if place.function is not kernel.kernel.function:
         inner = operations_of(kernel.program, place.function).operations
-        operation = next(
-            o for o in inner if o.kind == operation.kind and o.sites[0].node.id == place.node.id
-        )  # fmt: skip
+        there = [o for o in inner if o.kind == operation.kind and o.sites[0].node.id == place.node.id]
+        if not there:
+            raise place.left("the address of the mbarrier, as its function names it")
+        operation = there[0]
     site = operation.sites[-1]
     frame = site.frame
     if _call_at(frame, site.node) is not None:

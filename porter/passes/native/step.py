@@ -84,16 +84,6 @@ def take(
     return Taken(taken, taking.made if stages.NAME in taken else 0, least if registers.NAME in taken else 0)
 
 
-def leave_tiled(context: PortContext, wanted: tuple[str, ...]) -> None:
-    """Say that MMAs of a library's tiled MMA are issued where they stand: who waits for stages there, and what tile a
-    block has, is in calls of the library."""
-    steps = ", ".join(name for name in STEPS if name in wanted and name != stages.NAME)
-    for kernel in context.program.kernels:
-        what = "MMAs, mbarriers and loads as the text of the sources issues them, not as calls of a library do"
-        span = kernel.name_span or kernel.span(kernel.body)
-        context.report(Code.NATIVE_LEFT, kernel, span, kernel=kernel.name, step=steps, what=what)
-
-
 _State = tuple[dict[str, Any], dict[str, list[Edit]], dict[Accumulator, list[Node]]]
 """Helpers, edits and where accumulators are loaded."""
 

@@ -37,7 +37,7 @@ _MOST = 8
 def take(context: TiledContext) -> int | None:
     """The warp that issues the M=128 MMAs of the kernels; None where a fact is missing, which is then named."""
     port = context.port
-    kernels = [_kernel(context, k.function) for k in context.kernels if k.roles is not None]
+    kernels = [as_kernel(context, k.function) for k in context.kernels if k.roles is not None]
     if not kernels or len(kernels) != len(context.kernels):
         return None
     edits, found = _joined(context, kernels)
@@ -51,7 +51,7 @@ def take(context: TiledContext) -> int | None:
     return port.helpers.issuer
 
 
-def _kernel(context: TiledContext, function: Function) -> Kernel:
+def as_kernel(context: TiledContext, function: Function) -> Kernel:
     """A kernel as the proofs for inline PTX have it."""
     kernel = next(k for k in context.kernels if k.function is function)
     assert kernel.roles is not None

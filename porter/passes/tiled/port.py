@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from porter.diagnostics import Diagnostic, has_errors
 from porter.model.tiled.accumulators import Tiled
 from porter.model.tiled.activity import Activity
@@ -34,15 +36,23 @@ _PARTS = ("types", "warpgroup", "accumulator", "moves", "mma", "atoms", "cute")
 """What the header is made of, each of what stands in front of it."""
 
 
-def header_text(issuer: int | None = None) -> str:
-    """The header beside ports, as one file; of MMAs for two warpgroups with the warp that issues them."""
+Steps = Callable[[TiledContext], object]
+"""Takes steps of the native style, whose edits and helpers the context has then."""
+
+
+def header_text(issuer: int | None = None, releases: bool = False, pipelines: bool = False) -> str:
+    """The header beside ports, as one file; of MMAs for two warpgroups with the warp that issues them. `releases`:
+    with commits that arrive on the kernel's own mbarriers, `pipelines` on those of the library's pipelines."""
     (whole,) = parsed(f"//@ section header\n{joined(HEADER, _PARTS)}", HEADER).values()
-    return "".join(whole.written({"joined": issuer is not None, "issuer": issuer}))
+    given = {"joined": issuer is not None, "issuer": issuer, "releases": releases, "pipelines": pipelines}
+    return "".join(whole.written(given))
 
 
-def port_tiled(port: PortContext, tiled: Tiled, full_rate: bool = False) -> tuple[list[Diagnostic], list[KernelPlan]]:
+def port_tiled(
+    port: PortContext, tiled: Tiled, full_rate: bool = False, steps: Steps | None = None
+) -> tuple[list[Diagnostic], list[KernelPlan]]:
     """Edit every kernel that multiplies with tiled MMAs; gives what stops it, and a plan of each. `full_rate`: with
-    M=128 MMAs where that can be."""
+    M=128 MMAs where that can be; `steps` are taken on top of that."""
     context = TiledContext(port, tiled, Activity(tiled), Batches(tiled), Flight(tiled))
     program = tiled.program
     context.reached = {id(f) for f in program.functions}
@@ -62,5 +72,7 @@ def port_tiled(port: PortContext, tiled: Tiled, full_rate: bool = False) -> tupl
     found = [refused(program, r) for r in tiled.refusals]
     if not has_errors(found):
         issuer = take(context) if full_rate and not has_errors(port.diagnostics) else None
-        insert_header(port, HEADER, header_text(issuer))
+        if steps is not None and not has_errors(port.diagnostics):
+            steps(context)
+        insert_header(port, HEADER, header_text(issuer, port.helpers.releases, port.helpers.pipelines))
     return found, [kernel_plan(context, k) for k in context.kernels if id(k.function) in context.frames]
