@@ -143,7 +143,7 @@ def test_files_that_share_the_support_module_have_one_style(kernel: Path, monkey
 def test_the_native_style_has_a_step_more(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Runs(monkeypatch)
     module, said = ported(kernel, "--style", "native")
-    assert module == support_module(full_rate=True, release=True)
+    assert module == support_module(full_rate=True, steps=("release",))
     assert "PT2512" in said
     assert "has the step release; case.yaml, dynamic.case.yaml verified it at 5 sizes" in said
 

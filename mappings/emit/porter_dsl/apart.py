@@ -1,14 +1,14 @@
 # --- a warp of its own multiplies
 
 _HARMLESS = ("cute_nvgpu.prefetch_tma_desc", "nvvm.prefetch")
-_MEETING = re.compile(r"nvvm\.(barrier|mbarrier\.(try_wait|test_wait)|cluster\.wait|cp\.async\.\w*\.?wait)")
+_MEETING = re.compile(r"nvvm\.(barrier|mbarrier\.(try_wait|test_wait)|cluster\.wait|cp\.async\.wait)")
 
 
 class _Apart:
-    """What a loop of MMAs that one warp can run (`release`) takes so that a warp beside those that multiply runs it, for
-    one tile after another. `warp` is that warp; its statements go in front of `before`. `arrivals` are those behind the
-    loop, each with the place in front of which a commit stands for it. `read` is the place behind which the sums of a
-    tile have been read, in front of it if `in_front`.
+    """What a loop of MMAs that one warp can run (`release`) takes so that a warp beside those that multiply runs it,
+    for one tile after another. `warp` is that warp; its statements go in front of `before`. `scopes` are places
+    behind the loop where stages are given back, each with the arrivals in it. Behind `read` the sums of a tile have
+    been read, ahead of it if `in_front`.
 
     Raises:
         _Left: what is missing.
@@ -81,7 +81,9 @@ class _Apart:
                     break
                 for inner in (op, *_all_operations(op)) if place != self.outer else ():
                     if _MEETING.match(inner.name) and not len(inner.results):
-                        raise _Left(_line(inner, self.where), "threads that multiply wait for something ahead of a tile")
+                        raise _Left(
+                            _line(inner, self.where), "threads that multiply wait for something ahead of a tile"
+                        )
             place = place.block.owner.operation
 
     def _scopes(self) -> dict[ir.Operation, list[ir.Operation]]:

@@ -18,11 +18,10 @@ def _around(op: ir.Operation, function: ir.Operation) -> list[ir.Operation]:
 
 
 class _Slice:
-    """The statements of a kernel that lead to a loop and compute what it reads, for a warp of its own: that has the
-    number of the first thread of `warpgroup`. All of them stand in `outer`, or do not depend on the thread, or can be
-    computed once more. `values` are needed in the loop besides what its operations name, and what decides about `places`;
-    `scopes` are operations in the place of which something else is done with values; `own` are registers that the warp
-    keeps by itself.
+    """The statements of a kernel that lead to a loop and compute what it reads, for a warp of its own: those that
+    stand in `outer`, and others that depend on the thread and can be computed once more. `values` are needed in the
+    loop besides what its operations name, and what decides about `places`; `scopes` are operations in the place of
+    which something else is done with values; `own` are registers that the warp keeps by itself.
 
     Raises:
         _Left: what the loop needs cannot be computed by another warp.
@@ -109,7 +108,9 @@ class _Slice:
             if parent in self.ops:
                 return
             if not _parting(parent):
-                raise _Left(_line(parent, self.where), f"it is not known how often the MMAs are come to ({parent.name})")
+                raise _Left(
+                    _line(parent, self.where), f"it is not known how often the MMAs are come to ({parent.name})"
+                )
             self.ops.add(parent)
             self._left += _parting(parent)
 
@@ -193,7 +194,7 @@ class _Slice:
         return bool(_SPECIAL.match(name)) or (name.startswith(_PURE) and len(op.results) > 0)
 
     def _plain(self, op: ir.Operation) -> bool:
-        """Whether another warp reads the same: registers of its own, or global memory that the kernel does not write."""
+        """Whether another warp reads the same: its own registers, or global memory that the kernel does not write."""
         named = {a.name: str(a.attr) for a in (op.attributes[i] for i in range(len(op.attributes)))}
         if any("volatile" in n or ("ordering" in n and not a.startswith("0")) for n, a in named.items()):
             return False
@@ -257,8 +258,8 @@ def _space(value: ir.Value) -> str:
 
 
 class _Copying:
-    """Emits a slice at the insertion point. `thread` is the number that the warp has; `in_place` is called for the loop,
-    `instead` for each scope. Values are looked at `aside`, where the bindings may put operations of theirs."""
+    """Emits a slice at the insertion point. `thread` is the number that the warp has; `in_place` is called for the
+    loop, `instead` for each scope. Values are looked at `aside`, where the bindings may put operations of theirs."""
 
     def __init__(self, slice_: _Slice, thread: int, aside: ir.InsertionPoint,
                  in_place: Callable[[_Copying], ir.Operation],
@@ -284,9 +285,7 @@ class _Copying:
         """An operation at the insertion point, of what its operands have become there."""
         made = op.clone(ir.InsertionPoint.current)
         with self.aside:
-            for one, other in zip(
-                [op, *_all_operations(op)], [made, *_all_operations(made)], strict=True
-            ):
+            for one, other in zip([op, *_all_operations(op)], [made, *_all_operations(made)], strict=True):
                 for i, operand in enumerate(_operands(one)):
                     if operand in self.known:
                         other.operands[i] = self.known[operand]
@@ -352,7 +351,7 @@ class _Copying:
             attributes={a.name: a.attr for a in named},
             regions=len(op.regions),
         )
-        for block, values, region in zip(blocks, arguments, [r for r in made.regions][: len(blocks)], strict=True):
+        for block, values, region in zip(blocks, arguments, list(made.regions)[: len(blocks)], strict=True):
             copy = region.blocks.append(*(v.type for v in values), arg_locs=[op.location] * len(values))
             self._note(values, copy.arguments)
             with ir.InsertionPoint(copy):

@@ -33,8 +33,8 @@ __path__ = pkgutil.extend_path(__path__, __name__)
 
 @cache
 def support_module(full_rate: bool = False, steps: tuple[str, ...] = ()) -> bytes:
-    """The module that every port of CuTe DSL imports; `full_rate`: with MMAs of 128 rows where that can be; `steps` of the
-    native style, where they can be."""
+    """The module that every port of CuTe DSL imports; `full_rate`: with MMAs of 128 rows where that can be; `steps` of
+    the native style, where they can be."""
     parts = (*_FULL_RATE, *_coming(steps)) if full_rate else _PARTS
     return joined(f"{SUPPORT}.py", parts).encode()
 
