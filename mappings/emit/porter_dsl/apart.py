@@ -97,8 +97,27 @@ class _Apart:
             scope = chosen[-1] if chosen else op
             if any(p.name != "scf.if" for p in around[: around.index(scope) if chosen else 0]):
                 raise _Left(_line(op, self.where), "a loop under a condition gives stages back")
+            self._directly_behind(op, around)
             found.setdefault(scope, []).append(op)
         return found
+
+    def _directly_behind(self, op: ir.Operation, around: list[ir.Operation]) -> None:
+        """A stage that is given back later may be one that threads have read or written behind their MMAs."""
+        where = _line(op, self.where)
+        text = "a stage is given back behind what threads do with the sums"
+        if self.tile not in around:
+            raise _Left(where, text)
+        last = around[around.index(self.tile) - 1] if around[0] != self.tile else op
+        operations = [view.operation for view in self.loop.block.operations]
+        first = operations.index(self.loop) + 1
+        if last not in operations[first:]:
+            raise _Left(where, text)
+        markers = {e.marker for e in self.program.kernel.events}
+        for behind in operations[first : operations.index(last) + 1]:
+            for inner in (behind, *_all_operations(behind)):
+                known = inner in markers or inner in self.release.later or len(inner.regions) or _computes(inner)
+                if not known:
+                    raise _Left(where, text)
 
     def agreed(self, op: ir.Operation, scope: ir.Operation) -> list[tuple[ir.Value, int]]:
         """Conditions within a scope around an arrival that do not choose among threads."""

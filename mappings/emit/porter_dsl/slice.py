@@ -2,6 +2,7 @@
 
 _NUMBER_OF_A_THREAD = re.compile(r"nvvm\.read\.ptx\.sreg\.(tid\.[xyz]|laneid)$")
 _OTHER_NUMBER = re.compile(r"nvvm\.(read\.ptx\.sreg\.(warpid|smid|clock|globaltimer)|elect\.sync|atomic|vote|match)")
+_WRITES = re.compile(r"\b(st|red|atom|multimem)\.")
 _POLLS = "nvvm.mbarrier.try_wait.parity"
 
 
@@ -46,6 +47,10 @@ class _Slice:
         for op in _all_operations(self.function):
             if op.name in (*_REGISTER_STORES, "llvm.store", "cute.copy", "cute.ptr.store"):
                 self._store(op)
+            elif "atomic" in op.name or (
+                op.name == "llvm.inline_asm" and _WRITES.search(str(op.attributes["asm_string"]))
+            ):
+                self._globals.append(op)
         self._left: list[ir.Value] = []
         for place in (loop, *places):
             self._lead(place)
