@@ -31,7 +31,7 @@ from porter.report.mutation_review import load_explanations
 from porter.rules.engine import Selection
 from porter.rules.load import load_rules
 from porter.rules.rule import Rule
-from porter.verify.mutation_record import read_record
+from porter.verify.mutation_record import Record, read_record
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
@@ -377,6 +377,18 @@ def mapping_page() -> str:
 
 RECORDS = DOCS / "results" / "mutation"
 
+FULL_RATE_MUTANTS_HEAD = """
+## Ports with MMAs of 128 rows
+
+Made by
+
+```
+porter mutate --trust --style full-rate corpus/dsl_gemm_persistent/wide.case.yaml \\
+    --record docs/results/mutation/full_rate
+```
+
+"""
+
 NATIVE_MUTANTS_HEAD = """
 ## Ports of the native style
 
@@ -392,11 +404,17 @@ porter mutate --trust --style native corpus/gemm_ws --record docs/results/mutati
 
 def mutation_page() -> str:
     """What became of the mutants of every port."""
-    records, native = ([r for path in sorted(folder.glob("*.json")) if (r := read_record(path)) is not None]
-                       for folder in (RECORDS, RECORDS / "native"))  # fmt: skip
-    ports = "\n".join(mutation_tables(records, load_explanations(RECORDS)))
-    steps = "\n".join(port_table(native, load_explanations(RECORDS / "native")))
-    return f"{MUTATION_HEAD}{ports}\n{NATIVE_MUTANTS_HEAD}{steps}\n{FOREIGN_MUTANTS_HEAD}{foreign_mutants()}\n"
+    ports = "\n".join(mutation_tables(_mutants(RECORDS), load_explanations(RECORDS)))
+    heads = {"full_rate": FULL_RATE_MUTANTS_HEAD, "native": NATIVE_MUTANTS_HEAD}
+    styles = "".join(
+        head + "\n".join(port_table(_mutants(RECORDS / name), load_explanations(RECORDS / name))) + "\n"
+        for name, head in heads.items()
+    )
+    return f"{MUTATION_HEAD}{ports}\n{styles}{FOREIGN_MUTANTS_HEAD}{foreign_mutants()}\n"
+
+
+def _mutants(folder: Path) -> list[Record]:
+    return [r for path in sorted(folder.glob("*.json")) if (r := read_record(path)) is not None]
 
 
 def foreign_mutants() -> str:

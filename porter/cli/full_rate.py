@@ -83,6 +83,10 @@ class Proofs:
     def missing(self, ported: Ported, root: PortedRoot) -> str:
         return self.of(ported, root).missing
 
+    def lacking(self, ported: Ported, root: PortedRoot) -> tuple[str, ...]:
+        """Steps of a root that no kernel has."""
+        return self.of(ported, root).lacking
+
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""
         proof = self.of(ported, root)
@@ -162,7 +166,7 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
         ported, registers, spilling = tuned(session, ported, make)
         make = partial(make, registers=registers)
     proofs = Proofs(make_builder(find_toolkit(session.toolkit) if session.toolkit else None), session)
-    steps = native.given(ported, make, proofs.missing)
+    steps = native.given(ported, make, proofs.missing, proofs.lacking)
     found = given(steps.ported, partial(make, without=steps.without), proofs.full_rate)
     unproved = {(r.path, step) for r in found.roots for step in r.native if proofs.missing(found, r)}
     if unproved:

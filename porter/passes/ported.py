@@ -23,7 +23,8 @@ from porter.model.dsl.reach import marked, mentions, uses_kernels
 from porter.passes.build_archs import several_architectures
 from porter.passes.build_files import build_files_below, build_files_beside, port_build_files
 from porter.passes.build_kinds import kind_of
-from porter.passes.dsl.port import DSL_STEPS, DslPortResult, DslSources, port_python
+from porter.passes.dsl.outputs import DSL_STEPS
+from porter.passes.dsl.port import DslPortResult, DslSources, port_python
 from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
 from porter.passes.joint import RootPort, port_together
 from porter.passes.partial import LeftKernel

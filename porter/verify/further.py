@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from porter.diagnostics import PorterError
 from porter.ptx.swizzle import SwizzleMode
@@ -32,6 +33,9 @@ ENOUGH = 18
 
 TURNS = 12
 """Tiles of a block at which two accumulators come round again, also where a pair of blocks takes four at a time."""
+
+ALONE = 6
+"""The same where no blocks multiply in pairs."""
 
 OVER = 7
 """Blocks of a launch that one block does the work of: two answers to its requests, and two accumulators, have come
@@ -126,30 +130,40 @@ def long_loop(case: Case) -> Mapping[str, Number] | None:
     return sizes if long <= _features(problem, shape) else None
 
 
-def many_tiles(case: Case, least: int = TURNS) -> Mapping[str, Number] | None:
+def _launched(problem: Problem) -> int:
+    return math.prod(problem.launch.grid)
+
+
+def many_tiles(
+    case: Case, least: int = TURNS, blocks: Callable[[Problem], int] | None = None
+) -> Mapping[str, Number] | None:
     """A size at which a block has at least so many output tiles, made of one that the case lists: more rows or columns,
-    where the grid does not grow with them. None if there is none.
+    where the grid does not grow with them. None if there is none. `blocks`: how many a problem is launched with, where
+    the case does not say it.
 
     Raises:
-        PorterError: what binding the default size raises.
+        PorterError: what binding the default size, and `blocks` for a size that the case lists, raise.
     """
     default = bind(case, case.sizes)
     bound = frozenset().union(*(_names(e) for e in case.launch.grid)) | _fixed(case)
     listed = [p for p in (default, *_listed(case, math.inf)) if instantiation(p) == instantiation(default)]
-    enough = [p for p in listed if _tiles(p) >= least * math.prod(p.launch.grid)]
-    if enough:
-        return min(enough, key=_work).sizes
-    found: list[Problem] = []
-    for base in listed:
-        symbols = {s for t in base.outputs for s in t.symbolic[-2:] if isinstance(s, str)}
+    known = blocks(default) if blocks is not None else 0
+    found = [p for p in listed if _tiles(p) >= least * max(known, _launched(p))]
+    for base in listed if not found else ():
+        symbols = {s for t in base.outputs for s in _of_tile(base, t.symbolic) if isinstance(s, str)}
+        times = -(-least * max(known, _launched(base)) // max(1, _tiles(base)))
         for name in sorted(symbols & set(case.sizes) - bound):
-            times = -(-least * math.prod(base.launch.grid) // max(1, _tiles(base)))
             try:
                 found.append(bind(case, {**base.sizes, name: int(base.sizes[name]) * times}))
             except PorterError:
                 continue
-    found = [p for p in found if _tiles(p) >= least * math.prod(p.launch.grid)]
-    return min(found, key=_work).sizes if found else None
+    ready = sorted(found, key=_work)
+    return next((p.sizes for p in ready if _tiles(p) >= least * (blocks or _launched)(p)), None)
+
+
+def _of_tile(problem: Problem, modes: Sequence[Any]) -> Sequence[Any]:
+    """The modes of an output that its tiles divide: of CuTe DSL the first two, of others the last two."""
+    return modes[:2] if problem.case.dsl is not None else modes[-2:]
 
 
 def many_blocks(case: Case, least: int = OVER) -> Mapping[str, Number] | None:
@@ -180,8 +194,9 @@ def _tiles(problem: Problem) -> int:
     if tile is None or not problem.outputs or len(problem.outputs[0].shape) < len(tile):
         return 0
     shape = problem.outputs[0].shape
-    parts = [-(-extent // step) for extent, step in zip(shape[-len(tile) :], tile, strict=True)]
-    return math.prod(parts) * math.prod(shape[: -len(tile)])
+    divided = _of_tile(problem, shape)
+    parts = [-(-extent // step) for extent, step in zip(divided, tile, strict=True)]
+    return math.prod(parts) * (math.prod(shape) // math.prod(divided))
 
 
 def instantiation(problem: Problem) -> str:

@@ -4,6 +4,7 @@ checker looks on."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,8 +18,8 @@ from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.dsl import shortfalls
 from porter.verify.expr import Number
-from porter.verify.further import long_loop, many_blocks, many_tiles
-from porter.verify.launching import build_port
+from porter.verify.further import ALONE, long_loop, many_blocks, many_tiles
+from porter.verify.launching import BuiltPort, build_port
 from porter.verify.outcome import Verdict
 from porter.verify.problem import Problem, bind
 from porter.verify.results import VerifyResult
@@ -53,12 +54,13 @@ class Claim:
 @dataclass(frozen=True)
 class Proof:
     """The files of the cases that verified a port, and at how many sizes; or what is `missing` for that. `shortfalls`:
-    what kernels of CuTe DSL do not have of its style."""
+    what kernels of CuTe DSL do not have of its style; `lacking`: steps that none of them has."""
 
     cases: tuple[str, ...] = ()
     sizes: int = 0
     missing: str = ""
     shortfalls: tuple[Diagnostic, ...] = ()
+    lacking: tuple[str, ...] = ()
 
 
 @dataclass
@@ -93,16 +95,19 @@ def prove(claim: Claim, builder: Builder, tell: ProgressCall | None = None) -> P
     noting = _Noting(builder)
     try:
         cases, missing = cases_that_run(claim.source, claim.kernels, claim.dsl)
-        missing = missing or (_lacking(claim, cases, noting) if claim.dsl else "")
+        if not missing and claim.dsl and (missing := _lacking(claim, cases, noting)):
+            lacking = tuple(s for s in claim.steps if s not in noting.steps)
+            return Proof(missing=missing, shortfalls=tuple(noting.shortfalls), lacking=lacking)
         if missing:
-            return Proof(missing=missing, shortfalls=tuple(noting.shortfalls))
+            return Proof(missing=missing)
         if claim.plan.changes_turns and any(long_loop(c) is None for c in cases):
             return Proof(missing="no size of the case has a loop that goes through all stages more than once")
-        if claim.takes_turns and any(many_tiles(c) is None for c in cases):
+        turning = _Turning(claim, noting)
+        if claim.takes_turns and any(turning.asked(c) and turning.sizes(c) is None for c in cases):
             return Proof(missing="no size at which a block has so many tiles that its accumulators come round again")
         if claim.takes_over and any(many_blocks(c) is None for c in cases):
             return Proof(missing="no size with so many blocks that the requests of one come round again")
-        for wanted in _runs(claim):
+        for wanted in _runs(claim, turning):
             # the first run builds all cases: a kernel that none of them runs is known behind it
             wrong = _wrong(verify_cases(cases, wanted, noting, tell))
             wrong = wrong or ("" if claim.dsl else _left_out(claim, noting))
@@ -123,8 +128,10 @@ def _lacking(claim: Claim, cases: Sequence[Case], noting: _Noting) -> str:
                 return ""
     narrow = max(noting.rows, default=0) <= M
     code = Code.FULL_RATE_LEFT if narrow else Code.NATIVE_LEFT
-    why = dict.fromkeys(str(d.values["what"]) for d in noting.shortfalls if d.code is code)
-    return "; ".join(why) or "its kernels have no MMAs"
+    left = [d.values for d in noting.shortfalls if d.code is code]
+    # a step that is not named lacks one ahead of it
+    named = [v for v in left if v.get("step") in set(claim.steps) - noting.steps] or left
+    return "; ".join(dict.fromkeys(str(v["what"]) for v in named)) or "its kernels have no MMAs"
 
 
 def _left_out(claim: Claim, noting: _Noting) -> str:
@@ -172,7 +179,35 @@ def _not_run(error: PorterError) -> str:
     return f"it could not be run: {error.diagnostic.message}"
 
 
-def _runs(claim: Claim) -> Iterator[Wanted]:
+@dataclass
+class _Turning:
+    """Sizes at which a block has so many tiles that its accumulators come round again."""
+
+    claim: Claim
+    builder: Builder
+    known: dict[Path, Mapping[str, Number] | None] = field(default_factory=dict)
+
+    def asked(self, case: Case) -> bool:
+        """Whether the kernel of a case takes turns: of CuTe DSL the one that it compiles."""
+        return case.dsl is None or any(set(self.claim.steps) <= set(t.steps) for t in self._built(case).kernel.traced)
+
+    def sizes(self, case: Case) -> Mapping[str, Number] | None:
+        if not self.asked(case):
+            return None
+        if case.path not in self.known:
+            of_dsl = case.dsl is not None
+            self.known[case.path] = many_tiles(case, ALONE, self._blocks) if of_dsl else many_tiles(case)
+        return self.known[case.path]
+
+    def _blocks(self, problem: Problem) -> int:
+        """How many blocks the port's own host code launches."""
+        return math.prod(self._built(problem.case, problem).launch.grid)
+
+    def _built(self, case: Case, problem: Problem | None = None) -> BuiltPort:
+        return build_port(problem or bind(case), self.claim.plan.on(case.template, ()), self.builder)
+
+
+def _runs(claim: Claim, turns: _Turning) -> Iterator[Wanted]:
     """Every size, each under the late schedule with all families and under random ones with those that are exact; the
     checker looks on at strict level. With other stages or CTAs a long loop is run, too, and with several accumulators
     many tiles of a block: a phase that does not turn with them shows when they come round again. Of blocks that do the
@@ -185,7 +220,7 @@ def _runs(claim: Claim) -> Iterator[Wanted]:
         return [found] if (found := long_loop(case)) is not None else []
 
     def turning(case: Case) -> Sequence[Mapping[str, Number]]:
-        return [found] if (found := many_tiles(case)) is not None else []
+        return [found] if (found := turns.sizes(case)) is not None else []
 
     def alone(case: Case) -> Sequence[Mapping[str, Number]]:
         return [found] if (found := many_blocks(case)) is not None else []

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.external
 @pytest.fixture(scope="module")
 def dsl(tmp_path_factory: pytest.TempPathFactory) -> types.ModuleType:
     path = tmp_path_factory.mktemp("whole") / "porter_dsl.py"
-    path.write_bytes(support_module(full_rate=True, release=True))
+    path.write_bytes(support_module(full_rate=True, steps=("release",)))
     spec = spec_from_file_location("porter_dsl_full_rate", path)
     assert spec is not None
     assert spec.loader is not None

@@ -238,16 +238,26 @@ class _StackedAlone(_Alone, _Stacked):
     """Two tiles of a warpgroup, one warp of which multiplies."""
 
 
-def _of(kind: type[_Wide], told: dict[str, Any], program: _Program, warpgroups: list[int], *more: Any) -> _Wide:
-    """The emitter of a kind, in which one warp multiplies where that can be."""
-    try:
-        if len(warpgroups) != (2 if kind is _Joined else 1):
-            raise _Left(program.kernel.events[0].where, "several warpgroups multiply, each for itself")
-        release = _Release(program, _Numbers(program.function), warpgroups)
-    except _Left as left:
-        told["without"] = [{"step": "release", "file": left.where[0], "line": left.where[1], "why": left.text}]
-        return kind(program, *more)
-    told["steps"] = ["release"]
+def _release_of(kind: type[_Wide], program: _Program, warpgroups: list[int]) -> _Release:
+    """The loop of MMAs that one warp can run.
+
+    Raises:
+        _Left: there is none.
+    """
+    if len(warpgroups) != (2 if kind is _Joined else 1):
+        raise _Left(program.kernel.events[0].where, "several warpgroups multiply, each for itself")
+    return _Release(program, _Numbers(program.function), warpgroups)
+
+
+def _released(kind: type[_Wide], release: _Release, program: _Program, *more: Any) -> _Wide:
+    """The emitter of a kind, in which one of the warps that multiply does so for all."""
     emitter = {_Joined: _JoinedAlone, _Stacked: _StackedAlone}[kind](program, *more)
     emitter.release = release
     return emitter
+
+
+def _without(told: dict[str, Any], step: str, left: _Left) -> None:
+    """Say which step a kernel lacks, and why."""
+    told.setdefault("without", []).append(
+        {"step": step, "file": left.where[0], "line": left.where[1], "why": left.text}
+    )

@@ -12,12 +12,16 @@ from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.cute_dsl import SUPPORT, read_dsl
 from porter.lang.dsl_modules import Closure, Module, module_paths
 from porter.passes.emit import joined
+from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
+from porter.passes.native.mma_thread import NAME as MMA_THREAD
 from porter.passes.native.release import NAME as RELEASE
 
 _PARTS = ("head", "calls", "values", "program", "threads", "flow", "finish", "code", "emitter")
 """What the support module is made of, in `mappings/emit`; each part names what stands in others."""
 _FULL_RATE = (*(p if p != "finish" else "full_rate" for p in _PARTS), "sameness", "tiles", "wide", "joined", "stacked")
-"""The same with MMAs of 128 rows where that can be; how threads come to them says one more part."""
+"""The same with MMAs of 128 rows where that can be; how threads come to them say further parts."""
+DSL_STEPS = (RELEASE, MMA_THREAD, DOUBLE_BUFFER)
+"""Steps of the native style that the support module knows, each on top of those ahead of it."""
 _COPY = "# Part of a port to sm_100a: the modules beside this file changed, all others are those of {0}.\nimport {0}\n"
 _SCAFFOLD = """\
 # Part of a port to sm_100a: modules that are not here come from the package that was ported.
@@ -28,11 +32,18 @@ __path__ = pkgutil.extend_path(__path__, __name__)
 
 
 @cache
-def support_module(full_rate: bool = False, release: bool = False) -> bytes:
-    """The module that every port of CuTe DSL imports; `full_rate`: with MMAs of 128 rows where that can be; `release`:
-    whose commits give stages back where that can be."""
-    parts = (*_FULL_RATE, "release" if release else "together") if full_rate else _PARTS
+def support_module(full_rate: bool = False, steps: tuple[str, ...] = ()) -> bytes:
+    """The module that every port of CuTe DSL imports; `full_rate`: with MMAs of 128 rows where that can be; `steps` of
+    the native style, where they can be."""
+    parts = (*_FULL_RATE, *_coming(steps)) if full_rate else _PARTS
     return joined(f"{SUPPORT}.py", parts).encode()
+
+
+def _coming(steps: tuple[str, ...]) -> tuple[str, ...]:
+    """How threads come to MMAs."""
+    if MMA_THREAD in steps:
+        return ("release", "slice", "apart", "two_buffers" if DOUBLE_BUFFER in steps else "one_buffer")
+    return ("release", "by_one_warp") if RELEASE in steps else ("together",)
 
 
 def copied_name(name: str) -> str:
@@ -69,7 +80,7 @@ def written(
         said.append(Diagnostic(Code.DSL_COPIED, None, values))
         files |= {p: t for p, t in _packages(closure, module) if p not in ported}
     support = closure.top / f"{SUPPORT}.py"
-    text = support_module(full_rate, RELEASE in native)
+    text = support_module(full_rate, tuple(native))
     if support.is_file() and support.read_bytes() != text:
         said.append(Diagnostic(Code.DSL_SUPPORT_TAKEN, Location(str(support)), {"path": str(support)}))
     files[str(support)] = text

@@ -23,7 +23,6 @@ from porter.passes.dsl.frame import frame_edits
 from porter.passes.dsl.refusals import refused
 from porter.passes.dsl.renames import LocalNames, NameRules, RuleEdit, conflicts, renamed, reworded
 from porter.passes.keeping import Kept
-from porter.passes.native.release import NAME as RELEASE
 from porter.passes.targets import retargeted
 from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.engine import Planned, Selection, pass_groups
@@ -32,8 +31,6 @@ from porter.rules.rule import Region, Rule
 
 FRAME_RULE = "PTR500"
 IMPORT_RULE = "PTR501"
-DSL_STEPS = (RELEASE,)
-"""Steps of the native style that the support module knows."""
 
 
 @dataclass(frozen=True)

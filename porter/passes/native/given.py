@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +16,8 @@ SHARED_MODULE = "it shares a module with a file that is without it"
 
 Missing = Callable[[Ported, PortedRoot], str]
 """Runs the port of a root, and answers with what is wrong with it, or nothing."""
+Lacking = Callable[[Ported, PortedRoot], Collection[str]]
+"""Steps that no kernel of a root has, which a port is made with."""
 Left = frozenset[tuple[str, str]]
 
 
@@ -34,20 +36,30 @@ class Given:
     said: list[Diagnostic] = field(default_factory=list)
 
 
-def given(ported: Ported, make: Make, missing: Missing) -> Given:
+def _none(ported: Ported, root: PortedRoot) -> Collection[str]:
+    return ()
+
+
+def given(ported: Ported, make: Make, missing: Missing, lacking: Lacking = _none) -> Given:
     """The port with the steps that runs verify: all of a root where that can be, else one on top of the other."""
     found = Given(ported)
     verified: dict[str, dict[str, bytes]] = {}
-    for root in [r for r in ported.roots if r.native]:
-        if (root.path, root.native[0]) in found.without:
+    open_ = [r.path for r in ported.roots if r.native]
+    while open_:
+        path = open_.pop(0)
+        root = next(r for r in found.ported.roots if r.path == path)
+        if not root.native:
             continue
         what = _missing(found.ported, root, missing)
         if what and root.dsl:
-            _left_of_dsl(found, root, what, make)
+            # others had another module beside them
+            again = _fewer_of_dsl(found, root, what, make, missing, lacking) & verified.keys()
+            open_ += sorted(again)
+            verified = {p: files for p, files in verified.items() if p not in again}
         elif what:
             # which of them it is shows one by one
             _alone(found, root, make, missing)
-        verified[root.path] = found.ported.at(root.path)
+        verified[path] = found.ported.at(path)
     for root in ported.roots:
         if root.path in verified and found.ported.at(root.path) != verified[root.path]:
             found.without |= {(r.path, step) for r in ported.roots for step in r.native}
@@ -58,14 +70,24 @@ def given(ported: Ported, make: Make, missing: Missing) -> Given:
     return found
 
 
-def _left_of_dsl(found: Given, root: PortedRoot, what: str, make: Make) -> None:
-    """Without the steps of the support module, which is one for all files that modules lead to from a root."""
+def _fewer_of_dsl(
+    found: Given, root: PortedRoot, what: str, make: Make, missing: Missing, lacking: Lacking
+) -> set[str]:
+    """Without the last step of the support module, or all from the first that no kernel has, until what is left is
+    verified: they build on each other. The module is one for all files that modules lead to from a root; these others
+    are given back."""
     sharing = sharing_modules(found.ported.roots, {root.path})
-    for one in (r for r in found.ported.roots if r.path in {root.path, *sharing}):
-        found.without |= {(one.path, step) for step in one.native}
-        why = what if one.path == root.path else SHARED_MODULE
-        found.said += [left(one.path, step, why) for step in one.native]
-    found.ported = make(without=found.without)
+    while what:
+        none = set(lacking(found.ported, root))
+        first = next((i for i, step in enumerate(root.native) if step in none), len(root.native) - 1)
+        for step in root.native[first:]:
+            for one in (r for r in found.ported.roots if r.path in {root.path, *sharing} and step in r.native):
+                found.without |= {(one.path, step)}
+                found.said.append(left(one.path, step, what if one.path == root.path else SHARED_MODULE))
+        found.ported = make(without=found.without)
+        root = next(r for r in found.ported.roots if r.path == root.path)
+        what = _missing(found.ported, root, missing) if root.native else ""
+    return sharing
 
 
 def _alone(found: Given, root: PortedRoot, make: Make, missing: Missing) -> None:
