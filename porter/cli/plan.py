@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from porter.cli.context import NATIVE, Session, command
+from porter.cli.auto import one_each
+from porter.cli.context import AUTO, NATIVE, Session, command
 from porter.cli.full_rate import as_given
 from porter.cli.inputs import processes, require_directories
 from porter.cli.native import native_plans
@@ -24,7 +25,7 @@ from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortOptions, PortResult, port_sources
-from porter.passes.ported import Result, port_each, roots
+from porter.passes.ported import PortedRoot, Result, port_each, roots
 from porter.report import grade as report_grade
 from porter.report import json as report_json
 from porter.report import native as report_native
@@ -66,7 +67,7 @@ def plan(
             more = partial(_without_stages, result, options)
             room = partial(_without_room, result, options)
             native += native_plans(session, root, wanted, result.plans, more, room) if session.style == NATIVE else []
-        diagnostics += [d for d in includes_first(result.diagnostics) if d not in diagnostics]
+        diagnostics += [d for d in includes_first(_said(session, root, result)) if d not in diagnostics]
         left += [k for k in getattr(result, "left", ()) if k not in left]
         code = worst_exit([code, ExitCode(result.exit_code)])
     if not (plans or left or python or summaries or diagnostics or facts or native):
@@ -97,6 +98,12 @@ def plan(
     }
     session.write_json(report_json.document("plan", code, body))
     return code
+
+
+def _said(session: Session, root: Path, result: Result) -> Sequence[Diagnostic]:
+    if session.style != AUTO:
+        return result.diagnostics
+    return one_each(result.diagnostics, [PortedRoot(str(root), tuple(result.files))], session.verbosity > 0)
 
 
 def _without_stages(result: PortResult, options: PortOptions, count: int) -> str:

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from porter.build.port_plan import PortPlan
-from porter.cli.context import FULL_RATE, NATIVE, Session, current
+from porter.cli.auto import Auto
+from porter.cli.context import AUTO, FULL_RATE, NATIVE, Session, current
 from porter.cli.options import split_list
 from porter.cli.sharing import shared
 from porter.cli.staging import port_plan, remade, staged
@@ -55,7 +56,7 @@ def port_options(session: Session) -> PortOptions:
         tuple(map(str, session.rules)),
         keep_hopper=session.keep_hopper,
         target=port_target(session.target),
-        full_rate=session.style in (FULL_RATE, NATIVE),
+        full_rate=session.style in (AUTO, FULL_RATE, NATIVE),
         native=steps if session.style == NATIVE else (),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
     )
@@ -107,14 +108,21 @@ def plan_of(
     entry: str = "",
     target: str | None = None,
     stages: bool = True,
+    auto: Auto | None = None,
 ) -> tuple[PortPlan | None, list[Diagnostic]]:
     """The port of a kernel file: `port` if it is given, else one made here. None if constructs were left unported; the
     diagnostics then say which. Kernels that were left do not matter where `entry` is another one. `stages`: with the
-    step of the native style that changes their number."""
+    step of the native style that changes their number. `auto` chooses for the style of that name."""
     if port is not None:
         return PortPlan(source=port, keeps_hopper=bool(current().keep_hopper)), []
     make = partial(port_paths, [kernel], (*include_dirs, *current().include_dirs), target=target)
-    ported = make()
+    root = None
+    if current().style == AUTO:
+        ported = (auto or Auto(current())).of_file(kernel, make)
+        # as it is compiled for its proof, whose runs are not made again
+        root = ported.roots[0] if len(ported.roots) == 1 else None
+    else:
+        ported = make()
     if stages and current().style == NATIVE:
         chosen = staged(current(), ported, make)
         if chosen.counts or chosen.without:
@@ -127,17 +135,22 @@ def plan_of(
         sharing.say(ported)
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
-    current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))
+    if current().style != AUTO:
+        current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))
     kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
-    return port_plan(current(), ported), kept
+    return port_plan(current(), ported, root), kept
 
 
 def plan_of_case(
-    case: Case, port: Path | None = None, target: str | None = None, stages: bool = True
+    case: Case,
+    port: Path | None = None,
+    target: str | None = None,
+    stages: bool = True,
+    auto: Auto | None = None,
 ) -> tuple[PortPlan | None, list[Diagnostic]]:
     """The port of a case's kernel. What a case says of a port is said of one that is given: what Porter makes says
     itself what it changes."""
-    plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry, target, stages)
+    plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry, target, stages, auto)
     if plan is not None:
         plan = replace(plan, section=case.port) if port is not None else plan.on(case.template, case.launch.grid)
     return plan, said
