@@ -17,11 +17,9 @@ class Known:
 
     _rows: dict[str, tuple[Row, dict[str, Any]]] = field(default_factory=dict)
 
-    def note(self, row: Row, counted: dict[str, Any]) -> Row:
-        """The row, which is known from now on; `counted` by the names of programs."""
-        if row.digest:
-            self._rows[row.digest] = row, counted
-        return row
+    def note(self, row: Row, counted: dict[str, Any]) -> None:
+        """Know a row from now on; `counted` by the names of programs."""
+        self._rows[row.digest] = row, counted
 
     def row(self, digest: str, programs: Sequence[Program], add: Callable[[Program, Any], None]) -> Row | None:
         """A row that was made of these programs, whose counts are handed on; None where there is none."""

@@ -248,8 +248,7 @@ class _Session:
         digest = self._digest(problem, family, programs, f"hazards {check}")
         if self._is_there(digest):
             return None
-        known = self.options.known
-        if known is not None and (row := known.row(digest, programs, self._executed.add)) is not None:
+        if (row := self._known(digest, programs)) is not None:
             return row
         if self.options.budget.is_spent and first is None:
             return self._left(problem, family)
@@ -272,9 +271,16 @@ class _Session:
             diagnostics += [d for d in ran.diagnostics if not (wrong and d.code is Code.PORT_DIFFERS)]
         checked = judged(hazards, [p.source for p in programs])
         diagnostics += hazard_diagnostics(self.case.kernel, checked)
-        row = dataclasses.replace(self._row(trial, runs, checked, diagnostics), digest=digest)
-        if known is not None and row.verdict in _GOOD:
-            known.note(row, {ran.program.name: ran.result.stats for ran in runs})
+        return self._noted(dataclasses.replace(self._row(trial, runs, checked, diagnostics), digest=digest), runs)
+
+    def _known(self, digest: str, programs: Sequence[Program]) -> Row | None:
+        """A row that this process made before."""
+        known = self.options.known
+        return known.row(digest, programs, self._executed.add) if known is not None else None
+
+    def _noted(self, row: Row, runs: Sequence[Ran]) -> Row:
+        if self.options.known is not None and row.verdict in _GOOD:
+            self.options.known.note(row, {ran.program.name: ran.result.stats for ran in runs})
         return row
 
     def _is_there(self, digest: str) -> bool:
@@ -295,6 +301,8 @@ class _Session:
         digest = self._digest(problem, family, programs, f"{other.schedule} {other.seed}")
         if self._is_there(digest):
             return None
+        if (known := self._known(digest, programs)) is not None:
+            return known
         if self.options.budget.is_spent:
             row = self._left(problem, family)
             return dataclasses.replace(row, schedule=other.schedule, schedule_seed=other.seed)
@@ -309,7 +317,8 @@ class _Session:
         if row.verdict is Verdict.INCOMPLETE and any(d.code is Code.ORIGINAL_RACES for d in diagnostics):
             # The usual schedule has told all that there is to tell of the port.
             row = dataclasses.replace(row, verdict=Verdict.REVIEW)
-        return dataclasses.replace(row, schedule=other.schedule, schedule_seed=other.seed, digest=digest)
+        row = dataclasses.replace(row, schedule=other.schedule, schedule_seed=other.seed, digest=digest)
+        return self._noted(row, runs)
 
     def _row(
         self, trial: Trial, runs: Sequence[Ran], checked: tuple[HazardRun, ...], diagnostics: list[Diagnostic]
