@@ -4,18 +4,18 @@ asks nobody, runs no code that is not trusted, and begins nothing when its time 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from porter.build.toolchain import find_toolkit
 from porter.build.trust import is_granted
 from porter.cli.building import make_builder
-from porter.cli.context import Session
+from porter.cli.context import COMPAT, Session, styled
 from porter.cli.full_rate import M128, Make, Proofs
 from porter.cli.rates import slower
-from porter.diagnostics import Code, Diagnostic, PorterError
-from porter.passes.full_rate.given import given, taken, unproved
+from porter.diagnostics import Code, Diagnostic, Location, PorterError, unforeseen
+from porter.passes.full_rate.given import IN_STRINGS, given, taken, unproved
 from porter.passes.full_rate.step import ALONE
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.budget import Budget
@@ -50,8 +50,28 @@ def unrun(session: Session) -> str:
     return ""
 
 
-def untried(files: str, why: str) -> Diagnostic:
-    return Diagnostic(Code.FULL_RATE_UNTRIED, None, {"files": files, "why": why})
+def untried(files: str, why: str, at: str = "") -> Diagnostic:
+    """What is said of files that nothing was run of, or of the one file `at`."""
+    return Diagnostic(Code.FULL_RATE_UNTRIED, Location(at) if at else None, {"files": files, "why": why})
+
+
+def of_file(said: Diagnostic) -> Diagnostic:
+    """What keeps a file at M=64 without a run that found it is no warning."""
+    path, why = str(said.values["path"]), str(said.values["what"])
+    return untried(path, why, path)
+
+
+def made(make: Callable[[], Ported]) -> Ported:
+    """The port with M=128 MMAs as far as texts go, or the compat port where files can be ported as that alone.
+
+    Raises:
+        PorterError: what making the compat port raises.
+    """
+    try:
+        return make()
+    except PorterError:
+        with styled(COMPAT):
+            return make()
 
 
 @dataclass
@@ -73,7 +93,7 @@ class Auto:
     def of_file(self, path: Path, make: Make) -> Ported:
         """The port of a kernel's file, which is chosen once: several cases may ask for it."""
         if path not in self._chosen:
-            self._chosen[path] = self.choose(make(), make)
+            self._chosen[path] = self.choose(made(make), make)
             self.session.report(d for d in self._chosen[path].diagnostics if d.code in SAID)
         return self._chosen[path]
 
@@ -99,9 +119,17 @@ class Auto:
         found = outlook(Path(root.path), root.full_rate, root.dsl)
         barred = found.missing or ("" if self.asks or is_granted() else _untrusted(root, found.code))
         if barred:
-            return unproved(root.path, barred)
+            return untried(root.path, barred, root.path)
         if self.budget.is_spent:
             return untried(root.path, "")
+        try:
+            return self._tried(ported, root, half)
+        except Exception as error:
+            # the compat port, which needs no run, is there all the same
+            known = error.diagnostic if isinstance(error, PorterError) else unforeseen(error)
+            return unproved(root.path, f"it could not be run: {known.message}")
+
+    def _tried(self, ported: Ported, root: PortedRoot, half: _Half) -> Diagnostic:
         lost = slower(self.session, ported, lambda: half.port, root.path, self.proofs.builder)
         if lost is not None:
             return lost.said(Code.FULL_RATE_SLOWER, root.path, M128)
@@ -144,9 +172,14 @@ def _untrusted(root: PortedRoot, code: Sequence[str]) -> str:
 
 def _together(said: list[Diagnostic], budget: Budget) -> list[Diagnostic]:
     """With one note of all files whose turn did not come; what a run would have proved is not said of others."""
-    late = [str(d.values["files"]) for d in said if d.code is Code.FULL_RATE_UNTRIED]
-    others = [d for d in said if d.code is not Code.FULL_RATE_UNTRIED]
-    others = [d for d in others if d.code is not Code.FULL_RATE_PROVED or d.where is not None]
+    late, others = list[str](), list[Diagnostic]()
+    for one in said:
+        if one.code is Code.FULL_RATE_UNTRIED and one.where is None:
+            late.append(str(one.values["files"]))
+        elif one.code is Code.FULL_RATE_UNPROVED and one.values["what"] == IN_STRINGS:
+            others.append(of_file(one))
+        elif one.code is not Code.FULL_RATE_PROVED or one.where is not None:
+            others.append(one)
     if not late:
         return others
     named = ", ".join(late[:_NAMED]) + (f" and {len(late) - _NAMED} other files" if late[_NAMED:] else "")
@@ -156,7 +189,7 @@ def _together(said: list[Diagnostic], budget: Budget) -> list[Diagnostic]:
 def one_each(said: Sequence[Diagnostic], roots: Sequence[PortedRoot], all_facts: bool) -> list[Diagnostic]:
     """What is said of the ports of roots, with one note for each kernel at M=64: the first fact that is missing, or,
     where it has one tile, that its rate is half. `all_facts`: each that is missing."""
-    whole = {str(d.values["path"]) for d in said if d.code in (Code.FULL_RATE_UNPROVED, Code.FULL_RATE_SLOWER)}
+    whole = {_path(d) for d in said if d.code in SAID and d.code is not Code.FULL_RATE_LEFT}
     explained = {(path, k) for r in roots if r.path in whole for k in r.kernels for path in r.files}
     facts: dict[tuple[str, str], list[Diagnostic]] = {}
     for one in said:

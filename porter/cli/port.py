@@ -15,7 +15,7 @@ from porter.build.files import placed_below, require_clean, write_all
 from porter.build.gate import Gated
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
-from porter.cli.auto import SECONDS, Auto, unrun, untried
+from porter.cli.auto import SECONDS, Auto, made, unrun, untried
 from porter.cli.building import make_builder
 from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, command, styled
 from porter.cli.full_rate import verified
@@ -111,7 +111,8 @@ def _made(session: Session, make: Callable[..., Ported], held: str, check: bool,
     held = held or (unrun(session) if auto and not check else "")
     compat = auto and (bool(held) or check)
     with styled(COMPAT) if compat else nullcontext(), session.counting() as counted:
-        ported = make(tell=partial(counted, "porting") if counted is not None else None)
+        first = partial(make, tell=partial(counted, "porting") if counted is not None else None)
+        ported = made(first) if auto else first()
     if compat:
         if not check and any(d.code is Code.HALF_RATE for d in ported.diagnostics):
             ported.diagnostics.append(untried("all kernels", held))

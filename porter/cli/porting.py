@@ -18,12 +18,14 @@ from porter.cli.tuning import tuned
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
 from porter.passes import ported as engine
+from porter.passes.full_rate.step import RULE
 from porter.passes.helpers import Placement
 from porter.passes.native.step import ON_REQUEST, STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
 from porter.passes.targets import port_target
 from porter.project.root import project_root
+from porter.rules.engine import Selection
 from porter.rules.load import load_rules
 from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.verify.case import Case, case_directories, has_dsl_case
@@ -50,7 +52,7 @@ def port_options(session: Session) -> PortOptions:
     if session.drop_promotion and session.style != NATIVE:
         raise PorterError(Code.BAD_OPTION, option="--drop-promotion", problem="asks for a step of --style native")
     steps = (*(ON_REQUEST if session.drop_promotion else ()), *STEPS)
-    return PortOptions(
+    options = PortOptions(
         tuple(split_list(session.select)),
         tuple(split_list(session.ignore)),
         tuple(map(str, session.rules)),
@@ -60,6 +62,13 @@ def port_options(session: Session) -> PortOptions:
         native=steps if session.style == NATIVE else (),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
     )
+    return _if_selected(session, options)
+
+
+def _if_selected(session: Session, options: PortOptions) -> PortOptions:
+    """Who leaves the rule of M=128 MMAs out asks for none of them, unless by the style's name."""
+    selection = Selection(options.select or None, options.ignore)
+    return replace(options, full_rate=False) if session.style == AUTO and not selection.takes(RULE) else options
 
 
 def port_paths(
@@ -87,7 +96,7 @@ def port_paths(
     """
     options = port_options(current())
     if select is not None and ignore is not None:
-        options = replace(options, select=tuple(select), ignore=tuple(ignore))
+        options = _if_selected(current(), replace(options, select=tuple(select), ignore=tuple(ignore)))
     options = replace(
         options,
         placement=Placement(inline=inline, storage=storage),

@@ -257,9 +257,10 @@ FULL_RATE_IS_SLOWER = warning(
 FULL_RATE_UNTRIED = note(
     "PT2534",
     "M=64 in {files}: no run could show that M=128 is right, as {why}",
-    "With `--style auto` M=128 MMAs are given only where the case beside a kernel verifies them in the same run. The "
-    "ports are those of the compat style.",
-    "Correct as it is. `--style full-rate` takes the time that it needs; `--seconds` says how long `auto` may take.",
+    "With `--style auto` M=128 MMAs, which run at twice the rate, are given only where the case beside a kernel "
+    "verifies them in the same run. The port is that of the compat style.",
+    "Correct as it is. Write a case that runs each kernel (`porter case`, docs/cases.md), and pass `--trust` for code "
+    "that it brings along. `--seconds` says how long runs of `auto` may take, `--style full-rate` takes what it needs.",
 )
 SHARED_MEMORY_GROWS = note(
     "PT2504",

@@ -77,11 +77,11 @@ def test_without_a_case_nothing_is_run(tmp_path: Path, monkeypatch: pytest.Monke
     asked = verified(monkeypatch, Verdict.CLEAN)
     monkeypatch.setattr(automatic, "slower", lambda *compared: pytest.fail("compiled for nothing"))
     text, said = ported(gemm(tmp_path, "other"), *AUTO)
-    assert (text, notes(said)) == (compat(tmp_path / "gemm.cu"), ["PT2511"])
-    assert "no case beside it runs `gemm`" in said
+    assert (text, notes(said)) == (compat(tmp_path / "gemm.cu"), ["PT2534"])
+    assert "gemm.cu: no run could show that M=128 is right, as no case beside it runs `gemm`" in said
     (tmp_path / "case.yaml").write_text("version: 1\nkernel: [")
     text, said = ported(tmp_path / "gemm.cu", *AUTO)
-    assert (text, notes(said)) == (compat(tmp_path / "gemm.cu"), ["PT2511"])
+    assert (text, notes(said)) == (compat(tmp_path / "gemm.cu"), ["PT2534"])
     assert "it could not be run" in said
     assert not asked
 
@@ -132,7 +132,7 @@ def test_code_that_nobody_trusts_does_not_run_and_nobody_is_asked(
     asked = verified(monkeypatch, Verdict.CLEAN)
     untrusted(monkeypatch)
     text, said = ported(with_code(tmp_path), *AUTO)
-    assert (text, notes(said)) == (compat(tmp_path / "gemm.cu"), ["PT2511"])
+    assert (text, notes(said)) == (compat(tmp_path / "gemm.cu"), ["PT2534"])
     assert "which needs `--trust`: reference.py" in said
     assert not asked
     assert not (tmp_path / "ran").exists()
@@ -148,7 +148,7 @@ def test_a_dsl_file_that_nobody_trusts_is_not_imported(tmp_path: Path, monkeypat
     support = (kernel.parent / "out/porter_dsl.py").read_bytes()
     assert text == compat(kernel)
     assert support == (kernel.parent / "compat/porter_dsl.py").read_bytes()
-    assert notes(said) == ["PT2511"]
+    assert notes(said) == ["PT2534"]
     assert "to run its case, it is imported, which needs `--trust`" in said
     assert not asked
     assert not (tmp_path / "ran").exists()
@@ -279,6 +279,45 @@ def test_cute_dsl_that_its_case_verified(tmp_path: Path, monkeypatch: pytest.Mon
     assert (kernel.parent / "out/porter_dsl.py").read_bytes() != full
 
 
+@pytest.mark.parametrize("option", [("--ignore", "PTR180"), ("--ignore", "PTR18"), ("--select", "PTR100")])
+def test_who_leaves_the_rule_out_gets_the_compat_port(
+    option: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = verified(monkeypatch, Verdict.CLEAN)
+    text, said = ported(gemm(tmp_path), *AUTO, *option)
+    assert text == ported(tmp_path / "gemm.cu", "--style", "compat", *option, out="compat")[0]
+    assert "PT2010" not in said
+    assert not asked
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), MemoryError(), PorterError(Code.NO_HOST_COMPILER)])
+def test_whatever_happens_in_a_run_the_compat_port_is_there(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prove(*claim: object) -> full_rate.Proof:
+        raise error
+
+    monkeypatch.setattr(full_rate, "prove", prove)
+    text, said = ported(gemm(tmp_path), *AUTO)
+    assert (text, notes(said)) == (compat(tmp_path / "gemm.cu"), ["PT2511"])
+    assert "it could not be run: " in said
+
+
+def test_files_that_can_be_ported_as_compat_alone_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from porter.cli import porting
+
+    inner = porting.engine.port_paths
+
+    def fails(paths: Any, options: Any, *rest: Any) -> Ported:
+        if options.full_rate:
+            raise PorterError(Code.SHARED_HEADER, path="a.cuh", one="a.cu", other="b.cu")
+        return inner(paths, options, *rest)
+
+    monkeypatch.setattr(porting.engine, "port_paths", fails)
+    text, said = ported(gemm(tmp_path), *AUTO)
+    assert (text, notes(said)) == (compat(tmp_path / "gemm.cu"), ["PT2503"])
+
+
 def tree(folder: Path, count: int) -> Path:
     for n in range(count):
         (folder / f"k{n}").mkdir(parents=True)
@@ -336,7 +375,10 @@ def test_the_plan_runs_nothing_and_says_what_a_run_has_to_show(tmp_path: Path, m
     monkeypatch.setattr(automatic, "slower", lambda *compared: pytest.fail("compiled for a plan"))
     said = " ".join(porter("plan", *AUTO, gemm(tmp_path)).output.split())
     assert "128: one MMA for two tiles" in said
-    assert "to be shown" in said
+    assert "to be shown by the grade it is no slower than with M=64" in said
+    full = porter("plan", "--style", "full-rate", tmp_path / "gemm.cu").output
+    assert "by the grade" not in full
+    assert "to be shown" in full
     (tmp_path / "gemm.cu").write_text(ONE_TILE)
     assert notes(porter("plan", *AUTO, tmp_path / "gemm.cu").output) == ["PT2503"]
     assert not asked
