@@ -69,8 +69,9 @@ porter grade gemm.cu --what-if tile=128x256 --what-if pair,tile=256x256 --timeli
 ## In other results
 
 `porter port --grade` and `porter verify --grade` end with one line: the original on an H100 beside its port on a B200.
-It needs a case, which says the launch, and compiles both; nothing is run for it. `porter grade --style full-rate`
-grades the port of that style as it is made, and says that no run proved it; only `porter port` and `porter verify` do.
+It needs a case, which says the launch, and compiles both; nothing is run for it. `porter grade` grades the port of its
+`--style` as it is made, that of `auto` with M=128 MMAs where these are no slower, and says that no run proved it; only
+`porter port` and `porter verify` do.
 `porter report` has it on the page and in Markdown and JSON. `porter plan` says without a compiler what the MMAs of a
 port allow.
 

@@ -38,7 +38,7 @@ COMPAT = "compat"
 STYLES = (AUTO, COMPAT, FULL_RATE, NATIVE)
 """How ports issue their MMAs."""
 
-DEFAULT = COMPAT
+DEFAULT = AUTO
 """The style of commands that have the option, where nobody says."""
 
 _SHOWN: list[Status] = []
