@@ -18,6 +18,7 @@ from porter.build import trust
 from porter.cli import auto as automatic
 from porter.cli import full_rate
 from porter.cli.auto import one_each, time_for
+from porter.cli.context import Session
 from porter.cli.rates import Slower
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.passes.full_rate.step import ALONE
@@ -362,6 +363,37 @@ def test_what_follows_proofs_has_as_much_time() -> None:
     assert time_for(None).seconds == automatic.SECONDS
     assert time_for(60.0).seconds == 30
     assert time_for(10_000.0).seconds == automatic.SECONDS
+
+
+def test_it_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verified(monkeypatch, Verdict.CLEAN)
+    for options in ((), ("--no-config",)):
+        assert "thread_index" in ported(gemm(tmp_path), *options)[0]
+    for command in ("port", "plan", "verify", "mutate", "grade"):
+        assert "[default: auto]" in " ".join(porter(command, "--help").output.split())
+    (tmp_path / "porter.toml").write_text('style = "compat"\n')
+    assert "thread_index" not in ported(tmp_path / "gemm.cu")[0]
+
+
+@pytest.mark.parametrize("command", [("build",), ("hazards",), ("kit", "-o", "kit.tar")])
+def test_commands_without_the_option_make_compat_ports(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the configuration says of the others."""
+    (tmp_path / "porter.toml").write_text('style = "auto"\n')
+    styles: list[str | None] = []
+
+    class Enough(KeyboardInterrupt):
+        """The port is not made."""
+
+    def options(session: Session) -> None:
+        styles.append(session.style)
+        raise Enough
+
+    monkeypatch.setattr("porter.cli.porting.port_options", options)
+    porter(command[0], gemm(tmp_path), *command[1:], code=130)
+    assert styles
+    assert set(styles) <= {None, "compat"}
 
 
 def test_the_configuration_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
