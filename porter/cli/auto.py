@@ -20,7 +20,7 @@ from porter.passes.full_rate.step import ALONE
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.budget import Budget
 from porter.verify.known import Known
-from porter.verify.proof import outlook
+from porter.verify.proof import SPENT, outlook
 
 SECONDS = 300.0
 """How long ports are proved where nobody says."""
@@ -136,7 +136,8 @@ class Auto:
         if not self.proves:
             self.assumed = True
             return Diagnostic(Code.FULL_RATE_PROVED, None, {"path": root.path, "cases": "", "sizes": 0})
-        return self.proofs.full_rate(ported, root)
+        found = self.proofs.full_rate(ported, root)
+        return of_file(found) if str(found.values.get("what", "")).endswith(SPENT) else found
 
     def _shortfalls(self, ported: Ported, root: PortedRoot) -> Iterable[Diagnostic]:
         return self.proofs.shortfalls(ported, root) if self.proves and self._proofs is not None else ()

@@ -28,6 +28,8 @@ from porter.verify.runner import ProgressCall
 from porter.verify.settings import SimOptions
 from porter.verify.sweep import Wanted, verify_cases
 
+SPENT = "seconds were over before its case had verified it"
+"""What is missing, behind their number, where the time of a proof was over."""
 _EXACT = ("integers", "index")
 """The families that run under random schedules too: each element says which tile it was made of."""
 _SEEDS = (1, 2)
@@ -219,7 +221,7 @@ def _wrong(result: VerifyResult) -> str:
             sizes = " ".join(f"{k}={v}" for k, v in row.sizes.items())
             spent = next((d for d in row.diagnostics if d.code is Code.TIME_SPENT), None)
             if spent is not None:
-                return f"{spent.values['seconds']:g} seconds were over before its case had verified it"
+                return f"{spent.values['seconds']:g} {SPENT}"
             return f"{row.case} {sizes}, {row.inputs}: {errors[0].message if errors else row.verdict.value}"
     if result.errors:
         return result.errors[0].message

@@ -355,8 +355,8 @@ def test_time_that_ends_within_a_proof_is_the_reason(tmp_path: Path, monkeypatch
     spent = Diagnostic(Code.TIME_SPENT, None, {"seconds": 7.0})
     verified(monkeypatch, Verdict.INCOMPLETE, spent)
     _, said = ported(gemm(tmp_path), *AUTO, "--seconds", "7")
-    assert notes(said) == ["PT2511"]
-    assert "7 seconds were over before its case had verified it" in said
+    assert notes(said) == ["PT2534"]
+    assert "as 7 seconds were over before its case had verified it" in said
 
 
 def test_what_follows_proofs_has_as_much_time() -> None:
