@@ -269,7 +269,7 @@ out or weakened, one at a time, and the result run in the checking simulator: wh
 would a test of the values have noticed? Made from `docs/results/mutation/` by `make docs`; those results by
 
 ```
-porter mutate --trust corpus --record docs/results/mutation --jobs 2
+porter mutate --trust --style compat corpus --record docs/results/mutation --jobs 2
 ```
 
 which passes over ports that have not changed since (`--again`: over none). `porter mutate FILE` shows the same for

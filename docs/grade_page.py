@@ -56,12 +56,12 @@ kernel does not say is named (PT5066) and not guessed; what is concluded stands 
 
 `--what-if stages=6`, `--what-if tile=128x256x64,stages=4`, `--what-if pair`, `m128`, `specialize`, `persistent`,
 `overlap`, `bulk-store`, `blocks=2` (on an SM, with the registers that each has then) and `problem=8192x8192x1024`
-grade another kernel beside this one; repeat the option for more. Changes of one option may stand in any order: what has to fit is
-the result, and with `pair` the tile is that of both blocks. An original and its port are both asked; which of them
-does not allow a change is said (PT5072), and none that does is an error. What nobody knows can be stated: `--what-if
-stages=4`. `--problem MxNxK` grades all at another size, `--sizes D=128` what the case compiles for another of its
-sizes. The order of tiles is no part of the model: whether tiles that run at a time load less in another one, `porter
-port --style native` says alone (`raster` in [full_rate.md](full_rate.md#native-steps)).
+grade another kernel beside this one; repeat the option for more. Changes of one option may stand in any order: what
+has to fit is the result, and with `pair` the tile is that of both blocks. An original and its port are both asked;
+which of them does not allow a change is said (PT5072), and none that does is an error. What nobody knows can be stated:
+`--what-if stages=4`. `--problem MxNxK` grades all at another size, `--sizes D=128` what the case compiles for another
+of its sizes. The order of tiles is no part of the model: whether tiles that run at a time load less in another one,
+`porter port --style native` says alone (`raster` in [full_rate.md](full_rate.md#native-steps)).
 `--timeline FILE` writes what one SM does when, in clocks, for ui.perfetto.dev.
 
 ```
@@ -71,8 +71,9 @@ porter grade gemm.cu --what-if tile=128x256 --what-if pair,tile=256x256 --timeli
 ## In other results
 
 `porter port --grade` and `porter verify --grade` end with one line: the original on an H100 beside its port on a B200.
-It needs a case, which says the launch, and compiles both; nothing is run for it. `porter grade --style full-rate`
-grades the port of that style as it is made, and says that no run proved it; only `porter port` and `porter verify` do.
+It needs a case, which says the launch, and compiles both; nothing is run for it. `porter grade` grades the port of its
+`--style` as it is made, that of `auto` with M=128 MMAs where these are no slower, and says that no run proved it; only
+`porter port` and `porter verify` do.
 `porter report` has it on the page and in Markdown and JSON. `porter plan` says without a compiler what the MMAs of a
 port allow.
 

@@ -92,7 +92,18 @@ def run_one(entry: Entry, clones: Path, include: Sequence[str], compiles: bool) 
 
 def _port(entry: Entry, source: Path, output: Path, own: Sequence[str]) -> tuple[Path | None, Outcome]:
     """The port of a source, or why there is none."""
-    command = [sys.executable, "-m", "porter", "port", "--no-compile", "--no-keep-hopper", "--whole", str(source)]
+    command = [
+        sys.executable,
+        "-m",
+        "porter",
+        "port",
+        "--style",
+        "compat",
+        "--no-compile",
+        "--no-keep-hopper",
+        "--whole",
+        str(source),
+    ]
     command += ["-o", str(output), *(f"-I{d}" for d in own), *entry.get("options", ())]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

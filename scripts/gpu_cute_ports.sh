@@ -22,7 +22,7 @@ step() {
 
 build() {  # NAME
   local source=$cutlass/examples/cute/tutorial/hopper/$1.cu
-  step $porter port "$source" "${include[@]}" -o "$out/$1" --no-compile
+  step $porter port --style compat "$source" "${include[@]}" -o "$out/$1" --no-compile
   step nvcc "${flags[@]}" "${include[@]}" -gencode arch=compute_90a,code='[sm_90a,compute_90a]' "$source" -o "$out/$1.original" -lcuda
   step $porter nvcc "${flags[@]}" "${include[@]}" -arch=sm_100a "$(find "$out/$1" -name "$1.cu")" -o "$out/$1.port" -lcuda
 }
@@ -33,7 +33,7 @@ check() {  # NAME ARGUMENTS
   PORTER_MODE=deferred step timeout 100 "$out/$1.port" $2
   step $porter capture -o "$cases" --source "$source" "${include[@]}" -- "$out/$1.original" $2
   for mode in eager deferred; do
-    step timeout 200 $porter verify "$cases" --backend hopper --mode $mode
+    step timeout 200 $porter verify --style compat "$cases" --backend hopper --mode $mode
   done
 }
 

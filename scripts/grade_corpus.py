@@ -44,9 +44,11 @@ DEFAULT = "compat"
 
 
 def styles() -> tuple[str, ...]:
-    """Those that `porter grade` takes."""
+    """Those that `porter grade` takes, without the one that chooses between others."""
     option = next((p for p in grade.params if p.name == "style"), None)
-    return tuple(option.type.choices) if option is not None and isinstance(option.type, click.Choice) else ()
+    if option is None or not isinstance(option.type, click.Choice):
+        return ()
+    return tuple(style for style in option.type.choices if style != "auto")
 
 
 def graded(kernel: str, arguments: tuple[str, ...] = ()) -> Any:
@@ -65,10 +67,11 @@ def refused(kernel: str, style: str) -> str:
         source = str(next((CORPUS / kernel).glob(f"{kernel}.*")))
         done = CliRunner().invoke(porter, ["--no-config", "--format", "json", "port", *options, source])
     said = json.loads(done.stdout)["diagnostics"]
-    found = [d for d in said if d["id"] in (Code.FULL_RATE_PROVED.id, Code.FULL_RATE_UNPROVED.id)]
+    kept = (Code.FULL_RATE_UNPROVED.id, Code.FULL_RATE_SLOWER.id)
+    found = [d for d in said if d["id"] in (Code.FULL_RATE_PROVED.id, *kept)]
     if len(found) != 1:
         raise SystemExit(f"{kernel}: porter port says nothing of its style")
-    return found[0]["message"].removeprefix(f"{source} ") if found[0]["id"] == Code.FULL_RATE_UNPROVED.id else ""
+    return found[0]["message"].removeprefix(f"{source} ") if found[0]["id"] in kept else ""
 
 
 def figures(document: Any, program: str) -> dict[str, Any]:

@@ -30,6 +30,11 @@ def settle(granted: bool, ask: Callable[[str], bool | None]) -> None:
     _said, _ask = granted or None, ask
 
 
+def is_granted() -> bool:
+    """Whether code may run, without asking anybody."""
+    return os.environ.get(VARIABLE) == "1" or bool(_said)
+
+
 def require_trust(path: Path, what: str) -> None:
     """Go on only if code may run. `what` says which code of `path` it is. One answer holds for the whole command.
 
@@ -37,7 +42,7 @@ def require_trust(path: Path, what: str) -> None:
         PorterError: NOT_TRUSTED.
     """
     global _said
-    if os.environ.get(VARIABLE) == "1" or _said:
+    if is_granted():
         return
     if _said is None:
         _said = _ask(f"{path}: {what}, with your rights. Run this and all other code that the sources bring along?")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from porter.build.entry import kernel_name
@@ -66,3 +66,14 @@ def candidate(label: str, kernel: BuiltKernel, problem: Problem, launch: LaunchV
         facts["registers"] = used.registers if used is not None else None
     reading = read_shape(kernel.module, function, Launch(**facts))
     return Candidate(label, kernel_name(kernel.entry), kernel.arch, reading)
+
+
+def with_stages_of(original: Candidate, port: Candidate) -> Candidate:
+    """A port whose text does not say its stages, with those of its original, if it loads the same in each."""
+    first, shape = original.reading.shape, port.reading.shape
+    if first is None or shape is None or shape.stages is not None or first.stages is None:
+        return port
+    if (first.load_bytes, first.roles) != (shape.load_bytes, shape.roles):
+        return port
+    said = (*shape.assumed, "the port has as many stages as its original")
+    return replace(port, reading=Reading(replace(shape, stages=first.stages, assumed=said), port.reading.unknown))

@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from porter.build.trust import require_trust
-from porter.cli.context import NATIVE, STYLES, Session
+from porter.cli.context import DEFAULT, NATIVE, STYLES, Session
 from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import read_file
 
@@ -48,7 +48,9 @@ KEYS: Mapping[str, Key] = {
         "--keep-hopper", "", "flag", False, "Whether ports stand beside their originals; else as the build says."
     ),
     "calibration": Key("--calibration", "", "file", False, "Constants of `porter grade` for a GPU that was measured."),
-    "style": Key("--style", "", "style", False, "`compat`, `full-rate` or `native`: how ports issue their MMAs."),
+    "style": Key(
+        "--style", "", "style", False, "`auto`, `compat`, `full-rate` or `native`: how ports issue their MMAs."
+    ),
     "drop-promotion": Key(
         "--drop-promotion",
         "",
@@ -201,8 +203,9 @@ def configure(ctx: click.Context, session: Session) -> Session:
     """
     if session.config is not None and session.no_config:
         raise click.UsageError("--config and --no-config exclude each other")
+    default = DEFAULT if _has_style(ctx) else None
     if session.no_config:
-        return session
+        return replace(session, style=session.style or default)
     if session.config is not None:
         config = read_config(session.config)
     else:
@@ -222,7 +225,7 @@ def configure(ctx: click.Context, session: Session) -> Session:
             ctx.params[key.parameter] = _joined(name, said, value)
         elif ctx.get_parameter_source(key.parameter) is ParameterSource.DEFAULT:
             ctx.params[key.parameter] = value
-    style = session.style or (config.values.get("style") if _has_style(ctx) else None)
+    style = session.style or (config.values.get("style", default) if _has_style(ctx) else None)
     drops = config.values.get("drop-promotion") if style == NATIVE else None
     return replace(
         session,

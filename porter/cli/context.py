@@ -31,11 +31,15 @@ SIGNALLED = 128
 """Exit status of a program that signal N ended: this + N, as shells have it."""
 
 
+AUTO = "auto"
 FULL_RATE = "full-rate"
 NATIVE = "native"
 COMPAT = "compat"
-STYLES = (COMPAT, FULL_RATE, NATIVE)
-"""How ports issue their MMAs; the first is the default."""
+STYLES = (AUTO, COMPAT, FULL_RATE, NATIVE)
+"""How ports issue their MMAs."""
+
+DEFAULT = AUTO
+"""The style of commands that have the option, where nobody says."""
 
 _SHOWN: list[Status] = []
 """Status lines that are on the terminal."""
@@ -67,7 +71,7 @@ class Session:
     calibration: Path | None = None
     """Constants of `porter grade` for somebody's GPU."""
     style: str | None = None
-    """`compat`, `full-rate` or `native`; None where nobody says."""
+    """One of `STYLES`; None for commands that make compat ports alone."""
     problem: str = ""
     """MxNxK for which steps of the native style are chosen, 4096x4096x4096 where nobody says."""
     drop_promotion: bool | None = None

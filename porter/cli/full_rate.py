@@ -5,29 +5,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import NATIVE, Session
+from porter.cli.rates import slower
 from porter.cli.sharing import Shared, shared
 from porter.cli.staging import Counts, Staged, port_plan, remade, staged, stages_said
 from porter.cli.storing import Stored, stored
 from porter.cli.tuning import tuned
-from porter.diagnostics import Diagnostic
+from porter.diagnostics import Code, Diagnostic
 from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
 from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
 from porter.passes.native import given as native
 from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
+from porter.passes.native.step import ON_REQUEST, STEPS
 from porter.passes.native.tiles import NAME as TILES
 from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
+from porter.verify.budget import Budget
 from porter.verify.builder import Builder
+from porter.verify.known import Known
 from porter.verify.proof import Claim, Outlook, Proof, outlook, prove
 from porter.verify.runner import ProgressCall
+
+M128 = "M=128 MMAs"
+_NATIVE = "the steps of the native style"
 
 
 class Make(Protocol):
@@ -49,8 +56,14 @@ class Make(Protocol):
 class Proofs:
     """What the cases beside roots proved of ports; a port with the same texts is run once."""
 
-    def __init__(self, builder: Builder, session: Session | None = None) -> None:
-        self._builder, self._session = builder, session
+    def __init__(
+        self,
+        builder: Builder,
+        session: Session | None = None,
+        budget: Budget | None = None,
+        known: Known | None = None,
+    ) -> None:
+        self.builder, self._session, self._budget, self._noted = builder, session, budget, known
         self._known: dict[tuple[str, frozenset[tuple[str, bytes]]], Proof] = {}
         self.said: list[Diagnostic] = []
         """Places of CuTe DSL kernels that keep ports from M=128."""
@@ -78,7 +91,7 @@ class Proofs:
         # blocks that take others' work over come to many tiles at any size of the grid
         turns = DOUBLE_BUFFER in root.native and not over
         claim = Claim(Path(root.path), kernels, plan, root.include_dirs, turns, over, root.dsl, steps)
-        return prove(claim, self._builder, tell)
+        return prove(claim, self.builder, tell, self._budget, self._noted)
 
     def missing(self, ported: Ported, root: PortedRoot) -> str:
         return self.of(ported, root).missing
@@ -150,7 +163,55 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
             one.leave(SHARED)
 
 
-def verified(session: Session, ported: Ported, make: Make) -> Ported:
+def verified(session: Session, ported: Ported, make: Make, budget: Budget | None = None) -> Ported:
+    """The port with what cases verify of the session's style, `full-rate` or `native`. Where the grade finds that
+    slower than the compat port, the native style gives the compat port; M=128 MMAs that are asked for by name stay, and
+    that is said."""
+    proofs = Proofs(make_builder(find_toolkit(session.toolkit) if session.toolkit else None), session, budget)
+    found = _in_style(session, ported, make, proofs)
+    changed = frozenset(r.path for r in found.roots if r.native or r.full_rate)
+    if not changed:
+        return found
+    compat = cache(partial(_of_compat, make, changed))
+    every = {path: slower(session, found, compat, path, proofs.builder) for path in sorted(changed)}
+    lost = {path: one for path, one in every.items() if one is not None}
+    if lost and session.style == NATIVE:
+        again = partial(_of_compat, make, frozenset(lost))
+        found = _in_style(session, again(), again, proofs)
+        steps = (Code.NATIVE_LEFT, Code.NATIVE_UNPROVED)
+        found.diagnostics[:] = [d for d in found.diagnostics if d.code not in steps or _path(d) not in lost]
+    code, what = (Code.FULL_RATE_SLOWER, _NATIVE) if session.style == NATIVE else (Code.FULL_RATE_IS_SLOWER, M128)
+    found.diagnostics += [one.said(code, path, what) for path, one in lost.items()]
+    return found
+
+
+def _path(said: Diagnostic) -> str:
+    return said.where.path if said.where is not None else ""
+
+
+def _of_compat(
+    make: Make,
+    these: frozenset[str],
+    *,
+    half_rate: frozenset[str] = frozenset(),
+    without: native.Left = frozenset(),
+    stages: Counts = frozenset(),
+    registers: Counts = frozenset(),
+    blocks: frozenset[str] = frozenset(),
+    bulk_stores: frozenset[str] = frozenset(),
+) -> Ported:
+    """The same port, in which some roots are as in the compat style."""
+    return make(
+        half_rate=half_rate | these,
+        without=without | {(path, step) for path in these for step in (*ON_REQUEST, *STEPS)},
+        stages=frozenset(one for one in stages if one[0] not in these),
+        registers=frozenset(one for one in registers if one[0] not in these),
+        blocks=blocks - these,
+        bulk_stores=bulk_stores - these,
+    )
+
+
+def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> Ported:
     """The port with what cases verify of the session's style."""
     chosen = staged(session, ported, make) if session.style == NATIVE else Staged(ported, frozenset())
     if chosen.counts or chosen.without:
@@ -165,7 +226,6 @@ def verified(session: Session, ported: Ported, make: Make) -> Ported:
     if session.style == NATIVE:
         ported, registers, spilling = tuned(session, ported, make)
         make = partial(make, registers=registers)
-    proofs = Proofs(make_builder(find_toolkit(session.toolkit) if session.toolkit else None), session)
     steps = native.given(ported, make, proofs.missing, proofs.lacking)
     found = given(steps.ported, partial(make, without=steps.without), proofs.full_rate)
     unproved = {(r.path, step) for r in found.roots for step in r.native if proofs.missing(found, r)}

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from rich.text import Text
 
+from porter.cli.auto import Auto
 from porter.cli.candidates import Candidate, calibration_of, grade_with
-from porter.cli.context import FULL_RATE, NATIVE, Session, command
+from porter.cli.context import AUTO, FULL_RATE, NATIVE, Session, command
 from porter.cli.grading import of_case, of_launch, of_program, of_ptx
 from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.launches import require_launch
 from porter.cli.options import read_sizes
+from porter.cli.porting import plan_of_case
 from porter.cli.timing import calibrate
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of
 from porter.grade.calibration_file import Calibration
@@ -86,11 +89,12 @@ def grade(
     size, using = _problem(problem), calibration_of(session, calibration_path)
     launch = require_launch(path, ptx_path, launch_path)
     notes: list[Diagnostic] = []
+    auto = Auto(session, proves=False, asks=True)
     if launch is not None:
         found = of_launch(launch, ptx_path)
     else:
         assert path is not None
-        found, notes = _read(session, path, arguments, arch, case_path, port_path, include_dirs, sizes)
+        found, notes = _read(session, path, arguments, arch, case_path, port_path, include_dirs, sizes, auto)
     where = path or launch
     if kernel is not None:
         found = [c for c in found if kernel in c.kernel]
@@ -104,7 +108,7 @@ def grade(
         unknown.append(Diagnostic(Code.GRADE_UNKNOWN, None, {"kernel": str(where), "facts": facts}))
     notes = [*notes, *grades.left_as_they_are()]
     session.report([*notes, *unknown])
-    unproved = _unproved(session.style, port_path, [what for _, what, _ in graded])
+    unproved = _unproved(session.style, port_path, [what for _, what, _ in graded], auto.assumed)
     session.show(*report_grade.text(graded, unproved))
     if using is not None:
         session.show(Text(f"constants of a B200 are those of {using.device.get('name', 'a calibration')}"))
@@ -117,10 +121,12 @@ def grade(
     return code
 
 
-def _unproved(style: str | None, finished: Path | None, shown: Iterable[Candidate]) -> str:
-    """What is said of a port that was made for this, in a style whose ports a run proves; empty for others."""
+def _unproved(style: str | None, finished: Path | None, shown: Iterable[Candidate], assumed: bool) -> str:
+    """What is said of a port that was made for this, in a style whose ports a run proves; empty for others. `assumed`:
+    in the style `auto` it has what a run would have to show."""
     made = finished is None and any(one.label == "port" for one in shown)
-    return report_grade.UNPROVED.format(style=style) if made and style in (FULL_RATE, NATIVE) else ""
+    proved = style in (FULL_RATE, NATIVE) or (style == AUTO and assumed)
+    return report_grade.UNPROVED.format(style=style) if made and proved else ""
 
 
 def _problem(text: str) -> Problem:
@@ -132,15 +138,16 @@ def _problem(text: str) -> Problem:
 
 def _read(
     session: Session, path: Path, arguments: tuple[str, ...], arch: str | None, case_path: Path | None,
-    port_path: Path | None, include_dirs: tuple[Path, ...], sizes: str,
+    port_path: Path | None, include_dirs: tuple[Path, ...], sizes: str, auto: Auto,
 ) -> tuple[list[Candidate], list[Diagnostic]]:  # fmt: skip
     require_file(path, "grade")
+    port_of = partial(plan_of_case, port=port_path, auto=auto)
     if path.suffix in (".yaml", ".yml"):
-        return of_case(session, _sized(load_case(path), sizes), port_path)
+        return of_case(session, _sized(load_case(path), sizes), port_path, port_of)
     beside = case_path or next(iter(cases_if_any(path)), None)
     if beside is not None:
         case = _sized(load_case(beside).on(path), sizes)
-        return of_case(session, replace(case, include_dirs=(*case.include_dirs, *include_dirs)), port_path)
+        return of_case(session, replace(case, include_dirs=(*case.include_dirs, *include_dirs)), port_path, port_of)
     if path.suffix.lower() in CUDA_ENDINGS or is_python(path):
         require_program(path)
         return of_program(session, path, arguments, arch, include_dirs)

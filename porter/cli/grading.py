@@ -4,20 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from porter.build.entry import kernel_name
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.candidates import Candidate, calibration_of, candidate, grade_with
+from porter.cli.candidates import Candidate, calibration_of, candidate, grade_with, with_stages_of
 from porter.cli.context import Session
 from porter.cli.porting import plan_of_case
 from porter.cli.programs import program_request
 from porter.diagnostics import Diagnostic
 from porter.grade.model import STANDARD, Grade
-from porter.grade.reading import Launch, Reading, read_shape
+from porter.grade.reading import Launch, read_shape
 from porter.report import grade as report_grade
 from porter.verify.builder import parse_ptx
 from porter.verify.case import Case
@@ -51,17 +50,6 @@ def of_case(
     read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]
     notes = [*notes, *builder.shortfalls]
     return [read[0], *(with_stages_of(read[0], one) for one in read[1:])] if read else [], notes
-
-
-def with_stages_of(original: Candidate, port: Candidate) -> Candidate:
-    """A port whose text does not say its stages, with those of its original, if it loads the same in each."""
-    first, shape = original.reading.shape, port.reading.shape
-    if first is None or shape is None or shape.stages is not None or first.stages is None:
-        return port
-    if (first.load_bytes, first.roles) != (shape.load_bytes, shape.roles):
-        return port
-    said = (*shape.assumed, "the port has as many stages as its original")
-    return replace(port, reading=Reading(replace(shape, stages=first.stages, assumed=said), port.reading.unknown))
 
 
 def brief(session: Session, case: Case, port: Path | None, port_of: PortOf | None = None) -> report_grade.Brief:

@@ -16,7 +16,7 @@ from rich.text import Text
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.context import Session, command
+from porter.cli.context import COMPAT, Session, command, styled
 from porter.cli.options import read_sizes, split_list
 from porter.cli.porting import plan_of_case
 from porter.cli.timing import timing_runs
@@ -99,7 +99,9 @@ def _runs(
 
 
 def _port_for(case: Case, target: str, port: Path | None = None) -> tuple[PortPlan | None, list[Diagnostic]]:
-    return plan_of_case(case, port, target)
+    # a kit is made, and held against its record, by commands without a style
+    with styled(COMPAT):
+        return plan_of_case(case, port, target)
 
 
 def _usual(case: Case) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
+from porter.cli.auto import Auto, time_for
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import read_document
@@ -105,7 +106,8 @@ def mutate(
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     program = "original" if original else "port"
     done = settled(read_document(resume_path, "mutate")) if resume_path is not None else {}
-    sweep = Sweep(program, options, builder, partial(plan_of_case, port=port_path), jobs, folder, again, done)
+    port_of = partial(plan_of_case, port=port_path, auto=Auto(session, time_for(seconds)))
+    sweep = Sweep(program, options, builder, port_of, jobs, folder, again, done)
     results, earlier = list[tuple[str, MutationResult, str]](), list[Mapping[str, Any]]()
     records, errors, time = list[Record](), list[Diagnostic](), Budget(seconds)
     for item in [case_path] if case_path is not None else cases_of(path):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from porter.cli.context import NATIVE, Session, command
+from porter.cli.auto import of_file, one_each
+from porter.cli.context import AUTO, NATIVE, Session, command
 from porter.cli.full_rate import as_given
 from porter.cli.inputs import processes, require_directories
 from porter.cli.native import native_plans
@@ -24,7 +25,7 @@ from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortOptions, PortResult, port_sources
-from porter.passes.ported import Result, port_each, roots
+from porter.passes.ported import PortedRoot, Result, port_each, roots
 from porter.report import grade as report_grade
 from porter.report import json as report_json
 from porter.report import native as report_native
@@ -53,8 +54,8 @@ def plan(
     made = list(_ported(session, paths, options, include_dirs, jobs))
     for given in as_given([(root, r.plans) for root, r in made if not isinstance(r, DslPortResult)]):
         # a header is shown once, for all files that include it
-        plans += [p for p in given.plans if p not in plans]
-        diagnostics += given.said
+        plans += [p for p in (_asked(session, p) for p in given.plans) if p not in plans]
+        diagnostics += _of_style(session, given.said)
     for root, result in made:
         if isinstance(result, DslPortResult):
             python.append((str(root), result))
@@ -66,12 +67,12 @@ def plan(
             more = partial(_without_stages, result, options)
             stop = partial(_without, result, options)
             native += native_plans(session, root, wanted, result.plans, more, stop) if session.style == NATIVE else []
-        diagnostics += [d for d in includes_first(result.diagnostics) if d not in diagnostics]
+        diagnostics += [d for d in includes_first(_said(session, root, result)) if d not in diagnostics]
         left += [k for k in getattr(result, "left", ()) if k not in left]
         code = worst_exit([code, ExitCode(result.exit_code)])
     if not (plans or left or python or summaries or diagnostics or facts or native):
         diagnostics += [Diagnostic(Code.NOTHING_TO_PORT, None, {"path": str(path)}) for path in paths]
-    gates = {path: _gate(path, ported, diagnostics) for path, ported in python}
+    gates = {path: _gate(session, path, ported, diagnostics) for path, ported in python}
     session.report(diagnostics)
     used = {(s.kernel, s.path): s for s in summaries}
     for one in plans:
@@ -97,6 +98,12 @@ def plan(
     }
     session.write_json(report_json.document("plan", code, body))
     return code
+
+
+def _said(session: Session, root: Path, result: Result) -> Sequence[Diagnostic]:
+    if session.style != AUTO:
+        return result.diagnostics
+    return one_each(result.diagnostics, [PortedRoot(str(root), tuple(result.files))], session.verbosity > 0)
 
 
 def _without_stages(result: PortResult, options: PortOptions, count: int) -> str:
@@ -140,15 +147,31 @@ _TWO_TILES = "two m64 tiles, of two warpgroups or of one, can be one: its suppor
 _RELEASE = "release: one warp can run its loop of MMAs, whose commits give stages back: the module tells as well"
 
 
-def _gate(path: str, ported: DslPortResult, diagnostics: list[Diagnostic]) -> list[str]:
+def _of_style(session: Session, said: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """What is said of M=128 MMAs that nothing could be run for."""
+    asked = session.style == AUTO
+    return [of_file(d) if asked and d.code is Code.FULL_RATE_UNPROVED else d for d in said]
+
+
+_NO_SLOWER = "by the grade it is no slower than with M=64"
+
+
+def _asked(session: Session, one: KernelPlan) -> KernelPlan:
+    """A plan with what the style asks of M=128 MMAs beside the run."""
+    asks = session.style == AUTO and one.has_full_rate
+    return replace(one, gate=(*one.gate, _NO_SLOWER)) if asks else one
+
+
+def _gate(session: Session, path: str, ported: DslPortResult, diagnostics: list[Diagnostic]) -> list[str]:
     """What a run has to show of M=128 MMAs of a CuTe DSL file; nothing where it stays at M=64, which is said then."""
     if not ported.full_rate:
         return []
     found = outlook(Path(path), ported.kernels, dsl=True)
     if found.missing:
-        diagnostics.append(unproved(path, found.missing))
+        diagnostics += _of_style(session, [unproved(path, found.missing)])
         return []
-    return [_TWO_TILES, *([_RELEASE] if ported.native else []), SAME, *found.asks]
+    graded = [_NO_SLOWER] if session.style == AUTO else []
+    return [_TWO_TILES, *([_RELEASE] if ported.native else []), SAME, *found.asks, *graded]
 
 
 def _python_body(path: str, ported: DslPortResult, gate: list[str]) -> dict[str, object]:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -13,8 +15,9 @@ from porter.build.files import placed_below, require_clean, write_all
 from porter.build.gate import Gated
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
+from porter.cli.auto import SECONDS, Auto, made, unrun, untried
 from porter.cli.building import make_builder
-from porter.cli.context import FULL_RATE, NATIVE, Session, command
+from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, command, styled
 from porter.cli.full_rate import verified
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
@@ -32,6 +35,7 @@ from porter.report import json as report_json
 from porter.report.exits import gate_exit, port_exit
 from porter.report.grade import Brief
 from porter.report.groups import group_bodies
+from porter.verify.budget import Budget
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.gate import GateOptions
 
@@ -59,6 +63,7 @@ def port(
     defines: tuple[str, ...],
     flags: tuple[str, ...],
     grades: bool,
+    seconds: float | None,
     jobs: int | None,
 ) -> ExitCode:
     _require_options(output, apply, check, allow_dirty, whole)
@@ -67,9 +72,7 @@ def port(
     make = partial(
         port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, count, storage=storage
     )
-    with session.counting() as counted:
-        ported = make(tell=partial(counted, "porting") if counted is not None else None)
-    ported = verified(session, ported, make) if session.style in (FULL_RATE, NATIVE) else ported
+    ported = _made(session, make, "" if compiles else "with `--no-compile` nothing is run", check, seconds)
     if mends and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
     if marks:
@@ -99,6 +102,26 @@ def port(
     document = port_document(ported, gated, diagnostics, written, code)
     session.write_json(document | ({"grades": [one.body() for one in graded]} if grades else {}))
     return code
+
+
+def _made(session: Session, make: Callable[..., Ported], held: str, check: bool, seconds: float | None) -> Ported:
+    """The port in the session's style. `held`: why nothing is run; with `check` it does not matter how MMAs are
+    issued, as nothing is written."""
+    auto = session.style == AUTO
+    held = held or (unrun(session) if auto and not check else "")
+    compat = auto and (bool(held) or check)
+    with styled(COMPAT) if compat else nullcontext(), session.counting() as counted:
+        first = partial(make, tell=partial(counted, "porting") if counted is not None else None)
+        ported = made(first) if auto else first()
+    if compat:
+        if not check and any(d.code is Code.HALF_RATE for d in ported.diagnostics):
+            ported.diagnostics.append(untried("all kernels", held))
+        return ported
+    if auto:
+        return Auto(session, Budget(SECONDS if seconds is None else seconds)).choose(ported, make)
+    if session.style in (FULL_RATE, NATIVE):
+        return verified(session, ported, make, Budget(seconds))
+    return ported
 
 
 def _grade(session: Session, ported: Ported) -> list[Brief]:

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from porter.build.port_plan import PortPlan
-from porter.cli.context import FULL_RATE, NATIVE, Session, current
+from porter.cli.auto import Auto
+from porter.cli.context import AUTO, FULL_RATE, NATIVE, Session, current
 from porter.cli.options import split_list
 from porter.cli.sharing import shared
 from porter.cli.staging import port_plan, remade, staged
@@ -18,12 +19,14 @@ from porter.cli.tuning import tuned
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
 from porter.passes import ported as engine
+from porter.passes.full_rate.step import RULE
 from porter.passes.helpers import Placement
 from porter.passes.native.step import ON_REQUEST, STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
 from porter.passes.targets import port_target
 from porter.project.root import project_root
+from porter.rules.engine import Selection
 from porter.rules.load import load_rules
 from porter.scan import boxes
 from porter.scan.boxes import KernelBoxes
@@ -57,17 +60,24 @@ def port_options(session: Session) -> PortOptions:
     if session.drop_promotion and session.style != NATIVE:
         raise PorterError(Code.BAD_OPTION, option="--drop-promotion", problem="asks for a step of --style native")
     steps = (*(ON_REQUEST if session.drop_promotion else ()), *STEPS)
-    return PortOptions(
+    options = PortOptions(
         tuple(split_list(session.select)),
         tuple(split_list(session.ignore)),
         tuple(map(str, session.rules)),
         keep_hopper=session.keep_hopper,
         target=port_target(session.target),
-        full_rate=session.style in (FULL_RATE, NATIVE),
+        full_rate=session.style in (AUTO, FULL_RATE, NATIVE),
         native=steps if session.style == NATIVE else (),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
         boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
     )
+    return _if_selected(session, options)
+
+
+def _if_selected(session: Session, options: PortOptions) -> PortOptions:
+    """Who leaves the rule of M=128 MMAs out asks for none of them, unless by the style's name."""
+    selection = Selection(options.select or None, options.ignore)
+    return replace(options, full_rate=False) if session.style == AUTO and not selection.takes(RULE) else options
 
 
 def port_paths(
@@ -96,7 +106,7 @@ def port_paths(
     """
     options = port_options(current())
     if select is not None and ignore is not None:
-        options = replace(options, select=tuple(select), ignore=tuple(ignore))
+        options = _if_selected(current(), replace(options, select=tuple(select), ignore=tuple(ignore)))
     options = replace(
         options,
         placement=Placement(inline=inline, storage=storage),
@@ -118,14 +128,21 @@ def plan_of(
     entry: str = "",
     target: str | None = None,
     stages: bool = True,
+    auto: Auto | None = None,
 ) -> tuple[PortPlan | None, list[Diagnostic]]:
     """The port of a kernel file: `port` if it is given, else one made here. None if constructs were left unported; the
     diagnostics then say which. Kernels that were left do not matter where `entry` is another one. `stages`: with the
-    step of the native style that changes their number."""
+    step of the native style that changes their number. `auto` chooses for the style of that name."""
     if port is not None:
         return PortPlan(source=port, keeps_hopper=bool(current().keep_hopper)), []
     make = partial(port_paths, [kernel], (*include_dirs, *current().include_dirs), target=target)
-    ported = make()
+    root = None
+    if current().style == AUTO:
+        ported = (auto or Auto(current())).of_file(kernel, make)
+        # as it is compiled for its proof, whose runs are not made again
+        root = ported.roots[0] if len(ported.roots) == 1 else None
+    else:
+        ported = make()
     if stages and current().style == NATIVE:
         chosen = staged(current(), ported, make)
         if chosen.counts or chosen.without:
@@ -142,17 +159,22 @@ def plan_of(
         storing.say(ported)
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
-    current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))
+    if current().style != AUTO:
+        current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))
     kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
-    return port_plan(current(), ported), kept
+    return port_plan(current(), ported, root), kept
 
 
 def plan_of_case(
-    case: Case, port: Path | None = None, target: str | None = None, stages: bool = True
+    case: Case,
+    port: Path | None = None,
+    target: str | None = None,
+    stages: bool = True,
+    auto: Auto | None = None,
 ) -> tuple[PortPlan | None, list[Diagnostic]]:
     """The port of a case's kernel. What a case says of a port is said of one that is given: what Porter makes says
     itself what it changes."""
-    plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry, target, stages)
+    plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry, target, stages, auto)
     if plan is not None:
         plan = (
             replace(plan, section=case.port)

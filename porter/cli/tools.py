@@ -14,8 +14,11 @@ from typing import Any
 
 from porter.diagnostics import Code, PorterError
 from porter.report import json as report_json
+from porter.verify.case import cases_if_any
 
 _MOST_SECONDS = 3600.0
+_OF_VERDICT = 0.75
+"""The share of its time after which a verification begins no new input family."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,10 @@ class Tools:
 
     def port(self, paths: list[str], output: str, seconds: float | None = None) -> dict[str, Any]:
         """Port files or directories to SM100a into the directory `output`; originals stay. The result has the diff, and
-        each edit with its rule, reason and safety label."""
-        return self._run("port", ["-o", *self._paths([output]), "--", *self._paths(paths)], seconds)
+        each edit with its rule, reason and safety label. A case beside a kernel is run, which may bring M=128 MMAs, for
+        half of `seconds` at most."""
+        half = ["--seconds", f"{self._budget(seconds) / 2:g}"]
+        return self._run("port", ["-o", *self._paths([output]), *half, "--", *self._paths(paths)], seconds)
 
     def verify(
         self, kernel: str, port: str | None = None, families: list[str] | None = None, seconds: float | None = None
@@ -58,7 +63,11 @@ class Tools:
         reference, and look for hazards. Without `port` Porter makes one. `families`: input families, default all."""
         words = ["--port", *self._paths([port])] if port else []
         words += ["--families", ",".join(families)] if families else []
-        return self._run("verify", [*words, "--", *self._paths([kernel])], seconds)
+        (path,) = self._paths([kernel])
+        if not port and cases_if_any(self.root / path):
+            # what proves the port is cut short, not the verdict on it
+            words += ["--seconds", f"{self._budget(seconds) * _OF_VERDICT:g}"]
+        return self._run("verify", [*words, "--", path], seconds)
 
     def hazards(
         self, path: str, port: str | None = None, level: str | None = None, seconds: float | None = None
@@ -86,8 +95,11 @@ class Tools:
                 raise PorterError(Code.BAD_OPTION, option="path", problem=problem)
         return [str((self.root / path).resolve().relative_to(self.root)) for path in given]
 
+    def _budget(self, seconds: float | None) -> float:
+        return min(max(seconds or self.seconds, 1.0), _MOST_SECONDS)
+
     def _run(self, name: str, words: Sequence[str], seconds: float | None) -> dict[str, Any]:
-        budget = min(max(seconds or self.seconds, 1.0), _MOST_SECONDS)
+        budget = self._budget(seconds)
         toolkit = ["--toolkit", str(self.toolkit)] if self.toolkit else []
         asked = [sys.executable, "-m", "porter", "--format", "json", *toolkit, name, *words]
         try:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from porter.build.host_headers import host_headers_note
 from porter.build.toolchain import find_toolkit
+from porter.cli.auto import Auto, time_for
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.grading import brief
@@ -73,6 +74,7 @@ def verify(
     items: Sequence[Path | Case] = [load_case(case_path).on(path)] if case_path is not None else cases_beside(path)
     if against is not None and is_kit_record(against):
         return verify_record(session, items, against, port_path)
+    auto = Auto(session, time_for(seconds), asks=True)
     wanted = Wanted(
         replace(settings, gpu=read_gpu_options(mode, gpu_timeout, session.toolkit, tmem_check)),
         backend,
@@ -80,13 +82,18 @@ def verify(
         split_list(families) or None,
         partial(read_sizes, sizes) if sizes else None,
         hazards,
-        None if original_only else partial(plan_of_case, port=port_path),
+        None if original_only else partial(plan_of_case, port=port_path, auto=auto),
         port_path is not None,
         source,
         include_dirs,
         path.is_dir(),
         Budget(seconds, settled(read_document(resume_path, "verify")) if resume_path is not None else {}),
+        auto.known,
     )
+    return _run(session, path, items, wanted, grades)
+
+
+def _run(session: Session, path: Path, items: Sequence[Path | Case], wanted: Wanted, grades: bool) -> ExitCode:
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     with session.progress() as tell:
         result = verify_cases(items, wanted, builder, tell)

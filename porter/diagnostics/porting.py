@@ -179,21 +179,21 @@ HALF_RATE = note(
     "PT2503",
     "{kernel} issues M=64 MMAs, which run at half the rate of M=128",
     "The compat style keeps the row ownership of Hopper warpgroups, which M=64 tiles preserve exactly.",
-    "Correct as it is. `--style full-rate` merges tiles to M=128 (docs/full_rate.md).",
+    "Correct as it is. `--style auto` merges tiles to M=128 where a case verifies that (docs/full_rate.md).",
 )
 FULL_RATE_LEFT = warning(
     "PT2510",
     "{kernel} stays at M=64: {what}",
-    "With `--style full-rate` one M=128 MMA does the work of two m64 tiles. That takes facts about the kernel which "
-    "its text has to tell; the one that is named is not known. The port is that of the compat style.",
+    "With the styles `auto` and `full-rate` one M=128 MMA does the work of two m64 tiles. That takes facts about the "
+    "kernel which its text has to tell; the one that is named is not known. The port is that of the compat style.",
     "Correct as it is. docs/full_rate.md has the facts that are needed, and forms in which they are understood.",
 )
 FULL_RATE_UNPROVED = warning(
     "PT2511",
     "{path} stays at M=64: {what}",
-    "With `--style full-rate` a port is made with M=128 MMAs, and run: all sizes of the case beside the kernel, all "
-    "input families, several schedules, hazards at strict level. It is given only if nothing is found. The port is "
-    "that of the compat style.",
+    "With the styles `auto` and `full-rate` a port is made with M=128 MMAs, and run: all sizes of the case beside the "
+    "kernel, all input families, several schedules, hazards at strict level. It is given only if nothing is found. The "
+    "port is that of the compat style.",
     "Correct as it is. Write a case that runs each kernel (`porter case`, docs/cases.md), or see with "
     "`porter verify --style full-rate` what differs.",
 )
@@ -259,6 +259,30 @@ NATIVE_STAGED = note(
     "With the step bulk-store warps put rows of results into shared memory, from where they leave by bulk copies. A "
     "block has as much less for the dynamic shared memory that launches ask for.",
     "Nothing has to be done where launches leave as much.",
+)
+FULL_RATE_SLOWER = note(
+    "PT2532",
+    "{path} stays at M=64: by the grade {kernel} reaches {compat} of its chip's nominal rate, and {rate} with {what}",
+    "One M=128 MMA takes no longer than one of 64 rows. But two tiles that are one no longer take turns: where threads "
+    "compute between MMAs, the tensor core then waits for them. What is compared is what `porter grade` says of both "
+    "ports, for each instantiation that cases compile.",
+    "Nothing has to be done. `--style full-rate` gives M=128 MMAs all the same; `porter grade` says what holds both.",
+)
+FULL_RATE_IS_SLOWER = warning(
+    "PT2533",
+    "{path} has {what}, with which by the grade {kernel} reaches {rate} of its chip's nominal rate; at M=64 it reaches "
+    "{compat}",
+    "The style was asked for by name, so it is given. Two tiles that are one MMA no longer take turns: where threads "
+    "compute between MMAs, the tensor core then waits for them.",
+    "Take `--style auto`, which keeps M=64 here, or see with `porter plan --style native` which steps would help.",
+)
+FULL_RATE_UNTRIED = note(
+    "PT2534",
+    "M=64 in {files}: no run could show that M=128 is right, as {why}",
+    "With `--style auto` M=128 MMAs, which run at twice the rate, are given only where the case beside a kernel "
+    "verifies them in the same run. The port is that of the compat style.",
+    "Correct as it is. Write a case that runs each kernel (`porter case`, docs/cases.md), and pass `--trust` for code "
+    "that it brings along. `--seconds` says how long runs of `auto` may take, `--style full-rate` takes what it needs.",
 )
 SHARED_MEMORY_GROWS = note(
     "PT2504",

@@ -14,11 +14,13 @@ from porter.build.entry import function_name, kernel_name
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import Code, Diagnostic, PorterError, Severity
 from porter.ptx.wgmma import M
+from porter.verify.budget import Budget
 from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.dsl import shortfalls
 from porter.verify.expr import Number
 from porter.verify.further import ALONE, long_loop, many_blocks, many_tiles
+from porter.verify.known import Known
 from porter.verify.launching import BuiltPort, build_port
 from porter.verify.outcome import Verdict
 from porter.verify.problem import Problem, bind
@@ -27,6 +29,8 @@ from porter.verify.runner import ProgressCall
 from porter.verify.settings import SimOptions
 from porter.verify.sweep import Wanted, verify_cases
 
+SPENT = "seconds were over before its case had verified it"
+"""What is missing, behind their number, where the time of a proof was over."""
 _EXACT = ("integers", "index")
 """The families that run under random schedules too: each element says which tile it was made of."""
 _SEEDS = (1, 2)
@@ -89,9 +93,16 @@ class _Noting:
         self.shortfalls += [d for d in shortfalls(problem, source, traced) if d not in self.shortfalls]
 
 
-def prove(claim: Claim, builder: Builder, tell: ProgressCall | None = None) -> Proof:
+def prove(
+    claim: Claim,
+    builder: Builder,
+    tell: ProgressCall | None = None,
+    budget: Budget | None = None,
+    known: Known | None = None,
+) -> Proof:
     """What verified a port, or why nothing did: no case runs a kernel, or another instantiation of it than that which
-    the file has, or a run ended otherwise than clean."""
+    the file has, a run ended otherwise than clean, or the time of `budget` was over before. Rows that are made are
+    added to `known`."""
     noting = _Noting(builder)
     try:
         cases, missing = cases_that_run(claim.source, claim.kernels, claim.dsl)
@@ -108,6 +119,7 @@ def prove(claim: Claim, builder: Builder, tell: ProgressCall | None = None) -> P
         if claim.takes_over and any(many_blocks(c) is None for c in cases):
             return Proof(missing="no size with so many blocks that the requests of one come round again")
         for wanted in _runs(claim, turning):
+            wanted = replace(wanted, budget=budget or Budget(), known=known)
             # the first run builds all cases: a kernel that none of them runs is known behind it
             wrong = _wrong(verify_cases(cases, wanted, noting, tell))
             wrong = wrong or ("" if claim.dsl else _left_out(claim, noting))
@@ -159,10 +171,16 @@ def cases_that_run(source: Path, kernels: Sequence[str], dsl: bool = False) -> t
 
 @dataclass(frozen=True)
 class Outlook:
-    """What can be told of a proof without running anything: what is `missing` for it, and what it `asks` for."""
+    """What can be told of a proof without running anything: what is `missing` for it, and the files with `code` that
+    cases bring along for it."""
 
     missing: str = ""
-    asks: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """What else it asks for."""
+        return tuple(f"code that its case brings along may run (`--trust`): {name}" for name in self.code)
 
 
 def outlook(source: Path, kernels: Sequence[str], dsl: bool = False) -> Outlook:
@@ -172,7 +190,7 @@ def outlook(source: Path, kernels: Sequence[str], dsl: bool = False) -> Outlook:
     except PorterError as error:
         return Outlook(_not_run(error))
     brought = dict.fromkeys(c.reference_function[0].name for c in cases if c.reference_function is not None)
-    return Outlook(missing, tuple(f"code that its case brings along may run (`--trust`): {name}" for name in brought))
+    return Outlook(missing, tuple(brought))
 
 
 def _not_run(error: PorterError) -> str:
@@ -249,6 +267,9 @@ def _wrong(result: VerifyResult) -> str:
         if row.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
             errors = [d for d in row.diagnostics if d.severity is Severity.ERROR]
             sizes = " ".join(f"{k}={v}" for k, v in row.sizes.items())
+            spent = next((d for d in row.diagnostics if d.code is Code.TIME_SPENT), None)
+            if spent is not None:
+                return f"{spent.values['seconds']:g} {SPENT}"
             return f"{row.case} {sizes}, {row.inputs}: {errors[0].message if errors else row.verdict.value}"
     if result.errors:
         return result.errors[0].message

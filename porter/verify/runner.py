@@ -25,6 +25,7 @@ from porter.verify.expr import Number
 from porter.verify.further import Plan
 from porter.verify.hazards import HazardRun
 from porter.verify.inputs import Family, choose
+from porter.verify.known import Known
 from porter.verify.launching import build_port, launch_of
 from porter.verify.line_map import placed_in_original
 from porter.verify.outcome import Verdict
@@ -52,7 +53,7 @@ class VerifyOptions:
     whatever families were asked for. `checking` gives, for original or port, a backend that also looks for hazards,
     which the first family of each size is run on. `under` gives a backend with a schedule of that name: an original
     that is wrong is run on others, to tell a race from a wrong result. `budget`: how long new rows are begun, and those
-    that there are."""
+    that there are. `known`: rows that were made before in this process, to which others are added."""
 
     families: Sequence[str] | None = None
     sizes: Sequence[Mapping[str, Number]] = ({},)
@@ -64,6 +65,7 @@ class VerifyOptions:
     further: Plan = field(default_factory=Plan)
     budget: Budget = field(default_factory=Budget)
     under: Callable[[str], Backend] | None = None
+    known: Known | None = None
 
 
 _GOOD = (Verdict.CLEAN, Verdict.REVIEW)
@@ -246,6 +248,8 @@ class _Session:
         digest = self._digest(problem, family, programs, f"hazards {check}")
         if self._is_there(digest):
             return None
+        if (row := self._known(digest, programs)) is not None:
+            return row
         if self.options.budget.is_spent and first is None:
             return self._left(problem, family)
         trial, done = first or (self._trial(problem, family), None)
@@ -267,7 +271,17 @@ class _Session:
             diagnostics += [d for d in ran.diagnostics if not (wrong and d.code is Code.PORT_DIFFERS)]
         checked = judged(hazards, [p.source for p in programs])
         diagnostics += hazard_diagnostics(self.case.kernel, checked)
-        return dataclasses.replace(self._row(trial, runs, checked, diagnostics), digest=digest)
+        return self._noted(dataclasses.replace(self._row(trial, runs, checked, diagnostics), digest=digest), runs)
+
+    def _known(self, digest: str, programs: Sequence[Program]) -> Row | None:
+        """A row that this process made before."""
+        known = self.options.known
+        return known.row(digest, programs, self._executed.add) if known is not None else None
+
+    def _noted(self, row: Row, runs: Sequence[Ran]) -> Row:
+        if self.options.known is not None and row.verdict in _GOOD:
+            self.options.known.note(row, {ran.program.name: ran.result.stats for ran in runs})
+        return row
 
     def _is_there(self, digest: str) -> bool:
         found = self.options.budget.done.get(digest)
@@ -287,6 +301,8 @@ class _Session:
         digest = self._digest(problem, family, programs, f"{other.schedule} {other.seed}")
         if self._is_there(digest):
             return None
+        if (known := self._known(digest, programs)) is not None:
+            return known
         if self.options.budget.is_spent:
             row = self._left(problem, family)
             return dataclasses.replace(row, schedule=other.schedule, schedule_seed=other.seed)
@@ -301,7 +317,8 @@ class _Session:
         if row.verdict is Verdict.INCOMPLETE and any(d.code is Code.ORIGINAL_RACES for d in diagnostics):
             # The usual schedule has told all that there is to tell of the port.
             row = dataclasses.replace(row, verdict=Verdict.REVIEW)
-        return dataclasses.replace(row, schedule=other.schedule, schedule_seed=other.seed, digest=digest)
+        row = dataclasses.replace(row, schedule=other.schedule, schedule_seed=other.seed, digest=digest)
+        return self._noted(row, runs)
 
     def _row(
         self, trial: Trial, runs: Sequence[Ran], checked: tuple[HazardRun, ...], diagnostics: list[Diagnostic]

@@ -24,6 +24,7 @@ from porter.verify.coverage import Coverage
 from porter.verify.expr import Number
 from porter.verify.further import further_sizes
 from porter.verify.hazards import usual_level
+from porter.verify.known import Known
 from porter.verify.launching import ported_case
 from porter.verify.oracle import require_trusted
 from porter.verify.prepare import PortOf
@@ -43,7 +44,7 @@ class Wanted:
     for where there is a port and they can be. `port_of` None: only originals; `finished`: it gives a port that is
     there already, so that also an original which is known as PTX or a binary has one. `source` is that of recorded
     cases; `include_dirs` come behind the case's own. `all_named`: a case that cannot be run is named and does not
-    hide the others."""
+    hide the others. `known`: rows that are taken as they are, to which others are added."""
 
     settings: SimOptions
     backend: str = "sim"
@@ -57,6 +58,7 @@ class Wanted:
     include_dirs: tuple[Path, ...] = ()
     all_named: bool = False
     budget: Budget = field(default_factory=Budget)
+    known: Known | None = None
 
 
 def verify_cases(
@@ -148,6 +150,7 @@ class _Sweep:
             checking=self._checking if self.checks and wanted.hazards is not False else None,
             under=partial(_under, settings) if self.checks else None,
             budget=wanted.budget,
+            known=wanted.known,
         )
         return replace(options, further=further_sizes(case)) if on_default else options
 

@@ -36,7 +36,7 @@ FOLDER = ROOT / "docs" / "results" / "mutation"
 CASES = [load_case(path) for path in cases_of(ROOT / "corpus")]
 SAMPLED = ["gemm_ws", "gemm_persistent", "gemm_rs"]
 SAMPLE = 8
-AGAIN = "sweep again: porter mutate --trust corpus --record docs/results/mutation"
+AGAIN = "sweep again: porter mutate --trust --style compat corpus --record docs/results/mutation"
 
 
 def stale(records: Sequence[Record], explanations: Sequence[Explanation]) -> list[str]:

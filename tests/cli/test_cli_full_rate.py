@@ -50,6 +50,7 @@ def verified(monkeypatch: pytest.MonkeyPatch, verdict: Verdict, *said: Diagnosti
         return VerifyResult((Row("gemm", sizes, "integers", 0, verdict, diagnostics=said),), "sim", "late", "exact", 0)
 
     monkeypatch.setattr(proof, "verify_cases", run)
+    monkeypatch.setattr("porter.cli.full_rate.slower", lambda *compared: None)
     return asked
 
 
@@ -123,14 +124,16 @@ def test_the_configuration_asks_for_it_and_the_command_line_decides(
     assert "thread_index" in ported(gemm(tmp_path))[0]
     assert "thread_index" not in ported(gemm(tmp_path), "--style", "compat")[0]
     (tmp_path / "porter.toml").write_text('style = "fast"\n')
-    assert "has to be compat or full-rate" in " ".join(porter("plan", tmp_path / "gemm.cu", code=2).output.split())
+    assert "has to be auto or compat or full-rate or native" in " ".join(
+        porter("plan", tmp_path / "gemm.cu", code=2).output.split()
+    )
 
 
 def test_the_plan_says_which_rows_mmas_have(tmp_path: Path) -> None:
     full = " ".join(porter("plan", "--style", "full-rate", gemm(tmp_path)).output.split())
     assert "128: one MMA for two tiles" in full
     assert "MMAs of M = 128 allow" in full
-    assert "MMAs of M = 64 allow" in " ".join(porter("plan", gemm(tmp_path)).output.split())
+    assert "MMAs of M = 64 allow" in " ".join(porter("plan", "--style", "compat", gemm(tmp_path)).output.split())
 
 
 # --- the gate itself, on a simulator

@@ -42,6 +42,7 @@ class Runs:
         self.built: list[tuple[str, bytes]] = []
         monkeypatch.setattr(proof, "verify_cases", self.run)
         monkeypatch.setattr(proof, "build_port", self.build)
+        monkeypatch.setattr("porter.cli.full_rate.slower", lambda *compared: None)
 
     def build(self, problem: Any, plan: Any, builder: Any) -> Any:
         name = problem.case.path.name
@@ -89,7 +90,7 @@ def test_the_module_is_given_where_cases_verified_it(kernel: Path, monkeypatch: 
 
 def test_without_the_style_nothing_runs(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = Runs(monkeypatch)
-    assert ported(kernel)[0] == support_module()
+    assert ported(kernel, "--style", "compat")[0] == support_module()
     assert not runs.built
     assert not runs.wanted
 
@@ -253,7 +254,7 @@ def test_a_plan_says_what_a_run_has_to_show(kernel: Path) -> None:
     assert "to be shown" in said
     body = json.loads(porter("--format", "json", "plan", "--style", "full-rate", kernel).output)
     assert len(body["files"][0]["gate"]) == 2
-    assert "MMA rows" not in porter("plan", kernel).output
+    assert "MMA rows" not in porter("plan", "--style", "compat", kernel).output
     assert "release: " in porter("plan", "--style", "native", kernel).output
 
 

@@ -33,12 +33,13 @@ def ported(
     """The text of a port, what was said, and the texts that were run; those that are `wrong` fail."""
     run: list[str] = []
 
-    def prove(claim: Claim, builder: object, tell: object = None) -> Proof:
+    def prove(claim: Claim, *how: object) -> Proof:
         text = next(t for p, t in claim.plan.files.items() if str(p).endswith("persistent.cu")).decode()
         run.append(text)
         return Proof(missing="results differ") if wrong(text) else Proof(("case.yaml",), 3)
 
     monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Shared(ported))
     monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))

@@ -47,7 +47,7 @@ def ported(
 ) -> tuple[str, str]:
     """The text of a port and what was said, where cases compile these shapes; texts that are `wrong` fail."""
 
-    def prove(claim: Claim, builder: object, tell: object = None) -> Proof:
+    def prove(claim: Claim, *how: object) -> Proof:
         text = b"".join(claim.plan.files.values()).decode()
         return Proof(missing="results differ") if wrong(text) else Proof(("case.yaml",), 4)
 
@@ -56,6 +56,7 @@ def ported(
         return [_Built("kernel<128>", 20 + two * spilled, after if two else before)]
 
     monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
     monkeypatch.setattr(sharing._Choice, "_built", built)

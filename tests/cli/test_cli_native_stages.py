@@ -36,12 +36,13 @@ def ported(
     """A port for which the grade finds `best` stages best; texts with `wrong` in them fail."""
     claims: list[Claim] = []
 
-    def prove(claim: Claim, builder: object, tell: object = None) -> Proof:
+    def prove(claim: Claim, *how: object) -> Proof:
         claims.append(claim)
         text = b"".join(claim.plan.files.values()).decode()
         return Proof(missing="results differ") if wrong in text else Proof(("case.yaml",), 3)
 
     monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Shared(ported))
     monkeypatch.setattr(full_rate, "stored", lambda session, ported, make: Stored(ported))
     monkeypatch.setattr(staging, "best_count", lambda shape, counts, rate: best)

@@ -55,5 +55,5 @@ def test_port_is_sm_100a_code(case: Case, tmp_path: Path) -> None:
 
 
 def test_port_verifies(case: Case) -> None:
-    outcome = CliRunner().invoke(main, ["verify", str(case.kernel.parent)])
+    outcome = CliRunner().invoke(main, ["verify", "--style", "compat", str(case.kernel.parent)])
     assert outcome.exit_code == ExitCode.OK, outcome.output

@@ -41,7 +41,7 @@ def porter(*words: str) -> tuple[int, str]:
 @pytest.mark.parametrize("name", [n for n, case in EXTERNAL.items() if not case.fails])
 def test_the_port_has_the_originals_bits(name: str, tmp_path: Path) -> None:
     case, out = written(name, tmp_path / "case"), tmp_path / "out"
-    code, text = porter("port", str(case.parent / "driver.py"), "-o", str(out))
+    code, text = porter("port", "--style", "compat", str(case.parent / "driver.py"), "-o", str(out))
     assert code == 0, text
     assert "compiled for sm_90a → sm_100a" in text
     port = next(out.rglob("driver.py"))
@@ -56,7 +56,7 @@ def test_the_port_has_the_originals_bits(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [n for n, case in EXTERNAL.items() if case.fails])
 def test_what_the_dsl_refuses_is_refused_before_and_after(name: str, tmp_path: Path) -> None:
     path = written(name, tmp_path / "case")
-    code, text = porter("port", str(path.parent / "driver.py"), "-o", str(tmp_path / "out"))
+    code, text = porter("port", "--style", "compat", str(path.parent / "driver.py"), "-o", str(tmp_path / "out"))
     assert code == 0, text
     assert "the original does not compile here" in text
     case, port = load_case(path), next((tmp_path / "out").rglob("driver.py"))

@@ -35,7 +35,7 @@ def run(*args: object, code: int | None = None) -> dict:
 
 
 def ported(folder: Path, kernel: Path) -> Path:
-    run("port", kernel, "-o", folder, code=ExitCode.OK)
+    run("port", "--style", "compat", kernel, "-o", folder, code=ExitCode.OK)
     return folder / kernel.name
 
 
@@ -147,7 +147,7 @@ def test_a_missing_wait_is_an_error_at_every_level_and_in_verify(tmp_path: Path)
 
 def test_a_port_runs_under_all_schedules(tmp_path: Path) -> None:
     options = ["--sizes", "default", "--families", "normal"]
-    document = run("verify", GEMM, *case_of(GEMM), *options, code=ExitCode.OK)
+    document = run("verify", "--style", "compat", GEMM, *case_of(GEMM), *options, code=ExitCode.OK)
     jsonschema.validate({k: v for k, v in document.items() if k != "code"}, schema("verify"))
     assert [(row["schedule"], row["schedule_seed"]) for row in document["rows"]] == [
         (None, None), ("eager", None), ("random", 0), ("random", 1),

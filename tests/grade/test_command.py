@@ -278,7 +278,7 @@ def test_m64_is_limited_by_the_tensor_core(write: Any) -> None:
 
 def test_a_plan_says_what_its_mmas_allow(tmp_path: Path) -> None:
     source = Path(__file__).parents[2] / "corpus/gemm_ws/gemm_ws.cu"
-    assert "MMAs of M = 64 allow 49.8 % of a B200's nominal rate" in porter("plan", source)
-    found = json.loads(porter("--format", "json", "plan", source))
+    assert "MMAs of M = 64 allow 49.8 % of a B200's nominal rate" in porter("plan", "--style", "compat", source)
+    found = json.loads(porter("--format", "json", "plan", "--style", "compat", source))
     jsonschema.validate(found, report_json.schema("plan"))
     assert found["kernels"][0]["ceiling"] == pytest.approx(0.498, abs=0.001)

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from grade.kernels import kernel
 
-from porter.cli.grading import Candidate, with_stages_of
+from porter.cli.candidates import Candidate, with_stages_of
 from porter.cli.main import main
 from porter.grade.calibration import ladders
 from porter.grade.model import grade

@@ -23,7 +23,7 @@ def test_port_and_original_agree(tmp_path: Path, name: str) -> None:
     kernel = tmp_path / "kernel.cu"
     kernel.write_text(KERNELS[name])
     (tmp_path / "case.yaml").write_text(CASE)
-    outcome = CliRunner().invoke(main, ["verify", str(kernel), "--families", "integers"])
+    outcome = CliRunner().invoke(main, ["verify", "--style", "compat", str(kernel), "--families", "integers"])
     assert outcome.exit_code == ExitCode.OK, outcome.output
     assert "same bits" in outcome.output
 

@@ -39,7 +39,7 @@ def run(*arguments: object) -> str:
 
 def test_ports_meet_their_own_headers(project: Path, tmp_path: Path) -> None:
     source, include, out = project / "src" / "gemm_macro.cu", project / "include", tmp_path / "out"
-    run("port", source, "-I", include, "-o", out)
+    run("port", "--style", "compat", source, "-I", include, "-o", out)
     written = sorted(str(p.relative_to(out)) for p in out.rglob("*.cu*"))
     # ops.cuh stays as it is, and would lead to the original's mma.cuh
     assert written == [
@@ -51,7 +51,7 @@ def test_ports_meet_their_own_headers(project: Path, tmp_path: Path) -> None:
     finished = out / "src" / "gemm_macro.cu"
     for port in ((), ("--port", finished)):
         run("build", source, "-I", include, *port)
-        run("verify", source, "-I", include, *port)
+        run("verify", "--style", "compat", source, "-I", include, *port)
     run("build", source, "-I", include, "--keep-hopper")
 
 
@@ -63,11 +63,11 @@ def test_build_files_say_where_headers_are(project: Path, tmp_path: Path) -> Non
     source = root / "src" / "gemm_macro.cu"
     assert "wgmma.mma_async" in run("scan", source)
     assert "Tensor Memory" in run("plan", source)
-    run("port", root, "-o", tmp_path / "out")
+    run("port", "--style", "compat", root, "-o", tmp_path / "out")
     ported = {p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*.cu*")}
     assert {"include/detail/mma.cuh", "src/gemm_macro.cu"} <= ported
     run("build", source)
-    run("verify", source, "--families", "integers")
+    run("verify", "--style", "compat", source, "--families", "integers")
     program = root / "src" / "program.cu"
     program.write_text('#include <ops.cuh>\n#include <cstdio>\nint main() { std::puts("ran"); }\n')
     assert "exit status 0" in run("run", program)

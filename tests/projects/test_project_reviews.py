@@ -156,7 +156,9 @@ def test_reports_in_every_format(sample: Sample, project: Path) -> None:
     assert "PT7001" in checks["markdown"].output
     assert json.loads(checks["json"].output)["findings"]
 
-    junit = CliRunner().invoke(main, ["verify", kernel, "--families", "integers", "--format", "junit"])
+    junit = CliRunner().invoke(
+        main, ["verify", "--style", "compat", kernel, "--families", "integers", "--format", "junit"]
+    )
     assert junit.exit_code == 0, junit.output
     tree = ElementTree.fromstring(junit.output)
     assert len(list(tree.iter("testcase"))) > 0

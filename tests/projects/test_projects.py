@@ -93,7 +93,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 def test_into_a_directory(project: Project) -> None:
     original = {p: p.read_bytes() for p in Path().rglob("*") if p.is_file()}
     assert all(kernel in porter("scan", ".") for kernel in project.kernels)
-    porter("port", ".", "-o", "../ported")
+    porter("port", "--style", "compat", ".", "-o", "../ported")
     assert original == {p: p.read_bytes() for p in Path().rglob("*") if p.is_file()}
     _holds(project, Path("../ported"), 0)
     for kernel in project.kernels:
@@ -108,12 +108,12 @@ def test_in_place_for_both_chips(project: Project) -> None:
     for command in ("init -q", "add .", "-c user.name=a -c user.email=a@example.com commit -q -m original"):
         subprocess.run(["git", *command.split()], check=True)
     originals = {kernel: Path(kernel).read_text() for kernel in project.kernels}
-    porter("port", ".", "--keep-hopper", "--apply")
+    porter("port", "--style", "compat", ".", "--keep-hopper", "--apply")
     _holds(project, Path(), 1)
     for kernel, text in originals.items():
         assert _without_blackwell(Path(kernel).read_text()) == text
         porter("build", kernel)
-        porter("verify", kernel)
+        porter("verify", "--style", "compat", kernel)
     assert "PT0007" in porter("port", ".", "--keep-hopper", "--check")
     _makes(Path(), ["90a", "100a"])
 

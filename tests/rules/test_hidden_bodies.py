@@ -83,7 +83,18 @@ def test_the_port_compiles_and_computes_what_the_original_does(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as left:
-        main(["verify", str(project), "--rules", str(project.parent / "rules"), "--sizes", "M=128,N=64,K=128"])
+        main(
+            [
+                "verify",
+                "--style",
+                "compat",
+                str(project),
+                "--rules",
+                str(project.parent / "rules"),
+                "--sizes",
+                "M=128,N=64,K=128",
+            ]
+        )
     said = capsys.readouterr()
     assert left.value.code == 0, said
     assert "M=128" in said.out

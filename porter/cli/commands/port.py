@@ -54,6 +54,9 @@ from porter.cli.commands.shared import (
 @click.option("--grade", "grades", is_flag=True,
               help="Also say in a line how near original and port come to their chips' nominal rates, where there is "
                    "a case; both are compiled for it, none is run.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(min=0), default=None, metavar="N",
+              help="Begin no new run that proves M=128 MMAs or steps after N seconds; what was not proved is left out "
+                   "[default: 300 with --style auto].")  # fmt: skip
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=None, metavar="N",
               help="Processes that port files, and compilations at once (default: one per CPU).")  # fmt: skip
 @trust_option

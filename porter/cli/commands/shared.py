@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from porter.cli.context import STYLES, current, fail, install
+from porter.cli.context import DEFAULT, STYLES, current, fail, install
 from porter.cli.everywhere import WHERE, options
 from porter.diagnostics import Code, PorterError, unforeseen
 from porter.report.formats import KINDS_OF
@@ -155,8 +155,9 @@ def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="compat: M=64 MMAs, one for each of Hopper's. full-rate: one M=128 MMA for two m64 tiles, where the "
-             "kernel allows it and its case verifies it. native: steps towards a schedule of sm_100a on top of that, "
-             "each if its case verifies it [default: compat].",
+             "kernel allows it and its case verifies it. auto: that, where it is also no slower by the grade, in the "
+             "time that there is, and without code that nobody trusts; else compat. native: steps towards a schedule "
+             f"of sm_100a on top of full-rate, each if its case verifies it [default: {DEFAULT}].",
     )(function)  # fmt: skip
 
 
@@ -183,8 +184,9 @@ def plan_style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     function = _promotion_option(function)
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
-        help="native: which steps towards a kernel as it is written for sm_100a the facts of each kernel allow, what "
-             "each brings by the grade, what is missing for the others, and which Porter does not rewrite.",
+        help="auto, full-rate: whether M=128 MMAs are possible, and what a run has to show of them. native: which "
+             "steps towards a kernel as it is written for sm_100a the facts of each kernel allow, what each brings by "
+             f"the grade, what is missing for the others, and which Porter does not rewrite [default: {DEFAULT}].",
     )(function)  # fmt: skip
 
 

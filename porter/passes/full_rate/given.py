@@ -18,7 +18,7 @@ SHARED = "it shares a header with a file that stays at M=64"
 SHARED_MODULE = "it shares a module with a file that stays at M=64"
 
 Verify = Callable[[Ported, PortedRoot], Diagnostic]
-"""Runs the port of a root, and answers with `proved` or `unproved`."""
+"""Runs the port of a root, and answers with `proved`, or with why it stays at M=64."""
 
 
 class Make(Protocol):
@@ -30,7 +30,7 @@ class Make(Protocol):
 def given(ported: Ported, make: Make, verify: Verify) -> Ported:
     """The port with M=128 MMAs where they are verified, and M=64 in other roots; both are said."""
     said = {root.path: _said(ported, root, verify) for root in taken(ported)}
-    failed = {path for path, one in said.items() if one.code is Code.FULL_RATE_UNPROVED}
+    failed = {path for path, one in said.items() if one.code is not Code.FULL_RATE_PROVED}
     sharing = sharing_modules(taken(ported), failed)
     said |= {path: unproved(path, SHARED_MODULE) for path in sharing}
     failed |= sharing

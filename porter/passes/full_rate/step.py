@@ -27,6 +27,8 @@ from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
 RULE = "PTR180"
+ALONE = "one warpgroup runs its MMAs, and none of another can be joined with them"
+"""What is said of a kernel whose one warpgroup has no two tiles below each other."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def of_kernel(first: int, kernel: Kernel) -> str:
     if roles.first != first:
         return "another kernel of the file has its consumers in other warpgroups"
     if roles.value == 1:
-        return "one warpgroup runs its MMAs, and none of another can be joined with them"
+        return ALONE
     if roles.value not in (None, 2):
         return f"{roles.value} warpgroups run its MMAs, not two"
     return ""

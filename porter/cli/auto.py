@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--style auto`: M=128 MMAs where a case verifies them in this run and the grade finds them no slower, else M=64. It
+asks nobody, runs no code that is not trusted, and begins nothing when its time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from porter.build.toolchain import find_toolkit
+from porter.build.trust import is_granted
+from porter.cli.building import make_builder
+from porter.cli.context import COMPAT, Session, styled
+from porter.cli.full_rate import M128, Make, Proofs
+from porter.cli.rates import slower
+from porter.diagnostics import Code, Diagnostic, Location, PorterError, unforeseen
+from porter.passes.full_rate.given import IN_STRINGS, given, taken, unproved
+from porter.passes.full_rate.step import ALONE
+from porter.passes.ported import Ported, PortedRoot
+from porter.verify.budget import Budget
+from porter.verify.known import Known
+from porter.verify.proof import SPENT, outlook
+
+SECONDS = 300.0
+"""How long ports are proved where nobody says."""
+_NAMED = 4
+"""Files that a note names."""
+SAID = (Code.FULL_RATE_LEFT, Code.FULL_RATE_UNPROVED, Code.FULL_RATE_SLOWER, Code.FULL_RATE_UNTRIED)
+"""Why a port has M=64."""
+
+
+def time_for(seconds: float | None) -> Budget:
+    """For proofs of a command that may take so long in all: what follows them has as much again."""
+    return Budget(SECONDS if seconds is None else min(SECONDS, seconds / 2))
+
+
+def unrun(session: Session) -> str:
+    """What keeps this machine from running anything; empty where nothing does.
+
+    Raises:
+        PorterError: BAD_TOOLKIT.
+    """
+    try:
+        find_toolkit(session.toolkit)
+    except PorterError as error:
+        if error.diagnostic.code is not Code.NO_TOOLKIT:
+            raise
+        return "no CUDA compiler was found"
+    return ""
+
+
+def untried(files: str, why: str, at: str = "") -> Diagnostic:
+    """What is said of files that nothing was run of, or of the one file `at`."""
+    return Diagnostic(Code.FULL_RATE_UNTRIED, Location(at) if at else None, {"files": files, "why": why})
+
+
+def of_file(said: Diagnostic) -> Diagnostic:
+    """What keeps a file at M=64 without a run that found it is no warning."""
+    path, why = str(said.values["path"]), str(said.values["what"])
+    return untried(path, why, path)
+
+
+def made(make: Callable[[], Ported]) -> Ported:
+    """The port with M=128 MMAs as far as texts go, or the compat port where files can be ported as that alone.
+
+    Raises:
+        PorterError: what making the compat port raises.
+    """
+    try:
+        return make()
+    except PorterError:
+        with styled(COMPAT):
+            return make()
+
+
+@dataclass
+class Auto:
+    """Chooses between M=128 and M=64 for the ports of one command. `proves` False: nothing is run, and what only a run
+    can show is taken for granted. `asks`: the command needs trust in the code of cases anyway."""
+
+    session: Session
+    budget: Budget = field(default_factory=lambda: Budget(SECONDS))
+    proves: bool = True
+    asks: bool = False
+    known: Known = field(default_factory=Known)
+    """Rows of the runs that proved ports."""
+    assumed: bool = False
+    """Whether a port has M=128 MMAs that no run proved."""
+    _proofs: Proofs | None = None
+    _chosen: dict[Path, Ported] = field(default_factory=dict)
+
+    def of_file(self, path: Path, make: Make) -> Ported:
+        """The port of a kernel's file, which is chosen once: several cases may ask for it."""
+        if path not in self._chosen:
+            self._chosen[path] = self.choose(made(make), make)
+            self.session.report(d for d in self._chosen[path].diagnostics if d.code in SAID)
+        return self._chosen[path]
+
+    def choose(self, ported: Ported, make: Make) -> Ported:
+        """The port with M=128 MMAs where that is known to be right and no slower; one note a kernel says why not."""
+        half = _Half(make, frozenset(r.path for r in taken(ported)))
+        found = given(ported, half.with_m64, lambda made, root: self._said(made, root, half))
+        found.diagnostics[:] = _together(found.diagnostics, self.budget)
+        for root in found.roots:
+            found.diagnostics += [d for d in self._shortfalls(found, root) if d not in found.diagnostics]
+        found.diagnostics[:] = one_each(found.diagnostics, found.roots, self.session.verbosity > 0)
+        return found
+
+    @property
+    def proofs(self) -> Proofs:
+        if self._proofs is None:
+            session = self.session
+            builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
+            self._proofs = Proofs(builder, session, self.budget, self.known)
+        return self._proofs
+
+    def _said(self, ported: Ported, root: PortedRoot, half: _Half) -> Diagnostic:
+        found = outlook(Path(root.path), root.full_rate, root.dsl)
+        barred = found.missing or ("" if self.asks or is_granted() else _untrusted(root, found.code))
+        if barred:
+            return untried(root.path, barred, root.path)
+        if self.budget.is_spent:
+            return untried(root.path, "")
+        try:
+            return self._tried(ported, root, half)
+        except Exception as error:
+            # the compat port, which needs no run, is there all the same
+            known = error.diagnostic if isinstance(error, PorterError) else unforeseen(error)
+            return unproved(root.path, f"it could not be run: {known.message}")
+
+    def _tried(self, ported: Ported, root: PortedRoot, half: _Half) -> Diagnostic:
+        lost = slower(self.session, ported, lambda: half.port, root.path, self.proofs.builder)
+        if lost is not None:
+            return lost.said(Code.FULL_RATE_SLOWER, root.path, M128)
+        if not self.proves:
+            self.assumed = True
+            return Diagnostic(Code.FULL_RATE_PROVED, None, {"path": root.path, "cases": "", "sizes": 0})
+        found = self.proofs.full_rate(ported, root)
+        return of_file(found) if str(found.values.get("what", "")).endswith(SPENT) else found
+
+    def _shortfalls(self, ported: Ported, root: PortedRoot) -> Iterable[Diagnostic]:
+        return self.proofs.shortfalls(ported, root) if self.proves and self._proofs is not None else ()
+
+
+@dataclass
+class _Half:
+    """The port with M=64 everywhere, which is made when it is asked for."""
+
+    make: Make
+    paths: frozenset[str]
+    _made: Ported | None = None
+
+    @property
+    def port(self) -> Ported:
+        if self._made is None:
+            self._made = self.make(half_rate=self.paths)
+        return self._made
+
+    def with_m64(self, *, half_rate: frozenset[str]) -> Ported:
+        """The port with M=64 in some roots."""
+        return self.port if half_rate == self.paths else self.make(half_rate=half_rate)
+
+
+def _untrusted(root: PortedRoot, code: Sequence[str]) -> str:
+    """What of a proof would run code that the sources bring along."""
+    if root.dsl:
+        return "to run its case, it is imported, which needs `--trust`"
+    return (
+        f"to run its case, code that it brings along may run, which needs `--trust`: {', '.join(code)}" if code else ""
+    )
+
+
+def _together(said: list[Diagnostic], budget: Budget) -> list[Diagnostic]:
+    """With one note of all files whose turn did not come; what a run would have proved is not said of others."""
+    late, others = list[str](), list[Diagnostic]()
+    for one in said:
+        if one.code is Code.FULL_RATE_UNTRIED and one.where is None:
+            late.append(str(one.values["files"]))
+        elif one.code is Code.FULL_RATE_UNPROVED and one.values["what"] == IN_STRINGS:
+            others.append(of_file(one))
+        elif one.code is not Code.FULL_RATE_PROVED or one.where is not None:
+            others.append(one)
+    if not late:
+        return others
+    named = ", ".join(late[:_NAMED]) + (f" and {len(late) - _NAMED} other files" if late[_NAMED:] else "")
+    return [*others, untried(named, f"{budget.seconds:g} seconds were over before their turn came")]
+
+
+def one_each(said: Sequence[Diagnostic], roots: Sequence[PortedRoot], all_facts: bool) -> list[Diagnostic]:
+    """What is said of the ports of roots, with one note for each kernel at M=64: the first fact that is missing, or,
+    where it has one tile, that its rate is half. `all_facts`: each that is missing."""
+    whole = {_path(d) for d in said if d.code in SAID and d.code is not Code.FULL_RATE_LEFT}
+    explained = {(path, k) for r in roots if r.path in whole for k in r.kernels for path in r.files}
+    facts: dict[tuple[str, str], list[Diagnostic]] = {}
+    for one in said:
+        if one.code is Code.FULL_RATE_LEFT and one.values["what"] != ALONE:
+            root, names = next((r for r in roots if _path(one) in r.files), None), str(one.values["kernel"])
+            facts.setdefault((root.path if root else "", names), []).append(one)
+            explained |= {(path, k) for k in names.split(", ") for path in (root.files if root else ())}
+    shown = {id(d): 0 for group in facts.values() for d in group[: None if all_facts else 1]}
+    if not all_facts:
+        shown |= {id(group[0]): len(group) - 1 for group in facts.values()}
+    found = []
+    for one in said:
+        if one.code is Code.HALF_RATE:
+            found += [] if (_path(one), one.values["kernel"]) in explained else [one]
+        elif one.code is not Code.FULL_RATE_LEFT:
+            found.append(one)
+        elif id(one) in shown:
+            found.append(_with_more(one, shown[id(one)]))
+    return found
+
+
+def _with_more(said: Diagnostic, count: int) -> Diagnostic:
+    what = f"{said.values['what']} (and {count} more: `porter plan -v`)" if count else said.values["what"]
+    return replace(said, values={**said.values, "what": what})
+
+
+def _path(said: Diagnostic) -> str:
+    return said.where.path if said.where is not None else ""

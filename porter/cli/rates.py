@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two ports of a file beside each other by the grade, for each instantiation that its cases compile; those of CuTe DSL
+at the size of the case alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from porter.build.port_plan import PortPlan
+from porter.cli.candidates import calibration_of, candidate, grade_with, with_stages_of
+from porter.cli.context import Session
+from porter.cli.sharing import GAIN
+from porter.cli.staging import port_plan, problem_of
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.passes.ported import Ported, PortedRoot
+from porter.report.grade import percent
+from porter.verify.builder import Builder
+from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.prepare import prepare
+
+
+@dataclass(frozen=True)
+class Slower:
+    """A kernel whose port is slower by the grade than `compat`; both are shares of the nominal rate."""
+
+    kernel: str
+    rate: float
+    compat: float
+
+    def said(self, code: Code, path: str, what: str) -> Diagnostic:
+        """FULL_RATE_SLOWER or FULL_RATE_IS_SLOWER; `what` is what the slower port has."""
+        shown = {"rate": percent(self.rate), "compat": percent(self.compat)}
+        return Diagnostic(code, Location(path), {"path": path, "kernel": self.kernel, "what": what, **shown})
+
+
+def slower(
+    session: Session, ported: Ported, compat: Callable[[], Ported], path: str, builder: Builder
+) -> Slower | None:
+    """The instantiation of a file that loses most against the compat port, which is made for this; None where each is
+    as fast, and where a grade is not known."""
+    try:
+        after = dict(_rates(session, ported, path, builder))
+        before = dict(_rates(session, compat(), path, builder)) if after else {}
+    except (PorterError, ValueError):
+        # what cannot be compiled, the run that proves the port names
+        return None
+    lost = {key: after[key][1] / rate for key, (_, rate) in before.items() if key in after and rate > 0}
+    if not lost or min(lost.values()) >= 1 - GAIN:
+        return None
+    worst = min(lost, key=lambda key: lost[key])
+    return Slower(after[worst][0], after[worst][1], before[worst][1])
+
+
+def _rates(session: Session, ported: Ported, path: str, builder: Builder) -> Iterator[tuple[str, tuple[str, float]]]:
+    """By case and size, the name and rate of what is compiled for it.
+
+    Raises:
+        PorterError: what compiling raises; ValueError: what grading raises.
+    """
+    root = next(r for r in ported.roots if r.path == path)
+    using, problem = calibration_of(session, None), problem_of(session)
+    known: dict[str, tuple[str, float]] = {}
+    for case in _cases(root):
+        plan = port_plan(session, ported, root).on(case.template, case.launch.grid)
+
+        def port_of(case: Case, plan: PortPlan = plan) -> tuple[PortPlan, list[Diagnostic]]:
+            return plan, []
+
+        # what is traced hardly depends on the size, and takes long
+        for sizes in case.all_sizes() if case.dsl is None else (case.sizes,):
+            made, _ = prepare(case, ["original", "port"], builder, sizes, 0, port_of)
+            read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in made if p.kernel.function is not None]
+            if len(read) != len(made) or len(read) < 2:
+                continue
+            port = with_stages_of(read[0], read[1])
+            if port.reading.shape is None or port.gaps:
+                continue
+            entry = made[1].kernel.entry
+            if entry not in known:
+                known[entry] = port.kernel, grade_with(port.reading.shape, problem, using, lifts=False).rate
+            yield f"{case.path} {sorted(sizes.items())}", known[entry]
+
+
+def _cases(root: PortedRoot) -> list[Case]:
+    found = map(load_case, cases_if_any(Path(root.path)))
+    return [c for c in found if c.recorded is None and (c.dsl is not None) is root.dsl]
