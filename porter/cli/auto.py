@@ -24,6 +24,8 @@ from porter.verify.proof import SPENT, outlook
 
 SECONDS = 300.0
 """How long ports are proved where nobody says."""
+_OF_STYLE = (Code.SHARED_HEADER, Code.INTERNAL, Code.TOO_LARGE)
+"""What may keep files from M=128 MMAs alone; other errors are those of every style."""
 _NAMED = 4
 """Files that a note names."""
 SAID = (Code.FULL_RATE_LEFT, Code.FULL_RATE_UNPROVED, Code.FULL_RATE_SLOWER, Code.FULL_RATE_UNTRIED)
@@ -69,9 +71,11 @@ def made(make: Callable[[], Ported]) -> Ported:
     """
     try:
         return make()
-    except PorterError:
-        with styled(COMPAT):
-            return make()
+    except Exception as error:
+        if isinstance(error, PorterError) and error.diagnostic.code not in _OF_STYLE:
+            raise
+    with styled(COMPAT):
+        return make()
 
 
 @dataclass
