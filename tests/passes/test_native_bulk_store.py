@@ -264,6 +264,16 @@ REFUSED = {
          **loop(ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = scaled(acc[4 * n + 2 * h + e]);")},
         "that `scaled` only computes",
     ),
+    "a macro that calls something": (
+        {"HELP": "__device__ float scaled(float x);\n#define SCALED(x) scaled(x)",
+         **loop(ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = SCALED(acc[4 * n + 2 * h + e]);")},
+        "that `SCALED` only computes",
+    ),
+    "an object that does something": (
+        {"HELP": "struct Tick { __device__ Tick(int); int at; };",
+         **loop("Tick t(n); " + ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e];")},
+        "a declaration of numbers or pointers",
+    ),
     "something else in the loop": (
         loop(ROWS + "{ out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e]; __syncwarp(); }"),
         "does nothing but store",
@@ -291,7 +301,7 @@ REFUSED = {
     "half a warp": (
         {"STORE": "if (threadIdx.x % 32 < 16) {\n" + DEFAULTS["STORE"] + "\n}"}, "that whole warps come to this loop",
     ),
-    "stores that have to happen": ({"OUT": "volatile float* out"}, "",),
+    "stores that have to happen": ({"OUT": "volatile float* out"}, "an output that is not volatile"),
     "an index that may wrap": (
         loop("for (int h = 0; h < 2; ++h) for (int e = 0; e < 2; ++e) "
              "out[size_t(row + 8 * h) * ld + (unsigned char)(column + 8 * n + e)] = acc[4 * n + 2 * h + e];"),

@@ -270,6 +270,7 @@ class _BulkStore:
         if node.type == "compound_statement":
             yield from self._in_statements(node, loops)
         elif node.type == "declaration":
+            self.effects.declares_values(node)
             self.effects.quiet(node)
         elif node.type == "if_statement":
             condition = node.child_by_field_name("condition")
