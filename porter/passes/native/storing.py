@@ -127,6 +127,7 @@ class Effects:
                     continue
                 if node.id not in seen and not self._in_macro(node, seen):
                     raise self._left(node, f"that nothing but these stores uses `{name}`")
+        self._in_no_macro(seen)
         for name in self._outputs:
             param = self.function.param(name)
             if param is not None and param.node is not None and "volatile" in self.function.text(param.node):
@@ -136,6 +137,15 @@ class Effects:
                 if not self._is_apart(node):
                     what = "that this is not what is stored: neither it nor the output is declared __restrict__"
                     raise self._left(node, what)
+
+    def _in_no_macro(self, seen: set[int]) -> None:
+        """That no macro which names the output is used but for the place of a store."""
+        names = {*self._outputs, *(k[2] for k in self._pointers)}
+        macros = self.program.macros
+        for macro in (m for m in macros.by_name if names & macros.words(m)):
+            for node in self.function.named(macro):
+                if not self._in_macro(node, seen):
+                    raise self._left(node, f"that nothing but these stores uses what `{macro}` names")
 
     def _is_restricted(self, name: str) -> bool:
         param = self.function.param(name)
