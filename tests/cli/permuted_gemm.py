@@ -62,6 +62,7 @@ tiles(const __grid_constant__ CUtensorMap tall, const __grid_constant__ CUtensor
             set_up(&shared.arrived[s], 1);
             set_up(&shared.used[s], 256);
         }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     int turn = 0;

@@ -5,12 +5,14 @@ them."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import permuted_gemm
 import pytest
 import yaml
@@ -25,6 +27,7 @@ from porter.passes.full_rate.given import taken
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
+from porter.report.json import schema
 from porter.verify import proof
 from porter.verify.builder import PORT_ARCH
 from porter.verify.case import load_case
@@ -101,6 +104,10 @@ def test_a_plan_says_that_rows_change_places(tmp_path: Path) -> None:
     assert "128: one MMA for two tiles" in said
     assert "PT2529" in said
     assert "rows of A stand in shared memory where their sums arrive" in said
+    document = json.loads(porter("--format", "json", "plan", "--style", "full-rate", tmp_path / "tiles.cu").stdout)
+    jsonschema.validate(document, schema("plan"))
+    (plan,) = document["kernels"]
+    assert (plan["mma_rows"], plan["permuted"]) == (128, True)
 
 
 @pytest.mark.parametrize("threads", [288, 384])

@@ -4,7 +4,6 @@ The slow tests plant mistakes in the port of a kernel with edges and run it."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -146,10 +145,24 @@ accumulate: f32
 """
 
 
-def made(folder: Path) -> Ported:
+HALVES = (
+    ("float* __restrict__ C", "half* __restrict__ C"),
+    ("*reinterpret_cast<float2*>(", "*reinterpret_cast<half2*>("),
+    (" = upper;", " = __float22half2_rn(upper);"),
+    (" = lower;", " = __float22half2_rn(lower);"),
+    ("half* B, float* C", "half* B, half* C"),
+)
+"""Changes of the kernel to results of 16 bits."""
+
+
+def made(folder: Path, changes: tuple[tuple[str, str], ...] = ()) -> Ported:
     path = folder / "gemm_coop.cu"
-    shutil.copy(CORPUS / "gemm_coop" / "gemm_coop.cu", path)
-    (folder / "case.yaml").write_text(CASE)
+    text = (CORPUS / "gemm_coop" / "gemm_coop.cu").read_text()
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    path.write_text(text)
+    (folder / "case.yaml").write_text(CASE.replace("dtype: f32", "dtype: f16") if changes else CASE)
     options = PortOptions(full_rate=True, native=("bulk-store",), bulk_stores=frozenset({path.as_posix()}))
     found = port_paths([path], options, (), look)
     assert found.roots[0].native == ("bulk-store",)
@@ -185,6 +198,16 @@ def test_a_planted_mistake_fails_the_gate(name: str, tmp_path: Path) -> None:
 @pytest.mark.external
 def test_the_gate_takes_rows_with_edges(tmp_path: Path) -> None:
     assert failure(made(tmp_path)) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.external
+def test_the_gate_takes_rows_of_16_bits_with_edges(tmp_path: Path) -> None:
+    found = made(tmp_path, HALVES)
+    assert b"Rows<2, 8, 2, 0, 4> leaving;" in b"".join(found.new.values())
+    assert failure(found) == ""
+    wrong = planted(made(tmp_path, HALVES), *PLANTED["elements of another column"])
+    assert failure(wrong)
 
 
 @pytest.mark.slow

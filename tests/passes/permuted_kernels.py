@@ -59,6 +59,7 @@ product(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorM
     extern __shared__ char bytes[];
     Block& block = *reinterpret_cast<Block*>(bytes);
     if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(window(&block.ready)));
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     __syncthreads();
     const int half = threadIdx.x / 128;
     const int top = blockIdx.y * 128;
@@ -91,6 +92,7 @@ product(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorM
     extern __shared__ char bytes[];
     Block& block = *reinterpret_cast<Block*>(bytes);
     if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(window(&block.ready)));
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     __syncthreads();
     const int top = blockIdx.y * 128;
     float sum[2][8] = {};

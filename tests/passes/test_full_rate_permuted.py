@@ -478,8 +478,7 @@ MEET = 'asm volatile("barrier.cluster.arrive.aligned;\\nbarrier.cluster.wait.ali
 @pytest.mark.slow
 def test_slices_that_ctas_load_for_each_other(tmp_path: Path) -> None:
     path = write(tmp_path, **UNDERSTOOD["slices of a cluster"][0])
-    ready = 'asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");'
-    text = path.read_text().replace("__syncthreads();", f"{ready}\n{MEET}", 1).replace("__syncthreads();", MEET)
+    text = path.read_text().replace("__syncthreads();", MEET)
     path.write_text(text.replace("__global__ void", "__global__ __cluster_dims__(2) void"))
     case = tmp_path / "case.yaml"
     wide = case.read_text().replace("N: 16, K: 64}\n  - ", "N: 32, K: 64}\n  - ").replace("N: 48", "N: 96")

@@ -155,6 +155,9 @@ __nv_bfloat16* line = out + size_t(row) * ld;
                         "+ column + 8 * n) = __floats2bfloat162_rn(acc[4 * n + 2 * h], acc[4 * n + 2 * h + 1]);")},
         ["leaving.put_pair(h, 0, *reinterpret_cast<__nv_bfloat162*>"],
     ),
+    "a number of columns that is not known": (
+        {"STORE": DEFAULTS["STORE"].replace("n < 2", "n < columns / 8")}, ["leaving.put(0, 0, at[0], acc[4 * n]);"],
+    ),
     "the lane by bits": (
         {"STORE": """\
 const int l = threadIdx.x & 31;
@@ -245,6 +248,28 @@ REFUSED = {
         {"BEHIND": "if (int(threadIdx.x / 4) >= rows) return;"},
         "which threads `(int(threadIdx.x / 4) >= rows)` lets through",
     ),
+    "as many turns as a lane has columns": (
+        {"STORE": DEFAULTS["STORE"].replace("n < 2", "column + 8 * n < columns")}, "as many turns of this loop for all",
+    ),
+    "rows that some lanes leave out": (
+        {"STORE": """\
+for (int h = 0; h < 2; ++h) {
+        for (int n = 0; n < 2; ++n) {
+            out[size_t(row + 8 * h) * ld + column + 8 * n] = acc[4 * n + 2 * h];
+            out[size_t(row + 8 * h) * ld + column + 8 * n + 1] = acc[4 * n + 2 * h + 1];
+        }
+        if (row + 8 >= rows) break;
+    }"""},
+        "no thread leaves between MMAs",
+    ),
+    "a macro that is the place": (
+        {"HELP": "#define PLACE(r, c) out[size_t(r) * ld + (c)]",
+         **loop(ROWS + "PLACE(row + 8 * h, column + 8 * n + e) = acc[4 * n + 2 * h + e];")},
+        "a loop over columns in which threads store",
+    ),
+    "a macro that names it": (
+        {"HELP": "#define CLEAR out[0] = 0", "AFTER": "CLEAR;"}, "what `CLEAR` names",
+    ),
     "some lanes alone": (
         {"STORE": "if (row < rows) {\n" + DEFAULTS["STORE"] + "\n}"}, "which threads `(row < rows)` lets through",
     ),
@@ -263,6 +288,16 @@ REFUSED = {
         {"HELP": "__device__ float scaled(float x);",
          **loop(ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = scaled(acc[4 * n + 2 * h + e]);")},
         "that `scaled` only computes",
+    ),
+    "a macro that calls something": (
+        {"HELP": "__device__ float scaled(float x);\n#define SCALED(x) scaled(x)",
+         **loop(ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = SCALED(acc[4 * n + 2 * h + e]);")},
+        "that `SCALED` only computes",
+    ),
+    "an object that does something": (
+        {"HELP": "struct Tick { __device__ Tick(int); int at; };",
+         **loop("Tick t(n); " + ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e];")},
+        "a declaration of numbers or pointers",
     ),
     "something else in the loop": (
         loop(ROWS + "{ out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e]; __syncwarp(); }"),
@@ -291,7 +326,7 @@ REFUSED = {
     "half a warp": (
         {"STORE": "if (threadIdx.x % 32 < 16) {\n" + DEFAULTS["STORE"] + "\n}"}, "that whole warps come to this loop",
     ),
-    "stores that have to happen": ({"OUT": "volatile float* out"}, "",),
+    "stores that have to happen": ({"OUT": "volatile float* out"}, "an output that is not volatile"),
     "an index that may wrap": (
         loop("for (int h = 0; h < 2; ++h) for (int e = 0; e < 2; ++e) "
              "out[size_t(row + 8 * h) * ld + (unsigned char)(column + 8 * n + e)] = acc[4 * n + 2 * h + e];"),

@@ -183,6 +183,7 @@ class _BulkStore:
                     raise self._left(above, "a loop over columns around this store, counted up from a number")
                 try:
                     self._rows(self._affine(self._runs(above)), loop, list(self._inside(loop)))
+                    self._turns_alike(above)
                 except Left as left:
                     why = left
                 else:
@@ -191,6 +192,11 @@ class _BulkStore:
                     break
             above = above.parent
         raise why
+
+    def _turns_alike(self, loop: Node) -> None:
+        condition = loop.child_by_field_name("condition")
+        if condition is not None and self.differ.differ(self.function, condition):
+            raise self._left(condition, "as many turns of this loop for all threads")
 
     def _affine(self, threads: frozenset[int]) -> Affine:
         warps = sorted({t // WARP for t in threads})
@@ -270,6 +276,7 @@ class _BulkStore:
         if node.type == "compound_statement":
             yield from self._in_statements(node, loops)
         elif node.type == "declaration":
+            self.effects.declares_values(node)
             self.effects.quiet(node)
         elif node.type == "if_statement":
             condition = node.child_by_field_name("condition")
@@ -328,12 +335,14 @@ class _BulkStore:
         function = self.function
         body = function.span(function.body)
         places = [path[0].node for path, _ in steps_below(self.program, function, [body])]
-        node = loop
+        node, end = loop, loop.end_byte
         while node.parent is not None and node.parent.id != function.body.id:
             above = node.parent
             shared = any(above.start_byte <= p.start_byte < above.end_byte for p in places)
             if above.type in ("switch_statement", "do_statement", "for_range_loop") and not shared:
                 raise self._left(above, "that whole warps come to this loop")
+            if above.type in LOOPS and not shared:
+                end = above.end_byte
             if above.type in ("lambda_expression", "try_statement"):
                 raise self._left(above, "a loop over columns of the kernel itself")
             node = above
@@ -343,7 +352,7 @@ class _BulkStore:
         last = max(ahead)
         jumps = [*find(function.body, *_JUMPS), *self.differ.leaving(function)]
         for jump in jumps:
-            if last <= jump.start_byte < loop.end_byte:
+            if last <= jump.start_byte < end or jump.type == "goto_statement":
                 raise self._left(jump, "that no thread leaves between MMAs and what it stores")
 
     # --- Rows

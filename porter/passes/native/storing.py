@@ -16,7 +16,7 @@ from porter.model.pipeline.frames import first_value
 from porter.model.program import Program
 from porter.model.pure import is_pure, is_toolkit
 from porter.model.registers import CASTS
-from porter.model.scopes import Variable, resolve
+from porter.model.scopes import Variable, declared_names, resolve
 from porter.passes.native.sites import Left
 
 _TELLS = re.compile(
@@ -26,6 +26,7 @@ _TELLS = re.compile(
 )
 """What tells others that results are there, or waits for copies of the kernel's own."""
 _NOT_QUIET = re.compile(r"__(?:sync\w*|threadfence\w*|st\w\w|nanosleep|trap|brkpt|barrier\w*|nv_\w+)|printf")
+_ACTS_IN_TEXT = re.compile(r"\basm\b|;|(?<![=!<>])=(?!=)|\+\+|--|->|\batomic")
 _RESTRICT = re.compile(r"\b(?:__restrict__|__restrict)\b")
 _ACTS = ("assignment_expression", "update_expression", "gnu_asm_expression", "lambda_expression", "new_expression",
          "delete_expression", "statement_expression")  # fmt: skip
@@ -126,6 +127,7 @@ class Effects:
                     continue
                 if node.id not in seen and not self._in_macro(node, seen):
                     raise self._left(node, f"that nothing but these stores uses `{name}`")
+        self._in_no_macro(seen)
         for name in self._outputs:
             param = self.function.param(name)
             if param is not None and param.node is not None and "volatile" in self.function.text(param.node):
@@ -135,6 +137,15 @@ class Effects:
                 if not self._is_apart(node):
                     what = "that this is not what is stored: neither it nor the output is declared __restrict__"
                     raise self._left(node, what)
+
+    def _in_no_macro(self, seen: set[int]) -> None:
+        """That no macro which names the output is used but for the place of a store."""
+        names = {*self._outputs, *(k[2] for k in self._pointers)}
+        macros = self.program.macros
+        for macro in (m for m in macros.by_name if names & macros.words(m)):
+            for node in self.function.named(macro):
+                if not self._in_macro(node, seen):
+                    raise self._left(node, f"that nothing but these stores uses what `{macro}` names")
 
     def _is_restricted(self, name: str) -> bool:
         param = self.function.param(name)
@@ -222,18 +233,44 @@ class Effects:
         found = list(self.program.calls_by_node.get(node.id, ()))
         targets = [t for c in found for t in self.program.targets(c)]
         if name in self.program.macros.by_name:
-            text = self.program.macros.text(name)
-            if re.search(r"asm|;|(?<![=!<>])=(?!=)|\+\+|--|__sync|__st|->|atomic", text) is None:
+            if self._is_quiet_macro(name):
                 return
         elif targets:
             if depth < _DEEPEST and all(self._is_quiet(t, depth) for t in targets):
                 return
-        elif self._makes(function, callee) or (found and self._is_pure(name, found[0])):
+        elif self._makes(function, callee) or (found and self._is_pure(found[0])):
             return
         raise Left(function, function.span(node), f"that `{name}` only computes")
 
-    def _is_pure(self, name: str, call: Call) -> bool:
-        return _NOT_QUIET.fullmatch(name) is None and is_pure(name) and is_toolkit(self.program, call)
+    def _is_pure(self, call: Call) -> bool:
+        return _NOT_QUIET.fullmatch(call.name) is None and is_pure(call.name) and is_toolkit(self.program, call)
+
+    def _is_quiet_macro(self, name: str) -> bool:
+        """Whether a macro's text is an expression that calls nothing but functions of the toolkit that only compute."""
+        text = self.program.macros.text(name)
+        if _ACTS_IN_TEXT.search(text) is not None:
+            return False
+        called = (m[1] for m in re.finditer(r"([A-Za-z_]\w*)\s*\(", text))
+        return all(
+            n in self.program.macros.by_name or n == "sizeof" or (is_pure(n) and _NOT_QUIET.fullmatch(n) is None)
+            for n in called
+        )
+
+    def declares_values(self, node: Node) -> None:
+        """That a declaration makes numbers, pointers or references: no constructor of the sources runs.
+
+        Raises:
+            Left: one may.
+        """
+        for declarator in node.children_by_field_name("declarator"):
+            for name in declared_names(declarator):
+                variable = Variable(self.function, self.function.text(name), declaration=node, declarator=declarator)
+                kind = self.program.names.expressions.variable(variable)
+                plain = kind.kind in ("arithmetic", "toolkit", "enum") or kind.is_pointer or variable.is_reference
+                written = node.child_by_field_name("type")
+                deduced = written is not None and written.type == "placeholder_type_specifier"
+                if not plain and not deduced:
+                    raise self._left(node, "a declaration of numbers or pointers")
 
     def _is_quiet(self, target: Function, depth: int) -> bool:
         """Whether a function does nothing but compute from its parameters, none of which is a pointer."""
