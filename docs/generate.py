@@ -383,8 +383,7 @@ FULL_RATE_MUTANTS_HEAD = """
 Made by
 
 ```
-porter mutate --trust --style full-rate corpus/dsl_gemm_persistent/wide.case.yaml \\
-    --record docs/results/mutation/full_rate
+porter mutate --trust --style full-rate corpus/gemm_ws --record docs/results/mutation/full_rate
 ```
 
 """
