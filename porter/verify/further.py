@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,17 +148,30 @@ def many_tiles(
     bound = frozenset().union(*(_names(e) for e in case.launch.grid)) | _fixed(case)
     listed = [p for p in (default, *_listed(case, math.inf)) if instantiation(p) == instantiation(default)]
     known = blocks(default) if blocks is not None else 0
+    for _ in range(2):
+        # a grid may grow up to the blocks that a kernel has at most
+        for problem in sorted(_grown(case, listed, bound, least, known), key=_work):
+            launched = (blocks or _launched)(problem)
+            if _tiles(problem) >= least * launched:
+                return problem.sizes
+            if launched > known and blocks is not None:
+                known = launched
+                break
+    return None
+
+
+def _grown(case: Case, listed: Sequence[Problem], bound: Collection[str], least: int, known: int) -> list[Problem]:
+    """Problems with so many tiles for each of `known` blocks: listed ones, else those with more rows or columns."""
     found = [p for p in listed if _tiles(p) >= least * max(known, _launched(p))]
     for base in listed if not found else ():
         symbols = {s for t in base.outputs for s in _of_tile(base, t.symbolic) if isinstance(s, str)}
         times = -(-least * max(known, _launched(base)) // max(1, _tiles(base)))
-        for name in sorted(symbols & set(case.sizes) - bound):
+        for name in sorted(symbols & set(case.sizes) - set(bound)):
             try:
                 found.append(bind(case, {**base.sizes, name: int(base.sizes[name]) * times}))
             except PorterError:
                 continue
-    ready = sorted(found, key=_work)
-    return next((p.sizes for p in ready if _tiles(p) >= least * (blocks or _launched)(p)), None)
+    return found
 
 
 def _of_tile(problem: Problem, modes: Sequence[Any]) -> Sequence[Any]:
