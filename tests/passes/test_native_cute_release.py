@@ -230,7 +230,7 @@ REFUSED = {
                     " 3, 0, &sA(0, 0, stage), 0, 0);"},
         "`SM90_TMA_LOAD_MULTICAST` copies to several",
     ),
-    "a cluster of two": ({**PIPELINE, "CLUSTER": "Shape<_2, _1, _1>{}"}, "its cluster is `Shape<_2,_1,_1>{}`"),
+    "a cluster of two": ({**PIPELINE, "CLUSTER": "Shape<_2, _1, _1>{}"}, "its cluster is `Shape<_2, _1, _1>{}`"),
     "a count that differs": ({"INIT": "Empty::init(&storage.empty[i], 300);"}, "its count and its arrivals differ"),
     "a pipeline's count that differs": (
         {**PIPELINE, "BEGIN": PIPELINE["BEGIN"].replace("= 256", "= 128")}, "its count and its arrivals differ",
@@ -251,7 +251,7 @@ REFUSED = {
     "mbarriers that go elsewhere": ({"AHEAD": "watch(storage.empty);"}, "what is done with storage.empty[] here"),
     "a pipeline that goes elsewhere": ({**PIPELINE, "AFTER": "watch(pipeline);"}, "what is done with pipeline"),
     "mbarriers by two ways": (
-        {"AHEAD": "Empty::arrive(storage.empty + 1);"}, "what is done with storage.empty[] here",
+        {"AHEAD": "Empty::arrive(storage.empty + 1);"}, "who waits for storage.empty + 1",
     ),
     "a thread that nobody knows": ({"LOADS": "out[threadIdx.x] > 0"}, "lets through"),
     "a wait behind the meeting": (
