@@ -62,7 +62,7 @@ def test_a_step_that_fails_is_left_out(tmp_path: Path, monkeypatch: pytest.Monke
     assert "thread_index" in text
     assert text in run
     assert "is without the step release: results differ" in said
-    assert "has the step" not in said
+    assert "has the step " not in said
 
 
 def test_steps_on_something_unverified_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,8 @@ def ported(
     monkeypatch.setattr(full_rate, "stored", lambda session, ported, make: Stored(ported))
     monkeypatch.setattr(staging, "best_count", lambda shape, counts, rate: best)
     monkeypatch.setattr(staging, "shape_of", lambda session, ported, root: None)
+    monkeypatch.setattr(staging, "_slower", lambda *_: frozenset())
+    monkeypatch.setattr(staging, "no_order", lambda *_: "an order that is a gain")
     kernel = CORPUS / name / f"{name}.cu"
     result = porter("port", "--style", "native", "--no-compile", kernel, "-o", folder)
     return Run((folder / kernel.name).read_text(), " ".join(result.output.split()), claims)
