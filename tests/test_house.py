@@ -80,7 +80,7 @@ def importing_nodes(source: str, path: str) -> ast.Module:
     kept = [
         node
         for node in nodes
-        if isinstance(node, ast.Import | ast.ImportFrom) or isinstance(node, ast.Call) and imports_by_call(node)
+        if isinstance(node, ast.Import | ast.ImportFrom) or (isinstance(node, ast.Call) and imports_by_call(node))
     ]
     return ast.Module(kept, [])  # type: ignore[arg-type]
 
