@@ -31,4 +31,5 @@ def kept(files: Mapping[str, bytes | str]) -> Path:
 
 def kept_folder(folder: Path) -> Path:
     """A copy of a folder, which nobody may change."""
-    return kept({p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()})
+    files = [p for p in folder.rglob("*") if p.is_file() and p.parent.name != "__pycache__"]
+    return kept({p.relative_to(folder).as_posix(): p.read_bytes() for p in files})

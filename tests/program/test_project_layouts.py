@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from kept_sources import kept_folder
 
 from porter.build.tree import mirrored
 from porter.cli.main import main
@@ -28,7 +29,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "include" / "detail" / "mma.cuh").write_text("#pragma once\n#include <stdint.h>\n" + text[at:end])
     (root / "include" / "ops.cuh").write_text('#pragma once\n#include "detail/mma.cuh"\n')
     source.write_text(text[:at] + "#include <ops.cuh>\n" + text[end:])
-    return root
+    return kept_folder(root)
 
 
 def run(*arguments: object) -> str:
