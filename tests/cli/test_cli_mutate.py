@@ -28,7 +28,7 @@ def run(*args: str) -> tuple[int, str]:
 
 @pytest.mark.external
 def test_results_are_kept_and_passed_over(tmp_path: Path) -> None:
-    code, text = run("mutate", KERNEL, "--record", str(tmp_path), "--jobs", "2")
+    code, text = run("mutate", KERNEL, "--record", str(tmp_path), "--jobs", "2", "--sizes", "M=64,N=128,K=128")
     assert code == 1
     assert "gemm_coop: unexplained: drop tcgen05.relinquish_alloc_permit" in text
     record = read_record(tmp_path / "gemm_coop.json")

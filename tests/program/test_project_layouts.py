@@ -52,7 +52,7 @@ def test_ports_meet_their_own_headers(project: Path, tmp_path: Path) -> None:
     finished = out / "src" / "gemm_macro.cu"
     for port in ((), ("--port", finished)):
         run("build", source, "-I", include, *port)
-        run("verify", source, "-I", include, *port)
+        run("verify", source, "-I", include, "--sizes", "default", *port)
     run("build", source, "-I", include, "--keep-hopper")
 
 
@@ -68,7 +68,7 @@ def test_build_files_say_where_headers_are(project: Path, tmp_path: Path) -> Non
     ported = {p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*.cu*")}
     assert {"include/detail/mma.cuh", "src/gemm_macro.cu"} <= ported
     run("build", source)
-    run("verify", source, "--families", "integers")
+    run("verify", source, "--families", "integers", "--sizes", "default")
     program = root / "src" / "program.cu"
     program.write_text('#include <ops.cuh>\n#include <cstdio>\nint main() { std::puts("ran"); }\n')
     assert "exit status 0" in run("run", program)
