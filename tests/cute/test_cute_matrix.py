@@ -40,6 +40,7 @@ def check_ports(cases: list[Case]) -> None:
         assert unit.count(case.entry, "tcgen05.ld") == 2 * case.loads(), case.entry
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("number", range(len(units(False))))
 def test_ports(number: int) -> None:
     check_ports(units(False)[number])
