@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests need from the machine: a test that cannot run here is skipped with the reason, never passed."""
+"""What tests need from the machine: a test that cannot run here is skipped with the reason, never passed. And where
+they write."""
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import hashlib
 import importlib.util
 import os
 import shutil
+import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +61,26 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An empty directory whose path is the same in every run: compilers' results are kept by the paths of their
+    sources, so what a test compiles here is compiled once. While another run is at the same test, one of pytest's."""
+    test = f"{Path(__file__).parent}\0{request.node.nodeid}"
+    home = Path(tempfile.gettempdir()).resolve() / f"porter-tests-{os.getuid()}"
+    home = home / hashlib.sha256(test.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield tmp_path_factory.mktemp("beside")
+            return
+        try:
+            directory = home / "test"
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(mode=0o700)
+            yield directory
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)

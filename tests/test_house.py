@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -62,17 +63,36 @@ def imported_modules(tree: ast.AST, package: list[str]) -> Iterator[tuple[str, i
                 yield from ((f"porter.{alias.name}", node.lineno) for alias in node.names)
             else:
                 yield module, node.lineno
-        elif isinstance(node, ast.Call) and node.args:
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        elif isinstance(node, ast.Call) and imports_by_call(node):
             first = node.args[0]
-            literal = isinstance(first, ast.Constant) and isinstance(first.value, str)
-            if name in {"import_module", "__import__"} and literal:
-                assert isinstance(first, ast.Constant)
-                yield str(first.value), node.lineno
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                yield first.value, node.lineno
 
 
-def forbidden_imports(source: str, path: str) -> list[str]:
-    """Imports that break the rules in `source`, the text of the file at `path`."""
+def imports_by_call(node: ast.Call) -> bool:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return bool(node.args) and name in {"import_module", "__import__"}
+
+
+def importing_nodes(source: str, path: str) -> ast.Module:
+    """What of a file imports anything: a tree that is walked again and again, where the whole file's takes long."""
+    nodes = ast.walk(ast.parse(source, path))
+    kept = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom) or (isinstance(node, ast.Call) and imports_by_call(node))
+    ]
+    return ast.Module(kept, [])  # type: ignore[arg-type]
+
+
+@functools.cache
+def importing_files() -> dict[Path, ast.Module]:
+    """The files of the package with their `importing_nodes`."""
+    return {path: importing_nodes(path.read_text("utf-8"), relative(path)) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def forbidden_imports(tree: ast.AST, path: str) -> list[str]:
+    """Imports that break the rules in `tree`, the file at `path`."""
     *package, name = Path(path).with_suffix("").parts
     part = package[1] if len(package) > 1 else name
     if part == "__init__":
@@ -80,7 +100,6 @@ def forbidden_imports(source: str, path: str) -> list[str]:
     elif part == "__main__":
         part = "cli"
     allowed = MAY_IMPORT[part] | {part} | (frozenset() if part == "ptx" else {"diagnostics"})
-    tree = ast.parse(source, path)
     return [
         f"{path}:{line}: {part} imports {target}"
         for module, line in imported_modules(tree, package)
@@ -108,11 +127,7 @@ def test_every_part_is_under_the_import_rules() -> None:
 
 
 def test_imports_look_only_the_way_they_may() -> None:
-    broken = [
-        line
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for line in forbidden_imports(path.read_text("utf-8"), relative(path))
-    ]
+    broken = [line for path, tree in importing_files().items() for line in forbidden_imports(tree, relative(path))]
     assert not broken, "\n".join(broken)
 
 
@@ -130,7 +145,7 @@ def test_imports_look_only_the_way_they_may() -> None:
     ],
 )
 def test_a_forbidden_import_is_seen(path: str, source: str) -> None:
-    assert forbidden_imports(source, path)
+    assert forbidden_imports(importing_nodes(source, path), path)
 
 
 @pytest.mark.parametrize(
@@ -142,15 +157,15 @@ def test_a_forbidden_import_is_seen(path: str, source: str) -> None:
     ],
 )
 def test_an_allowed_import_passes(path: str, source: str) -> None:
-    assert not forbidden_imports(source, path)
+    assert not forbidden_imports(importing_nodes(source, path), path)
 
 
 def imports_between_parts() -> dict[str, set[str]]:
     edges: dict[str, set[str]] = {part: set() for part in MAY_IMPORT}
-    for path in PACKAGE.rglob("*.py"):
+    for path, tree in importing_files().items():
         *package, name = path.relative_to(ROOT).with_suffix("").parts
         part = package[1] if len(package) > 1 else name
-        for module, _ in imported_modules(ast.parse(path.read_text("utf-8")), package):
+        for module, _ in imported_modules(tree, package):
             target = part_of(module)
             if part in edges and target in edges and target != part:
                 edges[part].add(target)
@@ -224,7 +239,7 @@ def test_modules_import_in_no_circle() -> None:
     edges = {}
     for module, path in known.items():
         package = list(path.parent.relative_to(ROOT).parts)
-        edges[module] = module_imports(ast.parse(path.read_text("utf-8")), package, known) - {module}
+        edges[module] = module_imports(importing_files()[path], package, known) - {module}
     assert not circles(edges)
 
 

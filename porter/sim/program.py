@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import compress
 
 from porter.ptx import ast
 from porter.ptx.table import Decoded
@@ -75,7 +74,11 @@ class Program:
         """The registers that a block's `live_in` or `live_out` stands for, sorted."""
         found = self._named.get(live)
         if found is None:
-            found = self._named[live] = tuple(compress(self.live_names, map(int, bin(live)[:1:-1])))
+            # Of the thousands of registers of a long program few live at one place.
+            bits, at, named = bin(live)[:1:-1], -1, []
+            while (at := bits.find("1", at + 1)) >= 0:
+                named.append(self.live_names[at])
+            found = self._named[live] = tuple(named)
         return found
 
     def block_of_label(self, name: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from kept_sources import kept
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.main import main
@@ -18,15 +19,13 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program() -> Path:
     try:
         find_toolkit()
     except PorterError as error:
         pytest.skip(f"no CUDA compiler: {error}")
-    whole = tmp_path_factory.mktemp("program") / "gemm.cu"
     folder = CORPUS / "gemm_ws"
-    whole.write_text(f'#include "{folder}/gemm_ws.cu"\n#include "{folder}/main.cu"\n')
-    return whole
+    return kept({"gemm.cu": f'#include "{folder}/gemm_ws.cu"\n#include "{folder}/main.cu"\n'}) / "gemm.cu"
 
 
 def test_a_corpus_kernel_in_a_program(program: Path, tmp_path: Path) -> None:

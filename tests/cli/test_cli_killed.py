@@ -113,7 +113,7 @@ def trials(folder: Path, count: int, seed: int) -> Iterator[str]:
 
 
 def test_kills_leave_all_files_or_none(tmp_path: Path) -> None:
-    assert len(list(trials(tmp_path / "project", 18, 1))) == 18
+    assert len(list(trials(tmp_path / "project", 9, 1))) == 9
 
 
 @pytest.mark.slow

@@ -28,7 +28,8 @@ def run(*args: str) -> tuple[int, str]:
 
 @pytest.mark.external
 def test_results_are_kept_and_passed_over(tmp_path: Path) -> None:
-    code, text = run("mutate", KERNEL, "--record", str(tmp_path), "--jobs", "2")
+    options = ("--record", str(tmp_path), "--sizes", "M=64,N=128,K=64")
+    code, text = run("mutate", KERNEL, *options, "--jobs", "2")
     assert code == 1
     assert "gemm_coop: unexplained: drop tcgen05.relinquish_alloc_permit" in text
     record = read_record(tmp_path / "gemm_coop.json")
@@ -37,16 +38,16 @@ def test_results_are_kept_and_passed_over(tmp_path: Path) -> None:
     assert (fence.how, fence.reviews, fence.errors, fence.caught) == ("drop", ("H16",), (), True)
     assert fence.source
     (tmp_path / "reviewed.yaml").write_text("- {mutants: [''], why: Looked at.}\n")
-    code, text = run("mutate", CASE, "--record", str(tmp_path))
+    code, text = run("mutate", CASE, *options)
     assert code == 0
     assert text.startswith("gemm_coop port, kept: ")
     assert "unexplained" not in text
     write_record(tmp_path / "gemm_coop.json", replace(record, port="another text"))
-    code, text = run("mutate", CASE, "--record", str(tmp_path))
+    code, text = run("mutate", CASE, *options)
     assert text.startswith("gemm_coop port, compiled as before: ")
     assert read_record(tmp_path / "gemm_coop.json") == record
     (tmp_path / "reviewed.yaml").write_text("- {mutants: drop}\n")
-    assert run("mutate", CASE, "--record", str(tmp_path))[0] == 2
+    assert run("mutate", CASE, *options)[0] == 2
 
 
 @pytest.mark.external

@@ -31,9 +31,13 @@ class Run(NamedTuple):
 
 
 def ported(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, best: int, wrong: str = "nothing", name: str = "gemm_ws"
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    best: int | PorterError,
+    wrong: str = "nothing",
+    name: str = "gemm_ws",
 ) -> Run:
-    """A port for which the grade finds `best` stages best; texts with `wrong` in them fail."""
+    """A port for which the grade finds `best` stages best, or fails; texts with `wrong` in them fail."""
     claims: list[Claim] = []
 
     def prove(claim: Claim, *how: object) -> Proof:
@@ -41,11 +45,16 @@ def ported(
         text = b"".join(claim.plan.files.values()).decode()
         return Proof(missing="results differ") if wrong in text else Proof(("case.yaml",), 3)
 
+    def best_count(shape: object, counts: object, rate: object) -> int:
+        if isinstance(best, PorterError):
+            raise best
+        return best
+
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Shared(ported))
     monkeypatch.setattr(full_rate, "stored", lambda session, ported, make: Stored(ported))
-    monkeypatch.setattr(staging, "best_count", lambda shape, counts, rate: best)
+    monkeypatch.setattr(staging, "best_count", best_count)
     monkeypatch.setattr(staging, "shape_of", lambda session, ported, root: None)
     monkeypatch.setattr(staging, "_slower", lambda *_: frozenset())
     monkeypatch.setattr(staging, "no_order", lambda *_: "an order that is a gain")
@@ -104,14 +113,9 @@ def test_a_launch_that_does_not_grow_refuses_it(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_cannot_be_graded_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(shape: object, counts: object, rate: object) -> int:
-        raise PorterError(Code.BAD_OPTION, option="x", problem="y")
-
-    ported(tmp_path / "a", monkeypatch, 5)
-    monkeypatch.setattr(staging, "best_count", fails)
-    result = porter("port", "--style", "native", "--no-compile", CORPUS / "gemm_ws/gemm_ws.cu", "-o", tmp_path / "b")
-    assert "missing: what is graded:" in " ".join(result.output.split())
-    assert "constexpr int STAGES = 3;" in (tmp_path / "b/gemm_ws.cu").read_text()
+    found = ported(tmp_path, monkeypatch, PorterError(Code.BAD_OPTION, option="x", problem="y"))
+    assert "missing: what is graded:" in found.said
+    assert "constexpr int STAGES = 3;" in found.text
 
 
 def test_a_relaunch_is_a_section_of_a_case() -> None:

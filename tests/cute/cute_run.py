@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from kept_sources import kept
 
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.passes.tiled.port import HEADER, header_text
@@ -48,11 +49,9 @@ class Unit:
         return len(re.findall(rf"\b{re.escape(opcode)}\.", self.body(entry)))
 
 
-def compiled(text: str, arch: str, directory: Path, defines: Sequence[str] = ()) -> Unit:
+def compiled(text: str, arch: str, defines: Sequence[str] = ()) -> Unit:
     """The PTX of a source text, which may include `cute_sm100.hpp`."""
-    source = directory / "unit.cu"
-    source.write_text(text)
-    (directory / HEADER).write_text(header_text())
+    source = kept({"unit.cu": text, HEADER: header_text()}) / "unit.cu"
     request = CompileRequest(source, arch, include_dirs=cutlass_directories(), defines=tuple(defines), lineinfo=False)
     ptx = compile_ptx(request).ptx
     return Unit(ptx, parse_module(ptx))

@@ -26,7 +26,7 @@ def unit(tmp_path_factory: pytest.TempPathFactory) -> Unit:
     source.write_text(SOURCE.read_text())
     result = port_sources(load_sources(source))
     assert not result.diagnostics, [str(d) for d in result.diagnostics]
-    return compiled(result.files[str(source)].decode(), "sm_100a", folder)
+    return compiled(result.files[str(source)].decode(), "sm_100a")
 
 
 def operands() -> tuple[Array, Array]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cute_run import cutlass_directories
+from kept_sources import kept
 
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.diagnostics import PorterError
@@ -23,16 +24,17 @@ SOURCE = Path(__file__).with_name("builder_gemm.cu")
 
 
 @pytest.mark.external
-def test_choices_of_templates_are_mapped(tmp_path: Path) -> None:
+def test_choices_of_templates_are_mapped() -> None:
     header = header_text(vocabulary(load_rules()))
-    (tmp_path / HEADER).write_text(header)
-    source = tmp_path / CHOICES.name
-    source.write_text(CHOICES.read_text())
-    request = CompileRequest(source, "sm_100a", include_dirs=cutlass_directories(), flags=FLAGS, lineinfo=False)
-    compile_ptx(request)
-    source.write_text(CHOICES.read_text() + "using Large = porter::same_tile<T256>; Large large;\n")
+
+    def compile_choices(more: str = "") -> None:
+        folder = kept({HEADER: header, CHOICES.name: CHOICES.read_text() + more})
+        include = cutlass_directories()
+        compile_ptx(CompileRequest(folder / CHOICES.name, "sm_100a", include_dirs=include, flags=FLAGS, lineinfo=False))
+
+    compile_choices()
     with pytest.raises(PorterError, match="code beside the builders counts with this tile"):
-        compile_ptx(request)
+        compile_choices("using Large = porter::same_tile<T256>; Large large;\n")
 
 
 @pytest.mark.external

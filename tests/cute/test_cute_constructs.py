@@ -33,8 +33,8 @@ KERNELS = {
 
 
 @pytest.fixture(scope="module")
-def unit(tmp_path_factory: pytest.TempPathFactory) -> Unit:
-    return compiled(SOURCE.read_text(), "sm_100a", tmp_path_factory.mktemp("cute"))
+def unit() -> Unit:
+    return compiled(SOURCE.read_text(), "sm_100a")
 
 
 def operands() -> tuple[Array, Array, Array]:
@@ -103,9 +103,9 @@ __global__ void kernel(half_t* a, float* d) {
 """
 
 
-def test_plain_registers_are_refused_by_name(tmp_path: Path) -> None:
+def test_plain_registers_are_refused_by_name() -> None:
     with pytest.raises(PorterError) as caught:
-        compiled(PLAIN, "sm_100a", tmp_path)
+        compiled(PLAIN, "sm_100a")
     assert caught.value.diagnostic.code is Code.NVCC_ERROR
     assert "declare its accumulator by porter::accumulator" in caught.value.diagnostic.detail
 
@@ -146,7 +146,7 @@ def test_registers_of_a_without_columns_trap(columns: bool, tmp_path: Path) -> N
     text = port_sources(load_sources(source)).files[str(source)].decode()
     lines = [line for line in text.splitlines() if columns or "tc.operand = " not in line]
     assert columns or len(lines) == len(text.splitlines()) - 1
-    unit = compiled("\n".join(lines), "sm_100a", tmp_path)
+    unit = compiled("\n".join(lines), "sm_100a")
     a, b, _ = operands()
     a, b = a[:64], b[:64]
     want = (a @ b.T).astype(np.float32)

@@ -5,7 +5,6 @@ memory, and no read of Tensor Memory but where a load stands."""
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,31 +32,32 @@ def check(unit: Unit, case: Case) -> None:
     np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8), err_msg=case.entry)
 
 
-def check_ports(cases: list[Case], directory: Path) -> None:
-    unit = compiled(source(cases, BLACKWELL), "sm_100a", directory)
+def check_ports(cases: list[Case]) -> None:
+    unit = compiled(source(cases, BLACKWELL), "sm_100a")
     for case in cases:
         check(unit, case)
         assert "local_depot" not in unit.body(case.entry), case.entry
         assert unit.count(case.entry, "tcgen05.ld") == 2 * case.loads(), case.entry
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("number", range(len(units(False))))
-def test_ports(number: int, tmp_path: Path) -> None:
-    check_ports(units(False)[number], tmp_path)
+def test_ports(number: int) -> None:
+    check_ports(units(False)[number])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(-(-96 // _UNIT)))
-def test_ports_of_all_levels(number: int, tmp_path: Path) -> None:
-    check_ports(units(True)[number], tmp_path)
+def test_ports_of_all_levels(number: int) -> None:
+    check_ports(units(True)[number])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(units(False))))
-def test_originals(number: int, tmp_path: Path) -> None:
+def test_originals(number: int) -> None:
     """The same kernels for Hopper: the reference is what they compute."""
     cases = units(False)[number]
-    unit = compiled(source(cases, HOPPER), "sm_90a", tmp_path)
+    unit = compiled(source(cases, HOPPER), "sm_90a")
     for case in cases:
         check(unit, case)
 

@@ -36,7 +36,7 @@ def unit(tmp_path_factory: pytest.TempPathFactory) -> Unit:
     # a class that is handed its bytes counts them by hand
     known = {Code.SHARED_MEMORY_GROWS, Code.SHARED_MEMORY_NOT_SEEN}
     assert {d.code for d in result.diagnostics} <= known, [str(d) for d in result.diagnostics]
-    return compiled(result.files[str(source)].decode(), "sm_100a", folder)
+    return compiled(result.files[str(source)].decode(), "sm_100a")
 
 
 def wanted(kernel: str, a: Array, b: Array) -> Array:

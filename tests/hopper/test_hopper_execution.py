@@ -141,12 +141,30 @@ def wrong(tensor: Tensor, places: dict[str, slice], mode: str = "deferred", give
     return [name for name, columns in places.items() if (want[..., columns] != got[..., columns]).any()]
 
 
-def test_products_of_one_cta() -> None:
-    assert wrong(*kernel(FORMS)) == []
+LONG = {
+    "f16", "bf16 with A negated, over D", "u8 by s8", "no swizzle", "ws M=64",
+    "pair M=256", "pair M=128",
+}  # fmt: skip
+"""Each is computed as some other form is, and as one of test_hopper_planted."""
 
 
-def test_products_of_a_pair() -> None:
-    assert wrong(*kernel(PAIR_FORMS, 2, 128)) == []
+def chosen(forms: list[Form], quick: bool) -> list[Form]:
+    return [f for f in forms if (f.name not in LONG) is quick]
+
+
+ALL_IN_TWO = pytest.mark.parametrize("quick", [
+    pytest.param(True, id="quick"), pytest.param(False, id="the others", marks=pytest.mark.slow),
+])  # fmt: skip
+
+
+@ALL_IN_TWO
+def test_products_of_one_cta(quick: bool) -> None:
+    assert wrong(*kernel(chosen(FORMS, quick))) == []
+
+
+@ALL_IN_TWO
+def test_products_of_a_pair(quick: bool) -> None:
+    assert wrong(*kernel(chosen(PAIR_FORMS, quick), 2, 128)) == []
 
 
 def codes(tensor: Tensor) -> list[npt.NDArray[np.generic]]:

@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from porter.build.cache import Cache
 from porter.build.ptxas import assemble
 from porter.build.toolchain import Toolkit, find_host_compiler, find_toolkit
 from porter.diagnostics import Code, PorterError
@@ -143,7 +142,7 @@ def library(toolkit: Toolkit) -> str:
 def test_every_form_assembles_for_hopper(toolkit: Toolkit, library: str) -> None:
     text = paste(lowered("\n  ".join([*accesses(), *OTHERS])), library)
     assert "tcgen05" not in text
-    done = assemble(toolkit, text, "sm_90a", cache=Cache.none())
+    done = assemble(toolkit, text, "sm_90a")
     assert done.resources["kernel"].registers > 0
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from kept_sources import kept
 
 from porter.diagnostics import ExitCode
 from porter.lang.sources import load_sources
@@ -43,15 +44,14 @@ def cutlass() -> Path:
 
 
 @pytest.fixture(scope="module")
-def ported(built: Build, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def ported(built: Build) -> Callable[[str], Path]:
     """The executable of a tutorial's port."""
-    folder, root = tmp_path_factory.mktemp("ports"), cutlass()
+    root = cutlass()
 
     def build(name: str) -> Path:
         result = port_sources(load_sources(root / "examples/cute/tutorial/hopper" / f"{name}.cu"))
         assert result.exit_code is ExitCode.OK, result.diagnostics
-        for path, text in result.files.items():
-            (folder / Path(path).name).write_bytes(text)
+        folder = kept({Path(path).name: text for path, text in result.files.items()})
         return built(folder / f"{name}.cu", "sm_100a", (root / "include", root / "tools/util/include"))
 
     return build

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from kept_sources import kept
 
 from porter.diagnostics import ExitCode
 from porter.lang.sources import load_sources
@@ -28,21 +29,18 @@ def kernels_of(source: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module", params=SOURCES, ids=lambda source: source.stem)
-def program(
-    request: pytest.FixtureRequest, built: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, list[str]]:
+def program(request: pytest.FixtureRequest, built: Callable[..., Path]) -> tuple[Path, list[str]]:
     """The executable of the port, and the kernels in it."""
     source: Path = request.param
     kernels = kernels_of(source)
     spec = find_spec("cutlass_library")
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    root, folder = Path(spec.submodule_search_locations[0]) / "source", tmp_path_factory.mktemp("variants")
+    root = Path(spec.submodule_search_locations[0]) / "source"
     result = port_sources(load_sources(source))
     assert result.exit_code is ExitCode.OK, result.diagnostics
     assert sorted(result.kernels) == sorted(kernels)
-    for path, text in result.files.items():
-        (folder / Path(path).name).write_bytes(text)
+    folder = kept({Path(path).name: text for path, text in result.files.items()})
     include = (root / "include", root / "tools/util/include")
     return built(folder / source.name, "sm_100a", include, ("--expt-relaxed-constexpr",)), kernels
 

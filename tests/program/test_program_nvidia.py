@@ -176,16 +176,16 @@ def test_tutorial_in_checking_mode(name: str, schedule: Schedule, built: Build) 
 
 
 @pytest.mark.parametrize("command", ["run", "hazards"])
-def test_the_second_run_starts_at_once(command: str, built: Build, tmp_path: Path) -> None:
+def test_the_second_run_starts_at_once(command: str, tmp_path: Path) -> None:
     """The compilers are asked for their versions only, and nothing is imported that makes ports. The bound is wide,
     as machines differ; `make bench` measures against one second."""
     folders, source = hopper_tutorial()
-    built(source, "sm_90a", folders)
-    for _ in range(2):
-        done = start(command, source, folders, ("64", "64", "64", "N", "T"), tmp_path)
+    first, second = (start(command, source, folders, ("64", "64", "64", "N", "T"), tmp_path) for _ in range(2))
+    for done in (first, second):
         *before, program = done.programs
         assert Path(program).stem == "wgmma_tma_sm90"
         assert set(before) <= {"nvcc", "g++", "clang++", "c++"}
-        assert len(before) <= 3
         assert not done.with_engine
-    assert done.seconds < 3
+    # The first may have compiled and linked the program.
+    assert len(second.programs) - 1 <= 3
+    assert second.seconds < 3

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from kept_sources import kept_folder
 
 from porter.build.tree import mirrored
 from porter.cli.main import main
@@ -28,7 +29,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "include" / "detail" / "mma.cuh").write_text("#pragma once\n#include <stdint.h>\n" + text[at:end])
     (root / "include" / "ops.cuh").write_text('#pragma once\n#include "detail/mma.cuh"\n')
     source.write_text(text[:at] + "#include <ops.cuh>\n" + text[end:])
-    return root
+    return kept_folder(root)
 
 
 def run(*arguments: object) -> str:
@@ -51,7 +52,7 @@ def test_ports_meet_their_own_headers(project: Path, tmp_path: Path) -> None:
     finished = out / "src" / "gemm_macro.cu"
     for port in ((), ("--port", finished)):
         run("build", source, "-I", include, *port)
-        run("verify", "--style", "compat", source, "-I", include, *port)
+        run("verify", "--style", "compat", source, "-I", include, "--sizes", "default", *port)
     run("build", source, "-I", include, "--keep-hopper")
 
 
@@ -67,7 +68,7 @@ def test_build_files_say_where_headers_are(project: Path, tmp_path: Path) -> Non
     ported = {p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*.cu*")}
     assert {"include/detail/mma.cuh", "src/gemm_macro.cu"} <= ported
     run("build", source)
-    run("verify", "--style", "compat", source, "--families", "integers")
+    run("verify", "--style", "compat", source, "--families", "integers", "--sizes", "default")
     program = root / "src" / "program.cu"
     program.write_text('#include <ops.cuh>\n#include <cstdio>\nint main() { std::puts("ran"); }\n')
     assert "exit status 0" in run("run", program)

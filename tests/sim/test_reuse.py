@@ -57,3 +57,13 @@ def test_programs_are_loaded_once() -> None:
     assert load_program(second, "k").module is second
     with pytest.raises(KeyError):
         load_program(first, "absent")
+
+
+def test_registers_of_a_block_are_those_of_its_bits() -> None:
+    program = load_program(parse_module(module_text(["out", "n"], BODY)), "k")
+    names = program.live_names
+    assert len(names) > 1
+    for live in (0, 1, 1 << len(names) - 1, (1 << len(names)) - 1, *(b.live_in for b in program.blocks)):
+        wanted = tuple(name for i, name in enumerate(names) if live >> i & 1)
+        assert program.registers(live) == program.registers(live) == wanted
+    assert any(b.live_in for b in program.blocks)

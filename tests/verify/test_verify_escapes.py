@@ -209,7 +209,8 @@ def test_no_reference_leaves_the_list(
     inputs = {"A": np.ones((64, 64)), "B": np.ones((128, 64))}
     # the message gives a place in the case file, which is read for it
     monkeypatch.setattr("porter.verify.oracle.place", lambda *_: None)
-    started = time.monotonic()
+    # Processor time: what else a machine does is not the expression's doing.
+    started = time.process_time()
     heard.events.clear()
     heard.on = True
     try:
@@ -223,7 +224,7 @@ def test_no_reference_leaves_the_list(
     assert heard.events == []
     assert list(tmp_path.iterdir()) == []
     assert (inputs["A"] == 1).all()
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(

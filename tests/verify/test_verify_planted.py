@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from kept_sources import kept, kept_folder
 from planted_mistakes import KERNEL as NAME
 from planted_mistakes import MISTAKES, planted
 
@@ -50,7 +51,7 @@ def ported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("ported")
     code, output = run("port", KERNEL, "-o", out)
     assert code == 0, output
-    return out / KERNEL.name
+    return kept_folder(out) / KERNEL.name
 
 
 def test_the_port_itself_is_clean(ported: Path) -> None:
@@ -67,8 +68,7 @@ SLOW = {"wrong-type", "wrong-n", "alloc-missing", "dealloc-missing", "constant-p
 @pytest.mark.parametrize(("pattern", "replacement"), [
     pytest.param(*m[1:], id=m[0], marks=pytest.mark.slow if m[0] in SLOW else ()) for m in MISTAKES
 ])  # fmt: skip
-def test_a_planted_mistake_is_refused(ported: Path, tmp_path: Path, pattern: str, replacement: str) -> None:
-    for name, text in planted({p.name: p.read_bytes() for p in ported.parent.iterdir()}, pattern, replacement).items():
-        (tmp_path / name).write_bytes(text)
-    code, output = verify(tmp_path / ported.name)
+def test_a_planted_mistake_is_refused(ported: Path, pattern: str, replacement: str) -> None:
+    folder = kept(planted({p.name: p.read_bytes() for p in ported.parent.iterdir()}, pattern, replacement))
+    code, output = verify(folder / ported.name)
     assert code == ExitCode.DIFFERENT, output

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from kept_sources import kept
 
 from porter.cli.main import main
 from porter.diagnostics import ExitCode
@@ -34,25 +35,25 @@ UNORDERED = [
 ]
 
 
-def planted(folder: Path, name: str, right: str, wrong: str) -> Path:
+def planted(name: str, right: str, wrong: str) -> Path:
     """A port of a corpus kernel in which the first `right` became `wrong`."""
     kernel = CORPUS / name / f"{name}.cu"
-    found = 0
+    found, files = 0, {}
     for path, data in port_sources(load_sources(kernel)).files.items():
         text = data.decode()
         # the first place only: some stand twice
         found += text.count(right)
-        (folder / Path(path).name).write_text(text.replace(right, wrong, 1))
+        files[Path(path).name] = text.replace(right, wrong, 1)
     assert found >= 1
-    return folder / kernel.name
+    return kept(files) / kernel.name
 
 
 @pytest.mark.spread(2)
 @pytest.mark.parametrize(("name", "right", "wrong"), MISTAKES)
-def test_mistake_is_refused(tmp_path: Path, name: str, right: str, wrong: str) -> None:
+def test_mistake_is_refused(name: str, right: str, wrong: str) -> None:
     kernel = CORPUS / name / f"{name}.cu"
     family = "normal" if name == "attention_fwd" else "integers"
-    port = planted(tmp_path, name, right, wrong)
+    port = planted(name, right, wrong)
     outcome = CliRunner().invoke(
         main, ["verify", str(kernel), "--port", str(port), "--families", family, "--sizes", "default"]
     )
@@ -60,10 +61,10 @@ def test_mistake_is_refused(tmp_path: Path, name: str, right: str, wrong: str) -
 
 
 @pytest.mark.parametrize(("right", "hazard", "missing"), UNORDERED)
-def test_missing_order_is_a_hazard(tmp_path: Path, right: str, hazard: str, missing: str) -> None:
+def test_missing_order_is_a_hazard(right: str, hazard: str, missing: str) -> None:
     """The accumulator is read in each turn; values come out right, so that only the order shows the mistake."""
     kernel = CORPUS / "gemm_fp8_scaled" / "gemm_fp8_scaled.cu"
-    port = planted(tmp_path, "gemm_fp8_scaled", right, "")
+    port = planted("gemm_fp8_scaled", right, "")
     outcome = CliRunner().invoke(main, ["hazards", str(kernel), "--port", str(port), "--only", "port"])
     assert outcome.exit_code == ExitCode.DIFFERENT, outcome.output
     assert f"hazard {hazard} " in outcome.output
