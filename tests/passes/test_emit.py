@@ -138,6 +138,9 @@ COMBINATIONS = {
     "joined behind a producer": helpers(
         {Kind.F16: F16}, {FLOATS: (8,)}, register_kinds={Kind.F16}, joined=True, issuer=4
     ),
+    "joined, rows of A in other places": helpers(
+        {Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), joined=True, permuted=True
+    ),
     "joined in a cluster": helpers(
         {Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), joined=True, releases=True, shares=True
     ),
@@ -321,10 +324,16 @@ def test_passes_hold_no_lines_of_kernels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "callers"), [("kernel.cuh", "**/*.py"), ("tiled.cuh", "tiled/*.py"), ("cutlass_lines.hpp", "builders.py")]
+    ("file", "callers"),
+    [
+        ("kernel.cuh", ["**/*.py"]),
+        ("tiled.cuh", ["tiled/*.py", "native/tiled_*.py"]),
+        ("cutlass_lines.hpp", ["builders.py"]),
+    ],
+    ids=["kernel.cuh", "tiled.cuh", "cutlass_lines.hpp"],
 )
-def test_every_section_is_written_by_a_pass(file: str, callers: str) -> None:
+def test_every_section_is_written_by_a_pass(file: str, callers: list[str]) -> None:
     asked = re.compile(r'(?:\blines|cpp|partial\(_cpp,|cpp\(.* else) ?\(?\s*"(\w+)"(?: if \w+ else "(\w+)")?')
-    texts = [path.read_text("utf-8") for path in PASSES.glob(callers)]
+    texts = [path.read_text("utf-8") for pattern in callers for path in PASSES.glob(pattern)]
     written = {name for text in texts for found in asked.findall(text.replace("'", '"')) for name in found if name}
     assert set(sections(file)) <= written
