@@ -557,6 +557,12 @@ struct Warpgroup {
     // Stores a warp's fragment of a 64-row A operand, 32 bytes of K, behind the accumulators; gives its address.
     __device__ __forceinline__ uint32_t store_operand(uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
         if (operands == kOperands) {
+//@ if not guarded_commit
+            wait(kRing - 1);  // room in the ring
+//@ if not sync_in_wait
+            sync_warpgroup();  // all warps have seen it, ahead of the batch whose completion would look alike
+//@ end
+//@ end
             commit();
             wait(0);
         }

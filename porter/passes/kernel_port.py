@@ -18,7 +18,6 @@ from porter.model.functions import Call, Style
 from porter.model.kernels import Kernel, kernels_of
 from porter.model.program import Program, build_program
 from porter.model.recognition import Vocabulary
-from porter.model.tensor_core import MmaStep
 from porter.model.thread_values import several_dimensions
 from porter.model.tiled.accumulators import Tiled
 from porter.model.tiled.find import find_tiled, synchronizing
@@ -338,8 +337,7 @@ def new_context(program: Program, accumulators: AccumulatorMap, placement: Place
     barriers, warpgroups = _barriers(kernels)
     own = Helpers(
         ring=batches.ring,
-        # storing an operand may have to close a batch of its own
-        guarded_commit=not batches.bounded or _has_register_operands(program),
+        guarded_commit=not batches.bounded,
         sync_in_wait=not batches.fenced,
         first_barrier=_free_barrier(barriers | common.barriers, max(warpgroups, common.warpgroups)),
         linear_thread=several_dimensions(program),
@@ -351,10 +349,6 @@ def new_context(program: Program, accumulators: AccumulatorMap, placement: Place
         moves.setdefault(owner, set()).add(move)
     helpers = with_helpers(own, common.helpers)
     return PortContext(program, accumulators, flow, kernels, batches, helpers, names, placement, member_moves=moves)
-
-
-def _has_register_operands(program: Program) -> bool:
-    return any(isinstance(step, MmaStep) and step.a_registers for s in program.statements for step in s.steps)
 
 
 def _barriers(kernels: Sequence[Kernel]) -> tuple[frozenset[int], int]:

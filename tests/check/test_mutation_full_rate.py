@@ -16,9 +16,10 @@ from porter.verify.mutation_record import Record, read_record, write_record
 
 HERE = FOLDER / "full_rate"
 KERNELS = [
-    "attention_fwd", "dsl_gemm_persistent:wide", "gemm_cluster", "gemm_cooperative_128", "gemm_fp8_scaled",
-    "gemm_fused", "gemm_lambda", "gemm_mn_major", "gemm_persistent", "gemm_pipelined", "gemm_rs", "gemm_struct",
-    "gemm_tf32", "gemm_tma", "gemm_two_n", "gemm_ws",
+    "attention_fwd", "cute_gemm_ws", "dsl_attention:causal", "dsl_attention", "dsl_gemm_persistent",
+    "dsl_gemm_persistent:wide", "gemm_cluster", "gemm_cooperative_128", "gemm_fp8_scaled", "gemm_fused", "gemm_lambda",
+    "gemm_mn_major", "gemm_persistent", "gemm_pipelined", "gemm_rs", "gemm_struct", "gemm_tf32", "gemm_tma",
+    "gemm_two_n", "gemm_ws",
 ]  # fmt: skip
 AGAIN = "porter mutate --trust --style full-rate corpus/NAME --record docs/results/mutation/full_rate"
 
@@ -38,7 +39,7 @@ def compat(name: str) -> Record:
 
 
 def test_no_survivor_is_unexplained_and_no_explanation_is_stale() -> None:
-    assert [r.case for r in records()] == KERNELS
+    assert sorted(r.case for r in records()) == sorted(KERNELS)
     explanations = load_explanations(HERE)
     left = unexplained(records(), explanations)
     assert not left, [f"{record.case}: {row.how} {row.opcode} {row.place}" for record, row in left]
@@ -80,7 +81,7 @@ def test_the_barrier_that_consumers_meeting_makes_redundant_is_needed_at_64_rows
 
 @pytest.mark.slow
 @pytest.mark.external
-@pytest.mark.parametrize("name", [n for n in KERNELS if ":" not in n])
+@pytest.mark.parametrize("name", [n for n in KERNELS if n.startswith(("gemm_", "attention_"))])
 def test_results_are_of_the_ports_of_today(name: str, tmp_path: Path) -> None:
     """A port that has not changed is passed over."""
     case = next(c for c in CASES if c.name == name)

@@ -16,7 +16,10 @@ from porter.report.mutation_review import load_explanations, unexplained
 from porter.verify.mutation_record import Record, read_record, write_record
 
 HERE = FOLDER / "native"
-KERNELS = ["attention_fwd", "gemm_cluster", "gemm_persistent", "gemm_ws"]
+KERNELS = [
+    "attention_fwd", "cute_gemm_ws", "gemm_cluster", "gemm_persistent", "gemm_pipelined", "gemm_tf32", "gemm_tma",
+    "gemm_ws",
+]  # fmt: skip
 AGAIN = "porter mutate --trust --style native corpus/NAME --record docs/results/mutation/native"
 
 
