@@ -40,7 +40,7 @@ def ported(
 ) -> tuple[str, str]:
     """The text of a port and what was said, where cases compile these shapes; texts that are `wrong` fail."""
 
-    def prove(claim: Claim, builder: object, tell: object = None) -> Proof:
+    def prove(claim: Claim, *how: object) -> Proof:
         text = b"".join(claim.plan.files.values()).decode()
         return Proof(missing="results differ") if wrong(text) else Proof(("case.yaml",), 4)
 
@@ -49,6 +49,7 @@ def ported(
         return {"kernel<128>": (after or bulk_store(before)) if copies else before}
 
     monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Shared(ported))
     monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
@@ -113,9 +114,9 @@ def test_the_plan_says_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> None:
 
     found = {}
     for label, shape in (("faster", SHORT), ("as fast", BESIDE)):
-        shapes = {"gemm_kernel": (shape, "")}
+        shapes = {"gemm_cluster_kernel": (shape, "")}
         monkeypatch.setattr(native, "_shapes", lambda session, path, shapes=shapes: (shapes, ""))
-        found[label] = " ".join(porter("plan", "--style", "native", CORPUS / "gemm_tf32/gemm_tf32.cu").output.split())
+        found[label] = " ".join(porter("plan", "--style", "native", CORPUS / "gemm_cluster/gemm_cluster.cu").output.split())
     assert "by the grade results leave as fast without" not in found["faster"]
     assert "by the grade results leave as fast without" in found["as fast"]
 

@@ -157,11 +157,14 @@ def uses(made: Helpers) -> Iterator[str]:
     """Statements that call all that there is."""
     element = type_constant("Operand", next(iter(made.operands))[1])
     flags = ", false, false, false, false, true" if made.saturate else ""
-    count, thread = (2, "tcgen05::thread_index()") if made.joined else (3, "threadIdx.x")
+    count = 2 if made.joined else 3
+    thread = "tcgen05::thread_index()" if made.joined and not made.permuted else "threadIdx.x"
     yield f"__shared__ tcgen05::Shared<{count}> shared;"
     yield f"const tcgen05::Tmem<96, {count}> tmem(shared);"
     yield f"tcgen05::Warpgroup tc = tmem.warpgroup({thread} / 128);"
     yield "tcgen05::Accumulator d{tc.tmem}, several[2];"
+    if made.permuted:
+        yield "out = tcgen05::rows_of_a<128>(out, 1);"
     if made.stacked:
         yield "tc.place(several, 0, 32); *out++ = tcgen05::tile_row(1) + tcgen05::tile_row(steps);"
     elif made.tile_arrays or made.tracked:
