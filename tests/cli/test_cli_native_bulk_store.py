@@ -116,7 +116,8 @@ def test_the_plan_says_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> None:
     for label, shape in (("faster", SHORT), ("as fast", BESIDE)):
         shapes = {"gemm_cluster_kernel": (shape, "")}
         monkeypatch.setattr(native, "_shapes", lambda session, path, shapes=shapes: (shapes, ""))
-        found[label] = " ".join(porter("plan", "--style", "native", CORPUS / "gemm_cluster/gemm_cluster.cu").output.split())
+        said = porter("plan", "--style", "native", CORPUS / "gemm_cluster/gemm_cluster.cu").output
+        found[label] = " ".join(said.split())
     assert "by the grade results leave as fast without" not in found["faster"]
     assert "by the grade results leave as fast without" in found["as fast"]
 
