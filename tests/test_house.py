@@ -82,7 +82,8 @@ def importing_nodes(source: str, path: str) -> ast.Module:
         for node in nodes
         if isinstance(node, ast.Import | ast.ImportFrom) or (isinstance(node, ast.Call) and imports_by_call(node))
     ]
-    return ast.Module(kept, [])  # type: ignore[arg-type]
+    statements: list[ast.stmt] = [n if isinstance(n, ast.stmt) else ast.Expr(n) for n in kept]
+    return ast.Module(statements, [])
 
 
 @functools.cache

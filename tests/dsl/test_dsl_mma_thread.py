@@ -21,7 +21,7 @@ from porter.verify.case import load_case
 from porter.verify.further import ALONE, many_tiles
 from porter.verify.launching import build_port
 from porter.verify.outcome import Verdict
-from porter.verify.problem import bind
+from porter.verify.problem import Problem, bind
 from porter.verify.settings import SimOptions
 from porter.verify.sweep import Wanted, verify_cases
 
@@ -186,8 +186,8 @@ def many(path: Path) -> dict[str, int]:
     made = plan(path)
     builder = ToolkitBuilder()
 
-    def blocks(problem):  # type: ignore[no-untyped-def]
-        return build_port(problem, made, builder).launch.grid[0]
+    def blocks(problem: Problem) -> int:
+        return int(build_port(problem, made, builder).launch.grid[0])
 
     found = many_tiles(load_case(path), ALONE, blocks)
     assert found is not None
