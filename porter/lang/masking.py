@@ -297,6 +297,26 @@ def _odd_arguments(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Repla
         yield match.start(1), match.end(1), piece
 
 
+_OF_ARRAY = re.compile(
+    rb"(?<![\w:])(?!(?:return|else|throw|case|co_return|co_yield|goto|delete|do)\b)"
+    rb"[A-Za-z_][\w:]*(?:<[^;{}()]*>)?(?P<open>\s+\()\s*[*&]\s*[A-Za-z_]\w*\s*(?P<close>\))(?:\s*\[[^\[\];{}]*\])+\s*=(?!=)"
+)
+"""`T (*p)[N] =` and `T (&r)[N] =`: a pointer or reference to an array. Written so, with a blank, it is no call."""
+
+
+def _with_arrays(text: bytes) -> bytes:
+    """The text with pointers to arrays without their parentheses, so that the grammar reads a declaration and not an
+    element of what a call gives."""
+    if not _OF_ARRAY.search(text):
+        return text
+    plain = lexed(text).plain
+    found = []
+    for match in _OF_ARRAY.finditer(plain):
+        if plain[max(0, match.start() - 10_000) : match.start()].rstrip()[-1:] in (b";", b"{", b"}"):
+            found += [(match.start(name), match.end(name), blanked(match.group(name))) for name in ("open", "close")]
+    return _replace(text, found)
+
+
 def _conditional_asm(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
     # `#if` between the literals of an asm template: the first branch stands for all.
     for match in re.finditer(rb"\b(?:asm|__asm__)\b(?:\s*(?:volatile|__volatile__))?\s*\(", plain):
@@ -481,9 +501,9 @@ def mask(
     """Parse `source`, masking only as much as its errors ask for.
 
     A byte-order mark becomes blanks and bytes outside ASCII become underscores always: the grammar may refuse
-    them even in comments.
+    them even in comments. So do the parentheses of pointers to arrays, which it reads as calls.
     """
-    text = without_mark(source).translate(_NON_ASCII)
+    text = _with_arrays(without_mark(source).translate(_NON_ASCII))
     uses = macros.joined(learn_macros(lexed(text).macros())) if b"define" in text else macros
     expanded, kept = _expanded(text, uses)
     tree = parse(expanded, None)

@@ -245,3 +245,23 @@ def test_nodes_around_places() -> None:
     # between two nodes a place belongs to the one behind it
     assert find_around(root, "function_definition", [text.index(b" void h")]) == [every[2]]
     assert find_around(root, "function_definition", [0, text.index(b"i()")]) == [every[3]]
+
+
+@pytest.mark.parametrize(("text", "kinds"), [
+    ("bf16 (*a)[8 * N] = reinterpret_cast<bf16 (*)[8 * N]>(x);", ["declaration"]),
+    ("float (&r)[8] = *y;", ["declaration"]),
+    ("uint64_t (*q)[2][3] = (uint64_t (*)[2][3])x;", ["declaration"]),
+    ("/* rows */ ns::Vec<int, 3> ( * w ) [4] = z;", ["comment", "declaration"]),
+    ("int i = 0; half (*p)[4] = x;", ["declaration", "declaration"]),
+    ("view(*p)[0] = 1;", ["expression_statement"]),
+    ("x = f (*p)[0] == 1;", ["expression_statement"]),
+    ("if (i) f (*p)[0] = 1;", ["if_statement"]),
+    ("return (*p)[1] = 2;", ["return_statement"]),
+    ("f (*p)[0] == 1;", ["expression_statement"]),
+])  # fmt: skip
+def test_a_pointer_to_an_array_is_declared(text: str, kinds: list[str]) -> None:
+    file = parse_cuda("k.cu", f"void f() {{ {text} }}".encode())
+    body = file.root.children[0].child_by_field_name("body")
+    assert body is not None
+    assert [n.type for n in body.named_children] == kinds
+    assert file.text(body) == f"{{ {text} }}"

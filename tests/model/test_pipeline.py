@@ -156,6 +156,24 @@ VARIANTS = {
     """ + split(**USUAL).replace(FETCHES, "fetch(i);")),
     "addresses": ("", PLAIN.replace("uint64_t full[4], empty[4];", "uint64_t bars[8];").replace(
         "init(&full[i], 1); init(&empty[i], 128)", "init(bars + i, 1); init(bars + 4 + i, 128)") + split(**USUAL)),
+    "sums": ("", PLAIN.replace("init(&full[i], 1); init(&empty[i], 128)", "init(full + i, 1); init(empty + i, 128)")
+             + split(**USUAL | {"full": "full + stage", "empty": "empty + stage"})),
+    "sum-of-a-call": ("__device__ uint64_t* at(uint64_t* bars, int i) { return bars + i; }", PLAIN
+                      + split(**USUAL | {"full": "at(full, stage)", "empty": "(at(empty, stage))"})),
+    "sum-in-a-variable": ("", PLAIN.replace("init(&empty[i], 128)", "uint64_t* const e = empty + i; init(e, 128)")
+                          + split(**USUAL | {"full": "full + stage"})),
+    "sum-of-members": ("""
+    struct At { int at = 0; int lap = 0; __device__ void operator++() { if (++at == 4) { at = 0; lap ^= 1; } } };
+    struct Ring { uint64_t full[4], empty[4];
+        __device__ void begin(int many) { for (int i = 0; i < 4; i++) { init(full + i, 1); init(empty + i, many); } }
+        __device__ uint64_t* loaded(const At& a) { return full + a.at; }
+        __device__ uint64_t* free(const At& a) { return empty + a.at; } };
+    """, """
+    __shared__ Ring ring; __shared__ char tile[4][4096]; At a;
+    if (threadIdx.x == 0) ring.begin(128);
+    __syncthreads();
+    """ + split(**USUAL | {"full": "ring.loaded(a)", "empty": "ring.free(a)", "phase": "a.lap", "index": "a.at",
+                           "empty_phase": "a.lap ^ 1", "advance": "++a;"})),
     "cluster": ("""__device__ void arrive_at(uint64_t* bar, uint32_t cta) {
     asm volatile("{ .reg .b32 r; mapa.shared::cluster.u32 r, %0, %1;"
                  " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [r]; }"
@@ -183,10 +201,23 @@ def test_a_ring_is_read_however_it_is_written(tmp_path, name):
     assert not found.unknown
 
 
+def test_parts_of_an_array_by_pointers_are_two_rings(tmp_path):
+    above, body = VARIANTS["addresses"]
+    body = body.replace("uint64_t bars[8];", "uint64_t bars[8]; uint64_t *full = bars, *empty = bars + 4;")
+    for before, after in (("bars + i", "full + i"), ("bars + 4 + i", "&empty[i]"),
+                          ("&full[stage]", "bars + stage"), ("&empty[stage]", "bars + 4 + stage")):  # fmt: skip
+        assert before in body
+        body = body.replace(before, after)
+    found = barriers(of(tmp_path, body, above))
+    assert {n: ([c.value for c in b.counts], b.agrees) for n, b in found.items()} == {
+        "bars[]": ([1], True), "bars + 4[]": ([128], True)}  # fmt: skip
+
+
 def test_a_place_that_is_not_read_is_unknown_and_named(tmp_path):
     """Barriers told apart by an offset of addresses have no name that this model knows."""
     above, body = VARIANTS["addresses"]
-    body = body.replace("&full[stage]", "bars + stage").replace("&empty[stage]", "bars + 4 + stage")
+    body = body.replace("&full[stage]", "(uint64_t*)(to_shared(bars) + stage * 8)")
+    body = body.replace("&empty[stage]", "(uint64_t*)(to_shared(bars) + 32 + stage * 8)")
     found = of(tmp_path, body, above)
     assert all(b.agrees is None or b.agrees for b in found.barriers)
     assert any("begins" in u.what or "comes to" in u.what or "index" in u.what for u in found.unknown)

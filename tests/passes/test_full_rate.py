@@ -78,6 +78,11 @@ TURNS = {"HEAD": MEET, "BEFORE": "meet(1 + consumer, 256);", "AFTER": "wake(2 - 
 TAKEN = {
     "index": {},
     "shifted": {"ROLE": "const int consumer = threadIdx.x >> 7;"},
+    "stages by a pointer to arrays": {
+        "ROLE": CONSUMER + " extern __shared__ char raw[];"
+                " uint64_t (*stages)[16] = reinterpret_cast<uint64_t (*)[16]>(raw);",
+        "B": "b + (uint64_t)&stages[k & 1][2]",
+    },
     "broadcast": {"ROLE": "const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);"},
     "other name": {"ROLE": "const unsigned tid = threadIdx.x; const unsigned consumer = tid / 128u;"},
     "helper": {

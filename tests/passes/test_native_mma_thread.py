@@ -60,6 +60,17 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
     "a way that all threads answer alike": (
         {"RELEASE": "if (steps > 0) arrive(&empty[k % 2]);"}, ["if (steps > 0) tcgen05::release(&empty[k % 2]);"],
     ),
+    "one thread of a consumer, chosen where it arrives": (
+        {"RELEASE": "if (threadIdx.x % 128 == 0) arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 2);"},
+        ["tcgen05::release(&empty[k % 2]); } tc.end(acc_tmem);"],
+    ),
+    "the last stages behind the loop": (
+        {"BATCH": BATCH.replace("<0>", "<1>"), "INIT": "init(&empty[i], 2);",
+         "RELEASE": "if (k > 0 && threadIdx.x % 128 == 0) arrive(&empty[(k - 1) % 2]);",
+         "AFTER": "drain<0>(); if (threadIdx.x % 128 == 0) arrive(&empty[(steps - 1) % 2]);"},
+        ["if (k > 0) { tcgen05::release(&empty[(k - 1) % 2]); } }",
+         "tcgen05::release(&empty[(steps - 1) % 2]); tc.end(acc_tmem);"],
+    ),
     "stages that consumers call empty at first": (
         {"AHEAD": "for (int i = 0; i < 2; ++i) arrive(&empty[i]);", "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);"},
         ["for (int i = 0; i < 2; ++i) if (tcgen05::elect_issuer()) {", "tc.take(acc_tmem);"],

@@ -60,6 +60,32 @@ UNDERSTOOD = {
          "ACQUIRE": "wait(&ring.empty[k % 2], k / 2 % 2 ^ 1);", "RELEASE": "arrive(&ring.empty[k % 2]);"},
         "tcgen05::release(&ring.empty[k % 2]);",
     ),
+    "a pointer to the mbarriers": (
+        {"AHEAD": "uint64_t* done = empty;", "RELEASE": "arrive(done + k % 2);"},
+        "tcgen05::release(empty + k % 2);",
+    ),
+    "sums of a pointer and a stage": (
+        {"INIT_FULL": "init(full + i, 1);", "FULL": "full + k % 2",
+         "INIT": "init(empty + i, 256);", "ACQUIRE": "wait(empty + k % 2, k / 2 % 2 ^ 1);",
+         "RELEASE": "arrive(empty + k % 2);"},
+        "tcgen05::release(empty + k % 2);",
+    ),
+    "a function that gives the mbarrier": (
+        {"HEAD": "__device__ uint64_t* at(uint64_t* all, int k) { return all + k % 2; }", "FULL": "at(full, k)",
+         "ACQUIRE": "wait(at(empty, k), k / 2 % 2 ^ 1);", "RELEASE": "arrive(at(empty, k));"},
+        "tcgen05::release(at(empty, k));",
+    ),
+    "a thread by an index that starts with the consumers": (
+        {"AHEAD": "const int mine = threadIdx.x - 128;", "RELEASE": "if (mine % 128 == 0) arrive(&empty[k % 2]);",
+         "INIT": "init(&empty[i], 2);"},
+        "tcgen05::release(&empty[k % 2]);",
+    ),
+    "the last stages behind the loop": (
+        {"BATCH": BATCH.replace("<0>", "<1>"), "INIT": "init(&empty[i], 2);",
+         "RELEASE": "if (k > 0 && threadIdx.x % 128 == 0) arrive(&empty[(k - 1) % 2]);",
+         "AFTER": "drain<0>(); if (threadIdx.x % 128 == 0) arrive(&empty[(steps - 1) % 2]);"},
+        "tcgen05::release(&empty[(steps - 1) % 2]); tc.commit(); tc.wait(0);",
+    ),
     "asm in the kernel": (
         {"RELEASE": 'asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared(&empty[k % 2])));'},
         "tcgen05::release(&empty[k % 2]);",
@@ -128,8 +154,8 @@ REFUSED = {
          "RELEASE": "uint64_t token = leave(&empty[k % 2]); if (k < 0) out[0] = token;"},
         "whose token nobody has",
     ),
-    "a pointer to the mbarriers": (
-        {"AHEAD": "uint64_t* done = empty;", "RELEASE": "arrive(done + k % 2);"},
+    "a pointer to mbarriers of either kind": (
+        {"AHEAD": "uint64_t* done = empty; if (steps < 0) done = full;", "RELEASE": "arrive(done + k % 2);"},
         "who waits",
     ),
     "an unknown condition": (

@@ -159,7 +159,7 @@ class Wording:
         return False
 
     def _call(self, frame: Frame, node: Node, depth: int) -> str | None:
-        inner = self._addressed(frame, node)
+        inner = self.addressed(frame, node)
         if inner is not None:
             return f"({self._words(frame, inner, depth + 1)})"
         return self._own_address(frame, node)
@@ -231,7 +231,7 @@ class Wording:
         value = param.node.child_by_field_name("default_value") if param is not None and param.node else None
         return None if value is None else f"({self._words(frame, value, depth + 1)})"
 
-    def _addressed(self, frame: Frame, node: Node) -> Node | None:
+    def addressed(self, frame: Frame, node: Node) -> Node | None:
         """The argument of a call that gives its address in shared memory."""
         for call in self.program.calls_by_node.get(node.id, ()):
             fact = self.program.facts.of_call(call)

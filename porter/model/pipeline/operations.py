@@ -5,7 +5,7 @@ text."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
@@ -15,12 +15,16 @@ from porter.lang.asm import AsmStatement
 from porter.lang.text import Span
 from porter.model.facts import Doubt, Mbarrier, Mma, Pipeline, TiledMma
 from porter.model.functions import Call, Function, Style
+from porter.model.pipeline.elements import Elements
 from porter.model.pipeline.frames import Frame, Wording
 from porter.model.program import Program
 from porter.ptx.ast import Imm, Mem, Operand, Placeholder, Reg, Vec
 from porter.ptx.table import Decoded, items
 from porter.ptx.table import find as decode
 from porter.ptx.wgmma import WgmmaOp
+
+Read = Callable[[Frame, Node], str]
+"""What an expression of a function is called in the kernel."""
 
 _DEEPEST = 10
 _MOST = 4000
@@ -117,6 +121,7 @@ def operations_of(program: Program, kernel: Function, libraries: bool = False) -
 class _Reader:
     def __init__(self, program: Program, walk: Walk, libraries: bool) -> None:
         self.program, self.walk, self.wording, self.libraries = program, walk, Wording(program), libraries
+        self.elements = Elements(program, self.wording)
         self._relevant = self._coming_to_any()
         self._names = {f.name for f in program.functions if id(f) in self._relevant}
 
@@ -309,13 +314,13 @@ class _Reader:
             operand = found.get(name)
             return "" if operand is None else self._word(frame, statement, operand, written)[0]
 
-        def place(name: str) -> tuple[str, bool]:
+        def place(name: str, read: Read = self.wording.object) -> tuple[str, bool]:
             operand = found.get(name)
             if operand is None:
                 return "", False
-            return self._word(frame, statement, operand, written, objects=True)
+            return self._word(frame, statement, operand, written, read=read)
 
-        barrier, remote = place("mbar")
+        barrier, remote = place("mbar", self.elements.of)
         coords = found.get("coords")
         count = word("count") if operation.kind != "registers" else word("n") or word("count")
         return replace(
@@ -337,19 +342,18 @@ class _Reader:
         operand: Operand,
         written: dict[str, Decoded],
         depth: int = 0,
-        objects: bool = False,
+        read: Read | None = None,
     ) -> tuple[str, bool]:
         """An operand in the kernel's words, and whether it is an address in another CTA."""
         if isinstance(operand, Mem):
             offset = f" + {operand.offset}" if operand.offset else ""
-            text, remote = self._word(frame, statement, operand.base, written, depth, objects)
+            text, remote = self._word(frame, statement, operand.base, written, depth, read)
             return text + offset, remote
         if isinstance(operand, Placeholder):
             bound = statement.operand(operand.index)
             if bound.expr_node is None:
                 return bound.expr, False
-            read = self.wording.object if objects else self.wording.words
-            return read(frame, bound.expr_node), False
+            return (read or self.wording.words)(frame, bound.expr_node), False
         if isinstance(operand, Imm):
             return str(operand.value), False
         if isinstance(operand, Reg) and operand.name in written and depth < _DEEPEST:
@@ -357,7 +361,7 @@ class _Reader:
             inner = [o for name, (_, o) in source.rows.items() if name not in ("d", "rd", "dst")]
             first = next((o for o in source.operands[1:]), inner[0] if inner else None)
             if first is not None and source.parts[0] in ("mapa", "cvta", "mov", "cvt"):
-                text, remote = self._word(frame, statement, first, written, depth + 1, objects)
+                text, remote = self._word(frame, statement, first, written, depth + 1, read)
                 return text, remote or source.parts[0] == "mapa"
         return UNKNOWN, False
 

@@ -11,7 +11,10 @@ from porter.model.functions import Function
 from porter.model.pipeline.frames import tidy
 
 _WORD = r"[A-Za-z_]\w*(?:(?:\.|->)[A-Za-z_]\w*)*"
-_BY_ADDRESS = re.compile(r"(?P<base>.+?)\s*\+\s*8\s*\*\s*(?P<index>[\w.]+|\(.*\))\Z")
+_BYTES = r"(?:8u?|sizeof\s*\(\s*(?:std::)?uint64_t\s*\))"
+_BY_ADDRESS = re.compile(
+    rf"(?P<base>.+?)\s*\+\s*(?:{_BYTES}\s*\*\s*(?P<index>[\w.]+|\(.*\))|(?P<times>[\w.]+|\([^+]*\))\s*\*\s*{_BYTES})\Z"
+)
 
 
 def split_index(barrier: str) -> tuple[str, str]:
@@ -20,7 +23,7 @@ def split_index(barrier: str) -> tuple[str, str]:
     text = tidy(barrier)
     by_address = _BY_ADDRESS.fullmatch(text)
     if by_address is not None and "[" not in text:
-        return tidy(by_address["base"]), tidy(by_address["index"])
+        return tidy(by_address["base"]), tidy(by_address["index"] or by_address["times"])
     closing = max(text.rfind("]"), text.rfind(")"))
     if closing < 0 or not re.fullmatch(r"(?:(?:\.|->)\w+)*", text[closing + 1 :]):
         return text, ""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -48,9 +48,10 @@ class Who:
         """The threads that come to the last of some sites by way of the others."""
         alive = frozenset(range(self.threads))
         for site in sites:
-            for condition, holds in _conditions(site):
+            # whom the outer conditions keep out, the inner ones are not asked of
+            for condition, holds in reversed(list(_conditions(site))):
                 truth = self.truth(site.frame, condition)
-                if truth is None or None in truth:
+                if truth is None or any(truth[t] is None for t in alive):
                     if not self.differs(site.frame.function, condition):
                         continue  # All threads answer it alike: it says when, not who.
                     return Runners(None, " ".join(site.frame.function.text(condition).split()))
@@ -81,11 +82,11 @@ class Who:
         found: list[Values] = []
         for node in (left, right):
             truth = self.truth(frame, node)
-            if truth is not None and None not in truth:
+            if truth is not None and (None not in truth or self.differs(frame.function, node)):
                 found.append(truth)
             elif self.differs(frame.function, node):
-                return None
-        return tuple(int(all(v[t] for v in found)) for t in range(self.threads)) if found else None
+                found.append((None,) * self.threads)
+        return tuple(_all(values) for values in zip(*found, strict=True)) if found else None
 
     def _given(self, frame: Frame) -> dict[str, Values | None]:
         if frame.outer is None or frame.function.style is Style.MACRO:
@@ -101,6 +102,12 @@ class Who:
             return value is not None and value.type == "call_expression" and self._elects(function, value)
         calls = self.program.calls_by_node.get(node.id, ())
         return any("elect.sync" in s.template for c in calls for t in self.program.targets(c) for s in t.asm)
+
+
+def _all(answers: Iterable[int | None]) -> int | None:
+    """Whether all of them are true; one that is false settles it."""
+    known = set(answers)
+    return 0 if 0 in known else None if None in known else 1
 
 
 def _conditions(site: Site) -> Iterator[tuple[Node, bool]]:

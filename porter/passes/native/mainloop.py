@@ -161,7 +161,34 @@ class Pipelined:
         for node in (*self.reads, *self.writes):
             if first.start_byte <= node.start_byte < last.end_byte:
                 raise Left(function, function.span(node), "that no thread reads or writes an accumulator between MMAs")
-        return first, last
+        return first, self._with_last_stages(first, last)
+
+    def _with_last_stages(self, first: Node, last: Node) -> Node:
+        """The last of the statements behind the MMAs that wait for these and give back the stages that are left."""
+        found, given_back = last, self._arrivals_in(Span(first.start_byte, last.end_byte))
+        touched = [*self.reads, *self.writes]
+        node = last.next_named_sibling
+        while node is not None and not any(inside(node, n) for n in touched):
+            span = self.function.span(node)
+            mine = self._arrivals_in(Span(node.start_byte, node.end_byte))
+            if mine and mine <= given_back and node.type in ("expression_statement", "if_statement", "declaration"):
+                found = node
+            elif node.type != "comment":
+                below = list(steps_below(self.program, self.function, [span]))
+                if node.type != "expression_statement" or not below or any(
+                    step.kind is not Step.WAIT for _, statement in below for step in statement.steps
+                ):  # fmt: skip
+                    break
+            node = node.next_named_sibling
+        return found
+
+    def _arrivals_in(self, where: Span) -> set[str]:
+        """Mbarriers that are arrived at between two offsets of the function."""
+        return {
+            split_index(o.barrier)[0] for o in self.walk.operations if o.kind == "arrive"
+            for s in o.sites
+            if s.frame.function is self.function and where.start <= s.node.start_byte and s.node.end_byte <= where.end
+        }  # fmt: skip
 
     @property
     def spans(self) -> list[Span]:

@@ -266,7 +266,7 @@ class Release:
             condition = above.child_by_field_name("condition")
             for part in _conjuncts(function, condition) if condition is not None else ():
                 answers = kernel.who.truth(frame_in(operation, function), part)
-                if answers is not None and None not in answers:
+                if answers is not None and all(answers[t] is not None for t in kernel.consumers):
                     continue
                 if kernel.context.flow.threads.differ(function, part):
                     raise Left(function, function.span(part), "which threads a condition of an arrival chooses")

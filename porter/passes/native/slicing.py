@@ -8,14 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tree_sitter import Node
 
 from porter.lang.cuda import find
+from porter.lang.text import Span
 from porter.model.facts import Index
 from porter.model.functions import Call, Function, Style
 from porter.model.kernels import SHARED
 from porter.model.pipeline.frames import Frame
+from porter.model.pipeline.operations import Site
 from porter.model.pure import is_pure, is_toolkit
 from porter.model.scopes import LOOPS, Variable, declared_names, resolve
 from porter.passes.native.mainloop import Pipelined
@@ -100,7 +103,7 @@ class Slice:
         taken = node.child_by_field_name("consequence")
         assert condition is not None
         truth = self.kernel.who.truth(self.frame, condition)
-        if truth is not None and None not in truth:
+        if truth is not None and all(truth[t] is not None for t in self.kernel.consumers):
             wanted = taken is not None and taken.id == inner.id
             if all(bool(truth[t]) is wanted for t in self.kernel.consumers):
                 return True
@@ -391,8 +394,9 @@ class Slice:
                 found = _COLLECTIVE.search(text)
                 if found is not None:
                     raise self._left(at, f"MMAs that one thread can issue: `{found[0]}` asks for others")
-            if self.threads.differ(self.function, node) and not self._named_alone(node):
-                raise self._left(node, f"`{self._text(node)}` as it is in the thread that issues")
+            for part in self._stays_of(node):
+                if self.threads.differ(self.function, part) and not self._named_alone(part):
+                    raise self._left(node, f"`{self._text(node)}` as it is in the thread that issues")
             for function in functions.values():
                 for statement in function.asm:
                     mine = any(s.statement is statement for s in self.kernel.program.statements)
@@ -400,6 +404,28 @@ class Slice:
                         raise self._left(at, f"MMAs that one thread can issue: `{function.name}` asks for others")
                 if self.threads.varies(function) and function.style is not Style.LAMBDA:
                     raise self._left(node, f"what `{function.name}` gives in the thread that issues")
+
+    def _stays_of(self, node: Node) -> Iterator[Node]:
+        """The parts of a statement but for arrivals that became commits, with what chose their threads."""
+        span = self.function.span(node)
+        if any(gone.contains(span) for gone in self._gone):
+            return
+        if any(span.start < gone.end and gone.start < span.end for gone in self._gone):
+            for child in node.named_children:
+                yield from self._stays_of(child)
+        else:
+            yield node
+
+    @cached_property
+    def _gone(self) -> list[Span]:
+        """Arrivals of consumers, with the conditions that choose who arrives."""
+        found = []
+        for operation in self.kernel.walk.operations:
+            site = next((s for s in operation.sites if s.frame.function is self.function), None)
+            threads = self.kernel.who.runs(operation.sites).threads if operation.kind == "arrive" else None
+            if site is not None and threads is not None and threads <= self.kernel.consumers:
+                found.append(self.function.span(_chosen(site.node)))
+        return found
 
     def _named_alone(self, node: Node) -> bool:
         """Whether only names that have constants here, or are made again, make a statement another one in another
@@ -454,12 +480,28 @@ class Slice:
                 continue
             variable = resolve(self.function, name, self.function.text(name))
             declared = variable.declaration if variable is not None and variable.key in written else None
-            if variable is not None and declared is not None and not _holds(declared, name):
+            if variable is None or declared is None or _holds(declared, name):
+                continue
+            there = self.kernel.who.runs((Site(self.frame, name),)).threads
+            if there is None or there & self.kernel.consumers:
                 yield name, variable.name
 
     def shows(self, level: Level) -> list[Node]:
         """Statements of a level that the thread runs: without declarations of constants."""
         return [s for s in level.statements if not self._is_constant(s)]
+
+
+def _chosen(node: Node) -> Node:
+    """The statement that a node is, with the conditions that it alone stands under."""
+    while (above := node.parent) is not None:
+        alone = above.type == "compound_statement" and len(above.named_children) == 1
+        arm = above.type == "if_statement" and _is(above.child_by_field_name("consequence"), node)
+        if not (alone or above.type == "expression_statement" or arm):
+            return node
+        if arm and above.child_by_field_name("alternative") is not None:
+            return node
+        node = above
+    return node
 
 
 def _literal(kind: str, value: int) -> str:
