@@ -28,6 +28,7 @@ def program() -> Path:
     return kept({"gemm.cu": f'#include "{folder}/gemm_ws.cu"\n#include "{folder}/main.cu"\n'}) / "gemm.cu"
 
 
+@pytest.mark.slow
 def test_a_corpus_kernel_in_a_program(program: Path, tmp_path: Path) -> None:
     output = tmp_path / "cases"
     source = CORPUS / "gemm_ws" / "gemm_ws.cu"

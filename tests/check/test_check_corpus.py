@@ -73,6 +73,7 @@ def mutated(name: str, how: str, opcode: str) -> tuple[MutantRow, ...]:
     return mutate([setup], SimOptions(), only=only).rows
 
 
+@pytest.mark.slow
 def test_the_barrier_of_the_warpgroup_orders_loads_before_the_next_mma() -> None:
     """gemm_fp8_scaled reads its accumulators after every K block; the next MMA overwrites them."""
     assert any("H3" in row.errors for row in mutated("gemm_fp8_scaled", "drop", "bar.sync"))

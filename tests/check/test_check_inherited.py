@@ -310,7 +310,7 @@ def test_a_race_of_the_original_is_not_blamed_on_its_port(tmp_path: Path, race: 
 @pytest.mark.external
 def test_verify_says_what_the_port_has_from_its_original(tmp_path: Path) -> None:
     kernel = planted(tmp_path, *RACES["H27-fence"])
-    arguments = ["verify", kernel, "--hazards", "--sizes", "default", "--families", "integers"]
+    arguments = ["verify", "--style", "compat", kernel, "--hazards", "--sizes", "default", "--families", "integers"]
     document = json.loads(run("--format", "json", *arguments, code=0))
     jsonschema.validate(document, schema("verify"))
     row = document["rows"][0]
@@ -320,11 +320,11 @@ def test_verify_says_what_the_port_has_from_its_original(tmp_path: Path) -> None
 
 
 @pytest.mark.external
-@pytest.mark.parametrize("level", ["strict", "practice"])
+@pytest.mark.parametrize("level", ["strict", pytest.param("practice", marks=pytest.mark.slow)])
 def test_a_ports_own_mistake_is_its_own_beside_a_race_of_the_original(tmp_path: Path, level: str) -> None:
     """The original lacks the proxy fence before its bulk store, the port lacks the barrier there too."""
     kernel = planted(tmp_path, *RACES["H27-fence"])
-    run("port", kernel, "-o", tmp_path / "out", code=0)
+    run("port", "--style", "compat", kernel, "-o", tmp_path / "out", code=0)
     port = tmp_path / "out" / kernel.name
     output = run("hazards", kernel, "--port", port, "--level", level, code=0)
     assert "1 also in the original" in output
@@ -337,7 +337,7 @@ def test_a_ports_own_mistake_is_its_own_beside_a_race_of_the_original(tmp_path: 
 @pytest.mark.external
 def test_a_fence_that_only_the_port_lost_is_an_error_at_both_levels(tmp_path: Path) -> None:
     kernel = CORPUS / "gemm_coop/gemm_coop.cu"
-    run("port", kernel, "-o", tmp_path, code=0)
+    run("port", "--style", "compat", kernel, "-o", tmp_path, code=0)
     change(tmp_path / kernel.name, FENCE)
     for level in ("strict", "practice"):
         run("hazards", kernel, "--port", tmp_path / kernel.name, "--level", level, code=5)

@@ -14,9 +14,8 @@ from porter.verify.proof import Claim, Proof
 KERNEL = Path(__file__).parents[2] / "corpus/gemm_persistent/gemm_persistent.cu"
 
 
-@pytest.mark.parametrize(
-    ("problem", "pairs"), [pytest.param("4096x4096x4096", True, marks=pytest.mark.slow), ("1024x1024x1024", False)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("problem", "pairs"), [("4096x4096x4096", True), ("1024x1024x1024", False)])
 def test_pairs_are_for_products_of_many_tiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str, pairs: bool
 ) -> None:

@@ -82,12 +82,14 @@ def test_a_step_that_fails_is_left_out_and_its_launch_with_it(tmp_path: Path, mo
     assert found.claims[-1].plan.relaunch is None
 
 
+@pytest.mark.slow
 def test_what_keeps_the_stages_is_said_where_other_steps_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = ported(tmp_path, monkeypatch, 3, "tcgen05::release(")
     assert "is without the step release: results differ" in found.said
     assert "is without the step stages; missing: a gain: by the grade 3 stages are as fast as 7" in found.said
 
 
+@pytest.mark.slow
 def test_without_a_gain_a_port_has_the_stages_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = ported(tmp_path, monkeypatch, 3)
     assert "constexpr int STAGES = 3;" in found.text
@@ -105,6 +107,7 @@ def test_what_the_text_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "constexpr int kStages = 4;" in found.text
 
 
+@pytest.mark.slow
 def test_a_launch_that_does_not_grow_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "_grows", lambda before, after, least: False)
     found = ported(tmp_path, monkeypatch, 5)

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.external
 
 _UNIT = 16
 """Kernels in a translation unit: CuTe's headers take longer to compile than a kernel."""
+_UNITS = 2
 
 
 @cache
@@ -40,8 +41,12 @@ def check_ports(cases: list[Case]) -> None:
         assert unit.count(case.entry, "tcgen05.ld") == 2 * case.loads(), case.entry
 
 
-@pytest.mark.spread(2)
-@pytest.mark.parametrize("number", range(len(units(False))))
+def test_ports_of_each_level() -> None:
+    check_ports(covering(every_case(CENTRAL), 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(_UNITS))
 def test_ports(number: int) -> None:
     check_ports(units(False)[number])
 
@@ -53,7 +58,7 @@ def test_ports_of_all_levels(number: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(units(False))))
+@pytest.mark.parametrize("number", range(_UNITS))
 def test_originals(number: int) -> None:
     """The same kernels for Hopper: the reference is what they compute."""
     cases = units(False)[number]
@@ -66,5 +71,6 @@ def test_levels_are_paired() -> None:
     every = list(every_case(CENTRAL))
     chosen = covering(every, 2)
     assert {(c.types, c.size) for c in every} == {(c.types, c.size) for c in chosen}
+    assert len(units(False)) == _UNITS
     assert len(units(True)) == -(-96 // _UNIT)
     assert {(c.swizzle, c.major_b, c.size) for c in chosen} < {(c.swizzle, c.major_b, c.size) for c in every}

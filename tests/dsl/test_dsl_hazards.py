@@ -159,6 +159,7 @@ def test_a_port_runs_under_all_schedules(tmp_path: Path) -> None:
 FENCE = '            cute.arch.fence_proxy("async.shared", space="cta")\n'
 
 
+@pytest.mark.slow
 def test_a_race_of_the_kernel_is_inherited_and_not_excused_in_its_port_alone(tmp_path: Path) -> None:
     kernel = tmp_path / "kernel" / GEMM.name
     shutil.copytree(GEMM.parent, kernel.parent)

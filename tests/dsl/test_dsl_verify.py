@@ -38,7 +38,7 @@ def compare(path: Path, edit: Callable[[str], str] = lambda text: text) -> Verif
     return verify(case, plan, ToolkitBuilder(), SimBackend(), VerifyOptions(families=(family,)))
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("path", [
     pytest.param(p, id=f"{p.parent.name}-{p.name.split('.')[0]}", marks=pytest.mark.slow if "causal" in p.name else ())
     for p in CASES

@@ -80,7 +80,7 @@ TAKEN = {
     "shifted": {"ROLE": "const int consumer = threadIdx.x >> 7;"},
     "stages by a pointer to arrays": {
         "ROLE": CONSUMER + " extern __shared__ char raw[];"
-                " uint64_t (*stages)[16] = reinterpret_cast<uint64_t (*)[16]>(raw);",
+        " uint64_t (*stages)[16] = reinterpret_cast<uint64_t (*)[16]>(raw);",
         "B": "b + (uint64_t)&stages[k & 1][2]",
     },
     "broadcast": {"ROLE": "const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);"},

@@ -60,14 +60,14 @@ def with_other_teardown(path: Path) -> Path:
 
 
 def verify(*arguments: str) -> tuple[int, str]:
-    outcome = CliRunner().invoke(main, ["verify", *arguments, "--families", "integers"])
+    outcome = CliRunner().invoke(main, ["verify", "--style", "compat", *arguments, "--families", "integers"])
     return outcome.exit_code, outcome.output
 
 
 @pytest.mark.parametrize(
     "statement",
     [
-        "__syncthreads();",
+        pytest.param("__syncthreads();", marks=pytest.mark.slow),
         pytest.param("__syncthreads(); __syncthreads();", marks=pytest.mark.slow),
         pytest.param("if (consumer < 4) __syncthreads();", marks=pytest.mark.slow),
         pytest.param('asm volatile("barrier.sync 0;" ::: "memory");', marks=pytest.mark.slow),

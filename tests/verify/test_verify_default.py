@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -27,7 +28,7 @@ def run(*args: object, code: int) -> str:
 
 
 def ported(tmp_path: Path, kernel: Path) -> Path:
-    run("port", kernel, "-o", tmp_path, code=0)
+    run("port", "--style", "compat", kernel, "-o", tmp_path, code=0)
     return tmp_path / kernel.name
 
 
@@ -72,8 +73,11 @@ def test_a_mistake_beyond_the_default_size_is_found(tmp_path: Path, mistake: str
 
 def test_what_was_not_run_is_said(tmp_path: Path) -> None:
     """A branch that no size of the case takes, a size and an instantiation that were not asked for."""
-    kernel = CORPUS / "attention_fwd/attention_fwd.cu"
-    port = ported(tmp_path, kernel)
+    shutil.copytree(CORPUS / "attention_fwd", tmp_path / "original")
+    kernel = tmp_path / "original/attention_fwd.cu"
+    case = kernel.with_name("case.yaml")
+    case.write_text(case.read_text().replace("sizes: {H: 2, S: 320,", "sizes: {H: 1, S: 64,", 1))
+    port = ported(tmp_path / "port", kernel)
     plant(port, "row_max[h] = largest;", "row_max[h] = largest;\nif (seqlen == 77) atomicAdd(lse, 1.f);")
     line = port.read_text().splitlines().index("if (seqlen == 77) atomicAdd(lse, 1.f);") + 1
     arguments = ["verify", kernel, "--port", port, "--sizes", "default", "--families", "index"]

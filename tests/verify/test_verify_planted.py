@@ -49,7 +49,7 @@ def verify(port: Path) -> tuple[int, str]:
 @pytest.fixture(scope="module")
 def ported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("ported")
-    code, output = run("port", KERNEL, "-o", out)
+    code, output = run("port", "--style", "compat", KERNEL, "-o", out)
     assert code == 0, output
     return kept_folder(out) / KERNEL.name
 

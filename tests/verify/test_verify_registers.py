@@ -54,7 +54,7 @@ def changed(name: str, *changes: tuple[str, str]) -> Path:
 
 
 def verify(path: Path, *more: str) -> tuple[int, str]:
-    result = CliRunner().invoke(main, ["verify", str(path), "--families", "normal", *more])
+    result = CliRunner().invoke(main, ["verify", "--style", "compat", str(path), "--families", "normal", *more])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.output
 
