@@ -280,3 +280,12 @@ def test_compat_is_what_it_was(tmp_path: Path) -> None:
     kernel, helpers = texts(result)
     assert "thread_index" not in kernel + helpers
     assert "bar.sync %0, 128;" in helpers
+
+
+@pytest.mark.parametrize("a", ["a", "a + 2 * k", "describe(k)"])
+def test_consumers_of_the_same_rows_stay_two(tmp_path: Path, a: str) -> None:
+    """Two tiles have 128 rows of A: consumers that multiply the same 64 have other columns, or the same sums twice."""
+    kernel = KERNEL.replace("a + consumer * 512", a)
+    head = "__device__ uint64_t describe(int k) { return uint64_t(k) << 16; }\n"
+    result = port_of(tmp_path, kernel, {**DEFAULTS, "HEAD": head})
+    assert missing(result) == ["the A descriptor `a` is that of the other consumer, too"]

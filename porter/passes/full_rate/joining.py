@@ -8,7 +8,7 @@ accumulator only. What is not known to be so is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -186,9 +186,16 @@ class Consumers:
                         function, span, f"N is {step.op.n}, and an M={LANES} MMA takes multiples of {N_STEPS[LANES]}"
                     )
                 for name, text in (("the B descriptor", step.b), ("scale-d", step.scale_d)):
-                    node = next((n for e, n in nodes.items() if " ".join(e.split()) == text), None)
+                    node = self._operand(nodes, text)
                     if node is not None and not self.sameness.same(function, node):
                         yield Missing(function, span, f"{name} `{text}` may be another one in the other consumer")
+                node = self._operand(nodes, step.a) if not step.a_registers else None
+                if node is not None and self.sameness.same(function, node):
+                    yield Missing(function, span, f"the A descriptor `{step.a}` is that of the other consumer, too")
+
+    @staticmethod
+    def _operand(nodes: Mapping[str, Node | None], text: str) -> Node | None:
+        return next((n for e, n in nodes.items() if " ".join(e.split()) == text), None)
 
 
 def macro_leaves(program: Program, text: str) -> bool:
