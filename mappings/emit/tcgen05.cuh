@@ -290,6 +290,10 @@ struct Warpgroup;
 struct Accumulator {
     uint32_t address = 0;
     bool accumulate = false;
+//@ if scaled
+    uint32_t factors = 0;  // of its rows, for MMAs from here on
+    uint32_t ones = 0;     // factors of its columns
+//@ end
 //@ if tracked
     bool newer = false;  // than its registers
     uint32_t batch = 0;  // of its last MMA
@@ -353,6 +357,11 @@ struct Warpgroup {
 struct Warpgroup {
     uint32_t tmem;           // first column of its accumulators, at lane offset 0 or 16
     uint32_t done;           // shared address of kRing mbarriers, on which its commits arrive
+//@ if scaled
+    uint32_t factors;        // first column of factors, at lane 0
+    uint32_t staged;         // shared address of those of a turn, behind which an mbarrier says that they are copied
+    uint32_t scaled = 0;     // turns so far
+//@ end
     uint32_t committed = 0;  // batches committed so far
 //@ end
 //@ if shares
@@ -579,6 +588,41 @@ struct Warpgroup {
 //@ end
 };
 
+//@ section scale if scaled
+// The exponent of a power of two, as ue8m0 has it. Powers that no normal float has count as 2^-127, and infinity as NaN.
+// The nearest power is taken, whatever the last bits of a function's result are.
+__device__ __forceinline__ uint32_t exponent_of(float power) {
+    const uint32_t bits = __float_as_uint(power);
+    return bits < 0x00800000u ? 0 : min((bits + 0x00400000u) >> 23, 255u);
+}
+
+// Factors of the rows that MMAs from here on add to: `upper` of row lane / 4 of this warp's, `lower` of the one 8 rows
+// below. All threads of both warpgroups call it.
+__device__ __forceinline__ void scale(Warpgroup& tc, Accumulator& d, float upper, float lower) {
+    // those of the turn before have been copied, and MMAs of the one before that have read theirs
+    wait_phase(tc.staged + $staged_bytes, (tc.scaled + 1) % 2);
+    fence_after_sync();
+    const uint32_t lane = $thread % 32, half = tc.tmem >> $half_lane_bit & 1;
+    if (lane % 4 < 2) {
+        const uint32_t row = half * 16 + lane % 4 * 8 + lane / 4;
+        const uint32_t word = tc.staged + row * 16 + $thread / 32 % 4 * 4;
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(word), "r"(exponent_of(lane % 4 == 0 ? upper : lower)) : "memory");
+    }
+    // the copy reads what threads have written
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    sync_warpgroup();
+    d.factors = tc.factors + tc.scaled % 2 * 4;
+    d.ones = tc.factors + $ones_column;
+    if (elect_issuer()) {
+        // 32 rows of 16 bytes, to all four quarters of the lanes; MMAs of this thread come behind it
+        const uint64_t from = $staged_desc | tc.staged >> 4;
+        asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(d.factors), "l"(from) : "memory");
+        asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(tc.staged + $staged_bytes)
+                     : "memory");
+    }
+    ++tc.scaled;
+}
+
 //@ section raster if raster
 // Rows of tiles in a group.
 constexpr uint32_t kGroup = $raster;
@@ -701,6 +745,10 @@ struct Shared {
 //@ else
     uint64_t done[kWarpgroups][kRing];
 //@ end
+//@ if scaled
+    alignas(128) uint32_t factors[32][4];  // of row 32j + i in word [i][j]
+    uint64_t copied;                       // they are in Tensor Memory
+//@ end
     uint32_t tmem;
 //@ if not paired
     uint32_t running;  // warps of the CTA that have not ended
@@ -743,6 +791,9 @@ class Tmem {
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&shared_.done[0][0]) + i * 8)
                              : "memory");
             }
+//@ if scaled
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&shared_.copied)) : "memory");
+//@ end
 //@ end
 //@ if not paired
             shared_.running = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
@@ -756,6 +807,19 @@ class Tmem {
         __syncthreads();
 //@ end
         fence_after_sync();
+//@ if scaled
+        // columns of B are not scaled: their factors are 1 in all lanes
+        if ($thread / 32 < 4) {
+            asm volatile("tcgen05.st.sync.aligned.32x32b.x8.b32 [%0], {%1, %1, %1, %1, %1, %1, %1, %1};" ::"r"(
+                             shared_.tmem + kNeeded + $ones_column + ($thread / 32 << $quarter_bit)),
+                         "r"($ones)
+                         : "memory");
+            asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
+        }
+        fence_before_sync();
+        __syncthreads();
+        fence_after_sync();
+//@ end
     }
 
 //@ if paired
@@ -837,7 +901,11 @@ class Tmem {
                 shared_address(&shared_.done[$batches_of][0]), 0, 0, false,
                 kColumns - kOperands * $operand_columns};
 //@ else
+//@ if scaled
+                shared_address(&shared_.done[$batches_of][0]), shared_.tmem + kNeeded, shared_address(&shared_.factors[0][0])};
+//@ else
                 shared_address(&shared_.done[$batches_of][0])};
+//@ end
 //@ end
     }
 //@ end
@@ -876,10 +944,20 @@ class Tmem {
     // a power of two, at least $min_allocation
     static constexpr uint32_t kAllocated = kAll <= 32 ? 32 : kAll <= 64 ? 64 : kAll <= 128 ? 128 : kAll <= 256 ? 256 : 512;
 //@ else
+//@ if scaled
+    static constexpr uint32_t kWithFactors = kNeeded + $factor_columns;
+    static_assert(kWithFactors <= $columns, "the accumulators and their factors do not fit into Tensor Memory");
+    // a power of two, at least $min_allocation
+    static constexpr uint32_t kAllocated = kWithFactors <= 32 ? 32
+                                           : kWithFactors <= 64 ? 64
+                                           : kWithFactors <= 128 ? 128
+                                           : kWithFactors <= 256 ? 256 : 512;
+//@ else
     static_assert(kNeeded <= $columns, "the accumulators do not fit into Tensor Memory");
     // a power of two, at least $min_allocation
     static constexpr uint32_t kAllocated =
         kNeeded <= 32 ? 32 : kNeeded <= 64 ? 64 : kNeeded <= 128 ? 128 : kNeeded <= 256 ? 256 : 512;
+//@ end
 //@ end
 
     Shared<kWarpgroups>& shared_;
@@ -935,6 +1013,19 @@ __device__ __forceinline__ void mma_$kind(Accumulator& d, uint64_t a_desc, uint6
     if (elect_issuer()) {
 //@ end
 //@ end
+//@ if block_scaled
+        // MMAs of scaled sums: their descriptor has the number of a factor's byte, 0, where others have the type of D
+        asm volatile(
+            "{\n"
+            ".reg .pred accumulate;\n"
+            "setp.ne.b32 accumulate, %4, 0;\n"
+            "tcgen05.mma.cta_group::1.kind::$scaled_kind.block_scale [%0], %1, %2, %3, [%5], [%6], accumulate;\n"
+            "}" ::"r"(d.address),
+            "l"(a_desc | kDescriptorVersion), "l"(b_desc | kDescriptorVersion),
+            "r"((idesc & ~$d_type_mask) | $scale_type), "r"(uint32_t(d.accumulate && scale_d)), "r"(d.factors),
+            "r"(d.ones)
+            : "memory");
+//@ else
         asm volatile(
             "{\n"
             ".reg .pred accumulate;\n"
@@ -944,6 +1035,7 @@ __device__ __forceinline__ void mma_$kind(Accumulator& d, uint64_t a_desc, uint6
             "l"(a_desc | kDescriptorVersion), "l"(b_desc | kDescriptorVersion), "r"(idesc),
             "r"(uint32_t(d.accumulate && scale_d))
             : "memory");
+//@ end
     }
     d.accumulate = true;
 //@ if tracked
