@@ -24,10 +24,10 @@ from porter.grade.whatif import read_problem
 from porter.lang.sources import is_python
 from porter.passes.native.given import Left
 from porter.passes.native.pair import NAME as PAIR
-from porter.passes.native.step import ON_REQUEST
 from porter.passes.native.raster import GROUP
 from porter.passes.native.raster import NAME as RASTER
 from porter.passes.native.stages import NAME
+from porter.passes.native.step import ON_REQUEST
 from porter.passes.native.tiles import NAME as TILES
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, PortedRoot

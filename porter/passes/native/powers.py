@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
 from porter.model.functions import Function, Style
 from porter.model.names.types import INTEGERS
 from porter.model.pipeline.frames import Wording, first_value
 from porter.model.program import Program
-from porter.model.pure import is_pure, is_toolkit
-from porter.model.registers import CASTS
+from porter.model.pure import is_toolkit
 from porter.model.scopes import Variable, resolve
+from porter.passes.native.settings import settings_of
 from porter.passes.native.sites import Left
 
 MANTISSA = 23
@@ -143,7 +142,11 @@ class Powers:
     def _is_toolkit(self, node: Node, name: str, names: tuple[str, ...]) -> bool:
         """Whether a call is of one of the toolkit's functions, and not of one that the sources have by its name."""
         calls = self.program.calls_by_node.get(node.id, ())
-        return name in names and name not in self.program.macros.by_name and all(is_toolkit(self.program, c) for c in calls)
+        return (
+            name in names
+            and name not in self.program.macros.by_name
+            and all(is_toolkit(self.program, c) for c in calls)
+        )
 
     def _from_e8m0(self, at: At, node: Node) -> None:
         """`__nv_bfloat16(__nv_cvt_e8m0_to_bf16raw(x))`, or without the class around it."""
@@ -354,55 +357,10 @@ class Powers:
         Raises:
             Left: something else may set it.
         """
-        function, name = variable.function, variable.name
-        for node in find(function.body, "identifier"):
-            if function.text(node) != name or (v := resolve(function, node, name)) is None or v.key != variable.key:
-                continue
-            above = node.parent
-            if above is None:
-                continue
-            target = above.child_by_field_name("left") or above.child_by_field_name("argument")
-            is_target = target is not None and target.id == node.id
-            if above.type == "assignment_expression" and is_target:
-                sign, right = above.child_by_field_name("operator"), above.child_by_field_name("right")
-                if right is None or sign is None or function.text(sign) not in ("=", "*="):
-                    raise at.left(above, f"what `{name}` is set to")
-                yield right
-            elif above.type == "update_expression" or (above.type == "pointer_expression" and is_target):
-                raise at.left(above, f"what `{name}` is set to")
-            elif self._may_set(function, above, node):
-                raise at.left(above, f"what `{name}` is set to")
-        first = _initial(variable)
-        if first is not None:
-            yield first
-
-    def _may_set(self, function: Function, above: Node, node: Node) -> bool:
-        """Whether what a variable is handed to may write to it."""
-        around: Node | None = above
-        while around is not None and around.id != function.body.id:
-            if around.type.startswith("gnu_asm"):
-                return any(o.is_output and o.expr_node is not None and _contains(o.expr_node, node)
-                           for s in function.asm for o in s.operands)  # fmt: skip
-            around = around.parent
-        if above.type == "init_declarator":
-            declared = above.child_by_field_name("declarator")
-            return declared is not None and declared.type == "reference_declarator"
-        if above.type != "argument_list" or above.parent is None or above.parent.type != "call_expression":
-            return False
-        callee = above.parent.child_by_field_name("function")
-        name = function.text(callee) if callee is not None else ""
-        if callee is not None and (callee.type == "primitive_type" or name.split("<")[0].strip() in CASTS):
-            return False
-        if is_pure(name.removeprefix("std::")):
-            return False
-        for call in self.program.calls_by_node.get(above.parent.id, ()):
-            index = next((i for i, a in enumerate(call.args) if a.id == node.id), None)
-            targets = self.program.targets(call)
-            if index is None or not targets or any(
-                self.program.names.type_of_param(t, t.params[index]).reference for t in targets if index < len(t.params)
-            ):  # fmt: skip
-                return True
-        return not self.program.calls_by_node.get(above.parent.id, ())
+        for one in settings_of(self.program, variable):
+            if one.sign not in ("=", "*=") or one.value is None:
+                raise at.left(one.node, f"what `{variable.name}` is set to")
+            yield one.value
 
 
 def _plain(node: Node) -> Node:
@@ -413,11 +371,6 @@ def _plain(node: Node) -> Node:
             break
         node = inner[0]
     return node
-
-
-def _initial(variable: Variable) -> Node | None:
-    value = variable.declarator.child_by_field_name("value") if variable.declarator is not None else None
-    return value
 
 
 def _is_auto(variable: Variable) -> bool:

@@ -7,7 +7,7 @@ original's, so this is on request."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -31,7 +31,7 @@ from porter.passes.native import promotion
 from porter.passes.native.powers import At, Powers
 from porter.passes.native.promotion import EIGHT_BITS, Addition, Promotion, promotions
 from porter.passes.native.quads import QUAD, Quads
-from porter.passes.native.sites import Changes, Left, Place, steps_below
+from porter.passes.native.sites import Changes, Left, Place, steps_below, written
 from porter.ptx.arch import Limits
 from porter.ptx.wgmma import THREADS, M
 
@@ -41,8 +41,8 @@ BESIDE = "MMAs that consumers issue: these hand the tensor core the scales of th
 NO_SCALES = "partial sums that are multiplied by scales"
 _MULTIPLIES = ("__fmul_rn", "__fmul_rz", "__fmul_ru", "__fmul_rd")
 _FUSED = ("fmaf", "__fmaf_rn", "__fmaf_rz", "__fmaf_ru", "__fmaf_rd", "std::fma", "std::fmaf", "fma")
-_READS = ("subscript_expression", "pointer_expression", "field_expression", "update_expression", "assignment_expression",
-          "lambda_expression", "gnu_asm_expression")  # fmt: skip
+_READS = ("subscript_expression", "pointer_expression", "field_expression", "update_expression",
+          "assignment_expression", "lambda_expression", "gnu_asm_expression")  # fmt: skip
 _MOST_TURNS = 4096
 
 
@@ -238,6 +238,8 @@ class Scaled(Promotion):
 
     def _factor(self, leaf: Node, turn: dict[str, int]) -> _Factor:
         """A factor as it may stand ahead of the MMAs."""
+        if any(self.function.text(n) in self.accumulator.home.names for n in find(leaf, "identifier")):
+            raise self.left(leaf, self._nothing_else())
         if leaf.type == "subscript_expression":
             return self._of_array(leaf, turn)
         if self._names_any(leaf, turn):
@@ -254,8 +256,8 @@ class Scaled(Promotion):
         listed = [c for c in values.named_children if c.type != "comment"] if values is not None else []
         own = variable is not None and variable.param is None and not element.path if element is not None else False
         if not own or values is None or values.type != "initializer_list" or at is None or not 0 <= at < len(listed):
-            what = f"that scales are powers of two: `{_tight(self.function.text(leaf))}` is read as a float, and may be any"
-            raise self.left(leaf, what)
+            text = _tight(self.function.text(leaf))
+            raise self.left(leaf, f"that scales are powers of two: `{text}` is read as a float, and may be any")
         assert element is not None
         self._kept(leaf, element.name)
         return _Factor(f"{element.name}[{at}]", leaf, listed[at], element.name)
@@ -294,7 +296,7 @@ class Scaled(Promotion):
             text = re.sub(rf"\b{re.escape(name)}\b", str(value), text)
         return self.context.program.constants_in(self.function).evaluate(text)
 
-    def _all_of_them(self, node: Node, elements: dict[int, object]) -> None:
+    def _all_of_them(self, node: Node, elements: Collection[int]) -> None:
         """That all elements are added: as many as MMAs have for a thread."""
         for mma in self.mmas:
             if set(elements) != set(range(mma.step.op.n * M // THREADS)):
@@ -327,11 +329,13 @@ class Scaled(Promotion):
         found = []
         for path, statement in steps_below(self.context.program, self.function, [self.function.span(body)]):
             if any(s.kind is Step.FENCE for s in statement.steps):
-                node = path[0].node
+                node, only = path[0].node, written(path) == path[0] and len(statement.steps) == 1
                 while node.parent is not None and node.parent.id != body.id:
                     node = node.parent
-                found.append(node)
-        ahead = min(found, key=lambda n: n.start_byte, default=None)
+                found.append(
+                    (node, only and node.type == "expression_statement" and _inner_of(node).id == path[0].node.id)
+                )
+        ahead, self.is_fence = min(found, key=lambda f: f[0].start_byte, default=(None, False))
         if ahead is None or ahead.end_byte > first:
             raise self.left(self.loop, "a fence of each turn ahead of its MMAs")
         return ahead
@@ -393,9 +397,15 @@ class Scaled(Promotion):
         home = self.accumulator.home
         tile = home.tile_in(function, context.names.beside)
         upper, lower = (" * ".join(f.text for f in half) or "1.f" for half in self.factors)
-        self.changes.before(
-            Place(function, self.ahead), f"{qualified('scale')}({context.names.warpgroup}, {tile}, {upper}, {lower});"
+        text, place = (
+            f"{qualified('scale')}({context.names.warpgroup}, {tile}, {upper}, {lower});",
+            Place(function, self.ahead),
         )
+        if self.is_fence:
+            # all threads meet there as at a fence
+            self.changes.statement(place, text)
+        else:
+            self.changes.before(place, text)
         context.report(
             Code.NATIVE_SCALES, function, function.span(self.addition.node),
             kernel=function.name, name=self.accumulator.name,
@@ -425,6 +435,10 @@ def _inner(node: Node) -> Node:
     while node.type == "parenthesized_expression" and len(node.named_children) == 1:
         node = node.named_children[0]
     return node
+
+
+def _inner_of(statement: Node) -> Node:
+    return statement.named_children[0] if len(statement.named_children) == 1 else statement
 
 
 def _arguments(node: Node) -> list[Node]:
