@@ -1013,8 +1013,29 @@ __device__ __forceinline__ void mma_$kind(Accumulator& d, uint64_t a_desc, uint6
     if (elect_issuer()) {
 //@ end
 //@ end
-//@ if block_scaled
-        // MMAs of scaled sums: their descriptor has the number of a factor's byte, 0, where others have the type of D
+        asm volatile(
+            "{\n"
+            ".reg .pred accumulate;\n"
+            "setp.ne.b32 accumulate, %4, 0;\n"
+            "tcgen05.mma.cta_group::$ctas.kind::$kind [%0], %1, %2, %3, accumulate;\n"
+            "}" ::"r"(d.address),
+            "l"(a_desc | kDescriptorVersion), "l"(b_desc | kDescriptorVersion), "r"(idesc),
+            "r"(uint32_t(d.accumulate && scale_d))
+            : "memory");
+    }
+    d.accumulate = true;
+//@ if tracked
+    d.newer = true;
+    d.batch = d.owner->committed;
+//@ end
+}
+
+//@ section mma_scaled if scaled
+// d (+)= a * b, times the factors of rows. All threads call it, one issues. The descriptor has the number of a factor's
+// byte, 0, where others have the type of D.
+__device__ __forceinline__ void mma_$unscaled_kind(Accumulator& d, uint64_t a_desc, uint64_t b_desc, uint32_t idesc,
+                                        bool scale_d = true) {
+    if (elect_issuer()) {
         asm volatile(
             "{\n"
             ".reg .pred accumulate;\n"
@@ -1025,23 +1046,8 @@ __device__ __forceinline__ void mma_$kind(Accumulator& d, uint64_t a_desc, uint6
             "r"((idesc & ~$d_type_mask) | $scale_type), "r"(uint32_t(d.accumulate && scale_d)), "r"(d.factors),
             "r"(d.ones)
             : "memory");
-//@ else
-        asm volatile(
-            "{\n"
-            ".reg .pred accumulate;\n"
-            "setp.ne.b32 accumulate, %4, 0;\n"
-            "tcgen05.mma.cta_group::$ctas.kind::$kind [%0], %1, %2, %3, accumulate;\n"
-            "}" ::"r"(d.address),
-            "l"(a_desc | kDescriptorVersion), "l"(b_desc | kDescriptorVersion), "r"(idesc),
-            "r"(uint32_t(d.accumulate && scale_d))
-            : "memory");
-//@ end
     }
     d.accumulate = true;
-//@ if tracked
-    d.newer = true;
-    d.batch = d.owner->committed;
-//@ end
 }
 
 //@ section mma_from_registers for register_kinds

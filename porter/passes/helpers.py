@@ -55,6 +55,7 @@ _FACTOR_WORDS = scale_columns(LANES)
 _WIDEST_B = scale_columns(max(legal_n(Kind.MXF8F6F4, 1)))
 _STAGED = SmemDescriptor(address=0, lbo=16, sbo=128, swizzle=SwizzleMode.NONE)
 _SCALING: dict[str, object] = {
+    "unscaled_kind": Kind.F8F6F4.value,
     "scaled_kind": Kind.MXF8F6F4.value,
     "d_type_mask": f"{FIELDS['d_type'].mask:#x}u",
     "scale_type": f"{SCALED_FIELDS['scale_type'].put(SCALE_TYPE_CODES[ScaleType.UE8M0]):#x}u",
@@ -189,13 +190,14 @@ class Helpers:
             "version": SM100_VERSION,
             "at_version": FIELDS_SM100["version"].shift,
             "formats": self._formats(),
-            "kinds": [
-                {"kind": kind, "block_scaled": self.scaled and kind == Kind.F8F6F4.value}
-                for kind in sorted(k.value for k in self.kinds)
-            ],
+            "kinds": [{"kind": kind} for kind in sorted(k.value for k in self._plain_kinds())],
             "register_kinds": [{"kind": kind} for kind in sorted(k.value for k in self.register_kinds)],
             "mirrors": [{"moves": text} for _, m in sorted(self.mirrors.items()) if (text := m.text(common))],
         }
+
+    def _plain_kinds(self) -> set[Kind]:
+        """Those whose MMAs have no factors."""
+        return self.kinds - {Kind.F8F6F4} if self.scaled else self.kinds
 
     def _formats(self) -> list[dict[str, Any]]:
         accumulators = [(type_constant("Accumulate", d), D_TYPE_CODES[d]) for d in self.accumulators]
