@@ -53,6 +53,8 @@ _FACTOR_RING = 2
 """Turns whose factors are in Tensor Memory: MMAs of one read theirs while those of the next are copied."""
 _FACTOR_WORDS = scale_columns(LANES)
 _WIDEST_B = scale_columns(max(legal_n(Kind.MXF8F6F4, 1)))
+FACTOR_COLUMNS = _FACTOR_RING * _FACTOR_WORDS + _WIDEST_B
+"""Columns of Tensor Memory that factors take."""
 _STAGED = SmemDescriptor(address=0, lbo=16, sbo=128, swizzle=SwizzleMode.NONE)
 _SCALING: dict[str, object] = {
     "unscaled_kind": Kind.F8F6F4.value,
@@ -61,7 +63,7 @@ _SCALING: dict[str, object] = {
     "scale_type": f"{SCALED_FIELDS['scale_type'].put(SCALE_TYPE_CODES[ScaleType.UE8M0]):#x}u",
     "ones": f"{UE8M0_BIAS * 0x01010101:#x}",
     "ones_column": _FACTOR_RING * _FACTOR_WORDS,
-    "factor_columns": _FACTOR_RING * _FACTOR_WORDS + _WIDEST_B,
+    "factor_columns": FACTOR_COLUMNS,
     "staged_bytes": 16 * WARP_LANES,
     "staged_desc": f"{_STAGED.encode('sm_100'):#x}ull",
 }

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(256) kernel(float* out, const uint8_t* bytes, 
     @DECLARED@
     for (int s = 0; s < steps; ++s) {
         @AHEAD@
-        fence();
+        @FENCE@
         for (int k = 0; k < 4; ++k) mma(part, a + s * 8 + k * 2, b + k * 2, k);
         commit();
         drain();
@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(256) kernel(float* out, const uint8_t* bytes, 
 DEFAULTS = {
     "HEAD": "",
     "DECLARED": "",
+    "FENCE": "fence();",
     "AHEAD": "const float upper = __uint_as_float(uint32_t(bytes[row * steps + s]) << 23); "
              "const float lower = __uint_as_float(uint32_t(bytes[(row + 8) * steps + s]) << 23);",
     "ADD": "for (int i = 0; i < 8; ++i) sum[i] += part[i] * (i % 4 < 2 ? upper : lower);",

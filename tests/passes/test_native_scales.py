@@ -43,6 +43,17 @@ UNDERSTOOD = {
     "e8m0 of the toolkit": (
         {"AHEAD": scaled(f"__bfloat162float(__nv_bfloat16(__nv_cvt_e8m0_to_bf16raw({BYTE})))")}, ROWS),
     "set later": ({"AHEAD": "float upper = exp2f(float(ints[row])), lower; lower = 1.f; upper *= 0.25f;"}, ROWS),
+    "of the turn before": (
+        {"DECLARED": "float upper = exp2f(float(ints[row])), lower = 1.f;", "AHEAD": "",
+         "ADD": "for (int i = 0; i < 8; ++i) sum[i] += part[i] * (i % 4 < 2 ? upper : lower);"
+                " upper = exp2f(float(ints[row * steps + s + 1]));"}, ROWS,
+    ),
+    "loaded a turn ahead": (
+        {"DECLARED": "uint8_t next = bytes[row * steps];",
+         "AHEAD": scaled("__uint_as_float(uint32_t(next) << 23)"),
+         "ADD": "for (int i = 0; i < 8; ++i) sum[i] += part[i] * (i % 4 < 2 ? upper : lower);"
+                " if (s + 1 < steps) next = bytes[row * steps + s + 1];"}, ROWS,
+    ),
     "a fraction": ({"AHEAD": scaled("1.f / exp2f(float(ints[row]))")}, ROWS),
     "one scale for all": (
         {"AHEAD": "const float upper = exp2f(float(ints[s]));", "ADD": EACH.format("sum[i] += upper * part[i];")},
@@ -81,16 +92,9 @@ def test_it_is_understood(tmp_path: Path, name: str) -> None:
 def test_a_fence_beside_something_else_stays(tmp_path: Path) -> None:
     """Scales are handed over ahead of a helper that does more than meet."""
     head = "__device__ void begin(int* seen) { *seen += 1; fence(); }"
-    text = text_of(ported(tmp_path, HEAD=head))
-    assert ROWS in text
-    result = ported(tmp_path, HEAD=head, DECLARED="int seen = 0;")
-    source = (
-        Path(tmp_path / "kernel.cu")
-        .read_text()
-        .replace("        fence();\n        for", "        begin(&seen);\n        for")
-    )
-    (tmp_path / "kernel.cu").write_text(source)
+    result = ported(tmp_path, HEAD=head, DECLARED="int seen = 0;", FENCE="begin(&seen);")
     assert lacking(result) == ""
+    assert "tcgen05::scale(tc, part_tmem, upper, lower); begin(&seen); for (int k" in text_of(result)
 
 
 FLOATS = "floats[row * steps + s]"
@@ -154,8 +158,15 @@ REFUSED = {
          "for (int i = 0; i < 8; ++i) sum[i] += part[i] * upper;"}, "`upper` ahead of the MMAs of its turn"),
     "scales that change meanwhile": (
         {"AHEAD": "float upper = 1.f, lower = 2.f;",
-         "ADD": "for (int i = 0; i < 8; ++i) sum[i] += part[i] * (i % 4 < 2 ? upper : lower); upper = 4.f;"},
+         "ADD": "upper = 4.f; for (int i = 0; i < 8; ++i) sum[i] += part[i] * (i % 4 < 2 ? upper : lower);"},
         "`upper` is the same where sums are added"),
+    "an exponent that changes meanwhile": (
+        {"HEAD": "__device__ void change(int& x) { ++x; }", "AHEAD": "int e = 1;",
+         "ADD": "change(e); for (int i = 0; i < 8; ++i) sum[i] += part[i] * exp2f(float(e));"},
+        "`e` is the same where sums are added"),
+    "an array that changes": (
+        {"AHEAD": "float scale[2] = {1.f, 2.f}; scale[0] = floats[row];",
+         "ADD": EACH.format("sum[i] += part[i] * scale[i % 4 / 2];")}, "`scale` keeps what it is declared with"),
     "half of the elements": (
         {"ADD": "for (int i = 0; i < 4; ++i) sum[i] += part[i] * upper;"}, "each to one of its own"),
     "other elements": ({"ADD": EACH.format("sum[i] += part[7 - i] * upper;")}, "each to one of its own"),
@@ -174,7 +185,11 @@ def test_it_is_refused(tmp_path: Path, name: str) -> None:
     result = ported(tmp_path, **parts)
     assert what in lacking(result)
     assert result.plans[0].native == ()
-    assert ported(tmp_path, (), **parts).files == result.files
+
+
+def test_what_is_refused_stays_as_it_is(tmp_path: Path) -> None:
+    parts = REFUSED["a float that is read"][0]
+    assert ported(tmp_path, (), **parts).files == ported(tmp_path, **parts).files
 
 
 def test_it_wants_m128(tmp_path: Path) -> None:

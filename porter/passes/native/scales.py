@@ -22,17 +22,20 @@ from porter.model.pipeline.frames import Frame
 from porter.model.pipeline.operations import Site
 from porter.model.pipeline.who import Who
 from porter.model.registers import take_apart
-from porter.model.scopes import resolve
+from porter.model.scopes import Variable, resolve
 from porter.model.tensor_core import MmaStep, Step
 from porter.model.zeroing import counted_loop
 from porter.passes.context import PortContext, qualified
+from porter.passes.helpers import FACTOR_COLUMNS
 from porter.passes.moves import Moves
 from porter.passes.native import promotion
 from porter.passes.native.powers import At, Powers
 from porter.passes.native.promotion import EIGHT_BITS, Addition, Promotion, promotions
 from porter.passes.native.quads import QUAD, Quads
+from porter.passes.native.settings import settings_of
 from porter.passes.native.sites import Changes, Left, Place, steps_below, written
 from porter.ptx.arch import Limits
+from porter.ptx.tmem import COLUMNS
 from porter.ptx.wgmma import THREADS, M
 
 RULE = "PTR273"
@@ -57,6 +60,7 @@ def take(context: PortContext, moves: Moves) -> Changes:
     _only_these(context, found)
     for one in found:
         one.take()
+    _fits(found)
     context.helpers.scaled = True
     return changes
 
@@ -71,6 +75,18 @@ def missing(context: PortContext, moves: Moves, among: Sequence[Accumulator]) ->
     except Left as left:
         return left.what
     return ""
+
+
+def _fits(found: list[Scaled]) -> None:
+    """That factors fit into Tensor Memory beside these sums; what else there is, the compiler checks.
+
+    Raises:
+        Left: they do not.
+    """
+    columns = sum(max(m.step.op.n for m in one.mmas) for one in found)
+    if columns + FACTOR_COLUMNS > COLUMNS:
+        what = f"{FACTOR_COLUMNS} columns of Tensor Memory for factors beside {columns} of sums"
+        raise found[0].left(found[0].loop, what)
 
 
 def _only_these(context: PortContext, found: list[Scaled]) -> None:
@@ -254,29 +270,21 @@ class Scaled(Promotion):
         values = declarator.child_by_field_name("value") if declarator is not None else None
         at = self._number(element.subscripts[0], turn) if element is not None and len(element.subscripts) == 1 else None
         listed = [c for c in values.named_children if c.type != "comment"] if values is not None else []
-        own = variable is not None and variable.param is None and not element.path if element is not None else False
-        if not own or values is None or values.type != "initializer_list" or at is None or not 0 <= at < len(listed):
+        declared = values is not None and values.type == "initializer_list"
+        if (
+            element is None
+            or variable is None
+            or element.path
+            or not declared
+            or at is None
+            or not 0 <= at < len(listed)
+        ):
             text = _tight(self.function.text(leaf))
             raise self.left(leaf, f"that scales are powers of two: `{text}` is read as a float, and may be any")
-        assert element is not None
-        self._kept(leaf, element.name)
+        for one in settings_of(self.context.program, variable):
+            if one.node != values:
+                raise self.left(one.node, f"that `{element.name}` keeps what it is declared with")
         return _Factor(f"{element.name}[{at}]", leaf, listed[at], element.name)
-
-    def _kept(self, node: Node, name: str) -> None:
-        """That elements of an array keep what they are declared with."""
-        for use in self.function.named(name):
-            above = use.parent
-            if above is not None and above.type in ("array_declarator", "init_declarator"):
-                continue
-            subscript = above if above is not None and above.type == "subscript_expression" else None
-            around = subscript.parent if subscript is not None else None
-            target = around.child_by_field_name("left") if around is not None else None
-            written = around is not None and (
-                around.type in ("update_expression", "pointer_expression", "argument_list", "gnu_asm_output_operand")
-                or (around.type == "assignment_expression" and target is not None and target.id == subscript.id)
-            ) if subscript is not None else True  # fmt: skip
-            if written:
-                raise self.left(use, f"that `{name}` keeps what it is declared with")
 
     def _place(self, node: Node, subscripts: tuple[str, ...], turn: dict[str, int]) -> int:
         """The number of an element in a thread's part of the sum."""
@@ -363,7 +371,7 @@ class Scaled(Promotion):
             early = resolve(function, self.ahead, name)
             if early is None or early.key != variable.key:
                 raise self.left(leaf, f"`{name}` ahead of the MMAs of its turn")
-            self._not_changed(name)
+            self._not_changed(variable)
 
     def _only_computes(self, leaf: Node) -> bool:
         """Whether what is called in a factor is the toolkit's, and reads no memory."""
@@ -375,19 +383,13 @@ class Scaled(Promotion):
             for node, callee in named
         )
 
-    def _not_changed(self, name: str) -> None:
-        """That a variable keeps its value from the MMAs of a turn to the addition."""
-        function = self.function
-        body = self.loop.child_by_field_name("body")
-        for node in function.named(name):
-            above = node.parent
-            inside = body is not None and body.end_byte > node.start_byte >= self.ahead.start_byte
-            if not inside or above is None:
-                continue
-            target = above.child_by_field_name("left") or above.child_by_field_name("argument")
-            sets = above.type in ("assignment_expression", "update_expression", "pointer_expression")
-            if sets and target is not None and target.id == node.id:
-                raise self.left(node, f"that `{name}` is the same where sums are added as ahead of the MMAs")
+    def _not_changed(self, variable: Variable) -> None:
+        """That a variable keeps its value from ahead of the MMAs of a turn to the addition."""
+        for one in settings_of(self.context.program, variable):
+            between = self.ahead.start_byte <= one.node.start_byte < self.addition.node.end_byte
+            if between or not one.sign:
+                what = f"that `{variable.name}` is the same where sums are added as ahead of the MMAs"
+                raise self.left(one.node, what)
 
     # --- What becomes of it
 
