@@ -291,8 +291,8 @@ struct Accumulator {
     uint32_t address = 0;
     bool accumulate = false;
 //@ if scaled
-    uint32_t factors = 0;  // of its rows, for MMAs from here on
-    uint32_t ones = 0;     // factors of its columns
+    uint32_t row_factors = 0;  // for MMAs from here on
+    uint32_t column_factors = 0;
 //@ end
 //@ if tracked
     bool newer = false;  // than its registers
@@ -598,7 +598,13 @@ __device__ __forceinline__ uint32_t exponent_of(float power) {
 
 // Factors of the rows that MMAs from here on add to: `upper` of row lane / 4 of this warp's, `lower` of the one 8 rows
 // below. All threads of both warpgroups call it.
+//@ if column_factors
+// `columns` gives all of them the factor of each of the `n` columns.
+template <typename Columns>
+__device__ __forceinline__ void scale(Warpgroup& tc, Accumulator& d, float upper, float lower, uint32_t n, Columns columns) {
+//@ else
 __device__ __forceinline__ void scale(Warpgroup& tc, Accumulator& d, float upper, float lower) {
+//@ end
     // those of the turn before have been copied, and MMAs of the one before that have read theirs
     wait_phase(tc.staged + $staged_bytes, (tc.scaled + 1) % 2);
     fence_after_sync();
@@ -608,15 +614,29 @@ __device__ __forceinline__ void scale(Warpgroup& tc, Accumulator& d, float upper
         const uint32_t word = tc.staged + row * 16 + $thread / 32 % 4 * 4;
         asm volatile("st.shared.b32 [%0], %1;" ::"r"(word), "r"(exponent_of(lane % 4 == 0 ? upper : lower)) : "memory");
     }
+//@ if column_factors
+    const uint32_t column = half * 128 + $thread % 128;
+    if (column < n) {
+        const uint32_t word = tc.staged + (1 + column / 128) * $factor_bytes + column % 32 * 16 + column % 128 / 32 * 4;
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(word), "r"(exponent_of(columns(column))) : "memory");
+    }
+//@ end
     // the copy reads what threads have written
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     sync_warpgroup();
-    d.factors = tc.factors + tc.scaled % 2 * 4;
-    d.ones = tc.factors + $ones_column;
+    d.row_factors = tc.factors + tc.scaled % 2 * $factor_set;
+    d.column_factors = $columns_at;
     if (elect_issuer()) {
         // 32 rows of 16 bytes, to all four quarters of the lanes; MMAs of this thread come behind it
         const uint64_t from = $staged_desc | tc.staged >> 4;
-        asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(d.factors), "l"(from) : "memory");
+        asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(d.row_factors), "l"(from) : "memory");
+//@ if column_factors
+        for (uint32_t i = 0; i < (n + 127) / 128; ++i) {
+            asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(d.column_factors + 4 * i),
+                         "l"(from + (i + 1) * ($factor_bytes >> 4))
+                         : "memory");
+        }
+//@ end
         asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(tc.staged + $staged_bytes)
                      : "memory");
     }
@@ -746,8 +766,12 @@ struct Shared {
     uint64_t done[kWarpgroups][kRing];
 //@ end
 //@ if scaled
-    alignas(128) uint32_t factors[32][4];  // of row 32j + i in word [i][j]
-    uint64_t copied;                       // they are in Tensor Memory
+//@ if column_factors
+    alignas(128) uint32_t factors[3][32][4];  // of row 32j + i in word [0][i][j], of columns in those behind
+//@ else
+    alignas(128) uint32_t factors[1][32][4];  // of row 32j + i in word [0][i][j]
+//@ end
+    uint64_t copied;                          // they are in Tensor Memory
 //@ end
     uint32_t tmem;
 //@ if not paired
@@ -807,12 +831,12 @@ class Tmem {
         __syncthreads();
 //@ end
         fence_after_sync();
-//@ if scaled
+//@ if ones
         // columns of B are not scaled: their factors are 1 in all lanes
         if ($thread / 32 < 4) {
             asm volatile("tcgen05.st.sync.aligned.32x32b.x8.b32 [%0], {%1, %1, %1, %1, %1, %1, %1, %1};" ::"r"(
                              shared_.tmem + kNeeded + $ones_column + ($thread / 32 << $quarter_bit)),
-                         "r"($ones)
+                         "r"($ones_word)
                          : "memory");
             asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
         }
@@ -902,7 +926,7 @@ class Tmem {
                 kColumns - kOperands * $operand_columns};
 //@ else
 //@ if scaled
-                shared_address(&shared_.done[$batches_of][0]), shared_.tmem + kNeeded, shared_address(&shared_.factors[0][0])};
+                shared_address(&shared_.done[$batches_of][0]), shared_.tmem + kNeeded, shared_address(&shared_.factors[0][0][0])};
 //@ else
                 shared_address(&shared_.done[$batches_of][0])};
 //@ end
@@ -1043,8 +1067,8 @@ __device__ __forceinline__ void mma_$unscaled_kind(Accumulator& d, uint64_t a_de
             "tcgen05.mma.cta_group::1.kind::$scaled_kind.block_scale [%0], %1, %2, %3, [%5], [%6], accumulate;\n"
             "}" ::"r"(d.address),
             "l"(a_desc | kDescriptorVersion), "l"(b_desc | kDescriptorVersion),
-            "r"((idesc & ~$d_type_mask) | $scale_type), "r"(uint32_t(d.accumulate && scale_d)), "r"(d.factors),
-            "r"(d.ones)
+            "r"((idesc & ~$d_type_mask) | $scale_type), "r"(uint32_t(d.accumulate && scale_d)), "r"(d.row_factors),
+            "r"(d.column_factors)
             : "memory");
     }
     d.accumulate = true;

@@ -53,18 +53,18 @@ _FACTOR_RING = 2
 """Turns whose factors are in Tensor Memory: MMAs of one read theirs while those of the next are copied."""
 _FACTOR_WORDS = scale_columns(LANES)
 _WIDEST_B = scale_columns(max(legal_n(Kind.MXF8F6F4, 1)))
-FACTOR_COLUMNS = _FACTOR_RING * _FACTOR_WORDS + _WIDEST_B
-"""Columns of Tensor Memory that factors take."""
+_ONES_COLUMN = _FACTOR_RING * _FACTOR_WORDS
+_FACTOR_BYTES = 16 * WARP_LANES
+"""Of what one copy brings to Tensor Memory: four columns of words."""
 _STAGED = SmemDescriptor(address=0, lbo=16, sbo=128, swizzle=SwizzleMode.NONE)
 _SCALING: dict[str, object] = {
     "unscaled_kind": Kind.F8F6F4.value,
     "scaled_kind": Kind.MXF8F6F4.value,
     "d_type_mask": f"{FIELDS['d_type'].mask:#x}u",
     "scale_type": f"{SCALED_FIELDS['scale_type'].put(SCALE_TYPE_CODES[ScaleType.UE8M0]):#x}u",
-    "ones": f"{UE8M0_BIAS * 0x01010101:#x}",
-    "ones_column": _FACTOR_RING * _FACTOR_WORDS,
-    "factor_columns": FACTOR_COLUMNS,
-    "staged_bytes": 16 * WARP_LANES,
+    "ones_word": f"{UE8M0_BIAS * 0x01010101:#x}",
+    "ones_column": _ONES_COLUMN,
+    "factor_bytes": _FACTOR_BYTES,
     "staged_desc": f"{_STAGED.encode('sm_100'):#x}ull",
 }
 """What block-scaled MMAs and the copies of their factors are made of."""
@@ -145,6 +145,8 @@ class Helpers:
 
     scaled: bool = False
     """Whether MMAs of FP8 have factors of their rows."""
+    column_factors: bool = False
+    """Whether they have some of their columns, too."""
 
     row_stores: bool = False
     """Whether warps stage rows of results, which leave by bulk copies."""
@@ -153,6 +155,12 @@ class Helpers:
     def mma_rows(self) -> int:
         """Rows of an MMA in one CTA."""
         return 2 * M if self.joined or self.stacked else M
+
+    @property
+    def factor_columns(self) -> int:
+        """Columns of Tensor Memory that factors take."""
+        columns_of_b = _FACTOR_RING * _WIDEST_B if self.column_factors else _WIDEST_B
+        return _FACTOR_RING * _FACTOR_WORDS + columns_of_b
 
     def mirror(self, element: str, packed: bool) -> Mirror:
         """The loads and stores for accumulators with this register constraint."""
@@ -168,6 +176,11 @@ class Helpers:
         common = {
             **vars(self),
             **_SCALING,
+            "ones": self.scaled and not self.column_factors,
+            "factor_columns": self.factor_columns,
+            "factor_set": _FACTOR_WORDS + _WIDEST_B if self.column_factors else _FACTOR_WORDS,
+            "columns_at": f"d.row_factors + {_FACTOR_WORDS}" if self.column_factors else f"tc.factors + {_ONES_COLUMN}",
+            "staged_bytes": _FACTOR_BYTES * (3 if self.column_factors else 1),
             "deep": self.ring > 1,
             "double_buffered": self.buffers > 1,
             "many_loaders": self.tile_loaders > 1,

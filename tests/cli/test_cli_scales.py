@@ -84,17 +84,62 @@ def test_the_gate_takes_it_by_its_bound(scaled: Path) -> None:
     assert "differ in the bits" in failure(made(scaled))
 
 
+def of_columns(scaled: Path) -> Path:
+    """The same with scales of B for 64 columns each."""
+    text, case = scaled.read_text(), scaled.parent / "case.yaml"
+    declared = "        float const scale_b = from_ue8m0(__ldg(scales_b + block_n * num_k_blocks + kb));\n"
+    for old, instead in (
+        (declared, "".join(declared.replace("scale_b ", f"scale_b{i} ").replace("block_n", f"(2 * block_n + {i})")
+                           for i in (0, 1))),
+        (" * scale_b;", ";"),
+        ("] += scale_", "] += (i < 8 ? scale_b0 : scale_b1) * scale_"),
+    ):  # fmt: skip
+        assert old in text
+        text = text.replace(old, instead)
+    scaled.write_text(text)
+    said = case.read_text()
+    for old, instead in (('sb: {dtype: f8e8m0, shape: ["N / BN"', 'sb: {dtype: f8e8m0, shape: ["N / 64"'),
+                         ("np.repeat(sb, BN, 0)", "np.repeat(sb, 64, 0)")):  # fmt: skip
+        assert old in said
+        said = said.replace(old, instead)
+    case.write_text(said)
+    return scaled
+
+
+@pytest.mark.slow
+def test_scales_of_blocks_of_columns(scaled: Path) -> None:
+    found = made(of_columns(scaled))
+    assert "[&](uint32_t column) { return column < 64 ? scale_b0 : scale_b1; }" in str(found.new)
+    assert failure(found) == ""
+
+
+PLANTED_IN_COLUMNS = {
+    "the other block of columns": (r"column < 64 \? scale_b0 : scale_b1", "column < 64 ? scale_b1 : scale_b0"),
+    "columns at another place": (r"column % 32 \* 16", "column % 16 * 16"),
+    "columns of half the threads": (r"half \* 128 \+ threadIdx.x % 128;", "threadIdx.x % 128 / 2;"),
+    "no copy of the columns' factors": (r"i < \(n \+ 127\) / 128", "i < 0"),
+    "rows' factors for columns": (r"from \+ \(i \+ 1\) \*", "from + i *"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED_IN_COLUMNS)
+def test_a_mistake_planted_in_columns_fails_the_gate(scaled: Path, name: str) -> None:
+    of_columns(scaled)
+    planted(scaled, *PLANTED_IN_COLUMNS[name])
+
+
 PLANTED = {
     "scales of the rows of the other warpgroup": (r"const uint32_t row = half \* 16 \+", "const uint32_t row ="),
     "scales of rows eight further": (r"lane % 4 == 0 \? upper : lower", "lane % 4 == 0 ? lower : upper"),
     "scales of another warp's rows": (r"threadIdx.x / 32 % 4 \* 4;", "(threadIdx.x / 32 + 1) % 4 * 4;"),
-    "scales of another turn": (r"%0\], %1;\" ::\"r\"\(d.factors\)", '%0], %1;" ::"r"(tc.factors)'),
+    "scales of another turn": (r"%0\], %1;\" ::\"r\"\(d.row_factors\)", '%0], %1;" ::"r"(tc.factors)'),
     "another byte of the factors": (r"\| 0x800000u\)", "| 0x800000u | 1u << 29)"),
     "factors in one quarter of the lanes": (r"32x128b\.warpx4", "128x128b"),
     "factors of columns in one quarter": (r"if \(threadIdx.x / 32 < 4\) \{", "if (threadIdx.x / 32 < 1) {"),
     "no proxy fence ahead of the copy": (
         r"// the copy reads what threads have written\n    asm volatile\(\"fence.proxy.async.*\n", ""),
-    "no meeting ahead of the copy": (r"sync_warpgroup\(\);(?=\n    d.factors)", ""),
+    "no meeting ahead of the copy": (r"sync_warpgroup\(\);(?=\n    d.row_factors)", ""),
     "staged ones that were not copied yet": (r"wait_phase\(tc.staged \+ 512, .*\n", ""),
     "factors that MMAs still read": (r"tc.scaled % 2 \* 4", "0"),
     "sums of the last turn": (r"accum_tmem, 1\);", "accum_tmem, k);"),
@@ -107,7 +152,10 @@ PLANTED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_mistake_fails_the_gate(scaled: Path, name: str) -> None:
-    pattern, instead = PLANTED[name]
+    planted(scaled, *PLANTED[name])
+
+
+def planted(scaled: Path, pattern: str, instead: str) -> None:
     found = made(scaled)
     hits = [(p, *re.subn(pattern, instead, t.decode())) for p, t in found.new.items()]
     ((path, text, count),) = [hit for hit in hits if hit[2]]

@@ -163,8 +163,8 @@ def test_warps_that_meet_do_not_wait_for_mmas() -> None:
 
 
 def test_waiting_for_copies_of_scales_is_no_wait_for_their_mmas() -> None:
-    """A commit behind a copy to Tensor Memory, ahead of the MMAs that read it, is complete when MMAs of the stage before
-    may still run. One behind these MMAs is not."""
+    """A commit behind a copy to Tensor Memory, ahead of the MMAs that read it, is complete when MMAs of the stage
+    before may still run. One behind these MMAs is not."""
     text = kernel(RING)
     mma = next(line for line in text.splitlines() if "tcgen05.mma" in line)
     wait = "{\n.reg .pred P1;\nLAB_COPIED:\nmbarrier.try_wait.parity.shared::cta.b64 P1, [%r4+48], %r9;\n"

@@ -144,6 +144,16 @@ COMBINATIONS = {
         uses_clear=True,
         scaled=True,
     ),
+    "scales of columns": helpers(
+        {Kind.F8F6F4: F8},
+        {FLOATS: FEW},
+        operations=("load",),
+        joined=True,
+        uses_clear=True,
+        padded_shared=True,
+        scaled=True,
+        column_factors=True,
+    ),
     "joined behind a producer": helpers(
         {Kind.F16: F16}, {FLOATS: (8,)}, register_kinds={Kind.F16}, joined=True, issuer=4
     ),

@@ -69,6 +69,21 @@ UNDERSTOOD = {
          "ADD": EACH.format("sum[i] += part[i] * scale[i % 4 / 2];")},
         "tcgen05::scale(tc, part_tmem, scale[0], scale[1]);",
     ),
+    "blocks of columns": (
+        {"AHEAD": scaled("exp2f(float(ints[s]))", "exp2f(float(ints[s + steps]))"),
+         "ADD": EACH.format("sum[i] += part[i] * (i < 4 ? upper : lower);")},
+        "tcgen05::scale(tc, part_tmem, 1.f, 1.f, 16, [&](uint32_t column) { return column < 8 ? upper : lower; });",
+    ),
+    "rows and blocks of columns": (
+        {"AHEAD": scaled("exp2f(float(ints[row]))", "exp2f(float(ints[row + 8]))")
+                  + " const float of[2] = {exp2f(float(ints[s])), exp2f(float(ints[s + steps]))};",
+         "ADD": EACH.format("sum[i] += part[i] * (i & 2 ? lower : upper) * of[i / 4];")},
+        "tcgen05::scale(tc, part_tmem, upper, lower, 16, [&](uint32_t column) { return column < 8 ? of[0] : of[1]; });",
+    ),
+    "the same factor twice": (
+        {"ADD": EACH.format("sum[i] += part[i] * upper * upper;")},
+        "tcgen05::scale(tc, part_tmem, upper * upper, upper * upper);",
+    ),
     "statement by statement": ({"ADD": FOURS}, ROWS),
     "fmaf": ({"ADD": EACH.format("sum[i] = fmaf(part[i], i / 2 % 2 ? lower : upper, sum[i]);")}, ROWS),
     "written out": ({"ADD": EACH.format("sum[i] = sum[i] + (i % 4 < 2 ? upper : lower) * part[i];")}, ROWS),
@@ -123,7 +138,8 @@ REFUSED = {
         {"AHEAD": "float upper = 1.f; upper += 1.f; const float lower = 1.f;"}, "what `upper` is set to"),
     "a variable that a function may write": (
         {"HEAD": "__device__ void change(float& x) { x = 3.f; }",
-         "AHEAD": "float upper = 1.f; change(upper); const float lower = 1.f;"}, "what `upper` is set to"),
+         "AHEAD": "float upper = 1.f; change(upper); const float lower = 1.f;"},
+        "`upper` is the same where sums are added"),
     "a scale of the lane": (
         {"AHEAD": scaled("exp2f(float(ints[threadIdx.x]))")}, "that all lanes of a row have one `upper`"),
     "a scale of a column": (
@@ -149,10 +165,14 @@ REFUSED = {
     "an exponent that a function may write": (
         {"HEAD": "__device__ void change(int& x) { x = threadIdx.x; }",
          "AHEAD": "int e = 1; change(e); " + scaled("exp2f(float(e))")}, "that all lanes of a row have one"),
-    "scales of columns": (
-        {"ADD": EACH.format("sum[i] += part[i] * (i < 4 ? upper : lower);")}, "for all columns of a row"),
+    "scales of columns in turn": (
+        {"ADD": EACH.format("sum[i] += part[i] * (i % 2 ? upper : lower);")}, "those of eight columns and more"),
+    "scales of columns in one row": (
+        {"ADD": EACH.format("sum[i] += part[i] * (i < 6 ? upper : lower);")}, "those of eight columns and more"),
+    "scales of columns that are those of a thread": (
+        {"ADD": EACH.format("sum[i] += part[i] * (i < 4 ? upper : lower);")}, "that all threads have one `upper`"),
     "scales by the element": (
-        {"ADD": EACH.format("sum[i] += part[i] * exp2f(float(i));")}, "for all columns of a row"),
+        {"ADD": EACH.format("sum[i] += part[i] * exp2f(float(i));")}, "a scale in a variable, or in an array"),
     "scales that are read behind the MMAs": (
         {"AHEAD": "", "ADD": "const float upper = exp2f(float(ints[row])); "
          "for (int i = 0; i < 8; ++i) sum[i] += part[i] * upper;"}, "`upper` ahead of the MMAs of its turn"),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which values all lanes have alike that hold elements of one row of a sum: lanes 4q to 4q + 3 of a warp."""
+"""Which values all lanes have alike that hold elements of one row of a sum, lanes 4q to 4q + 3 of a warp; and which all
+threads have alike."""
 
 from __future__ import annotations
 
@@ -33,10 +34,13 @@ _OF_LANES = re.compile(
 
 
 class Quads:
-    """Asks about the kernel `function`, and threads `who` of blocks of `threads`."""
+    """Asks about the kernel `function`, and threads `who` of blocks of `threads`: about `group` of them at a time, as
+    many as have a row if nothing else is said."""
 
-    def __init__(self, program: Program, function: Function, threads: int, who: frozenset[int]) -> None:
-        self.program, self.function = program, function
+    def __init__(
+        self, program: Program, function: Function, threads: int, who: frozenset[int], group: int = QUAD
+    ) -> None:  # fmt: skip
+        self.program, self.function, self.group = program, function, group
         self._differ = Threads(program)
         self._affine = Affine(program, threads, sorted(who))
         self._asked: set[tuple[int, int, str]] = set()
@@ -63,7 +67,7 @@ class Quads:
         """Whether an integer is the same in the lanes of a row, as far as variables in it are."""
         found = self._affine.value(Scope(self.function), node)
         return found is not None and all(
-            all(v == vector[at // QUAD * QUAD] for at, v in enumerate(vector)) for vector in found.values()
+            all(v == vector[at // self.group * self.group] for at, v in enumerate(vector)) for vector in found.values()
         )
 
     def _keeps(self, node: Node) -> bool:

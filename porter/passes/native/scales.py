@@ -7,9 +7,12 @@ original's, so this is on request."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
+from operator import and_
 
 from tree_sitter import Node
 
@@ -26,7 +29,6 @@ from porter.model.scopes import Variable, resolve
 from porter.model.tensor_core import MmaStep, Step
 from porter.model.zeroing import counted_loop
 from porter.passes.context import PortContext, qualified
-from porter.passes.helpers import FACTOR_COLUMNS
 from porter.passes.moves import Moves
 from porter.passes.native import promotion
 from porter.passes.native.powers import At, Powers
@@ -47,6 +49,8 @@ _FUSED = ("fmaf", "__fmaf_rn", "__fmaf_rz", "__fmaf_ru", "__fmaf_rd", "std::fma"
 _READS = ("subscript_expression", "pointer_expression", "field_expression", "update_expression",
           "assignment_expression", "lambda_expression", "gnu_asm_expression")  # fmt: skip
 _MOST_TURNS = 4096
+COLUMN_GROUP = 8
+"""Columns that four elements of a thread, in two rows, are of (PTX ISA 9.7.15.5.1, the layout of D)."""
 
 
 def take(context: PortContext, moves: Moves) -> Changes:
@@ -58,10 +62,11 @@ def take(context: PortContext, moves: Moves) -> Changes:
     changes = Changes(context, RULE)
     found = promotions(context, moves, changes, context.accumulators.accumulators, Scaled)
     _only_these(context, found)
+    context.helpers.scaled = True
+    context.helpers.column_factors = any(one.columns for one in found)
+    _fits(found, context.helpers.factor_columns)
     for one in found:
         one.take()
-    _fits(found)
-    context.helpers.scaled = True
     return changes
 
 
@@ -77,15 +82,15 @@ def missing(context: PortContext, moves: Moves, among: Sequence[Accumulator]) ->
     return ""
 
 
-def _fits(found: list[Scaled]) -> None:
+def _fits(found: list[Scaled], factors: int) -> None:
     """That factors fit into Tensor Memory beside these sums; what else there is, the compiler checks.
 
     Raises:
         Left: they do not.
     """
     columns = sum(max(m.step.op.n for m in one.mmas) for one in found)
-    if columns + FACTOR_COLUMNS > COLUMNS:
-        what = f"{FACTOR_COLUMNS} columns of Tensor Memory for factors beside {columns} of sums"
+    if columns + factors > COLUMNS:
+        what = f"{factors} columns of Tensor Memory for factors beside {columns} of sums"
         raise found[0].left(found[0].loop, what)
 
 
@@ -121,18 +126,37 @@ class Scaled(Promotion):
     def added(self, node: Node) -> Addition:
         elements = dict(self._elements(node))
         self._all_of_them(node, elements)
-        halves = [{e: f for e, (f, _) in elements.items() if e % QUAD // 2 == half} for half in (0, 1)]
-        self.factors: list[tuple[_Factor, ...]] = []
-        for half in halves:
-            if len({tuple(f.text for f in factors) for factors in half.values()}) != 1:
-                raise self.left(node, "one product of scales for all columns of a row")
-            self.factors.append(next(iter(half.values())))
-        if not any(self.factors):
+        self._apart(node, {e: list(f) for e, (f, _) in elements.items()})
+        if not any(self.factors) and not self.columns:
             raise self.left(node, NO_SCALES)
         targets = {t for _, t in elements.values()}
         if len(targets) != 1:
             raise self.left(node, "an addition to one array")
         return Addition(node, targets.pop())
+
+    def _apart(self, node: Node, elements: dict[int, list[_Factor]]) -> None:
+        """Factors of the two rows of a thread, which all elements of one have, and of columns: what is left."""
+        self.factors: list[tuple[_Factor, ...]] = []
+        self.columns: list[tuple[int, tuple[_Factor, ...]]] = []
+        counts = {e: Counter(f.text for f in factors) for e, factors in elements.items()}
+        of_rows = [Counter[str](), Counter[str]()]
+        for half in (0, 1):
+            mine = [e for e in elements if e % QUAD // 2 == half]
+            of_rows[half] = reduce(and_, (counts[e] for e in mine))
+            self.factors.append(_taken(elements[mine[0]], of_rows[half]))
+        left = {e: _taken(f, counts[e] - of_rows[e % QUAD // 2]) for e, f in elements.items()}
+        for element, factors in sorted(left.items()):
+            first = left[element // QUAD * QUAD]
+            if [f.text for f in factors] != [f.text for f in first]:
+                raise self.left(node, "scales of rows, times those of eight columns and more")
+            if element % QUAD:
+                continue
+            end = (element // QUAD + 1) * COLUMN_GROUP
+            if self.columns and [f.text for f in self.columns[-1][1]] == [f.text for f in first]:
+                self.columns.pop()
+            self.columns.append((end, first))
+        if not any(factors for _, factors in self.columns):
+            self.columns = []
 
     # --- The addition
 
@@ -259,7 +283,7 @@ class Scaled(Promotion):
         if leaf.type == "subscript_expression":
             return self._of_array(leaf, turn)
         if self._names_any(leaf, turn):
-            raise self.left(leaf, "one product of scales for all columns of a row")
+            raise self.left(leaf, "a scale in a variable, or in an array of scales")
         return _Factor(" ".join(self.function.text(leaf).split()), leaf, leaf)
 
     def _of_array(self, leaf: Node, turn: dict[str, int]) -> _Factor:
@@ -322,11 +346,15 @@ class Scaled(Promotion):
         if any(m.step.a_registers for m in self.mmas):
             raise self.left(self.loop, "A in shared memory")
         self.ahead = self._ahead()
-        powers, quads = Powers(context.program), self._quads()
-        for factor in dict.fromkeys(f for half in self.factors for f in half):
+        powers, threads = Powers(context.program), self._threads()
+        lanes, everybody = self._alike(*threads), self._alike(*threads, group=len(threads[1]))
+        of_columns = [f for _, factors in self.columns for f in factors]
+        for factor in dict.fromkeys([f for half in self.factors for f in half] + of_columns):
             self._is_ahead(factor)
             powers.power(At(function), factor.value)
-            if not quads.alike(factor.value):
+            if factor in of_columns and not everybody.alike(factor.value):
+                raise self.left(factor.value, f"that all threads have one `{factor.text}`, of columns")
+            if not lanes.alike(factor.value):
                 raise self.left(factor.value, f"that all lanes of a row have one `{factor.text}`")
 
     def _ahead(self) -> Node:
@@ -348,7 +376,11 @@ class Scaled(Promotion):
             raise self.left(self.loop, "a fence of each turn ahead of its MMAs")
         return ahead
 
-    def _quads(self) -> Quads:
+    def _alike(self, threads: int, who: frozenset[int], group: int = QUAD) -> Quads:
+        return Quads(self.context.program, self.function, threads, who, group)
+
+    def _threads(self) -> tuple[int, frozenset[int]]:
+        """Threads of a block, and those that come to the loop."""
         program, function = self.context.program, self.function
         kernel = next(k for k in self.context.kernels if k.function is function)
         threads = program.constants_in(function).evaluate(kernel.threads or "")
@@ -356,7 +388,7 @@ class Scaled(Promotion):
         runs = Who(program, threads).runs((Site(Frame(function), self.loop),))
         if runs.threads is None:
             raise self.left(self.loop, f"which threads `{runs.unknown}` lets through")
-        return Quads(program, function, threads, runs.threads)
+        return threads, runs.threads
 
     def _is_ahead(self, factor: _Factor) -> None:
         """That a factor is there ahead of the MMAs, and the same as where sums are added."""
@@ -399,8 +431,10 @@ class Scaled(Promotion):
         home = self.accumulator.home
         tile = home.tile_in(function, context.names.beside)
         upper, lower = (" * ".join(f.text for f in half) or "1.f" for half in self.factors)
+        count = self.mmas[0].step.op.n
+        more = f", {count}, {self._of_columns(count)}" if context.helpers.column_factors else ""
         text, place = (
-            f"{qualified('scale')}({context.names.warpgroup}, {tile}, {upper}, {lower});",
+            f"{qualified('scale')}({context.names.warpgroup}, {tile}, {upper}, {lower}{more});",
             Place(function, self.ahead),
         )
         if self.is_fence:
@@ -412,6 +446,14 @@ class Scaled(Promotion):
             Code.NATIVE_SCALES, function, function.span(self.addition.node),
             kernel=function.name, name=self.accumulator.name,
         )  # fmt: skip
+
+    def _of_columns(self, count: int) -> str:
+        """What gives the factor of a column."""
+        columns = self.columns or [(count, ())]
+        texts = [(end, " * ".join(f.text for f in factors) or "1.f") for end, factors in columns]
+        name = self.context.names.fresh("column")
+        chosen = "".join(f"{name} < {end} ? {text} : " for end, text in texts[:-1]) + texts[-1][1]
+        return f"[&](uint32_t {name}) {{ return {chosen}; }}"
 
     def behind(self, addition: Span) -> list[str]:
         """One addition of all elements, each of which has its scale."""
@@ -427,6 +469,16 @@ class Scaled(Promotion):
         while any(re.search(rf"\b{name}\b", o) for o in others):
             name += name[0]
         return name
+
+
+def _taken(factors: list[_Factor], wanted: Counter[str]) -> tuple[_Factor, ...]:
+    """As many of the factors as are wanted of each text."""
+    found, left = [], Counter(wanted)
+    for factor in factors:
+        if left[factor.text] > 0:
+            left[factor.text] -= 1
+            found.append(factor)
+    return tuple(found)
 
 
 def _tight(text: str) -> str:
