@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes_cli import porter
+from scaled_kernels import kernel_text
 
 from porter.cli import full_rate
 from porter.cli.building import make_builder
@@ -35,14 +36,15 @@ def scaled(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def alone(scaled: Path) -> Path:
-    """The kernel without a case, for which nothing is compiled."""
-    (scaled.parent / "case.yaml").unlink()
-    return scaled
+def alone(tmp_path: Path) -> Path:
+    """A kernel without a case, for which nothing is compiled."""
+    path = tmp_path / "kernel.cu"
+    path.write_text(kernel_text())
+    return path
 
 
-def test_it_is_a_step_of_the_native_style(scaled: Path) -> None:
-    result = porter("--no-config", "port", "--block-scale", scaled, code=2)
+def test_it_is_a_step_of_the_native_style(alone: Path) -> None:
+    result = porter("--no-config", "port", "--block-scale", alone, code=2)
     assert "--style native" in result.output
 
 
@@ -58,8 +60,8 @@ def test_a_plan_names_the_option(alone: Path) -> None:
 def test_a_configuration_asks_for_it(alone: Path) -> None:
     (alone.parent / "porter.toml").write_text('style = "native"\nblock-scale = true\n')
     said = porter("-v", "plan", alone).output
-    assert "scales `accum` in the tensor core" in said
-    assert "scales `accum` in the tensor core" not in porter("-v", "plan", "--no-block-scale", alone).output
+    assert "scales `part` in the tensor core" in said
+    assert "scales `part` in the tensor core" not in porter("-v", "plan", "--no-block-scale", alone).output
 
 
 # --- the gate itself, on a simulator

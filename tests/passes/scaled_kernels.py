@@ -57,12 +57,17 @@ def scaled(upper: str, lower: str = "1.f") -> str:
     return f"const float upper = {upper}; const float lower = {lower};"
 
 
-def ported(folder: Path, steps: tuple[str, ...] = (NAME,), full_rate: bool = True, **parts: str) -> PortResult:
+def kernel_text(**parts: str) -> str:
+    """The kernel with these parts in place of those that it has else."""
     text = TEXT
     for name, value in {**DEFAULTS, **parts}.items():
         text = text.replace(f"@{name}@", value)
+    return text
+
+
+def ported(folder: Path, steps: tuple[str, ...] = (NAME,), full_rate: bool = True, **parts: str) -> PortResult:
     path = folder / "kernel.cu"
-    path.write_text(text)
+    path.write_text(kernel_text(**parts))
     return port_sources(load_sources(path), PortOptions(native=steps, full_rate=full_rate))
 
 
