@@ -35,10 +35,12 @@ KINDS = {
     "persistent": ("gemm_persistent", "dsl_gemm_persistent"),
     "cluster multicast": ("gemm_cluster", "cute_gemm_multicast"),
     "stmatrix + TMA store": ("cute_gemm_stsm", "dsl_gemm_plain"),
-    "scaled FP8": ("gemm_fp8_scaled", "cute_gemm_fp8_scaled"),
+    "scaled FP8": ("gemm_fp8_scaled", "cute_gemm_fp8_scaled", "gemm_fp8_ue8m0"),
     "attention": ("attention_fwd", "attention_fwd D=128", "cute_attention", "dsl_attention"),
 }
 """Kernels by their kind; behind a name the size of its case that chooses what is compiled."""
+ASKED = {("gemm_fp8_ue8m0", "native"): ("--block-scale",)}
+"""Options of ports that have a step which is taken on request."""
 DEFAULT = "compat"
 """What ports are where no style can be chosen."""
 
@@ -63,7 +65,7 @@ def graded(kernel: str, arguments: tuple[str, ...] = ()) -> Any:
 def refused(kernel: str, style: str) -> str:
     """Why `porter port`, which runs the case, gives the compat port in place of one of a style; else nothing."""
     with tempfile.TemporaryDirectory() as folder:
-        options = ("--style", style, "--no-compile", "--trust", "-o", folder)
+        options = ("--style", style, *ASKED.get((kernel, style), ()), "--no-compile", "--trust", "-o", folder)
         source = str(next((CORPUS / kernel).glob(f"{kernel}.*")))
         done = CliRunner().invoke(porter, ["--no-config", "--format", "json", "port", *options, source])
     said = json.loads(done.stdout)["diagnostics"]
@@ -91,7 +93,8 @@ def rows(kernels: set[str]) -> Iterator[dict[str, Any]]:
             if kernels and kernel not in kernels:
                 continue
             chosen = styles() or (DEFAULT,)
-            found = {s: graded(kernel, ("--style", s) if styles() else ()) for s in chosen}
+            asked = {s: ("--style", s, *ASKED.get((kernel, s), ())) if styles() else () for s in chosen}
+            found = {s: graded(kernel, asked[s]) for s in chosen}
             ports = {s: figures(document, "port") for s, document in found.items()}
             for style in chosen[1:]:
                 if ports[style] != ports[DEFAULT] and (why := refused(kernel.partition(" ")[0], style)):

@@ -290,6 +290,10 @@ struct Warpgroup;
 struct Accumulator {
     uint32_t address = 0;
     bool accumulate = false;
+//@ if scaled
+    uint32_t row_factors = 0;  // for MMAs from here on
+    uint32_t column_factors = 0;
+//@ end
 //@ if tracked
     bool newer = false;  // than its registers
     uint32_t batch = 0;  // of its last MMA
@@ -353,6 +357,11 @@ struct Warpgroup {
 struct Warpgroup {
     uint32_t tmem;           // first column of its accumulators, at lane offset 0 or 16
     uint32_t done;           // shared address of kRing mbarriers, on which its commits arrive
+//@ if scaled
+    uint32_t factors;        // first column of factors, at lane 0
+    uint32_t staged;         // shared address of those of a turn, behind which an mbarrier says that they are copied
+    uint32_t scaled = 0;     // turns so far
+//@ end
     uint32_t committed = 0;  // batches committed so far
 //@ end
 //@ if shares
@@ -579,6 +588,61 @@ struct Warpgroup {
 //@ end
 };
 
+//@ section scale if scaled
+// The exponent of a power of two, as ue8m0 has it. Powers that no normal float has count as 2^-127, and infinity as NaN.
+// The nearest power is taken, whatever the last bits of a function's result are.
+__device__ __forceinline__ uint32_t exponent_of(float power) {
+    const uint32_t bits = __float_as_uint(power);
+    return bits < 0x00800000u ? 0 : min((bits + 0x00400000u) >> 23, 255u);
+}
+
+// Factors of the rows that MMAs from here on add to: `upper` of row lane / 4 of this warp's, `lower` of the one 8 rows
+// below. All threads of both warpgroups call it.
+//@ if column_factors
+// `columns` gives all of them the factor of each of the `n` columns.
+template <typename Columns>
+__device__ __forceinline__ void scale(Warpgroup& tc, Accumulator& d, float upper, float lower, uint32_t n, Columns columns) {
+//@ else
+__device__ __forceinline__ void scale(Warpgroup& tc, Accumulator& d, float upper, float lower) {
+//@ end
+    // those of the turn before have been copied, and MMAs of the one before that have read theirs
+    wait_phase(tc.staged + $staged_bytes, (tc.scaled + 1) % 2);
+    fence_after_sync();
+    const uint32_t lane = $thread % 32, half = tc.tmem >> $half_lane_bit & 1;
+    if (lane % 4 < 2) {
+        const uint32_t row = half * 16 + lane % 4 * 8 + lane / 4;
+        const uint32_t word = tc.staged + row * 16 + $thread / 32 % 4 * 4;
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(word), "r"(exponent_of(lane % 4 == 0 ? upper : lower)) : "memory");
+    }
+//@ if column_factors
+    const uint32_t column = half * 128 + $thread % 128;
+    if (column < n) {
+        const uint32_t word = tc.staged + (1 + column / 128) * $factor_bytes + column % 32 * 16 + column % 128 / 32 * 4;
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(word), "r"(exponent_of(columns(column))) : "memory");
+    }
+//@ end
+    // the copy reads what threads have written
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    sync_warpgroup();
+    d.row_factors = tc.factors + tc.scaled % 2 * $factor_set;
+    d.column_factors = $columns_at;
+    if (elect_issuer()) {
+        // 32 rows of 16 bytes, to all four quarters of the lanes; MMAs of this thread come behind it
+        const uint64_t from = $staged_desc | tc.staged >> 4;
+        asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(d.row_factors), "l"(from) : "memory");
+//@ if column_factors
+        for (uint32_t i = 0; i < (n + 127) / 128; ++i) {
+            asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(d.column_factors + 4 * i),
+                         "l"(from + (i + 1) * ($factor_bytes >> 4))
+                         : "memory");
+        }
+//@ end
+        asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(tc.staged + $staged_bytes)
+                     : "memory");
+    }
+    ++tc.scaled;
+}
+
 //@ section raster if raster
 // Rows of tiles in a group.
 constexpr uint32_t kGroup = $raster;
@@ -701,6 +765,14 @@ struct Shared {
 //@ else
     uint64_t done[kWarpgroups][kRing];
 //@ end
+//@ if scaled
+//@ if column_factors
+    alignas(128) uint32_t factors[3][32][4];  // of row 32j + i in word [0][i][j], of columns in those behind
+//@ else
+    alignas(128) uint32_t factors[1][32][4];  // of row 32j + i in word [0][i][j]
+//@ end
+    uint64_t copied;                          // they are in Tensor Memory
+//@ end
     uint32_t tmem;
 //@ if not paired
     uint32_t running;  // warps of the CTA that have not ended
@@ -743,6 +815,9 @@ class Tmem {
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&shared_.done[0][0]) + i * 8)
                              : "memory");
             }
+//@ if scaled
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&shared_.copied)) : "memory");
+//@ end
 //@ end
 //@ if not paired
             shared_.running = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
@@ -756,6 +831,19 @@ class Tmem {
         __syncthreads();
 //@ end
         fence_after_sync();
+//@ if ones
+        // columns of B are not scaled: their factors are 1 in all lanes
+        if ($thread / 32 < 4) {
+            asm volatile("tcgen05.st.sync.aligned.32x32b.x8.b32 [%0], {%1, %1, %1, %1, %1, %1, %1, %1};" ::"r"(
+                             shared_.tmem + kNeeded + $ones_column + ($thread / 32 << $quarter_bit)),
+                         "r"($ones_word)
+                         : "memory");
+            asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
+        }
+        fence_before_sync();
+        __syncthreads();
+        fence_after_sync();
+//@ end
     }
 
 //@ if paired
@@ -837,7 +925,11 @@ class Tmem {
                 shared_address(&shared_.done[$batches_of][0]), 0, 0, false,
                 kColumns - kOperands * $operand_columns};
 //@ else
+//@ if scaled
+                shared_address(&shared_.done[$batches_of][0]), shared_.tmem + kNeeded, shared_address(&shared_.factors[0][0][0])};
+//@ else
                 shared_address(&shared_.done[$batches_of][0])};
+//@ end
 //@ end
     }
 //@ end
@@ -876,10 +968,20 @@ class Tmem {
     // a power of two, at least $min_allocation
     static constexpr uint32_t kAllocated = kAll <= 32 ? 32 : kAll <= 64 ? 64 : kAll <= 128 ? 128 : kAll <= 256 ? 256 : 512;
 //@ else
+//@ if scaled
+    static constexpr uint32_t kWithFactors = kNeeded + $factor_columns;
+    static_assert(kWithFactors <= $columns, "the accumulators and their factors do not fit into Tensor Memory");
+    // a power of two, at least $min_allocation
+    static constexpr uint32_t kAllocated = kWithFactors <= 32 ? 32
+                                           : kWithFactors <= 64 ? 64
+                                           : kWithFactors <= 128 ? 128
+                                           : kWithFactors <= 256 ? 256 : 512;
+//@ else
     static_assert(kNeeded <= $columns, "the accumulators do not fit into Tensor Memory");
     // a power of two, at least $min_allocation
     static constexpr uint32_t kAllocated =
         kNeeded <= 32 ? 32 : kNeeded <= 64 ? 64 : kNeeded <= 128 ? 128 : kNeeded <= 256 ? 256 : 512;
+//@ end
 //@ end
 
     Shared<kWarpgroups>& shared_;
@@ -950,6 +1052,26 @@ __device__ __forceinline__ void mma_$kind(Accumulator& d, uint64_t a_desc, uint6
     d.newer = true;
     d.batch = d.owner->committed;
 //@ end
+}
+
+//@ section mma_scaled if scaled
+// d (+)= a * b, times the factors of rows. All threads call it, one issues. The descriptor has the number of a factor's
+// byte, 0, where others have the type of D.
+__device__ __forceinline__ void mma_$unscaled_kind(Accumulator& d, uint64_t a_desc, uint64_t b_desc, uint32_t idesc,
+                                        bool scale_d = true) {
+    if (elect_issuer()) {
+        asm volatile(
+            "{\n"
+            ".reg .pred accumulate;\n"
+            "setp.ne.b32 accumulate, %4, 0;\n"
+            "tcgen05.mma.cta_group::1.kind::$scaled_kind.block_scale [%0], %1, %2, %3, [%5], [%6], accumulate;\n"
+            "}" ::"r"(d.address),
+            "l"(a_desc | kDescriptorVersion), "l"(b_desc | kDescriptorVersion),
+            "r"((idesc & ~$d_type_mask) | $scale_type), "r"(uint32_t(d.accumulate && scale_d)), "r"(d.row_factors),
+            "r"(d.column_factors)
+            : "memory");
+    }
+    d.accumulate = true;
 }
 
 //@ section mma_from_registers for register_kinds

@@ -58,6 +58,13 @@ KEYS: Mapping[str, Key] = {
         False,
         "Whether sums of FP8 stay in the accumulator in ports of the native style.",
     ),
+    "block-scale": Key(
+        "--block-scale",
+        "",
+        "flag",
+        False,
+        "Whether scales that are powers of two are the tensor core's in ports of the native style.",
+    ),
     "mend": Key("--mend", "mends", "flag", False, "`porter port` also offers what the original itself lacks."),
     "compile": Key("--compile", "compiles", "flag", False, "Whether `porter port` compiles original and port."),
 }
@@ -226,13 +233,15 @@ def configure(ctx: click.Context, session: Session) -> Session:
         elif ctx.get_parameter_source(key.parameter) is ParameterSource.DEFAULT:
             ctx.params[key.parameter] = value
     style = session.style or (config.values.get("style", default) if _has_style(ctx) else None)
-    drops = config.values.get("drop-promotion") if style == NATIVE else None
+    asked = config.values if style == NATIVE else {}
+    drops, scales = asked.get("drop-promotion"), asked.get("block-scale")
     return replace(
         session,
         config=config.path,
         rules=(*session.rules, *map(Path, config.texts("rules"))),
         style=style,
         drop_promotion=drops if session.drop_promotion is None else session.drop_promotion,
+        block_scale=scales if session.block_scale is None else session.block_scale,
         select=config.texts("select"),
         ignore=config.texts("ignore"),
         keep_hopper=config.values.get("keep-hopper") if session.keep_hopper is None else session.keep_hopper,

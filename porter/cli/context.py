@@ -76,6 +76,8 @@ class Session:
     """MxNxK for which steps of the native style are chosen, 4096x4096x4096 where nobody says."""
     drop_promotion: bool | None = None
     """Sums of FP8 stay in the accumulator, in ports of the native style; None where nobody says."""
+    block_scale: bool | None = None
+    """Scales that are powers of two are those of the tensor core, in the same ports; None where nobody says."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()

@@ -63,7 +63,7 @@ def native_plans(
         if ported is not None:
             # whether a port spills, only compiling what a case asks for tells
             later = (REGISTERS,) if known.kernel in shapes else ()
-            steps = native_steps(one, (*ported.steps, *later), ported.promotion)
+            steps = native_steps(one, (*ported.steps, *later), ported.promotion, ported.scales)
         plan = NativePlan(known.kernel, known.where, tuple(Gain(step) for step in steps), why)
         found.append(plan if shape is None else _graded(session, plan, shape, missing, refused))
     return found

@@ -21,7 +21,7 @@ from porter.diagnostics.spread import Tell
 from porter.passes import ported as engine
 from porter.passes.full_rate.step import RULE
 from porter.passes.helpers import Placement
-from porter.passes.native.step import ON_REQUEST, STEPS
+from porter.passes.native.step import steps_of
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
 from porter.passes.targets import port_target
@@ -57,9 +57,10 @@ def port_options(session: Session) -> PortOptions:
     Raises:
         PorterError: BAD_OPTION: it asks for a step of another style.
     """
-    if session.drop_promotion and session.style != NATIVE:
-        raise PorterError(Code.BAD_OPTION, option="--drop-promotion", problem="asks for a step of --style native")
-    steps = (*(ON_REQUEST if session.drop_promotion else ()), *STEPS)
+    for option, asked in (("--drop-promotion", session.drop_promotion), ("--block-scale", session.block_scale)):
+        if asked and session.style != NATIVE:
+            raise PorterError(Code.BAD_OPTION, option=option, problem="asks for a step of --style native")
+    steps = steps_of(bool(session.drop_promotion), bool(session.block_scale))
     options = PortOptions(
         tuple(split_list(session.select)),
         tuple(split_list(session.ignore)),

@@ -24,10 +24,10 @@ from porter.grade.whatif import read_problem
 from porter.lang.sources import is_python
 from porter.passes.native.given import Left
 from porter.passes.native.pair import NAME as PAIR
-from porter.passes.native.promotion import NAME as PROMOTION
 from porter.passes.native.raster import GROUP
 from porter.passes.native.raster import NAME as RASTER
 from porter.passes.native.stages import NAME
+from porter.passes.native.step import ON_REQUEST
 from porter.passes.native.tiles import NAME as TILES
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, PortedRoot
@@ -98,7 +98,7 @@ def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None =
     """A port, or what one root of it is compiled with, for a builder."""
     files = ported.elsewhere() if root is None else ported.of_root(root)
     roots = [root] if root is not None else ported.roots
-    reorders = any(PROMOTION in r.native for r in roots)
+    reorders = any(set(ON_REQUEST) & set(r.native) for r in roots)
     plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders)
     staged = [r for r in roots if r.stages or PAIR in r.native or r.permuted]
     return replace(plan, relaunch=_relaunch(session, plan, staged[0])) if len(staged) == 1 else plan

@@ -260,6 +260,13 @@ NATIVE_STAGED = note(
     "block has as much less for the dynamic shared memory that launches ask for.",
     "Nothing has to be done where launches leave as much.",
 )
+NATIVE_SCALES = note(
+    "PT2542",
+    "{kernel} scales `{name}` in the tensor core, which has powers of two from 2^-127 to 2^127",
+    "With the step scales the factors of rows are ue8m0 in Tensor Memory. Those of an element are multiplied with each "
+    "other first. A product that is zero, or less than 2^-127, counts as 2^-127, and an infinite one as NaN.",
+    "Nothing has to be done where scales are in that range. Without `--block-scale` threads multiply as before.",
+)
 FULL_RATE_SLOWER = note(
     "PT2532",
     "{path} stays at M=64: by the grade {kernel} reaches {compat} of its chip's nominal rate, and {rate} with {what}",

@@ -316,9 +316,16 @@ class _Reader:
         groups = [at for at in loop.body if rows[at].parts[:2] == ("wgmma", "wait_group")]
         if groups:
             return all(self.code.value(at, rows[at].operands[0]) == 0 for at in groups)
-        waiting = {at: place for at, place in self.code.waited.items() if not self._is_meeting(loop, at)}
-        order = [at for at in loop.body if at in set(self.commits) or at in set(self.mma_at) or at in waiting]
-        kinds = ["W" if at in waiting else "C" if at in set(self.commits) else "M" for at in order]
+        early = set(self._ahead_of_mmas(loop))
+        copied = {self._mbarrier(at) for at in early}
+        waiting = {
+            at: place
+            for at, place in self.code.waited.items()
+            if not self._is_meeting(loop, at) and self._mbarrier(at) not in copied
+        }
+        commits = set(self.commits) - early
+        order = [at for at in loop.body if at in commits or at in set(self.mma_at) or at in waiting]
+        kinds = ["W" if at in waiting else "C" if at in commits else "M" for at in order]
         if "C" not in kinds:
             return False
         # Once round from behind the last commit: a ring has one wait there, for the next stage's load.
@@ -329,6 +336,18 @@ class _Reader:
         waits = len(places)
         loads = any(at in loop.members for at in self.loads)
         return waits >= 2 or (loads and waits >= 1 and bool(behind))
+
+    def _ahead_of_mmas(self, loop: Loop) -> Iterator[int]:
+        """Commits behind a copy to Tensor Memory, ahead of the MMAs that read it: who waits for one waits for no MMA of
+        its stage, and those of the stage before go on meanwhile."""
+        rows, last = self.code.code, ""
+        for at in loop.body:
+            if at in self.mma_at:
+                last = "mma"
+            elif rows[at].parts[:2] == ("tcgen05", "cp"):
+                last = "cp"
+            elif at in self.commits and last == "cp" and self._mbarrier(at) is not None:
+                yield at
 
     def _is_meeting(self, loop: Loop, at: int) -> bool:
         """Whether threads wait for each other alone: for one mbarrier, in all passes of the loop the same, at which

@@ -13,7 +13,7 @@ _NAMESPACES: tuple[tuple[str, ...], ...] = ((), ("std",), ("cuda", "std"))
 
 _PURE = re.compile(
     r"__\w+|make_\w+\d|f?(?:abs|max|min|ma|mod)f?|(?:r?sqrt|exp|exp2|exp10|expm1|log|log2|log10|log1p|tanh|tan|sin|cos"
-    r"|erf|erfc|pow|floor|ceil|round|rint|trunc|copysign|rcbrt|cbrt|sinh|cosh|asin|acos|atan|atan2|hypot|fdim)f?"
+    r"|erf|erfc|pow|ldexp|scalbn|scalbln|floor|ceil|round|rint|trunc|copysign|rcbrt|cbrt|sinh|cosh|asin|acos|atan|atan2|hypot|fdim)f?"
     r"|is(?:nan|inf|finite)|printf"
 )
 """Functions of CUDA's libraries that take numbers by value (CUDA Math API)."""

@@ -12,11 +12,14 @@ from typing import Any
 from porter.passes.emit import emitted
 from porter.passes.mirror import QUARTER_BIT, Mirror
 from porter.passes.native.rows import ROW_BYTES
+from porter.ptx.block_scale import SCALE_TYPE_CODES, UE8M0_BIAS, ScaleType, scale_columns
 from porter.ptx.idesc import AB_TYPE_CODES, D_TYPE_CODES, FIELDS, M_SHIFT, N_SHIFT
-from porter.ptx.smem_desc import FIELDS_SM100, SM100_VERSION
-from porter.ptx.tmem import COLUMNS, HALF_LANE, LANE_SHIFT, MIN_ALLOCATION
+from porter.ptx.idesc_scaled import SCALED_FIELDS
+from porter.ptx.smem_desc import FIELDS_SM100, SM100_VERSION, SmemDescriptor
+from porter.ptx.swizzle import SwizzleMode
+from porter.ptx.tmem import COLUMNS, HALF_LANE, LANE_SHIFT, LANES, MIN_ALLOCATION, WARP_LANES
 from porter.ptx.types import ElementType
-from porter.ptx.umma import Kind
+from porter.ptx.umma import Kind, legal_n
 from porter.ptx.wgmma import M
 
 NAMESPACE = "tcgen05"
@@ -44,6 +47,27 @@ class Placement:
     inline: bool = False
     own: str = ""
     storage: str = ""
+
+
+_FACTOR_RING = 2
+"""Turns whose factors are in Tensor Memory: MMAs of one read theirs while those of the next are copied."""
+_FACTOR_WORDS = scale_columns(LANES)
+_WIDEST_B = scale_columns(max(legal_n(Kind.MXF8F6F4, 1)))
+_ONES_COLUMN = _FACTOR_RING * _FACTOR_WORDS
+_FACTOR_BYTES = 16 * WARP_LANES
+"""Of what one copy brings to Tensor Memory: four columns of words."""
+_STAGED = SmemDescriptor(address=0, lbo=16, sbo=128, swizzle=SwizzleMode.NONE)
+_SCALING: dict[str, object] = {
+    "unscaled_kind": Kind.F8F6F4.value,
+    "scaled_kind": Kind.MXF8F6F4.value,
+    "d_type_mask": f"{FIELDS['d_type'].mask:#x}u",
+    "scale_type": f"{SCALED_FIELDS['scale_type'].put(SCALE_TYPE_CODES[ScaleType.UE8M0]):#x}u",
+    "ones_word": f"{UE8M0_BIAS * 0x01010101:#x}",
+    "ones_column": _ONES_COLUMN,
+    "factor_bytes": _FACTOR_BYTES,
+    "staged_desc": f"{_STAGED.encode('sm_100'):#x}ull",
+}
+"""What block-scaled MMAs and the copies of their factors are made of."""
 
 
 @dataclass
@@ -119,6 +143,11 @@ class Helpers:
     tile_meets: bool = False
     """Whether these meet behind each tile."""
 
+    scaled: bool = False
+    """Whether MMAs of FP8 have factors of their rows."""
+    column_factors: bool = False
+    """Whether they have some of their columns, too."""
+
     row_stores: bool = False
     """Whether warps stage rows of results, which leave by bulk copies."""
 
@@ -126,6 +155,12 @@ class Helpers:
     def mma_rows(self) -> int:
         """Rows of an MMA in one CTA."""
         return 2 * M if self.joined or self.stacked else M
+
+    @property
+    def factor_columns(self) -> int:
+        """Columns of Tensor Memory that factors take."""
+        columns_of_b = _FACTOR_RING * _WIDEST_B if self.column_factors else _WIDEST_B
+        return _FACTOR_RING * _FACTOR_WORDS + columns_of_b
 
     def mirror(self, element: str, packed: bool) -> Mirror:
         """The loads and stores for accumulators with this register constraint."""
@@ -140,6 +175,12 @@ class Helpers:
         """What the names in `mappings/emit/tcgen05.cuh` stand for."""
         common = {
             **vars(self),
+            **_SCALING,
+            "ones": self.scaled and not self.column_factors,
+            "factor_columns": self.factor_columns,
+            "factor_set": _FACTOR_WORDS + _WIDEST_B if self.column_factors else _FACTOR_WORDS,
+            "columns_at": f"d.row_factors + {_FACTOR_WORDS}" if self.column_factors else f"tc.factors + {_ONES_COLUMN}",
+            "staged_bytes": _FACTOR_BYTES * (3 if self.column_factors else 1),
             "deep": self.ring > 1,
             "double_buffered": self.buffers > 1,
             "many_loaders": self.tile_loaders > 1,
@@ -164,10 +205,14 @@ class Helpers:
             "version": SM100_VERSION,
             "at_version": FIELDS_SM100["version"].shift,
             "formats": self._formats(),
-            "kinds": [{"kind": kind} for kind in sorted(k.value for k in self.kinds)],
+            "kinds": [{"kind": kind} for kind in sorted(k.value for k in self._plain_kinds())],
             "register_kinds": [{"kind": kind} for kind in sorted(k.value for k in self.register_kinds)],
             "mirrors": [{"moves": text} for _, m in sorted(self.mirrors.items()) if (text := m.text(common))],
         }
+
+    def _plain_kinds(self) -> set[Kind]:
+        """Those whose MMAs have no factors."""
+        return self.kinds - {Kind.F8F6F4} if self.scaled else self.kinds
 
     def _formats(self) -> list[dict[str, Any]]:
         accumulators = [(type_constant("Accumulate", d), D_TYPE_CODES[d]) for d in self.accumulators]

@@ -46,7 +46,7 @@ from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import Helpers, Placement
 from porter.passes.moves import Moves, place_moves
-from porter.passes.native import promotion, tiled_step
+from porter.passes.native import promotion, scales, tiled_step
 from porter.passes.native import step as native_steps
 from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
@@ -305,6 +305,7 @@ def rewrite(
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)
     promoted = [promotion.missing(context, moves, columns.owned[k]) for k in context.kernels]
+    scaled = [scales.missing(context, moves, columns.owned[k]) for k in context.kernels]
     taken = native_steps.take(context, moves, native, stages, registers, launches, alone=full_rate in (None, NOTHING))
     if taken.steps:
         # steps may load accumulators elsewhere
@@ -317,10 +318,11 @@ def rewrite(
             stages=taken.stages,
             registers=taken.registers,
             promotion=missing,
+            scales=scale,
             gate=gate,
             permuted=context.helpers.permuted,
         )
-        for p, gate, missing in zip(plans, gates, promoted, strict=True)
+        for p, gate, missing, scale in zip(plans, gates, promoted, scaled, strict=True)
     ]
     header.insert_helpers(context)
     report_consequences(context)

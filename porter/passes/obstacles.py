@@ -141,20 +141,26 @@ def _opens(text: str) -> bool:
     return any(code.count(a) != code.count(b) for a, b in ("{}", "()", "[]"))
 
 
+def shared_bytes(context: PortContext) -> int:
+    """Static shared memory of a port: more where factors of columns are staged there."""
+    return SHARED_BYTES * (2 if context.helpers.column_factors else 1)
+
+
 def report_shared(context: PortContext, kernel: Function) -> None:
     """Whether the static shared memory of a port fits beside the dynamic one that launches of a kernel ask for."""
+    nbytes = shared_bytes(context)
     at, asked = kernel.name_span or kernel.span(kernel.body), asked_for(context.program, kernel) or 0
-    if asked + SHARED_BYTES > SHARED_LIMIT:
-        total = asked + SHARED_BYTES
+    if asked + nbytes > SHARED_LIMIT:
+        total = asked + nbytes
         context.report(
             Code.SHARED_MEMORY_OVER, kernel, at,
-            kernel=kernel.name, asked=asked, bytes=SHARED_BYTES, total=total, limit=SHARED_LIMIT,
+            kernel=kernel.name, asked=asked, bytes=nbytes, total=total, limit=SHARED_LIMIT,
         )  # fmt: skip
     elif not is_launched(context.program, kernel) and not is_asked_for(context.program, kernel):
-        left = SHARED_LIMIT - SHARED_BYTES
-        context.report(Code.SHARED_MEMORY_NOT_SEEN, kernel, at, kernel=kernel.name, bytes=SHARED_BYTES, left=left)
+        left = SHARED_LIMIT - nbytes
+        context.report(Code.SHARED_MEMORY_NOT_SEEN, kernel, at, kernel=kernel.name, bytes=nbytes, left=left)
     else:
-        context.report(Code.SHARED_MEMORY_GROWS, kernel, at, kernel=kernel.name, bytes=SHARED_BYTES)
+        context.report(Code.SHARED_MEMORY_GROWS, kernel, at, kernel=kernel.name, bytes=nbytes)
 
 
 def report_consequences(context: PortContext) -> None:

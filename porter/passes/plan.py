@@ -70,6 +70,8 @@ class KernelPlan:
     """Registers that warps which give some back keep, where one of these steps changed it, else 0."""
     promotion: str | None = None
     """Where sums of FP8 are promoted, what is missing for adding in the accumulator alone, empty if nothing is."""
+    scales: str | None = None
+    """Where such sums are scaled, what is missing for scales of the tensor core, empty if nothing is."""
     gate: tuple[str, ...] = ()
     """What the text does not tell of M=128 MMAs and of steps: a run of the port has to show it."""
 

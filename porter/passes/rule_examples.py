@@ -22,7 +22,7 @@ from porter.model.spellings import Spelling
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.features import features_in, listed
 from porter.passes.full_rate.permuting import Boxes
-from porter.passes.native.step import ON_REQUEST, STEPS, Launches
+from porter.passes.native.step import Launches, steps_of
 from porter.passes.port import PortOptions, PortResult, port_sources
 from porter.passes.sm100.check import sm100_findings
 from porter.rules.accept import Change, accepted
@@ -132,7 +132,7 @@ def run_example(
         return Found(text="\n".join(found), rules=frozenset({rule.id} if found else ()))
     if rule.advice is not None:
         return Found(diagnostics=tuple(d.code.id for d in sm100_findings(path, rules=tuple(directories))))
-    native = (*(ON_REQUEST if example.drop_promotion else ()), *STEPS) if example.style == "native" else ()
+    native = steps_of(example.drop_promotion, example.block_scale) if example.style == "native" else ()
     stages = frozenset({(path.as_posix(), example.stages)} if example.stages else ())
     registers = frozenset({(path.as_posix(), example.registers)} if example.registers else ())
     options = PortOptions(

@@ -480,6 +480,7 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             stages=e.get("stages", 0),
             registers=e.get("registers", 0),
             drop_promotion=e.get("drop_promotion", False),
+            block_scale=e.get("block_scale", False),
             blocks=e.get("blocks", 1),
             bulk_stores=e.get("bulk_stores", False),
         )

@@ -79,6 +79,8 @@ class Example:
     """How many registers warps keep in that port which give some back; 0 for as many as they do."""
     drop_promotion: bool = False
     """Whether sums of FP8 stay in the accumulator in that port."""
+    block_scale: bool = False
+    """Whether scales that are powers of two are the tensor core's in that port."""
     blocks: int = 1
     """How many blocks of that port share an SM; 1 for those that do without a step."""
     bulk_stores: bool = False

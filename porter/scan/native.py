@@ -14,6 +14,7 @@ from porter.passes.mirror import WIDEST
 from porter.passes.native.promotion import NAME as PROMOTION
 from porter.passes.native.promotion import SCALED
 from porter.passes.native.raster import GROUP
+from porter.passes.native.scales import NAME as SCALES
 from porter.passes.obstacles import SHARED_BYTES
 from porter.ptx import tmem
 from porter.ptx.arch import SM100A, limits
@@ -21,6 +22,7 @@ from porter.ptx.umma import N_STEPS, Kind, legal_n
 from porter.ptx.wgmma import THREADS, M
 
 _PORTS = {"m128": "porter port --style full-rate", "promotion": "porter port --style native --drop-promotion",
+          "scales": "porter port --style native --block-scale",
           **dict.fromkeys(("release", "raster", "mma-thread", "tiles", "double-buffer", "pair", "stages", "blocks",
                            "bulk-store", "registers"), "porter port --style native")}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
@@ -43,7 +45,7 @@ class Step:
     @property
     def port(self) -> str:
         """The command that rewrites it, empty where Porter does not."""
-        asked = self.taken or (self.name == PROMOTION and self.applies)
+        asked = self.taken or (self.name in (PROMOTION, SCALES) and self.applies)
         return _PORTS.get(self.name, "") if asked else ""
 
 
@@ -59,12 +61,17 @@ def native_steps(
     kernel: KernelPipeline,
     taken: Collection[str] = (),
     promoted: str | None = "whether partial sums are added to others",
+    scaled: str | None = None,
 ) -> tuple[Step, ...]:
     """Every step, in the order in which they build on each other; `taken` are the names of those that the port has.
-    `promoted`: what is missing for adding FP8 in the accumulator alone, None where that is done already."""
+    `promoted`: what is missing for adding FP8 in the accumulator alone, None where that is done already.
+    `scaled`: what is missing for scales of the tensor core, None where sums have none."""
     judged = [_judged(kernel, *stated) for stated in _STEPS]
     promotion = partial(_promotion, promoted)
     judged.append(_judged(kernel, PROMOTION, "FP8 sums stay in the accumulator", promotion, "", "PTX ISA 9.7.16.10"))
+    if scaled is not None:
+        ask = partial(_scales, scaled)
+        judged.append(_judged(kernel, SCALES, "scales are those of block-scaled MMAs", ask, "", "PTX ISA 9.7.16.10.7"))
     return tuple(replace(step, taken=step.name in taken) for step in judged)
 
 
@@ -331,6 +338,13 @@ def _promotion(promoted: str | None, kernel: KernelPipeline) -> Iterator[str]:
         raise _Missing(promoted)
     yield "Blackwell accumulates FP8 in full"
     yield "on request: --drop-promotion; results are not the original's bits"
+
+
+def _scales(scaled: str, kernel: KernelPipeline) -> Iterator[str]:
+    if scaled:
+        raise _Missing(scaled)
+    yield "scales of rows are powers of two"
+    yield "on request: --block-scale; results are not the original's bits"
 
 
 _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, str], ...] = (

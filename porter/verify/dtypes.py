@@ -38,6 +38,8 @@ class DType:
     is_float: bool = True
     has_infinity: bool = True
     smallest: float = 0.0
+    is_scale: bool = False
+    """Whether it has powers of two alone: no zero and no sign. Values are then encoded by their magnitude."""
 
     @property
     def itemsize(self) -> int:
@@ -67,6 +69,8 @@ class DType:
         """`values` rounded to nearest even in this format, as the converting instructions do: overflow goes
         to infinity where there is one, else to the largest value. Integers are rounded and clamped."""
         values = np.asarray(values, dtype=np.float64)
+        if self.is_scale:
+            values = np.maximum(np.abs(values), self.min_subnormal)
         if not self.is_float:
             return np.clip(np.rint(values), self.smallest, self.largest)
         if self.significand >= 53:
@@ -152,6 +156,7 @@ DTYPES: dict[str, DType] = {
         _float("bf16", ml_dtypes.bfloat16, 8, -126, (2 - 2.0**-7) * 2.0**127),
         _float("f8e4m3", ml_dtypes.float8_e4m3fn, 4, -6, 448.0, False),
         _float("f8e5m2", ml_dtypes.float8_e5m2, 3, -14, 57344.0),
+        DType("f8e8m0", np.dtype(ml_dtypes.float8_e8m0fnu), 1, -127, 2.0**127, has_infinity=False, is_scale=True),
         _int("s8", "i1"),
         _int("u8", "u1"),
         _int("s16", "i2"),

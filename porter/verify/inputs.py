@@ -150,7 +150,7 @@ def _special(problem: Problem, tensor: Tensor, rng: np.random.Generator) -> Floa
     dtype = tensor.dtype
     _, high = _exponent_range(problem, tensor)
     tiny = np.ldexp(1.0, dtype.emin)
-    subnormal = dtype.min_subnormal * rng.integers(1, 2 ** (dtype.significand - 1), tensor.shape)
+    subnormal = dtype.min_subnormal * rng.integers(1, max(2, 2 ** (dtype.significand - 1)), tensor.shape)
     fixed = np.array([0.0, -0.0, dtype.min_subnormal, -dtype.min_subnormal, tiny, -tiny, 1.0, -1.0,
                       np.ldexp(1.0, high), -np.ldexp(1.0, high)])  # fmt: skip
     values = rng.choice(fixed, tensor.shape)

@@ -14,7 +14,7 @@ from fakes_cli import porter
 from porter.cli import full_rate
 from porter.cli.building import make_builder
 from porter.cli.porting import look
-from porter.passes.native.step import ON_REQUEST
+from porter.passes.native.promotion import NAME
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
 from porter.verify.builder import PORT_ARCH
@@ -64,7 +64,7 @@ def test_a_configuration_asks_for_it(promoted: Path) -> None:
 # --- the gate itself, on a simulator
 
 
-def made(promoted: Path, steps: tuple[str, ...] = (*ON_REQUEST, "release")) -> Ported:
+def made(promoted: Path, steps: tuple[str, ...] = (NAME, "release")) -> Ported:
     found = port_paths([promoted], PortOptions(full_rate=True, native=steps), (), look)
     assert found.roots[0].native == steps
     return found
@@ -99,7 +99,7 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_mistake_fails_the_gate(promoted: Path, name: str) -> None:
     pattern, instead = PLANTED[name]
-    found = made(promoted, ON_REQUEST)
+    found = made(promoted, (NAME,))
     hits = [(p, *re.subn(pattern, instead, t.decode())) for p, t in found.new.items()]
     ((path, text, count),) = [hit for hit in hits if hit[2]]
     assert count == 1

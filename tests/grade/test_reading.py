@@ -162,6 +162,23 @@ def test_warps_that_meet_do_not_wait_for_mmas() -> None:
     assert with_meeting("[%r71]", "[%r71]", ring).waits_each
 
 
+def test_waiting_for_copies_of_scales_is_no_wait_for_their_mmas() -> None:
+    """A commit behind a copy to Tensor Memory, ahead of the MMAs that read it, is complete when MMAs of the stage
+    before may still run. One behind these MMAs is not."""
+    text = kernel(RING)
+    mma = next(line for line in text.splitlines() if "tcgen05.mma" in line)
+    wait = "{\n.reg .pred P1;\nLAB_COPIED:\nmbarrier.try_wait.parity.shared::cta.b64 P1, [%r4+48], %r9;\n"
+    wait += "@P1 bra.uni COPIED;\nbra.uni LAB_COPIED;\nCOPIED:\n}\n"
+    copy = "tcgen05.cp.cta_group::1.32x128b.warpx4 [%r3], %rd1;\n"
+    commit = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r4+48];\n"
+    ahead = read(text.replace(mma, f"{wait}{copy}{commit}{mma}", 1), launch_of(RING)).shape
+    assert ahead is not None
+    assert not ahead.waits_each
+    behind = read(text.replace(mma, f"{wait}{copy}{mma}\n{commit}", 1), launch_of(RING)).shape
+    assert behind is not None
+    assert behind.waits_each
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from porter.lang.sources import load_sources
-from porter.passes.native.step import ON_REQUEST
+from porter.passes.native.promotion import NAME
 from porter.passes.port import PortOptions, PortResult, port_sources
 
 HEAD = """\
@@ -57,7 +57,7 @@ DEFAULTS = {
 }
 
 
-def ported(folder: Path, steps: tuple[str, ...] = ON_REQUEST, **parts: str) -> PortResult:
+def ported(folder: Path, steps: tuple[str, ...] = (NAME,), **parts: str) -> PortResult:
     text = HEAD + KERNEL
     half = parts.get("TYPE") == "half"
     types = "m64n16k16.f32.f16.f16" if half else f"m64n16k32.f32.{parts.get('TYPE', 'e4m3')}.e4m3"

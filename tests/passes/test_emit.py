@@ -135,6 +135,25 @@ COMBINATIONS = {
     "joined": helpers(
         {Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), joined=True, releases=True, row_stores=True
     ),
+    "scales": helpers(
+        {Kind.F8F6F4: F8, Kind.F16: F16},
+        {FLOATS: FEW},
+        operations=("load",),
+        joined=True,
+        releases=True,
+        uses_clear=True,
+        scaled=True,
+    ),
+    "scales of columns": helpers(
+        {Kind.F8F6F4: F8},
+        {FLOATS: FEW},
+        operations=("load",),
+        joined=True,
+        uses_clear=True,
+        padded_shared=True,
+        scaled=True,
+        column_factors=True,
+    ),
     "joined behind a producer": helpers(
         {Kind.F16: F16}, {FLOATS: (8,)}, register_kinds={Kind.F16}, joined=True, issuer=4
     ),

@@ -61,7 +61,7 @@ def test_drafts_launch_the_corpus_as_its_cases_do(name: str, tmp_path: Path) -> 
     assert problem.launch.dynamic_smem == written.launch.dynamic_smem
     assert sorted(map(_of_map, problem.tensor_maps.values())) == sorted(map(_of_map, written.tensor_maps.values()))
     # what scales and rows of a softmax are over stands in the kernel's text alone
-    if name not in ("gemm_fp8_scaled", "gemm_softmax"):
+    if name not in ("gemm_fp8_scaled", "gemm_fp8_ue8m0", "gemm_softmax"):
         assert sorted(_of_tensor(problem)) == sorted(_of_tensor(written))
 
 

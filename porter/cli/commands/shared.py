@@ -149,9 +149,23 @@ def _promotion_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def _take_scale(ctx: click.Context, option: click.Parameter, value: bool | None) -> bool | None:
+    install(replace(current(), block_scale=value))
+    return value
+
+
+def _scale_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--block-scale: a step of the native style that is taken on request. The session has it."""
+    return click.option(
+        "--block-scale/--no-block-scale", default=None, expose_value=False, callback=_take_scale,
+        help="With --style native: scales of FP8 sums that are powers of two by the text are those of the tensor core, "
+             "and sums stay in the accumulator. Results are not the original's bits.",
+    )(function)  # fmt: skip
+
+
 def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style: for commands that make a port. The session has it."""
-    function = _promotion_option(function)
+    function = _scale_option(_promotion_option(function))
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="compat: M=64 MMAs, one for each of Hopper's. full-rate: one M=128 MMA for two m64 tiles, where the "
@@ -181,7 +195,7 @@ def problem_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def plan_style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style of `porter plan`, which knows steps that no port has."""
-    function = _promotion_option(function)
+    function = _scale_option(_promotion_option(function))
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="auto, full-rate: whether M=128 MMAs are possible, and what a run has to show of them. native: which "

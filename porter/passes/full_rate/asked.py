@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from porter.model.functions import Function
 from porter.passes.helpers import Helpers
 from porter.passes.native.promotion import NAME as PROMOTION
+from porter.passes.native.scales import NAME as SCALES
 from porter.ptx.wgmma import M
 
 _ROWS = f"its second A tile lies {M} rows behind the first, for the stride of the descriptor"
@@ -30,4 +31,5 @@ def asked_of_runs(helpers: Helpers, kernel: Function, native: Sequence[str]) -> 
         (_ORDER, bool(native)),
         (_INSTANCES, bool(kernel.template_params)),
     ]
-    return (*(what for what, is_open in asked if is_open), _NEAR if PROMOTION in native else SAME)
+    reorders = {PROMOTION, SCALES} & set(native)
+    return (*(what for what, is_open in asked if is_open), _NEAR if reorders else SAME)

@@ -28,7 +28,7 @@ from porter.passes.context import PortContext, qualified
 from porter.passes.native.rows import Put, Rows, rows_of
 from porter.passes.native.sites import Changes, Left, Place, steps_below
 from porter.passes.native.storing import Effects
-from porter.passes.obstacles import SHARED_BYTES
+from porter.passes.obstacles import shared_bytes
 from porter.ptx.arch import SHARED_LIMIT, WARP, Limits
 
 RULE = "PTR189"
@@ -131,7 +131,7 @@ class _BulkStore:
         """That shared memory holds what warps stage beside what launches ask for, as far as these say."""
         function = self.function
         known = sum(nbytes * (count or 0) for nbytes, count, _ in self._staged.values())
-        asked = (asked_for(self.program, function) or 0) + SHARED_BYTES
+        asked = (asked_for(self.program, function) or 0) + shared_bytes(self.context)
         if known > MOST_STATIC or asked + known > SHARED_LIMIT:
             what = f"room for {known} bytes of rows beside {asked} of shared memory"
             raise self._left(function.body, what)

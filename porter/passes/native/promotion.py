@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tree_sitter import Node
 
@@ -37,7 +38,8 @@ SCALED = (
     "sums without scales: what multiplies partial sums has to be done between the MMAs, and the tensor core's own "
     "scales are powers of two, which no text shows these to be"
 )
-_EIGHT_BITS = (ElementType.E4M3, ElementType.E5M2)
+EIGHT_BITS = (ElementType.E4M3, ElementType.E5M2)
+_Kind = TypeVar("_Kind", bound="Promotion")
 _JUMPS = ("break_statement", "continue_statement", "goto_statement", "return_statement")
 _OTHER_LOOPS = ("lambda_expression",)
 
@@ -49,11 +51,7 @@ def take(context: PortContext, moves: Moves) -> Changes:
         Left: a fact is missing.
     """
     changes = Changes(context, RULE)
-    found = _found(context, moves, changes, context.accumulators.accumulators)
-    if not found:
-        kernel = context.kernels[0].function
-        raise Left(kernel, kernel.span(kernel.body), f"sums of FP8 that are promoted: {NONE}")
-    for one in found:
+    for one in promotions(context, moves, changes, context.accumulators.accumulators, Promotion):
         one.take()
     return changes
 
@@ -62,27 +60,36 @@ def missing(context: PortContext, moves: Moves, among: Sequence[Accumulator]) ->
     """What the step lacks where sums of these accumulators are promoted, empty if it lacks nothing; None where none
     are."""
     try:
-        return "" if _found(context, moves, Changes(context, RULE), among) else None
+        return "" if promotions(context, moves, Changes(context, RULE), among, Promotion) else None
+    except NotPromoted:
+        return None
     except Left as left:
         return left.what
 
 
-def _found(
-    context: PortContext, moves: Moves, changes: Changes, among: Sequence[Accumulator]
-) -> list[_Promotion]:  # fmt: skip
+class NotPromoted(Left):
+    """No sums of FP8 are promoted."""
+
+
+def promotions(
+    context: PortContext, moves: Moves, changes: Changes, among: Sequence[Accumulator], kind: type[_Kind]
+) -> list[_Kind]:  # fmt: skip
     """The accumulators whose sums are promoted, each of them understood.
 
     Raises:
-        Left: one is not.
+        NotPromoted: there are none.
+        Left: one is not understood.
     """
     steps = (s for statement in context.program.statements for s in statement.steps)
-    if not any(isinstance(s, MmaStep) and s.op.a_type in _EIGHT_BITS for s in steps):
-        return []
     found = []
-    for accumulator in among:
-        mmas = list(mmas_of(context, accumulator))
-        if any(m.step.op.a_type in _EIGHT_BITS for m in mmas) and _is_promoted(accumulator, moves, mmas):
-            found.append(_Promotion(context, moves, changes, accumulator, mmas))
+    if any(isinstance(s, MmaStep) and s.op.a_type in EIGHT_BITS for s in steps):
+        for accumulator in among:
+            mmas = list(mmas_of(context, accumulator))
+            if any(m.step.op.a_type in EIGHT_BITS for m in mmas) and _is_promoted(accumulator, moves, mmas):
+                found.append(kind(context, moves, changes, accumulator, mmas))
+    if not found:
+        kernel = context.kernels[0].function
+        raise NotPromoted(kernel, kernel.span(kernel.body), f"sums of FP8 that are promoted: {NONE}")
     for one in found:
         one.read()
     return found
@@ -110,7 +117,7 @@ class Addition:
 
 
 @dataclass(eq=False)
-class _Promotion:
+class Promotion:
     context: PortContext
     moves: Moves
     changes: Changes
@@ -120,7 +127,7 @@ class _Promotion:
     def __post_init__(self) -> None:
         self.function: Function = self.accumulator.function
 
-    def _left(self, node: Node, what: str) -> Left:
+    def left(self, node: Node, what: str) -> Left:
         return Left(self.function, self.function.span(node), what)
 
     # --- What is there
@@ -133,41 +140,48 @@ class _Promotion:
         declared = self.accumulator.variable.declaration or self.function.body
         for mma in self.mmas:
             op = mma.step.op
-            if op.a_type not in _EIGHT_BITS or op.b_type not in _EIGHT_BITS or op.d_type is not ElementType.F32:
-                raise self._left(mma.top, "that all MMAs of it are of FP8, with sums that are floats")
+            if op.a_type not in EIGHT_BITS or op.b_type not in EIGHT_BITS or op.d_type is not ElementType.F32:
+                raise self.left(mma.top, "that all MMAs of it are of FP8, with sums that are floats")
         if (
             any(t.holder.accumulator is self.accumulator for t in self.moves.tracked)
             or self.accumulator.home.field_name
         ):
-            raise self._left(declared, f"where `{self.accumulator.name}` is read and written")
+            raise self.left(declared, f"where `{self.accumulator.name}` is read and written")
         loads = self.moves.loads[self.accumulator]
         if self.moves.stores[self.accumulator]:
-            raise self._left(declared, f"that threads write to `{self.accumulator.name}` nothing but zero")
+            raise self.left(declared, f"that threads write to `{self.accumulator.name}` nothing but zero")
         if len(loads) != 1:
-            raise self._left(declared, f"one place where `{self.accumulator.name}` is read: there are {len(loads)}")
-        known = self.context.program.constants_in(self.function)
-        self.addition = addition_of(known, self.function, self.accumulator, loads[0])
+            raise self.left(declared, f"one place where `{self.accumulator.name}` is read: there are {len(loads)}")
+        self.addition = self.added(loads[0])
         self.loop = self._loop()
         self._sum()
         self.zeroing = self._zeroing()
         self.scales = list(scales_of(self.context, self.mmas, self.loop))
         self._begins()
 
+    def added(self, node: Node) -> Addition:
+        """What a statement adds.
+
+        Raises:
+            Left: it is no addition of all partial sums, or more than that.
+        """
+        return addition_of(self.context.program.constants_in(self.function), self.function, self.accumulator, node)
+
     def _loop(self) -> Node:
         """The loop whose every turn ends a partial sum with the addition."""
         node = self.addition.node
         body = node.parent
         if body is None or body.type != "compound_statement" or body.parent is None or body.parent.type not in LOOPS:
-            raise self._left(node, "an addition in every turn of the loop with the MMAs: a condition is around it")
+            raise self.left(node, "an addition in every turn of the loop with the MMAs: a condition is around it")
         loop = body.parent
         for jump in find(loop, *_JUMPS):
             if not self._of_another(jump, loop):
-                raise self._left(jump, "that every turn of the loop comes to its addition")
+                raise self.left(jump, "that every turn of the loop comes to its addition")
         follows = loop.next_named_sibling
         while follows is not None and follows.type in ("comment", "preproc_call"):
             follows = follows.next_named_sibling
         if follows is None or loop.parent is None or loop.parent.type != "compound_statement":
-            raise self._left(loop, "a statement behind the loop")
+            raise self.left(loop, "a statement behind the loop")
         self.follows = follows
         return loop
 
@@ -188,15 +202,15 @@ class _Promotion:
         name, whole = self.addition.name, self.function.span(self.addition.node)
         variable = resolve(self.function, self.addition.node, name)
         declared = variable.declaration if variable is not None else None
-        if variable is None or variable.param is not None or declared is None or self._inside(declared):
-            raise self._left(self.addition.node, f"that `{name}` is an array of the function, from outside the loop")
+        if variable is None or variable.param is not None or declared is None or self.inside(declared):
+            raise self.left(self.addition.node, f"that `{name}` is an array of the function, from outside the loop")
         for node in find(self.function.body, "identifier"):
             if self.function.text(node) != name or whole.contains(self.function.span(node)):
                 continue
-            if self._inside(node):
-                raise self._left(node, f"that nothing else in the loop uses `{name}`")
+            if self.inside(node):
+                raise self.left(node, f"that nothing else in the loop uses `{name}`")
             if node.start_byte < self.loop.start_byte and not self._is_plain(node, declared):
-                raise self._left(node, f"that no pointer to `{name}` is used in the loop")
+                raise self.left(node, f"that no pointer to `{name}` is used in the loop")
 
     def _is_plain(self, node: Node, declared: Node) -> bool:
         """Whether a name in front of the loop is the declaration, an element, or all of it in `memset`."""
@@ -215,7 +229,7 @@ class _Promotion:
             subscripted, above = True, above.parent
         return subscripted and (above is None or above.type not in ("pointer_expression", "argument_list"))
 
-    def _inside(self, node: Node) -> bool:
+    def inside(self, node: Node) -> bool:
         return self.loop.start_byte <= node.start_byte < self.loop.end_byte
 
     # --- Where partial sums begin
@@ -226,32 +240,32 @@ class _Promotion:
         for zeroing in self.context.flow.zeroing.values():
             if self.accumulator not in zeroing.accumulators or zeroing.function is not self.function:
                 continue
-            if not self._inside(zeroing.node):
+            if not self.inside(zeroing.node):
                 continue
             body = self.loop.child_by_field_name("body")
             if zeroing.is_declaration:
-                raise self._left(zeroing.node, f"`{self.accumulator.name}` declared outside of the loop")
+                raise self.left(zeroing.node, f"`{self.accumulator.name}` declared outside of the loop")
             if zeroing.tile or zeroing.accumulators != [self.accumulator]:
-                raise self._left(zeroing.node, "one statement for zeroing each accumulator")
+                raise self.left(zeroing.node, "one statement for zeroing each accumulator")
             if body is None or zeroing.node.parent is None or zeroing.node.parent.id != body.id:
-                raise self._left(zeroing.node, "that each turn of the loop begins its sums at zero")
+                raise self.left(zeroing.node, "that each turn of the loop begins its sums at zero")
             found.append(zeroing)
         declared = self.accumulator.variable.declaration
-        if declared is not None and self._inside(declared):
-            raise self._left(declared, f"`{self.accumulator.name}` declared outside of the loop")
+        if declared is not None and self.inside(declared):
+            raise self.left(declared, f"`{self.accumulator.name}` declared outside of the loop")
         return found
 
     def _begins(self) -> None:
         """That each turn begins its sums at zero, by a statement or by scale-d."""
         at = [s.top for s in self.scales]
-        if any(not self._inside(n) for n in at):
-            raise self._left(self.loop, "that all MMAs of an accumulator are in one loop")
+        if any(not self.inside(n) for n in at):
+            raise self.left(self.loop, "that all MMAs of an accumulator are in one loop")
         first, last = min(n.start_byte for n in at), max(n.end_byte for n in at)
         if last > self.addition.node.start_byte:
-            raise self._left(self.addition.node, "an addition behind the MMAs")
+            raise self.left(self.addition.node, "an addition behind the MMAs")
         for zeroing in self.zeroing:
             if first < zeroing.node.start_byte < self.addition.node.start_byte:
-                raise self._left(zeroing.node, "that sums are made zero ahead of the MMAs")
+                raise self.left(zeroing.node, "that sums are made zero ahead of the MMAs")
         self._by_scale()
 
     def _by_scale(self) -> None:
@@ -259,13 +273,13 @@ class _Promotion:
         begun: set[tuple[str, ...]] = set()
         for scale in sorted(self.scales, key=lambda s: s.top.start_byte):
             if scale.value is Value.UNKNOWN:
-                raise self._left(scale.top, f"when an MMA with scale-d `{scale.text}` begins a sum")
+                raise self.left(scale.top, f"when an MMA with scale-d `{scale.text}` begins a sum")
             if scale.value is not Value.ALWAYS:
                 if scale.tile in begun or (scale.value is Value.NEVER and scale.repeats):
-                    raise self._left(scale.top, "that only the first MMA of each turn overwrites its sums")
+                    raise self.left(scale.top, "that only the first MMA of each turn overwrites its sums")
                 begun.add(scale.tile)
             elif scale.tile not in begun and not self.zeroing:
-                raise self._left(scale.top, "that each turn of the loop begins its sums at zero")
+                raise self.left(scale.top, "that each turn of the loop begins its sums at zero")
 
     # --- What becomes of it
 
@@ -279,13 +293,18 @@ class _Promotion:
                 # all of them add to what is there: the first finds a tile that is cleared
                 self.changes.replace(scale.place.function, scale.place.span, "1")
         whole = self._whole(self.addition.node)
-        moved = function.file.source[whole.start : whole.end].decode("utf-8", "replace").strip("\n")
+        lines = [load_of(context, self.accumulator), *self.behind(whole)]
         self.changes.cut(function, whole, LOADS)
-        pad = context.indent(function, function.span(self.addition.node))
-        lines = [load_of(context, self.accumulator), *(line.removeprefix(pad) for line in moved.split("\n"))]
         at, text = context.statement_before(function, self.follows, "\n".join(lines))
         self.changes.replace(function, at, text)
         self.moves.loads[self.accumulator] = [self.follows]
+
+    def behind(self, addition: Span) -> list[str]:
+        """The lines of the addition behind the loop."""
+        function = self.function
+        moved = function.file.source[addition.start : addition.end].decode("utf-8", "replace").strip("\n")
+        pad = self.context.indent(function, function.span(self.addition.node))
+        return [line.removeprefix(pad) for line in moved.split("\n")]
 
     def _cleared(self) -> str:
         self.context.helpers.uses_clear = True

@@ -27,6 +27,7 @@ from porter.passes.native import (
     raster,
     registers,
     release,
+    scales,
     stages,
     tiles,
 )
@@ -50,8 +51,14 @@ STEPS = (
 )
 """Names of the steps that the port has."""
 
-ON_REQUEST = (promotion.NAME,)
+ON_REQUEST = (promotion.NAME, scales.NAME)
 """Those that are taken only where they are asked for by name, ahead of the others: results differ with them."""
+
+
+def steps_of(drop_promotion: bool = False, block_scale: bool = False) -> tuple[str, ...]:
+    """Names of all steps that are asked for."""
+    asked = {promotion.NAME: drop_promotion, scales.NAME: block_scale}
+    return (*(name for name in ON_REQUEST if asked[name]), *STEPS)
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,8 @@ class _Taking:
         context = self.context
         state = self._before[name] = self._state()
         try:
+            if name == mma_thread.NAME and scales.NAME in self.taken:
+                raise self._found()[0].begin.left(scales.BESIDE)
             if name == mma_thread.NAME and not self.alone:
                 at = self._found()[0].begin
                 raise at.left("helpers of its own: they stand in a header that kernels of other files share")
@@ -117,6 +126,8 @@ class _Taking:
                 self._tiles()
             elif name == promotion.NAME:
                 promotion.take(context, self.moves).make()
+            elif name == scales.NAME:
+                scales.take(context, self.moves).make()
             elif name == blocks.NAME:
                 blocks.take(context, self.moves).make()
             elif name == bulk_store.NAME:

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which values all lanes have alike that hold elements of one row of a sum, lanes 4q to 4q + 3 of a warp; and which all
+threads have alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.model.affine import Affine, Scope
+from porter.model.functions import Function
+from porter.model.kernels import SHARED
+from porter.model.program import Program
+from porter.model.registers import CASTS
+from porter.model.scopes import LOOPS, Variable, resolve
+from porter.model.threads import Threads
+from porter.passes.native.settings import settings_of
+
+QUAD = 4
+"""Lanes that hold a row of eight columns between them (PTX ISA 9.7.15.5.1, the layout of D)."""
+_BRANCHES = ("if_statement", "switch_statement", "conditional_expression", *LOOPS)
+_JUMPS = ("break_statement", "continue_statement", "return_statement", "goto_statement")
+_ACTS = ("lambda_expression", "update_expression", "assignment_expression", "gnu_asm_expression", "new_expression")
+_NAMES = ("type_identifier", "template_type", "primitive_type", "field_identifier", "type_descriptor",
+          "sized_type_specifier", "comment")  # fmt: skip
+_OF_LANES = re.compile(
+    r"__(?:shfl|ballot|match|reduce|activemask|any|all|syncthreads_|syncwarp|nanosleep|popc_lane)\w*|clock\w*|atomic\w+"
+)
+"""Functions that give lanes other values though they are handed the same, or at other times."""
+
+
+class Quads:
+    """Asks about the kernel `function`, and threads `who` of blocks of `threads`: about `group` of them at a time, as
+    many as have a row if nothing else is said."""
+
+    def __init__(
+        self, program: Program, function: Function, threads: int, who: frozenset[int], group: int = QUAD
+    ) -> None:  # fmt: skip
+        self.program, self.function, self.group = program, function, group
+        self._differ = Threads(program)
+        self._affine = Affine(program, threads, sorted(who))
+        self._asked: set[tuple[int, int, str]] = set()
+
+    def alike(self, node: Node) -> bool:
+        """Whether the lanes of a row have one value of an expression. What memory holds at one place is one value."""
+        if any(True for _ in find(node, *_ACTS)):
+            return False
+        if node.type == "identifier":
+            return self._named(node)
+        if self._is_number(node) and self._keeps(node):
+            return True
+        if self._differ.tells(self.function, node):
+            return False
+        if node.type == "call_expression":
+            arguments = node.child_by_field_name("arguments")
+            return self._is_function(node) and arguments is not None and self._all(arguments)
+        return self._all(node)
+
+    def _all(self, node: Node) -> bool:
+        return all(self.alike(c) for c in node.named_children if c.type not in _NAMES)
+
+    def _is_number(self, node: Node) -> bool:
+        """Whether an integer is the same in the lanes of a row, as far as variables in it are."""
+        found = self._affine.value(Scope(self.function), node)
+        return found is not None and all(
+            all(v == vector[at // self.group * self.group] for at, v in enumerate(vector)) for vector in found.values()
+        )
+
+    def _keeps(self, node: Node) -> bool:
+        """Whether variables that are set more than once are the same in the lanes of a row, which a sum of products
+        takes for granted where what they are set to says nothing of the thread."""
+        for name in find(node, "identifier"):
+            variable = resolve(self.function, name, self.function.text(name))
+            if variable is None or variable.param is not None:
+                continue
+            settings = list(settings_of(self.program, variable))
+            only = settings[0].value if len(settings) == 1 else None
+            if only is not None:
+                if not self._visit(variable, partial(self._keeps, only)):
+                    return False
+            elif not self._named(name):
+                return False
+        return True
+
+    def _is_function(self, node: Node) -> bool:
+        """Whether a call gives all who hand it the same the same."""
+        callee = node.child_by_field_name("function")
+        name = self.function.text(callee) if callee is not None else ""
+        if name.split("<")[0].strip() in CASTS or (callee is not None and callee.type == "primitive_type"):
+            return True
+        calls = self.program.calls_by_node.get(node.id, ())
+        known = not any(self._differ.call_differs(c) for c in calls)
+        return bool(calls) and known and name not in self.program.macros.by_name and not _OF_LANES.fullmatch(name)
+
+    def _named(self, node: Node) -> bool:
+        function, name = self.function, self.function.text(node)
+        variable = resolve(function, node, name)
+        if variable is None:
+            return not self._differ.differ(function, node)
+        if variable.ambiguous or variable.function is not function:
+            return False
+        settings = list(settings_of(self.program, variable))
+        if variable.param is not None:
+            return not settings
+        if variable.declaration is not None and SHARED in function.text(variable.declaration):
+            return not settings
+        if len(settings) == 1 and settings[0].value is not None and self._is_number(node):
+            return self._keeps(settings[0].value)
+        return self._visit(
+            variable,
+            lambda: bool(settings) and all(
+                s.sign and (s.value is None or self.alike(s.value)) and self._comes_alike(s.node) for s in settings
+            ),
+        )  # fmt: skip
+
+    def _visit(self, variable: Variable, ask: Callable[[], bool]) -> bool:
+        """What is asked of a variable; that it holds where this is about the variable itself."""
+        if variable.key in self._asked:
+            return True
+        self._asked.add(variable.key)
+        try:
+            return ask()
+        finally:
+            self._asked.discard(variable.key)
+
+    def _comes_alike(self, node: Node) -> bool:
+        """Whether the lanes of a row come to a place together, as often."""
+        inner, above = node, node.parent
+        while above is not None and inner.id != self.function.body.id:
+            if above.type in _BRANCHES:
+                condition = above.child_by_field_name("condition")
+                if condition is not None and condition.id != inner.id and not self._answers(condition):
+                    return False
+            if above.type in LOOPS and not all(self._leaves(j, above) for j in find(above, *_JUMPS)):
+                return False
+            inner, above = above, above.parent
+        return True
+
+    def _leaves(self, jump: Node, loop: Node) -> bool:
+        """Whether the lanes of a row leave a loop, or a turn of it, together."""
+        inner, above = jump, jump.parent
+        while above is not None and inner.id != loop.id:
+            condition = above.child_by_field_name("condition") if above.type in _BRANCHES else None
+            if condition is not None and condition.id != inner.id and not self._answers(condition):
+                return False
+            inner, above = above, above.parent
+        return True
+
+    def _answers(self, condition: Node) -> bool:
+        """Whether the lanes of a row answer a condition alike: whole warps do, or what it asks for is the same."""
+        values = self._affine.value(Scope(self.function), condition)
+        return (values is not None and self._is_number(condition) and self._keeps(condition)) or self.alike(condition)
