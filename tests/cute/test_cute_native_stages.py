@@ -54,9 +54,13 @@ PLANTED = {
     "shared memory left as it was": ({}, r"constexpr int bytes = sizeof\(Storage\)", "constexpr int bytes = 74752"),
     "an array of mbarriers left as it was": ({}, r"full\[kStages\], empty\[kStages\]", "full[3], empty[kStages]"),
     "a phase that turns after as many as before": (
-        {}, r"Full::wait\(&storage\.full\[stage\], tile / kStages % 2\)", "Full::wait(&storage.full[stage], tile / 3 % 2)",
+        {}, r"Full::wait\(&storage\.full\[stage\], tile / kStages % 2\)",
+        "Full::wait(&storage.full[stage], tile / 3 % 2)",
     ),
-    "a state that turns after as many as before": (PIPELINE, r"PipelineState<Pipeline::Stages>", "PipelineState<3>"),
+    "a state that turns after as many as before": (
+        PIPELINE, r", \+\+read\)",
+        ", read.index() == 2 ? (void)(read = {0, read.phase() ^ 1, read.count() + 1}) : (void)++read)",
+    ),
 }  # fmt: skip
 
 

@@ -241,6 +241,21 @@ class TiledStages(Stages):
                 what = f"that `{text}` is the size of what lies in shared memory"
                 raise Left(caller, caller.span(node), what)
 
+    def _grows(self, file: CudaFile, node: Node, depth: int) -> bool:
+        """As for types of the sources alone; through names of types, and layouts that grow."""
+        if super()._grows(file, node, depth):
+            return True
+        words = {file.text(n) for n in find(node, "identifier", "type_identifier")}
+        if words & set(self.layouts.names):
+            return True
+        for other in self.program.sources.files.values() if depth < 4 else ():
+            for alias in find(other.root, "alias_declaration"):
+                named, kind = alias.child_by_field_name("name"), alias.child_by_field_name("type")
+                if named is not None and kind is not None and other.text(named) in words:
+                    if self._grows(other, kind, depth + 1):
+                        return True
+        return False
+
     def _written(self, file: CudaFile, node: Node, depth: int) -> tuple[CudaFile, Node]:
         """An expression, or what the variable that it is begins with."""
         found = [v for _, name, v in initialized(file.root) if name == file.text(node)]

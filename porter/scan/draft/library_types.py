@@ -18,16 +18,12 @@ ARRAYS: Mapping[str, int] = MappingProxyType({"array": 1, "array_aligned": 16, "
 PIPELINES = ("PipelineTmaAsync", "PipelineTmaUmmaAsync")
 """Classes of pipelines whose `SharedStorage` is two mbarriers for each stage (CUTLASS
 include/cutlass/pipeline/sm90_pipeline.hpp, sm100_pipeline.hpp)."""
+STORAGE = "SharedStorage"
 _NUMBER = re.compile(r"(?:cute\s*::\s*)?(?:_(\d+)|(?:Int|C)\s*<(.*)>)\s*(?:\{\s*\})?\Z", re.DOTALL)
 _SHAPED = re.compile(r"decltype\s*\(\s*(?:cute\s*::\s*)?tile_to_shape\s*\((.*)\)\s*\)\Z", re.DOTALL)
 _SHAPE = re.compile(r"(?:cute\s*::\s*)?(?:Shape\s*<(.*)>\s*\{\s*\}|make_shape\s*\((.*)\))\Z", re.DOTALL)
 
 Evaluated = Callable[[str], "int | None"]
-
-
-def name_of(text: str) -> str:
-    """The last part of a type's name, without its arguments."""
-    return cls.template_id(text)[0].split("::")[-1].strip()
 
 
 def elements(text: str, value: Evaluated) -> int | None:

@@ -54,7 +54,7 @@ class Types(ABC):
                 known = self._alias_in(*cls.split_scope(name), scope)
             last_name = name.split("::")[-1].strip()
             if known is None and last_name in self.classes.aliases and self.classes.find(last_name) is None:
-                known = self.classes.aliases[last_name]
+                known = self._in_namespace(last_name, scope)
             if known is None or cls.plain_type(known) == text:
                 break
             text = cls.plain_type(known)
@@ -76,6 +76,20 @@ class Types(ABC):
         known = cls.alias_of(template, name)
         # outside of the class its parameters are somebody else's
         return templates.filled(self.resolve(known, inner), inner) if known is not None else None
+
+    def _in_namespace(self, alias: str, scope: Scope | None) -> str:
+        """What an alias of a namespace stands for, with the values of constants of that namespace among its words."""
+        text, space = self.classes.aliases[alias], self.classes.alias_spaces.get(alias, "")
+        if not space or "<" not in text or scope is None:
+            return text
+
+        def known(match: re.Match[str]) -> str:
+            node = cls.expression(f"{space}::{match[0]}")
+            value = self.value(node, scope) if node is not None else None
+            number = isinstance(value, Num) and type(value.known) is int
+            return str(value.known) if number else match[0]
+
+        return re.sub(r"(?<![:.\w])(?<!->)[A-Za-z_]\w*(?!\w|\s*(?:::|<|\(|\{))", known, text)
 
     def _elements(self, text: str, scope: Scope | None) -> int | None:
         """How many elements a layout takes."""
@@ -140,9 +154,11 @@ class Types(ABC):
             return cls.BYTES[last], min(cls.BYTES[last], 64)
         if re.search(r"(?:^|::)barrier<", text) or re.search(r"\bCluster(?:Transaction)?Barrier\Z", text):
             return 8, 8
+        if (mbarriers := self._mbarriers(text, scope)) is not None:
+            return mbarriers
         template, inner = self._class(text, scope)
         if template is None:
-            return self._of_library(text, scope)
+            return self._elements_held(text, scope)
         if self.depth > DEEPEST:
             return None
         self.depth += 1
@@ -151,14 +167,19 @@ class Types(ABC):
         finally:
             self.depth -= 1
 
-    def _of_library(self, text: str, scope: Scope | None) -> tuple[int, int] | None:
-        """Size and alignment of a class of a library that holds elements, or mbarriers."""
+    def _mbarriers(self, text: str, scope: Scope | None) -> tuple[int, int] | None:
+        """Size and alignment of the mbarriers of a library's pipeline."""
         head, last = cls.split_scope(text)
-        name, given = cls.template_id(self.resolve(head, scope) if last == "SharedStorage" else text)
+        kind, given = cls.template_id(self.resolve(head, scope)) if last == library.STORAGE else ("", [])
+        if kind.split("::")[-1].strip() not in library.PIPELINES or not given:
+            return None
+        stages = library.number(given[0], lambda extent: self._count(extent, scope))
+        return (2 * library.MBARRIER * stages, library.MBARRIER) if stages else None
+
+    def _elements_held(self, text: str, scope: Scope | None) -> tuple[int, int] | None:
+        """Size and alignment of a library's class that holds elements."""
+        name, given = cls.template_id(text)
         kind = name.split("::")[-1].strip()
-        if last == "SharedStorage" and kind in library.PIPELINES and given:
-            stages = library.number(given[0], lambda extent: self._count(extent, scope))
-            return (2 * library.MBARRIER * stages, library.MBARRIER) if stages else None
         if kind not in library.ARRAYS or len(given) != 2:
             return None
         one, count = self.bytes_of(given[0], scope), self._count(given[1], scope)
