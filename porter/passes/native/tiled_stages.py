@@ -251,9 +251,9 @@ class TiledStages(Stages):
         for other in self.program.sources.files.values() if depth < 4 else ():
             for alias in find(other.root, "alias_declaration"):
                 named, kind = alias.child_by_field_name("name"), alias.child_by_field_name("type")
-                if named is not None and kind is not None and other.text(named) in words:
-                    if self._grows(other, kind, depth + 1):
-                        return True
+                mine = named is not None and kind is not None and other.text(named) in words
+                if mine and kind is not None and self._grows(other, kind, depth + 1):
+                    return True
         return False
 
     def _written(self, file: CudaFile, node: Node, depth: int) -> tuple[CudaFile, Node]:

@@ -7,7 +7,16 @@ from collections.abc import Callable
 
 from porter.diagnostics import Code
 from porter.passes.moves import Moves
-from porter.passes.native import double_buffer, mma_thread, pair, release, stages, tiled_release, tiled_stages
+from porter.passes.native import (
+    double_buffer,
+    mma_thread,
+    pair,
+    release,
+    stages,
+    tiled_mma_thread,
+    tiled_release,
+    tiled_stages,
+)
 from porter.passes.native.sites import Left
 from porter.passes.native.step import STEPS, Taken
 from porter.passes.native.tiled_mainloop import TiledPipelined
@@ -15,9 +24,13 @@ from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.full_rate import as_kernel
 
 Take = Callable[[TiledContext, list[TiledPipelined]], None]
-_TAKES: dict[str, Take] = {release.NAME: tiled_release.take}
+_TAKES: dict[str, Take] = {
+    release.NAME: tiled_release.take,
+    mma_thread.NAME: tiled_mma_thread.take,
+    double_buffer.NAME: tiled_mma_thread.double,
+}
 
-_ISSUED = "a thread of its own that issues the MMAs: calls of the library issue them where they stand"
+_PAIRS = "MMAs of two CTAs: types of the library say what one CTA loads and multiplies"
 
 
 def take(context: TiledContext, wanted: tuple[str, ...], count: int = 0) -> Taken:
@@ -45,8 +58,7 @@ def take(context: TiledContext, wanted: tuple[str, ...], count: int = 0) -> Take
             port.report(Code.NATIVE_LEFT, left.function, left.span, kernel=names, step=name, what=left.what)
         else:
             taken.append(name)
-    issued = [n for n in (mma_thread.NAME, double_buffer.NAME, pair.NAME) if n in wanted]
-    _leave(context, issued, names, _ISSUED)
+    _leave(context, [n for n in (pair.NAME,) if n in wanted], names, _PAIRS)
     return Taken(tuple(taken), made)
 
 
