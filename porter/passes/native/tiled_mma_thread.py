@@ -93,9 +93,11 @@ class TiledMove(Move):
         self.range = self._with_waits()
         self.moved = self._given_back()
         issuer = kernel.kernel.roles.first * WARPGROUP
+        mmas = frozenset(h.mma[0].text(h.mma[1]) for h in self.handles if h.mma is not None)
         # whoever slices asks for accumulators as variables
         kernel.variables()
-        self.slice = TiledSlice(kernel, self.range, at, issuer, moved=self.moved, pipelines=self._pipelines())
+        own = self._pipelines()
+        self.slice = TiledSlice(kernel, self.range, at, issuer, moved=self.moved, pipelines=own, mmas=mmas)
         for node, name in self.slice.kept():
             raise Place(self.function, node).left(f"that consumers do without `{name}` as it is behind their MMAs")
         self._reads()
@@ -186,11 +188,11 @@ class TiledMove(Move):
             site = next((s for s in operation.sites if s.frame.function is self.function), None)
             if operation.kind != "wait" or site is None or not kernel.runs(operation) & kernel.consumers:
                 continue
-            if not self.span.contains(self.function.span(site.node)):
-                # ahead of the loads all threads may wait
-                if not kernel.is_ahead(operation) or self._fills(operation.barrier):
-                    what = "that consumers wait for nothing but stages, among their MMAs"
-                    raise Place(self.function, site.node).left(what)
+            # ahead of all MMAs threads may wait for something else
+            ahead = kernel.is_ahead(operation) and not self._fills(operation.barrier)
+            if not ahead and not self.span.contains(self.function.span(site.node)):
+                what = "that consumers wait for nothing but stages, among their MMAs"
+                raise Place(self.function, site.node).left(what)
 
     def _counts(self) -> None:
         """Nobody but those who load arrives on what consumers wait for."""
@@ -253,6 +255,9 @@ class TiledMove(Move):
     def _lines(self, node: Node, pad: str) -> Iterator[str]:
         span = self.function.span(node)
         text = self._ported(span)
+        # the grammar leaves the word out of some declarations
+        typename = re.search(rb"\btypename\s+\Z", self.function.file.source[: span.start])
+        text = "typename " + text if typename is not None else text
         for argument, value in self.slice.numbers(node).items() if isinstance(self.slice, TiledSlice) else ():
             text = text.replace(f"({self._ported(self.function.span(argument))})", f"({value})")
         if text.strip() not in ("", ";"):

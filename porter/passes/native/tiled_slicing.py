@@ -13,7 +13,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.model.facts import Commit, Fence, Layout, RegisterFence, TiledMma, Wait
-from porter.model.functions import Call, Function, Style, declared_name
+from porter.model.functions import Call, Function, declared_name
 from porter.model.scopes import Variable, resolve
 from porter.passes.full_rate.library import LibraryCalls
 from porter.passes.native.mainloop import inside
@@ -29,6 +29,8 @@ class TiledSlice(Slice):
     moved: Sequence[Node] = ()
     pipelines: frozenset[str] = frozenset()
     """Objects that each thread has for itself, and that tell it apart by its role alone."""
+    mmas: frozenset[str] = frozenset()
+    """Tiled MMAs."""
     told: dict[int, int] = field(default_factory=dict)
     """Values of arguments that tell threads apart, by id of the node."""
 
@@ -76,8 +78,13 @@ class TiledSlice(Slice):
             if not self._named_alone(node):
                 raise self._left(node, f"`{self._text(node)}` as it is in the thread that issues")
             for function in {id(f): f for f in self._reached(node)}.values():
-                if self.threads.varies(function) and function.style is not Style.LAMBDA:
+                if self._varies(function):
                     raise self._left(node, f"what `{function.name}` gives in the thread that issues")
+
+    def _varies(self, function: Function) -> bool:
+        """Whether a function asks for which thread runs it."""
+        names = find(function.body, "identifier", "field_expression", "qualified_identifier", "call_expression")
+        return any(map(self.threads.asm_differs, function.asm)) or any(self._tells(n, function) for n in names)
 
     def _named_alone(self, node: Node) -> bool:
         told = list(self._told(node))
@@ -98,12 +105,14 @@ class TiledSlice(Slice):
                 return False
         return True
 
-    def _tells(self, node: Node) -> bool:
-        """Whether a name, or what a call gives whatever it is handed, tells threads apart."""
+    def _tells(self, node: Node, function: Function | None = None) -> bool:
+        """Whether a name, or what a call gives whatever it is handed, tells threads apart; in the kernel if not in
+        another function."""
+        function = function or self.function
         if node.type != "call_expression":
-            return self.threads.tells(self.function, node)
+            return self.threads.tells(function, node)
         calls = self.kernel.program.calls_by_node.get(node.id, ())
-        mine = [c for c in calls if c.caller.file is self.function.file]
+        mine = [c for c in calls if c.caller.file is function.file]
         return any(self.threads.call_differs(c) and not self._is_known(c) and not self._issues(c) for c in mine)
 
     def _issues(self, call: Call) -> bool:
@@ -145,6 +154,15 @@ class TiledSlice(Slice):
             if value is not None:
                 self.told[listed[0].id] = int(value)
                 yield listed[0]
+
+    def kept(self) -> Iterator[tuple[Node, str]]:
+        for node, name in super().kept():
+            # a pipeline is where its mbarriers are, which no call changes; of an MMA one changes the scale of D alone
+            held = node.parent
+            member = held.child_by_field_name("field") if held is not None and held.type == "field_expression" else None
+            scales = self.kernel.program.vocabulary.spellings.are("scale_of_d", self.function.text(member or node))
+            if name not in self.pipelines and (name not in self.mmas or scales):
+                yield node, name
 
     def numbers(self, node: Node) -> dict[Node, int]:
         """Arguments in a statement that are numbers in the warp of its own."""

@@ -83,13 +83,13 @@ class Types(ABC):
         if not space or "<" not in text or scope is None:
             return text
 
-        def known(match: re.Match[str]) -> str:
+        def instead(match: re.Match[str]) -> str:
             node = cls.expression(f"{space}::{match[0]}")
             value = self.value(node, scope) if node is not None else None
-            number = isinstance(value, Num) and type(value.known) is int
-            return str(value.known) if number else match[0]
+            known = value.known if isinstance(value, Num) else None
+            return str(known) if type(known) is int else match[0]
 
-        return re.sub(r"(?<![:.\w])(?<!->)[A-Za-z_]\w*(?!\w|\s*(?:::|<|\(|\{))", known, text)
+        return re.sub(r"(?<![:.\w])(?<!->)[A-Za-z_]\w*(?!\w|\s*(?:::|<|\(|\{))", instead, text)
 
     def _elements(self, text: str, scope: Scope | None) -> int | None:
         """How many elements a layout takes."""
