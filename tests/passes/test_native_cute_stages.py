@@ -97,6 +97,7 @@ UNDERSTOOD = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", UNDERSTOOD)
 def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
     parts, expected = UNDERSTOOD[name]
@@ -188,6 +189,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_known_refuses_the_step(tmp_path: Path, name: str) -> None:
     parts, expected = REFUSED[name]
