@@ -16,6 +16,7 @@ from porter.rules.load import load_rules
 from porter.scan.library_ring import held_stages, most_stages
 from porter.scan.staging import asked_of
 
+ROOT = Path(__file__).parents[2]
 LAUNCH = "kernel@ARGUMENTS@<<<1, 384, bytes>>>(*map, *map, out, n, k);"
 ATTRIBUTE = "cudaFuncSetAttribute(kernel@ARGUMENTS@, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);"
 HOST = """
@@ -244,6 +245,16 @@ def test_a_launch_asks_for_the_size_of_types_of_the_library(tmp_path: Path, name
     asked = asked_of(path, "kernel", rules)
     assert asked is not None
     assert asked.dynamic_smem == nbytes
+
+
+@pytest.mark.parametrize("name", ["cute_gemm_ws", "cute_gemm_persistent"])
+def test_launches_of_the_corpus_are_numbers(name: str) -> None:
+    """By a class in a template, and by names of types in a namespace."""
+    path, rules = ROOT / f"corpus/{name}/{name}.cu", load_rules(())
+    asked = asked_of(path, name, rules)
+    assert asked is not None
+    assert asked.dynamic_smem == 3 * 32768 + 1024
+    assert held_stages(path, name, rules) == 3
 
 
 def test_as_many_stages_as_there_is_room_for() -> None:
