@@ -111,3 +111,33 @@ __global__ void __launch_bounds__(384, 1)
     multiply(pipeline, tiled_mma, tCrA, tCrB, tCrC, tiles);
     copy(tCrC, thread_mma.partition_C(gC));
 }
+
+// A tensor map of `rows` x `columns` elements, rows one after the other, for boxes of `box_rows` x `box_columns`.
+static CUresult encode(CUtensorMap* map, cutlass::half_t* matrix, int rows, int columns, int box_rows,
+                       int box_columns) {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
+    if (found != cudaDriverEntryPointSuccess) return CUDA_ERROR_NOT_FOUND;
+    cuuint64_t dims[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
+    cuuint64_t strides[1] = {(cuuint64_t)columns * sizeof(cutlass::half_t)};
+    cuuint32_t box[2] = {(cuuint32_t)box_columns, (cuuint32_t)box_rows};
+    cuuint32_t steps[2] = {1, 1};
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry)(
+        map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, matrix, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+// M, N and K are multiples of 128, 128 and 64.
+cudaError_t run_cute_gemm_ws(cutlass::half_t* A, cutlass::half_t* B, float* C, int M, int N, int K,
+                             cudaStream_t stream) {
+    constexpr int BM = 128, BN = 128, BK = 64, STAGES = 3;
+    CUtensorMap map_a, map_b;
+    if (encode(&map_a, A, M, K, BM, BK) != CUDA_SUCCESS) return cudaErrorInvalidValue;
+    if (encode(&map_b, B, N, K, BN, BK) != CUDA_SUCCESS) return cudaErrorInvalidValue;
+    auto* kernel = cute_gemm_ws<BM, BN, BK, STAGES>;
+    constexpr int bytes = sizeof(GemmTraits<BM, BN, BK, STAGES>::Storage);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    kernel<<<dim3(N / BN, M / BM), 384, bytes, stream>>>(map_a, map_b, C, M, N, K);
+    return cudaGetLastError();
+}

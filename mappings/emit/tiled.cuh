@@ -149,6 +149,26 @@ $warpgroup.wait($pending)
 //@ section issues
 $warpgroup.issues()
 
+//@ section mma_warp
+// A warp of its own waits for stages and issues the MMAs of all.
+if (porter::is_mma_warp()) {
+    porter::Warpgroup $state = $tmem.mma_warp();
+
+//@ section consumer_role
+if (porter::is_mma_warp()) $params.role = decltype($params.role)::Consumer;
+
+//@ section begin_sums
+porter::begin_sums($state, $names);
+
+//@ section end_sums
+$state.end_sums();
+
+//@ section take_sums
+porter::take_sums($state, $names);
+
+//@ section return_sums
+$state.return_sums();
+
 //@ section release
 //@ if name
 porter::release($name, $barrier);

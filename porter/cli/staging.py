@@ -35,6 +35,8 @@ from porter.passes.targets import port_target
 from porter.rules.load import load_rules
 from porter.rules.rule import Rule
 from porter.scan.boxes import boxes_of
+from porter.scan.draft.host import HOPPER
+from porter.scan.library_ring import held_stages, most_stages
 from porter.scan.native import native_steps
 from porter.scan.pipeline import pipelines
 from porter.scan.staging import Asked, asked_of
@@ -172,7 +174,7 @@ def staged(session: Session, ported: Ported, make: Make) -> Staged:
     if without:
         make = partial(make, without=without)
     for root in (r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels):
-        choice = _Choice(session, ported, root)
+        choice = _Choice(session, ported, root, make)
         said += choice.try_to(choice.look)
         choices += [choice] if choice.most else []
     if choices:
@@ -259,6 +261,7 @@ class _Choice:
     session: Session
     ported: Ported
     root: PortedRoot
+    make: Make
     held: int = 0
     nbytes: int = 0
     most: int = 0
@@ -290,13 +293,17 @@ class _Choice:
         if self.ported.keeps_hopper:
             raise self._none("one launch for one chip: the original's form stands beside the port's")
         path, rules = Path(self.root.path), _rules(self.session)
+        of_library = held_stages(path, self.root.kernels[0], rules, self.root.include_dirs)
+        if isinstance(of_library, str):
+            raise self._none(of_library)
+        if of_library is not None:
+            self._look_at_sizes(of_library)
+            return
         found = [p for p in pipelines(path, rules, self.root.include_dirs) if p.pipeline.kernel in self.root.kernels]
         if not found:
-            raise self._none("a ring of mbarriers that the text makes itself: stages of a pipeline are in its type")
+            raise self._none("a ring of mbarriers")
         if len(found) != 1:
             raise self._none("that the file has one kernel with a ring")
-        if found[0].pipeline.role("mma") is None:
-            raise self._none("a ring whose MMAs the text issues: calls of a library take their stages by its types")
         step = next(s for s in native_steps(found[0]) if s.name == NAME)
         room = step.what_if.partition("=")[2]
         if not step.applies or not room.isdigit():
@@ -304,6 +311,41 @@ class _Choice:
         held = [r.stages.value for r in found[0].pipeline.rings if r.stages is not None and r.stages.value]
         filled = [copied or expected or 0 for expected, copied in found[0].filled.values()]
         self.held, self.nbytes, self.most = held[0], max(filled), int(room)
+
+    def _look_at_sizes(self, held: int) -> None:
+        """The same where types of a library are made of the number: a stage takes what the launch asks for more with
+        one more.
+
+        Raises:
+            _NoneError: the step refuses it, or host code does not say in numbers what it asks for.
+        """
+        path, rules, kernel = Path(self.root.path), _rules(self.session), self.root.kernels[0]
+
+        def asks(count: int) -> int:
+            """What a launch asks for with so many stages."""
+            root, port = self.root, path
+            if count > held:
+                more = self.make(stages=frozenset({(self.root.path, count)}))
+                root = next(r for r in more.roots if r.path == self.root.path)
+                if not root.stages:
+                    raise self._refused(more, root)
+                port = materialize(PortPlan(files=more.of_root(root)), path)
+            major = _major(self.session) if count > held else HOPPER
+            found = asked_of(port, kernel, rules, root.include_dirs, major)
+            if found is None or found.dynamic_smem is None:
+                raise self._none("the dynamic shared memory of the launch, as a number")
+            return found.dynamic_smem
+
+        most = most_stages(held, asks)
+        if most <= held:
+            raise self._none(f"room: {held} stages fill shared memory")
+        # that more stages take more of what is asked for, the step has seen by the types
+        self.held, self.nbytes, self.most = held, 0, most
+
+    def _refused(self, ported: Ported, root: PortedRoot) -> _NoneError:
+        """What the step says of a root that has no more stages."""
+        about = [d for d in ported.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == NAME]
+        return _NoneError(*(d for d in about if d.values["kernel"] == ", ".join(root.kernels)))
 
     def choose(self, most: Ported) -> None:
         """The number that the grade finds best, of those up to what the port `most` has.
@@ -313,8 +355,7 @@ class _Choice:
         """
         root = next(r for r in most.roots if r.path == self.root.path)
         if not root.stages:
-            about = [d for d in most.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == NAME]
-            raise _NoneError(*(d for d in about if d.values["kernel"] == ", ".join(root.kernels)))
+            raise self._refused(most, root)
         path, rules, kernel = Path(root.path), _rules(self.session), root.kernels[0]
         port = materialize(PortPlan(files=most.of_root(root)), path)
         before = asked_of(path, kernel, rules, root.include_dirs)

@@ -34,7 +34,7 @@ def ported(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     best: int | PorterError,
-    wrong: str = "nothing",
+    wrong: str = "is never there",
     name: str = "gemm_ws",
 ) -> Run:
     """A port for which the grade finds `best` stages best, or fails; texts with `wrong` in them fail."""
@@ -71,6 +71,27 @@ def test_a_port_has_the_stages_that_the_grade_finds_best(tmp_path: Path, monkeyp
         "has 5 stages; a case that runs the port as a file says `port: {launch: {dynamic_smem: 163840}," in found.said
     )
     assert found.claims[-1].plan.relaunch == Relaunch(163840, ((4, "5"),))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "count", "relaunch"),
+    [("cute_gemm_ws", "STAGES", Relaunch(164864, ((3, "5"),))), ("cute_gemm_persistent", "kStages", Relaunch(164864))],
+)
+def test_stages_in_types_of_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, count: str, relaunch: Relaunch
+) -> None:
+    found = ported(tmp_path, monkeypatch, 5, name=name)
+    assert f"{count} = 5;" in found.text
+    assert "has the step stages; case.yaml verified it at 3 sizes" in found.said
+    assert found.claims[-1].plan.relaunch == relaunch
+
+
+@pytest.mark.slow
+def test_without_a_gain_a_library_has_the_stages_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ported(tmp_path, monkeypatch, 3, name="cute_gemm_persistent")
+    assert "kStages = 3;" in found.text
+    assert "missing: a gain: by the grade 3 stages are as fast as 7" in found.said
 
 
 def test_a_step_that_fails_is_left_out_and_its_launch_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,21 @@ CUTE_DEVICE void release(Acc const& acc, Stage&&... stage) {
 }
 //@ end
 
+//@ if own_warp
+// MMAs of a tile begin: nothing of it is in the accumulators.
+template <class... Accs>
+CUTE_DEVICE void begin_sums(Warpgroup& tc, Accs const&... accs) {
+    tc.begin_sums();
+    ((accs.data().home->in_tmem = 0), ...);
+}
+// The sums of a tile are complete, and all of them are in Tensor Memory.
+template <class... Accs>
+CUTE_DEVICE void take_sums(Warpgroup& tc, Accs const&... accs) {
+    tc.take_sums();
+    ((accs.data().home->in_tmem = IsMirror<typename Accs::engine_type::iterator>::Fragment::kAll), ...);
+}
+//@ end
+
 // A fragment (V, M, K) of A into Tensor Memory as a whole, as fragment i of a batch.
 template <int i, class Acc, class Fragment>
 CUTE_DEVICE void store_operand(Acc const& acc, Fragment const& A, uint32_t address) {
@@ -152,7 +167,12 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
     CUTE_UNROLL
     for (int i = 0; i < kM * kN; ++i) tiles |= typename F::Mask(1) << tile(i % kM, i / kM);
     const bool accumulate = mma.accumulate_ != GMMA::ScaleOut::Zero;
+//@ if own_warp
+    // What registers hold, the warp that issues MMAs does not see.
+    if (accumulate && (tiles & ~p.home->in_tmem) != 0) __trap();
+//@ else
     if (accumulate) store(p, tiles);
+//@ end
     p.home->in_tmem |= tiles;
     tc.meet();
     tc.open = true;

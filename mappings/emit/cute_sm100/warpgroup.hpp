@@ -52,6 +52,11 @@ CUTE_DEVICE unsigned int thread_index() {
 // Of the warp's first thread, in all lanes.
 CUTE_DEVICE unsigned int first_thread_index() { return __shfl_sync(~0u, thread_index(), 0); }
 //@ end
+//@ if own_warp
+constexpr unsigned int kMmaWarp = $mma_warp;  // does nothing but wait for stages and issue MMAs
+constexpr uint32_t kBuffers = $buffers;        // accumulators that take turns
+CUTE_DEVICE bool is_mma_warp() { return thread_rank() / 32 == kMmaWarp; }
+//@ end
 
 // ---- Warpgroups ---------------------------------------------------------------------------------------------------
 
@@ -63,6 +68,10 @@ struct Slots {
     uint64_t met[kWarpgroups];          // the eight warps have come to the next MMAs
 //@ else
     uint64_t met[kWarpgroups];          // the four warps have come to the next MMAs
+//@ end
+//@ if own_warp
+    uint64_t there[kBuffers];           // the sums of a tile are complete
+    uint64_t read[kBuffers];            // the eight warps have read them
 //@ end
     uint64_t left;                      // all warpgroups that issue MMAs have left the kernel
     uint32_t tmem;
@@ -102,6 +111,15 @@ struct Stored {
     CUTE_DEVICE uint32_t group(int i) const { return address + 8 * column_of_group(i, run); }
 };
 
+//@ if own_warp
+// Accumulators of a kernel whose MMAs a warp of its own issues: mbarriers for each, and the columns that it takes.
+struct Sums {
+    uint64_t* there;
+    uint64_t* read;
+    uint32_t columns;
+};
+
+//@ end
 // A warpgroup that issues MMAs: where its columns are, and the ring of mbarriers on which its batches complete.
 struct Warpgroup {
     uint32_t tmem;
@@ -122,7 +140,18 @@ struct Warpgroup {
 //@ if joined
     bool first = true;       // of the two, whose MMAs are for both
 //@ end
+//@ if own_warp
+    Sums sums;
+    bool own;                // it is the warp that issues MMAs for all
+    uint32_t turn = 0;       // tiles whose sums are over
+    uint32_t shift = 0;      // of the accumulator whose turn it is, in columns
+//@ end
 
+//@ if own_warp
+    CUTE_DEVICE Warpgroup(uint32_t tmem, uint64_t* done, uint64_t* met, uint32_t ring, bool first, Sums sums, bool own)
+        : tmem(tmem), done(done), met(met), warp(__shfl_sync(~0u, thread_rank() / 32 % 4, 0)), ring(ring),
+          halves(false), first(first), sums(sums), own(own) {}
+//@ else
 //@ if joined
     CUTE_DEVICE Warpgroup(uint32_t tmem, uint64_t* done, uint64_t* met, uint32_t ring, bool first)
         : tmem(tmem), done(done), met(met), warp(__shfl_sync(~0u, thread_rank() / 32 % 4, 0)), ring(ring),
@@ -131,6 +160,7 @@ struct Warpgroup {
     CUTE_DEVICE Warpgroup(uint32_t tmem, uint64_t* done, uint64_t* met, uint32_t ring, bool halves)
         : tmem(tmem), done(done), met(met), warp(__shfl_sync(~0u, thread_rank() / 32 % 4, 0)), ring(ring),
           halves(halves) {}
+//@ end
 //@ end
     Warpgroup(Warpgroup const&) = delete;
     // The kernel may end with MMAs in flight, and Tensor Memory is freed behind this.
@@ -142,16 +172,24 @@ struct Warpgroup {
     CUTE_DEVICE uint32_t quarter() const { return warp << 21; }  // of the lanes, which this warp can reach
     // The column of something that a function declares, where a warpgroup is alone in the CTA or not.
     CUTE_DEVICE uint32_t column(uint32_t alone, uint32_t several) const { return halves ? alone : several; }
+//@ if own_warp
+    CUTE_DEVICE bool issues() const { return own && elect_one_sync(); }
+//@ else
 //@ if joined
     CUTE_DEVICE bool issues() const { return first && warp == 0 && elect_one_sync(); }
 //@ else
     CUTE_DEVICE bool issues() const { return warp == 0 && elect_one_sync(); }
 //@ end
+//@ end
 //@ if pipelines
+//@ if own_warp
+    CUTE_DEVICE bool issuing_warp() const { return own; }
+//@ else
 //@ if joined
     CUTE_DEVICE bool issuing_warp() const { return first && warp == 0; }
 //@ else
     CUTE_DEVICE bool issuing_warp() const { return warp == 0; }
+//@ end
 //@ end
 //@ end
 
@@ -163,6 +201,14 @@ struct Warpgroup {
     CUTE_DEVICE void arrive() { apart = true; }
     CUTE_DEVICE void meet() {
         if (!apart) return;
+//@ if own_warp
+        if (own) {
+            // Its lanes have waited for the stage; nobody else has a part in its MMAs.
+            __syncwarp();
+            apart = false;
+            return;
+        }
+//@ end
         fence_before_sync();
         __syncwarp();
         if (elect_one_sync()) arrive_barrier(*met);
@@ -194,6 +240,38 @@ struct Warpgroup {
     CUTE_DEVICE void wait(uint32_t pending) {
         if (committed > pending) complete(committed - pending);
     }
+//@ if own_warp
+    // Of the warp that issues MMAs: those of a tile may write the accumulator whose turn it is, which has been read.
+    CUTE_DEVICE void begin_sums() {
+        wait_barrier(sums.read[turn % kBuffers], turn / kBuffers % 2 ^ 1);
+        fence_after_sync();
+        shift = turn % kBuffers * sums.columns;
+    }
+    // Its sums are complete when all MMAs issued so far are.
+    CUTE_DEVICE void end_sums() {
+        __syncwarp();
+        if (issues()) {
+            asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
+                             cast_smem_ptr_to_uint(sums.there + turn % kBuffers))
+                         : "memory");
+        }
+        ++turn;
+        open = false;
+    }
+    // Of all others: until the sums of the next tile are complete.
+    CUTE_DEVICE void take_sums() {
+        shift = turn % kBuffers * sums.columns;
+        wait_barrier(sums.there[turn % kBuffers], turn / kBuffers % 2);
+        fence_after_sync();
+    }
+    // This warp has read them.
+    CUTE_DEVICE void return_sums() {
+        fence_before_sync();
+        __syncwarp();
+        if (elect_one_sync()) arrive_barrier(sums.read[turn % kBuffers]);
+        ++turn;
+    }
+//@ end
     // Until nothing reads the columns of an operand.
     CUTE_DEVICE void release(Operand const& columns) {
         if (columns.batch > committed) commit();  // MMAs of the open batch read them
@@ -258,7 +336,12 @@ struct SharedBytes {
 // Tensor Memory of a kernel: kColumns for each pair of warpgroups, kLast for the last one if it is alone.
 template <int kColumns, int kWarpgroups, int kRing = 1, int kFirstWarpgroup = 0, int kLast = kColumns>
 class Tmem {
+//@ if own_warp
+    static constexpr int kEach = kWarpgroups / 2 * kColumns + kWarpgroups % 2 * kLast;
+    static constexpr int kNeeded = kEach * int(kBuffers);
+//@ else
     static constexpr int kNeeded = kWarpgroups / 2 * kColumns + kWarpgroups % 2 * kLast;
+//@ end
     static_assert(Columns<kNeeded, 512>::kFit);
 //@ if joined
     static_assert(kWarpgroups == 2 && kFirstWarpgroup * 4 == kIssuer, "an MMA of M = 128 is for two warpgroups");
@@ -287,6 +370,12 @@ public:
                     initialize_barrier(slots.met[i], 4);
 //@ end
                 }
+//@ if own_warp
+                for (uint32_t i = 0; i < kBuffers; ++i) {
+                    initialize_barrier(slots.there[i], 1);
+                    initialize_barrier(slots.read[i], 4 * kWarpgroups);
+                }
+//@ end
                 const int warps = int(blockDim.x * blockDim.y * blockDim.z + 31) / 32 - 4 * kFirstWarpgroup;
                 initialize_barrier(slots.left, warps < 4 * kWarpgroups ? warps : 4 * kWarpgroups);
                 cutlass::arch::fence_barrier_init();
@@ -315,6 +404,10 @@ public:
 
     // Warpgroup i of those that issue MMAs. Two share columns: each has a half of their lanes.
     CUTE_DEVICE Warpgroup warpgroup(uint32_t i) const {
+//@ if own_warp
+        return {slots.tmem + i * kUpperHalf, slots.done[0], &slots.met[0], kRing, i == 0,
+                {slots.there, slots.read, kEach}, false};
+//@ else
 //@ if joined
         return {slots.tmem + i * kUpperHalf, slots.done[0], &slots.met[0], kRing, i == 0};
 //@ else
@@ -322,5 +415,12 @@ public:
         return {slots.tmem + (i % 2) * kUpperHalf + i / 2 * kColumns, slots.done[i], &slots.met[i], kRing,
                 kWarpgroups == 1 && alone};
 //@ end
+//@ end
     }
+//@ if own_warp
+    // The warp that issues the MMAs of all.
+    CUTE_DEVICE Warpgroup mma_warp() const {
+        return {slots.tmem, slots.done[0], &slots.met[0], kRing, true, {slots.there, slots.read, kEach}, true};
+    }
+//@ end
 };

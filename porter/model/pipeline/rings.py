@@ -73,6 +73,7 @@ def _modulo(text: str) -> str | None:
 
 _QUALIFIED = r"[A-Za-z_][\w:.]*(?:->\w+)*"
 _VALUE = rf"({_QUALIFIED}|\d+)u?"
+_DECLARED = r"(?:\bint|\bunsigned|\bauto|uint32_t|\bconst)\s+(?:const\s+)?"
 
 
 def _wrapped(name: str, text: str) -> Turn | None:
@@ -86,6 +87,7 @@ def _wrapped(name: str, text: str) -> Turn | None:
         rf"{n}\s*=\s*\(?\s*{n}\s*(?:==|>=)\s*{_VALUE}\s*-\s*1\s*\)?\s*\?\s*0",
         rf"{n}\s*=\s*\(?\s*{n}\s*\+\s*1\s*<\s*{_VALUE}\s*\)?\s*\?",
         rf"for\s*\([^;()]*\b{n}\s*=\s*0\s*;\s*{n}\s*<\s*{_VALUE}\s*;",
+        rf"{_DECLARED}{n}\s*=\s*[^;]*%\s*{_VALUE}\s*;",
     )
     match = _first(patterns, text)
     if match is not None:
@@ -126,7 +128,7 @@ def _flip(name: str, text: str) -> str:
         rf"(?<![\w.]){n}\s*=\s*!\s*{n}\b",
         rf"(?<![\w.]){n}\s*=\s*{n}\s*\^\s*[^;]+",
         rf"(?<![\w.]){n}\s*=\s*1\s*-\s*{n}\b",
-        rf"(?:\bint|\bunsigned|\bauto|uint32_t|\bconst)\s+(?:const\s+)?{n}\s*=\s*[^;]*(?:/|>>)[^;]*",
+        rf"{_DECLARED}{n}\s*=\s*[^;]*(?:/|>>)[^;]*",
         rf"(?:\+\+\s*{n}|(?<![\w.]){n}\s*\+\+|(?<![\w.]){n}\s*\+=\s*1\b)",
     )
     match = _first(patterns, text)

@@ -115,7 +115,7 @@ class Counting:
 
     def _constants(self, name: str) -> Iterator[tuple[CudaFile, Node]]:
         """Where a constant of a name gets its value."""
-        for file, node, declarator in self._declared(name, "declaration", "field_declaration"):
+        for file, node, declarator in self.declared(name, "declaration", "field_declaration"):
             value = declarator.child_by_field_name("value") or default_of(node, declarator)
             if value is not None and _qualifiers(file, node) & _CONSTANT:
                 yield file, value
@@ -127,12 +127,12 @@ class Counting:
 
     def _others(self, name: str) -> Iterator[Node]:
         """Variables and parameters of functions that have the name of a constant."""
-        for file, node, _ in self._declared(name, "declaration", "parameter_declaration", "field_declaration"):
+        for file, node, _ in self.declared(name, "declaration", "parameter_declaration", "field_declaration"):
             of_template = node.parent is not None and node.parent.type == "template_parameter_list"
             if not of_template and not _qualifiers(file, node) & _CONSTANT:
                 yield node
 
-    def _declared(self, name: str, *types: str) -> Iterator[tuple[CudaFile, Node, Node]]:
+    def declared(self, name: str, *types: str) -> Iterator[tuple[CudaFile, Node, Node]]:
         """Declarations of these types that declare a name: file, declaration, declarator."""
         for file in self.files:
             for node in find(file.root, *types):

@@ -31,6 +31,7 @@ _MAKES_EMPTY = ("init", "arrive", "remap")
 _NAMING = ("template_function", "qualified_identifier", "pointer_expression", "cast_expression",
            "parenthesized_expression")  # fmt: skip
 _DECLARING = ("function_declarator", "init_declarator", "template_instantiation")
+_LISTED = ("type_descriptor", "template_argument_list")
 _AROUND = ("binary_expression", "parenthesized_expression", "cast_expression")
 
 
@@ -45,11 +46,13 @@ def take(context: PortContext, found: list[Pipelined], count: int) -> tuple[Chan
         at = found[0].kernel.function
         raise Left(at, at.span(at.body), "that the file has one kernel")
     changes = Changes(context, RULE)
-    return changes, _Stages(found[0], changes, count).take()
+    return changes, Stages(found[0], changes, count).take()
 
 
 @dataclass(eq=False)
-class _Stages:
+class Stages:
+    """The step for one kernel."""
+
     kernel: Pipelined
     changes: Changes
     count: int
@@ -63,10 +66,7 @@ class _Stages:
         self.texts = [_plain(t) for t in self._texts()]
 
     def take(self) -> int:
-        names = {r.stages.text.split("::")[-1] for r in self.facts.rings if r.stages is not None}
-        if len(names) != 1 or any(r.stages is None or not r.index for r in self.facts.rings):
-            raise self._left("one number of stages that all mbarriers have")
-        constant, literal = self.counting.literal(next(iter(names)))
+        constant, literal = self._constant()
         if literal.file.path != self.program.sources.root:
             raise self._left(f"`{constant}` in the file itself: others may include the header that it stands in")
         if enclosing(literal.node, "preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else") is not None:
@@ -80,6 +80,13 @@ class _Stages:
         self._memory()
         self._launches()
         return self._edit(literal)
+
+    def _constant(self) -> tuple[str, Literal]:
+        """The constant that says how many stages there are."""
+        names = {r.stages.text.split("::")[-1] for r in self.facts.rings if r.stages is not None}
+        if len(names) != 1 or any(r.stages is None or not r.index for r in self.facts.rings):
+            raise self._left("one number of stages that all mbarriers have")
+        return self.counting.literal(next(iter(names)))
 
     def _left(self, what: str) -> Left:
         return Left(self.function, self.function.span(self.function.body), what)
@@ -214,6 +221,8 @@ class _Stages:
             ok = self._turns(mention) or self._is_loop(mention)
         if not (ok or self._is_offset(mention)):
             node = mention.node.parent or mention.node
+            while node.type in _LISTED and node.parent is not None:
+                node = node.parent
             text = " ".join(mention.text(node).split())[:60]
             raise self.counting.left(mention.file, mention.node, f"what `{text}` has to do with stages")
 

@@ -71,6 +71,10 @@ class TiledPipelined(Pipelined):
         self._accumulators = []
         return next(iter(functions.values()))
 
+    def variables(self) -> None:
+        """Let accumulators be the variables that the kernel names them by."""
+        self._accumulators = list(self.handles)  # type: ignore[arg-type]
+
     @property
     def handle(self) -> Handle:
         """An accumulator that is in sight wherever the range is."""

@@ -7,7 +7,16 @@ from collections.abc import Callable
 
 from porter.diagnostics import Code
 from porter.passes.moves import Moves
-from porter.passes.native import double_buffer, mma_thread, pair, release, stages, tiled_release
+from porter.passes.native import (
+    double_buffer,
+    mma_thread,
+    pair,
+    release,
+    stages,
+    tiled_mma_thread,
+    tiled_release,
+    tiled_stages,
+)
 from porter.passes.native.sites import Left
 from porter.passes.native.step import STEPS, Taken
 from porter.passes.native.tiled_mainloop import TiledPipelined
@@ -15,10 +24,13 @@ from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.full_rate import as_kernel
 
 Take = Callable[[TiledContext, list[TiledPipelined]], None]
-_TAKES: dict[str, Take] = {release.NAME: tiled_release.take}
+_TAKES: dict[str, Take] = {
+    release.NAME: tiled_release.take,
+    mma_thread.NAME: tiled_mma_thread.take,
+    double_buffer.NAME: tiled_mma_thread.double,
+}
 
-_ISSUED = "a thread of its own that issues the MMAs: calls of the library issue them where they stand"
-_TYPES = "what types of the library are made of the number of stages, and how large they become"
+_PAIRS = "MMAs of two CTAs: types of the library say what one CTA loads and multiplies"
 
 
 def take(context: TiledContext, wanted: tuple[str, ...], count: int = 0) -> Taken:
@@ -29,23 +41,25 @@ def take(context: TiledContext, wanted: tuple[str, ...], count: int = 0) -> Take
     if not context.kernels:
         return Taken()
     taken: list[str] = []
-    for name in (n for n in STEPS if n in wanted and n in _TAKES):
+    made = 0
+    for name in (n for n in STEPS if n in wanted and (n in _TAKES or (n == stages.NAME and count))):
         before = {rule: list(edits) for rule, edits in port.edits.items()}
         helpers = dict(vars(port.helpers))
         try:
             found = [TiledPipelined(port, as_kernel(context, k.function), Moves(), tiled=context)
                      for k in context.kernels]  # fmt: skip
             _all_seen(context, found)
-            _TAKES[name](context, found)
+            if name == stages.NAME:
+                made = tiled_stages.take(context, found, count)
+            else:
+                _TAKES[name](context, found)
         except Left as left:
             port.edits, _ = before, vars(port.helpers).update(helpers)
             port.report(Code.NATIVE_LEFT, left.function, left.span, kernel=names, step=name, what=left.what)
         else:
             taken.append(name)
-    issued = [n for n in (mma_thread.NAME, double_buffer.NAME, pair.NAME) if n in wanted]
-    _leave(context, issued, names, _ISSUED)
-    _leave(context, [stages.NAME] if count and stages.NAME in wanted else [], names, _TYPES)
-    return Taken(tuple(taken))
+    _leave(context, [n for n in (pair.NAME,) if n in wanted], names, _PAIRS)
+    return Taken(tuple(taken), made)
 
 
 def _all_seen(context: TiledContext, found: list[TiledPipelined]) -> None:

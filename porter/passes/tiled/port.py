@@ -40,11 +40,26 @@ Steps = Callable[[TiledContext], object]
 """Takes steps of the native style, whose edits and helpers the context has then."""
 
 
-def header_text(issuer: int | None = None, releases: bool = False, pipelines: bool = False) -> str:
+def header_text(
+    issuer: int | None = None,
+    releases: bool = False,
+    pipelines: bool = False,
+    mma_warp: int | None = None,
+    buffers: int = 1,
+) -> str:
     """The header beside ports, as one file; of MMAs for two warpgroups with the warp that issues them. `releases`:
-    with commits that arrive on the kernel's own mbarriers, `pipelines` on those of the library's pipelines."""
+    with commits that arrive on the kernel's own mbarriers, `pipelines` on those of the library's pipelines. `mma_warp`
+    issues the MMAs of all and does nothing else, for `buffers` accumulators that take turns."""
     (whole,) = parsed(f"//@ section header\n{joined(HEADER, _PARTS)}", HEADER).values()
-    given = {"joined": issuer is not None, "issuer": issuer, "releases": releases, "pipelines": pipelines}
+    given = {
+        "joined": issuer is not None,
+        "issuer": issuer,
+        "releases": releases,
+        "pipelines": pipelines,
+        "own_warp": mma_warp is not None,
+        "mma_warp": mma_warp,
+        "buffers": buffers,
+    }
     return "".join(whole.written(given))
 
 
@@ -74,5 +89,8 @@ def port_tiled(
         issuer = take(context) if full_rate and not has_errors(port.diagnostics) else None
         if steps is not None and not has_errors(port.diagnostics):
             steps(context)
-        insert_header(port, HEADER, header_text(issuer, port.helpers.releases, port.helpers.pipelines))
+        given = port.helpers
+        own = given.mma_warp if given.own_thread else None
+        text = header_text(issuer, given.releases, given.pipelines, own, given.buffers)
+        insert_header(port, HEADER, text)
     return found, [kernel_plan(context, k) for k in context.kernels if id(k.function) in context.frames]

@@ -111,6 +111,8 @@ class Classes:
     def __init__(self, files: Iterable[CudaFile]) -> None:
         self.templates: dict[str, Template] = {}
         self.aliases: dict[str, str] = {}
+        self.alias_spaces: dict[str, str] = {}
+        """The namespaces that they stand in."""
         self.enumerations: dict[str, str] = {}
         """Scoped enumerations by name, with the namespaces that they stand in."""
         for file in files:
@@ -124,8 +126,9 @@ class Classes:
                 name, kind = node.child_by_field_name("name"), node.child_by_field_name("type")
                 if name is not None and kind is not None and node.parent is not None:
                     outside = node.parent.type in ("translation_unit", "declaration_list")
-                    if outside:
-                        self.aliases.setdefault(text_of(name), text_of(kind))
+                    if outside and text_of(name) not in self.aliases:
+                        self.aliases[text_of(name)] = text_of(kind)
+                        self.alias_spaces[text_of(name)] = namespace_of(node)
             for node in find(file.root, "type_definition"):
                 kind, declarator = node.child_by_field_name("type"), node.child_by_field_name("declarator")
                 if kind is not None and declarator is not None and declarator.type == "type_identifier":
