@@ -126,6 +126,55 @@ class _Sharing:
 _BOUND = "nvvm.minctasm"
 
 
+def _ahead(kernel: _Kernel, function: ir.Operation) -> None:
+    """Sums are changed as late as that can be: behind what threads do with other sums and operands, so that registers
+    for all of them are not needed at a time."""
+    program = _Program(kernel, function)
+    events = [e for e in kernel.events if e.kind == "mma" and e.placed]
+    touched: dict[ir.Operation, set[ir.Value]] = {}
+    for item in _items(program.blocks):
+        if item.kind == "access":
+            touched.setdefault(item.op, set()).add(item.array.value)
+    registers = {value for e in events for part in (e.d, e.a) for value in program.aliases.get(_raw(part), {})}
+    touched = {op: found & registers for op, found in touched.items() if found & registers}
+    for event in events:
+        sums = program.aliases.get(_raw(event.d), {})
+        if len(sums) == 1:
+            _later(event, next(iter(sums)), touched, [e.marker for e in events])
+
+
+def _later(event: _Event, sums: ir.Value, touched: dict[ir.Operation, set[ir.Value]],
+           markers: list[ir.Operation]) -> None:  # fmt: skip
+    """What changes the sums of an MMA, since the one in front of it in the same block."""
+    operations = [view.operation for view in event.marker.block.operations]
+    at = operations.index(event.marker)
+    start = max((i for i in range(at) if operations[i] in markers), default=-1)
+    between = operations[start + 1 : at]
+    changes = [op for op in between if sums in touched.get(op, ())]
+    last = max((i for i, op in enumerate(between) if touched.get(op, {sums}) != {sums}), default=-1)
+    moved = _with_what_follows(changes, between, touched, sums)
+    for op in reversed([op for op in between[:last] if op in moved]):
+        op.move_after(between[last])
+
+
+def _with_what_follows(changes: list[ir.Operation], between: list[ir.Operation],
+                       touched: dict[ir.Operation, set[ir.Value]], sums: ir.Value) -> set[ir.Operation]:  # fmt: skip
+    """Operations on sums, and what is computed between them of what these read; nothing if that is used elsewhere."""
+    moved, left = set(changes), list(changes)
+    while left:
+        op = left.pop()
+        if len(op.regions) or touched.get(op, {sums}) != {sums}:
+            return set()
+        for user in (use.owner.operation for result in op.results for use in result.uses):
+            if user in moved:
+                continue
+            if user not in between or not user.name.startswith(("arith.", "math.", "vector.")):
+                return set()
+            moved.add(user)
+            left.append(user)
+    return moved
+
+
 def _share(emitter: _Emitter, told: dict[str, Any]) -> None:
     """Let two blocks share an SM, or say what that lacks."""
     try:
