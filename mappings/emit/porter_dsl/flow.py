@@ -98,7 +98,9 @@ class _Flow:
             loaded = bool(_in_memory(states)) and not item.full
             if loaded:
                 state["loose"] = frozenset([True])
-            if item.writes:
+            if item.pieces:
+                state[part], state["loose"] = frozenset([DONE]), frozenset([True])
+            elif item.writes:
                 state[part] = frozenset([ZERO if item.zero else NEW])
             elif loaded:
                 state[part] = frozenset([s for s in states if isinstance(s, str)] + [BOTH])

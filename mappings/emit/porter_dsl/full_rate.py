@@ -13,10 +13,10 @@ def _finish(kernel: _Kernel) -> None:
     function = kernel.events[0].marker.block.owner.operation
     if len(kernel.events) > 2:
         with _scratch():
-            _ahead(kernel, function)
             program = _Program(kernel, function)
             _accumulators(program)
             if not kernel.obstacles:
+                _ahead(program)
                 _batches(program)
                 emitter = _chosen_emitter(program)
         if not kernel.obstacles:

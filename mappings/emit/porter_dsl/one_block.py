@@ -1,7 +1,7 @@
 # --- a block has an SM for itself
 
 
-def _ahead(kernel: _Kernel, function: ir.Operation) -> None:
+def _ahead(program: _Program) -> None:
     """Nothing changes its place."""
 
 

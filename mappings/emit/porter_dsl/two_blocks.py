@@ -116,8 +116,9 @@ class _Sharing:
         """Registers for sums and operands, all of which a thread may hold at a time."""
         for w in self.emitter.warpgroups:
             arrays = [a for a in self.emitter.arrays if w in a.warpgroups]
-            together = (sum(b.bits for b in arrays if b.first <= a.first <= b.last) // 32 for a in arrays)
-            held = max(together, default=0)
+            beside = {a: [b for b in arrays if b.first <= a.first <= b.last] for a in arrays}
+            together = [sum(_held(b) for b in beside[a]) for a in arrays]
+            held = max([*together, *(a.bits // 32 for a in arrays)], default=0)
             if held > self.has[w]:
                 text = f"registers for its sums and operands: they take {held}, and threads of {BLOCKS} blocks have"
                 raise _Left(self.where, f"{text} {self.has[w]}")
@@ -126,55 +127,147 @@ class _Sharing:
 _BOUND = "nvvm.minctasm"
 
 
-def _ahead(kernel: _Kernel, function: ir.Operation) -> None:
-    """Sums are changed as late as that can be: behind what threads do with other sums and operands, so that registers
-    for all of them are not needed at a time."""
-    program = _Program(kernel, function)
-    events = [e for e in kernel.events if e.kind == "mma" and e.placed]
-    touched: dict[ir.Operation, set[ir.Value]] = {}
+def _held(array: _Array) -> int:
+    """Registers that an array takes beside others."""
+    return min(array.bits // 32, 4 * CHUNK) if array.in_pieces else array.bits // 32
+
+
+def _ahead(program: _Program) -> None:
+    """Sums are changed as late as that can be, behind what threads do with others and with operands, so that registers
+    for all of them are not needed at a time; between MMAs of two warpgroups in pieces."""
+    events = [e for e in program.kernel.events if e.kind == "mma"]
+    touched: dict[ir.Operation, set[_Array]] = {}
+    registers = {a for e in events for a in e.arrays()}
     for item in _items(program.blocks):
-        if item.kind == "access":
-            touched.setdefault(item.op, set()).add(item.array.value)
-    registers = {value for e in events for part in (e.d, e.a) for value in program.aliases.get(_raw(part), {})}
-    touched = {op: found & registers for op, found in touched.items() if found & registers}
-    for event in events:
-        sums = program.aliases.get(_raw(event.d), {})
-        if len(sums) == 1:
-            _later(event, next(iter(sums)), touched, [e.marker for e in events])
+        if item.kind == "access" and item.array in registers:
+            touched.setdefault(item.op, set()).add(item.array)
+    try:
+        _Joining(program)
+        joined = True
+    except _Left:
+        joined = False
+    for array in dict.fromkeys(e.array for e in events):
+        markers = [e.marker for e in events if e.array is array]
+        for block in dict.fromkeys(op.block for op in touched if array in touched[op]):
+            inner = _loops(block.operations[0].operation)[:1]
+            looped = any(loop in _loops(m) for loop in inner for m in markers)
+            for changes in _Changes.of(program, block, array, touched, markers):
+                changes.move()
+                if joined and looped:
+                    changes.part()
+    program.blocks = [program._block(b) for b in _blocks(program.function)]
 
 
-def _later(event: _Event, sums: ir.Value, touched: dict[ir.Operation, set[ir.Value]],
-           markers: list[ir.Operation]) -> None:  # fmt: skip
-    """What changes the sums of an MMA, since the one in front of it in the same block."""
-    operations = [view.operation for view in event.marker.block.operations]
-    at = operations.index(event.marker)
-    start = max((i for i in range(at) if operations[i] in markers), default=-1)
-    between = operations[start + 1 : at]
-    changes = [op for op in between if sums in touched.get(op, ())]
-    last = max((i for i, op in enumerate(between) if touched.get(op, {sums}) != {sums}), default=-1)
-    moved = _with_what_follows(changes, between, touched, sums)
-    for op in reversed([op for op in between[:last] if op in moved]):
-        op.move_after(between[last])
+class _Changes:
+    """What a block does with the registers of a sum and nothing else, between two MMAs that add to it. `moved` are its
+    operations, with what is computed between them."""
 
+    def __init__(self, program: _Program, array: _Array, between: list[ir.Operation],
+                 touched: dict[ir.Operation, set[_Array]]) -> None:  # fmt: skip
+        self.program, self.array, self.between, self.touched = program, array, between, touched
+        found = self._with_what_follows([op for op in between if array in touched.get(op, ())])
+        self.moved = [op for op in between if op in found]
 
-def _with_what_follows(changes: list[ir.Operation], between: list[ir.Operation],
-                       touched: dict[ir.Operation, set[ir.Value]], sums: ir.Value) -> set[ir.Operation]:  # fmt: skip
-    """Operations on sums, and what is computed between them of what these read; nothing if that is used elsewhere."""
-    moved, left = set(changes), list(changes)
-    while left:
-        op = left.pop()
-        if len(op.regions) or touched.get(op, {sums}) != {sums}:
-            return set()
-        for user in (use.owner.operation for result in op.results for use in result.uses):
-            if user in moved:
-                continue
-            if user not in between or not user.name.startswith(("arith.", "math.", "vector.")):
+    @classmethod
+    def of(cls, program: _Program, block: ir.Block, array: _Array, touched: dict[ir.Operation, set[_Array]],
+           markers: list[ir.Operation]) -> Iterator[_Changes]:  # fmt: skip
+        """Those of a block, but for what touches the sum in other ways."""
+        operations = [view.operation for view in block.operations][:-1]
+        ends = [-1, *(i for i, op in enumerate(operations) if op in markers), len(operations)]
+        for start, stop in itertools.pairwise(ends):
+            changes = cls(program, array, operations[start + 1 : stop], touched)
+            if changes.moved:
+                yield changes
+
+    def _with_what_follows(self, changes: list[ir.Operation]) -> set[ir.Operation]:
+        """Operations on a sum, and what is computed of what they read; nothing if that is used elsewhere."""
+        found, left, between = set(changes), list(changes), set(self.between)
+        while left:
+            op = left.pop()
+            if len(op.regions) or self.touched.get(op, {self.array}) != {self.array}:
                 return set()
-            moved.add(user)
-            left.append(user)
-    return moved
+            for user in (use.owner.operation for result in op.results for use in result.uses):
+                if user in found:
+                    continue
+                if user not in between or not user.name.startswith(("arith.", "math.", "vector.")):
+                    return set()
+                found.add(user)
+                left.append(user)
+        return found
+
+    def move(self) -> None:
+        """Behind what the block does with other registers of MMAs."""
+        others = [i for i, op in enumerate(self.between) if self.touched.get(op, {self.array}) != {self.array}]
+        if others:
+            early = set(self.between[: others[-1]])
+            self._put(self.between[others[-1]], [op for op in self.moved if op in early])
+
+    def _put(self, behind: ir.Operation, moved: list[ir.Operation]) -> None:
+        operations = [view.operation for view in behind.block.operations]
+        for op in moved:
+            op.move_before(operations[operations.index(behind) + 1])
+
+    def part(self) -> None:
+        """Change the sum piece by piece, if each register of it is changed by itself or with others of its piece."""
+        pieces = [(part, at, min(at + 8 * CHUNK, part.stop)) for part in self.array.parts
+                  for at in range(part.start, part.stop, 8 * CHUNK)]  # fmt: skip
+        number: dict[ir.Operation, int] = {}
+        seen: set[int] = set()
+        for op in self.moved:
+            words = self._words(op) if op in self.touched else set()
+            if words is None:
+                return
+            seen |= words
+            of_words = {i for i, (_, start, stop) in enumerate(pieces) for w in words if start <= 2 * w < stop}
+            of_values = {number[made] for v in _operands(op) if (made := _owner(v)) in number}
+            if len(of_words | of_values) != 1:
+                return
+            number[op] = (of_words | of_values).pop()
+        if seen != set(range(self.array.bits // 32)) or any(p.bits != 32 for p in self.array.parts):
+            return
+        order = sorted(self.moved, key=lambda op: number[op])
+        self._put(self.moved[-1], order)
+        found = [(*piece, [op for op in order if number[op] == i]) for i, piece in enumerate(pieces)]
+        item = _Item("access", order[0], array=self.array, writes=True, full=False, zero=False)
+        item.pieces, self.array.in_pieces = found, True
+        self.program.pieces |= {op: None for op in order if op in self.touched} | {order[0]: item}
+
+    def _words(self, op: ir.Operation) -> set[int] | None:
+        """Which registers of the sum an operation reads or writes; None if that is not known."""
+        (view,) = [v for v in _operands(op) if self.program.aliases.get(v)]
+        offset, layout = self.program.aliases[view].get(self.array.value), _layout(view)
+        if offset is None or layout is None or _bits(view) != 32:
+            return None
+        if op.name in ("cute.memref.load", "cute.memref.store"):
+            coordinate = _operands(op)[1]
+            at = [] if _holes(coordinate) else [_index(_filled(coordinate, []), *layout)]
+        elif op.name in ("cute.memref.load_vec", "cute.memref.store_vec"):
+            at = [_index(i, *layout) for i in range(_size(layout[0]))]
+        else:
+            return None
+        return {offset // 32 + i for i in at} or None
 
 
+def _in_pieces(emitter: _Emitter, item: _Item) -> None:
+    """Each piece is loaded, where Tensor Memory has it, changed, and stored ahead of the next."""
+    for number, (part, start, stop, operations) in enumerate(item.pieces):
+        states, piece = item.before[part], _Part(part.array, start, stop, part.bits)
+        memory = _in_memory(states)
+        with ir.InsertionPoint(operations[0]), operations[0].location:
+            if any(s != DONE for s in memory):
+                emitter._wait_for_last(part.group[0])
+            if memory:
+                with _if(part.newer[0] != 0 if states != set(memory) else True):
+                    moved = emitter._move(piece, False)
+                    _here(cute.arch.fence_view_async_tmem_load)
+                    for words, got in moved:
+                        words.store(cute.TensorSSA(got, (cute.size(words),), cutlass.Int32))
+        with ir.InsertionPoint.after(operations[-1]), operations[-1].location:
+            emitter._move(piece, True)
+            if number == len(item.pieces) - 1:
+                _here(cute.arch.fence_view_async_tmem_store)
+                for one in item.array.parts:
+                    one.note(1, 1)
 def _share(emitter: _Emitter, told: dict[str, Any]) -> None:
     """Let two blocks share an SM, or say what that lacks."""
     try:
