@@ -51,13 +51,15 @@ class _Part:
 class _Item:
     """A place in a block. `kind`: `event`, `access`, `array` (its allocation), `region`, `other` (code with regions
     of its own that holds none of these). `before`: what the flow found. `pieces`: of an access that goes through few
-    registers at a time, columns and operations of each."""
+    registers at a time, columns and operations of each; `staged`: of one that writes an operand A, which goes to Tensor
+    Memory at once."""
 
     def __init__(self, kind: str, op: ir.Operation, **values: Any) -> None:
         self.kind, self.op = kind, op
         self.before: _State | None = None
         self.event: Any = None
         self.pieces: list[tuple[_Part, int, int, list[ir.Operation]]] = []
+        self.staged = False
         self.__dict__.update(values)
 
     def multiplies(self) -> bool:

@@ -156,6 +156,43 @@ def _ahead(program: _Program) -> None:
                 if joined and looped:
                     changes.part()
     program.blocks = [program._block(b) for b in _blocks(program.function)]
+    for items in program.blocks:
+        _stage_at_once(items, {e.operand: e for e in events if e.operand is not None and not e.operand.parts})
+
+
+def _stage_at_once(items: list[_Item], users: dict[_Array, _Event]) -> None:
+    """Operands that are read in a later turn of a loop do not wait for it in registers."""
+    for i, item in enumerate(items):
+        if item.kind == "region":
+            for inner in item.blocks:
+                _stage_at_once(inner, users)
+        elif item.kind == "access" and item.array in users and item.writes and not len(item.op.regions):
+            item.staged = _is_packed(users[item.array]) and _is_for_later(item.array, items[i + 1 :])
+
+
+def _is_packed(event: _Event) -> bool:
+    """Whether the 16 bytes of a slot follow each other in the registers of an operand A."""
+    layout, bits = _layout(_raw(event.a)), _bits(_raw(event.a))
+    if layout is None or bits is None or not all(isinstance(at, int) for at in event.operand.slots):
+        return False
+    first = (layout[0][0], layout[1][0]) if isinstance(layout[0], tuple) else layout
+    return [_index(i, *first) for i in range(_size(first[0]))] == list(range(128 // bits))
+
+
+def _is_for_later(array: _Array, items: list[_Item]) -> bool:
+    """Whether a loop, or the next turn of one, is what uses an operand first."""
+    for item in items:
+        if item.kind == "access" and item.array is array and item.writes:
+            return False
+        if item.kind == "event" and item.event.operand is array:
+            return False
+        if item.kind == "region" and any(_uses(one, array) for one in _items(item.blocks)):
+            return item.op.name in _LOOPS
+    return True
+
+
+def _uses(item: _Item, array: _Array) -> bool:
+    return (item.kind == "access" and item.array is array) or (item.kind == "event" and item.event.operand is array)
 
 
 class _Changes:
@@ -246,6 +283,18 @@ class _Changes:
         else:
             return None
         return {offset // 32 + i for i in at} or None
+
+
+def _to_slots(emitter: _Emitter, item: _Item) -> None:
+    """An operand A from its registers to Tensor Memory, behind what writes it."""
+    array = item.array
+    with ir.InsertionPoint.after(item.op), item.op.location:
+        words = cute.recast_ptr(_Tensor(array.value).iterator, dtype=cutlass.Int32)
+        for at, slot in array.slots.items():
+            four = cute.make_tensor(words + at // 32, cute.make_layout(4))
+            where = _tensor_memory(emitter.quarter + array.column + array.width + 8 * slot)
+            nvvm.tcgen05_st(nvvm.Tcgen05LdStShape.SHAPE_16X128B, where, four.load().ir_value())
+        _here(cute.arch.fence_view_async_tmem_store)
 
 
 def _in_pieces(emitter: _Emitter, item: _Item) -> None:
