@@ -247,11 +247,6 @@ class _Emitter:
 
     def _access(self, item: _Item) -> None:
         """Load what is newer in Tensor Memory."""
-        if item.pieces:
-            _in_pieces(self, item)
-            return
-        if _at_once(item):
-            _to_slots(self, item)
         parts = [(p, item.before[p]) for p in item.array.parts if _in_memory(item.before[p])]
         if not item.full:
             self._load([p for p, states in parts if states == set(_in_memory(states))], item)

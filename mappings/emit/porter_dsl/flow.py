@@ -98,16 +98,12 @@ class _Flow:
             loaded = bool(_in_memory(states)) and not item.full
             if loaded:
                 state["loose"] = frozenset([True])
-            if item.pieces:
-                state[part], state["loose"] = frozenset([DONE]), frozenset([True])
-            elif item.writes:
+            if item.writes:
                 state[part] = frozenset([ZERO if item.zero else NEW])
             elif loaded:
                 state[part] = frozenset([s for s in states if isinstance(s, str)] + [BOTH])
         if item.writes:
             self._changed(item.array, state)
-        if _at_once(item):
-            state[item.array, "stale"], state["loose"] = frozenset(), frozenset([True])
 
     def _fence(self, item: _Item, state: _State) -> None:
         if item.event.joins:
@@ -145,11 +141,6 @@ class _Flow:
         if loose:
             state.meet()
         state["issued"] = frozenset([True])
-
-
-def _at_once(item: _Item) -> bool:
-    """Whether an access puts an operand A into its slots, which no MMA reads then."""
-    return item.staged and item.before[item.array, "read"] <= {DONE, NEVER}
 
 
 def _settled(array: _Array, state: _State) -> bool:

@@ -143,9 +143,10 @@ def _ahead(program: _Program) -> None:
             touched.setdefault(item.op, set()).add(item.array)
     try:
         _Joining(program)
-        joined = True
     except _Left:
         joined = False
+    else:
+        joined = True
     for array in dict.fromkeys(e.array for e in events):
         markers = [e.marker for e in events if e.array is array]
         for block in dict.fromkeys(op.block for op in touched if array in touched[op]):
@@ -156,7 +157,7 @@ def _ahead(program: _Program) -> None:
                 if joined and looped:
                     changes.part()
     program.blocks = [program._block(b) for b in _blocks(program.function)]
-    for items in program.blocks:
+    for items in program.blocks if joined else ():
         _stage_at_once(items, {e.operand: e for e in events if e.operand is not None and not e.operand.parts})
 
 
@@ -246,6 +247,8 @@ class _Changes:
 
     def part(self) -> None:
         """Change the sum piece by piece, if each register of it is changed by itself or with others of its piece."""
+        if self.array.slots:
+            return
         pieces = [(part, at, min(at + 8 * CHUNK, part.stop)) for part in self.array.parts
                   for at in range(part.start, part.stop, 8 * CHUNK)]  # fmt: skip
         number: dict[ir.Operation, int] = {}
@@ -285,38 +288,6 @@ class _Changes:
         return {offset // 32 + i for i in at} or None
 
 
-def _to_slots(emitter: _Emitter, item: _Item) -> None:
-    """An operand A from its registers to Tensor Memory, behind what writes it."""
-    array = item.array
-    with ir.InsertionPoint.after(item.op), item.op.location:
-        words = cute.recast_ptr(_Tensor(array.value).iterator, dtype=cutlass.Int32)
-        for at, slot in array.slots.items():
-            four = cute.make_tensor(words + at // 32, cute.make_layout(4))
-            where = _tensor_memory(emitter.quarter + array.column + array.width + 8 * slot)
-            nvvm.tcgen05_st(nvvm.Tcgen05LdStShape.SHAPE_16X128B, where, four.load().ir_value())
-        _here(cute.arch.fence_view_async_tmem_store)
-
-
-def _in_pieces(emitter: _Emitter, item: _Item) -> None:
-    """Each piece is loaded, where Tensor Memory has it, changed, and stored ahead of the next."""
-    for number, (part, start, stop, operations) in enumerate(item.pieces):
-        states, piece = item.before[part], _Part(part.array, start, stop, part.bits)
-        memory = _in_memory(states)
-        with ir.InsertionPoint(operations[0]), operations[0].location:
-            if any(s != DONE for s in memory):
-                emitter._wait_for_last(part.group[0])
-            if memory:
-                with _if(part.newer[0] != 0 if states != set(memory) else True):
-                    moved = emitter._move(piece, False)
-                    _here(cute.arch.fence_view_async_tmem_load)
-                    for words, got in moved:
-                        words.store(cute.TensorSSA(got, (cute.size(words),), cutlass.Int32))
-        with ir.InsertionPoint.after(operations[-1]), operations[-1].location:
-            emitter._move(piece, True)
-            if number == len(item.pieces) - 1:
-                _here(cute.arch.fence_view_async_tmem_store)
-                for one in item.array.parts:
-                    one.note(1, 1)
 def _share(emitter: _Emitter, told: dict[str, Any]) -> None:
     """Let two blocks share an SM, or say what that lacks."""
     try:
