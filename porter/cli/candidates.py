@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,10 @@ from porter.grade.model import grade as grade_shape
 from porter.grade.reading import Launch, Reading, read_shape
 from porter.grade.shape import Problem as Product
 from porter.grade.shape import Shape
+from porter.passes.ported import PortedRoot
 from porter.verify.builder import PORT_ARCH, BuiltKernel
+from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.expr import Number
 from porter.verify.launched import launched
 from porter.verify.problem import LaunchValues, Problem
 
@@ -34,6 +37,17 @@ class Candidate:
     def gaps(self) -> Sequence[str]:
         """Facts without which it is not graded."""
         return missing(self.reading.shape) if self.reading.shape is not None else self.reading.unknown
+
+
+def cases_of(root: PortedRoot) -> list[Case]:
+    """The cases beside a root that compile kernels in its language."""
+    found = map(load_case, cases_if_any(Path(root.path)))
+    return [c for c in found if c.recorded is None and (c.dsl is not None) is root.dsl]
+
+
+def graded_sizes(case: Case) -> Sequence[Mapping[str, Number]]:
+    """The sizes of a case whose kernels are graded: what CuTe DSL traces hardly depends on the size, and takes long."""
+    return case.all_sizes() if case.dsl is None else (case.sizes,)
 
 
 def calibration_of(session: Session, path: Path | None) -> Calibration | None:

@@ -6,18 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from porter.build.port_plan import PortPlan
-from porter.cli.candidates import calibration_of, candidate, grade_with, with_stages_of
+from porter.cli.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes, with_stages_of
 from porter.cli.context import Session
 from porter.cli.sharing import GAIN
 from porter.cli.staging import port_plan, problem_of
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
-from porter.passes.ported import Ported, PortedRoot
+from porter.passes.ported import Ported
 from porter.report.grade import percent
 from porter.verify.builder import Builder
-from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.case import Case
 from porter.verify.prepare import prepare
 
 
@@ -61,15 +60,14 @@ def _rates(session: Session, ported: Ported, path: str, builder: Builder) -> Ite
     """
     root = next(r for r in ported.roots if r.path == path)
     using, problem = calibration_of(session, None), problem_of(session)
-    known: dict[str, tuple[str, float]] = {}
-    for case in _cases(root):
+    for case in cases_of(root):
         plan = port_plan(session, ported, root).on(case.template, case.launch.grid)
+        known: dict[str, tuple[str, float]] = {}
 
         def port_of(case: Case, plan: PortPlan = plan) -> tuple[PortPlan, list[Diagnostic]]:
             return plan, []
 
-        # what is traced hardly depends on the size, and takes long
-        for sizes in case.all_sizes() if case.dsl is None else (case.sizes,):
+        for sizes in graded_sizes(case):
             made, _ = prepare(case, ["original", "port"], builder, sizes, 0, port_of)
             read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in made if p.kernel.function is not None]
             if len(read) != len(made) or len(read) < 2:
@@ -81,8 +79,3 @@ def _rates(session: Session, ported: Ported, path: str, builder: Builder) -> Ite
             if entry not in known:
                 known[entry] = port.kernel, grade_with(port.reading.shape, problem, using, lifts=False).rate
             yield f"{case.path} {sorted(sizes.items())}", known[entry]
-
-
-def _cases(root: PortedRoot) -> list[Case]:
-    found = map(load_case, cases_if_any(Path(root.path)))
-    return [c for c in found if c.recorded is None and (c.dsl is not None) is root.dsl]

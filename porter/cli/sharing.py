@@ -11,7 +11,7 @@ from typing import Protocol
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.candidates import calibration_of, candidate, grade_with
+from porter.cli.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes
 from porter.cli.context import Session
 from porter.cli.staging import port_plan, problem_of
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
@@ -21,7 +21,7 @@ from porter.grade.shape import Shape
 from porter.lang.sources import is_python
 from porter.passes.native.blocks import BLOCKS, NAME
 from porter.passes.ported import Ported, PortedRoot
-from porter.verify.case import cases_if_any, load_case
+from porter.verify.dsl import shortfalls
 from porter.verify.prepare import Prepared, prepare
 
 GAIN = 0.01
@@ -51,7 +51,7 @@ def shared(session: Session, ported: Ported, make: Make) -> Shared:
     """A port whose blocks share an SM where that is known to be faster."""
     choices = [
         _Choice(session, ported, root)
-        for root in ported.roots if not root.dsl and not is_python(Path(root.path)) and root.kernels
+        for root in ported.roots if (root.dsl or not is_python(Path(root.path))) and root.kernels
     ]  # fmt: skip
     said = [d for choice in choices for d in choice.try_to(choice.look)]
     wanted = frozenset(c.root.path for c in choices if c.rows)
@@ -77,11 +77,13 @@ def _left(root: PortedRoot, what: str) -> Diagnostic:
 
 @dataclass(frozen=True)
 class _Built:
-    """One instantiation of a port: bytes that a thread spills, and what the grade takes of it."""
+    """One instantiation of a port: bytes that a thread spills, and what the grade takes of it. `left`: why the support
+    module of CuTe DSL, which knows each one, gives it no second block."""
 
     name: str
     spilled: int
     shape: Shape
+    left: tuple[Diagnostic, ...] = ()
 
 
 @dataclass
@@ -116,15 +118,19 @@ class _Choice:
         if self.ported.keeps_hopper:
             raise self._none("a port by itself: the original's form, which needs an SM, stands beside it")
         rows, best = self._built(self.ported), 0.0
+        full = ""
         for one in rows:
             try:
                 best = max(best, self._gain(one.shape, blocks(one.shape, BLOCKS)))
             except Impossible as error:
-                raise self._none(f"room on an SM for {one.name}: {error}") from None
+                full = f"room on an SM for {one.name}: {error}"
+                if not self.root.dsl:
+                    raise self._none(full) from None
+                continue
             if resident(one.shape) >= BLOCKS:
                 raise self._none(f"an SM with one block of {one.name}: it has {resident(one.shape)}")
         if best <= GAIN:
-            raise self._none(f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one")
+            raise self._none(full or f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one")
         self.rows = rows
 
     def choose(self, trial: Ported) -> None:
@@ -138,7 +144,12 @@ class _Choice:
             about = [d for d in trial.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == NAME]
             raise _NoneError(*(d for d in about if d.values["kernel"] == ", ".join(self.root.kernels)))
         best = 0.0
-        for one, other in zip(self.rows, self._built(trial), strict=True):
+        built = self._built(trial)
+        if all(one.left for one in built):
+            raise _NoneError(*dict.fromkeys(d for one in built for d in one.left))
+        for one, other in zip(self.rows, built, strict=True):
+            if other.left:
+                continue
             more = other.spilled - one.spilled
             if more > 0:
                 raise self._none(f"registers for {BLOCKS} blocks of {one.name}: ptxas spills {more} bytes more")
@@ -158,21 +169,23 @@ class _Choice:
         return rates[1] / rates[0] - 1
 
     def _built(self, ported: Ported) -> list[_Built]:
-        """The instantiations of a port that the sizes of its cases compile, each once."""
-        cases = [c for c in map(load_case, cases_if_any(Path(self.root.path))) if c.recorded is None and c.dsl is None]
+        """The instantiations of a port that the sizes of its cases compile, each once. Names of CuTe DSL kernels do not
+        tell all of them apart."""
+        cases = cases_of(self.root)
         if not cases:
             raise self._none("a case beside it, whose launch is graded")
         root = next(r for r in ported.roots if r.path == self.root.path)
         plan = port_plan(self.session, ported, root)
         builder = make_builder(find_toolkit(self.session.toolkit) if self.session.toolkit else None)
-        found: dict[str, _Built] = {}
-        for case, sizes in ((c, sizes) for c in cases for sizes in c.all_sizes()):
+        found: dict[tuple[str, Path | None], _Built] = {}
+        for case, sizes in ((c, sizes) for c in cases for sizes in graded_sizes(c)):
             made, _ = prepare(
                 case, ["port"], builder, sizes, 0, lambda c: (plan.on(c.template, c.launch.grid, c.map_params), [])
             )
             for one in made:
-                if one.kernel.function is not None and one.kernel.entry not in found:
-                    found[one.kernel.entry] = self._read(one)
+                key = one.kernel.entry, case.path if case.dsl is not None else None
+                if one.kernel.function is not None and key not in found:
+                    found[key] = self._read(one)
         return list(found.values())
 
     def _read(self, one: Prepared) -> _Built:
@@ -181,4 +194,11 @@ class _Choice:
             raise self._none(f"what is graded: {'; '.join(read.gaps)}")
         used = one.kernel.assembled().resources.get(one.kernel.entry) if one.kernel.assembled is not None else None
         spilled = used.spill_stores + used.spill_loads if used is not None else 0
-        return _Built(read.kernel, spilled, read.reading.shape)
+        return _Built(read.kernel, spilled, read.reading.shape, self._left_of(one))
+
+    def _left_of(self, one: Prepared) -> tuple[Diagnostic, ...]:
+        """Why a kernel of a support module that knows the step is without it."""
+        traced = one.kernel.traced
+        if not any(left.step == NAME for t in traced for left in t.without):
+            return ()
+        return tuple(d for d in shortfalls(one.problem, one.source, traced) if d.values.get("step") == NAME)

@@ -14,7 +14,19 @@ _FLOATS = frozenset(("f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64", "t
 _CHOICES = frozenset(("setp", "selp", "set", "slct", "bra", "brx", "call", "ret", "exit", "vote", "elect"))
 _WAITS = frozenset(("mbarrier", "bar", "barrier", "fence", "membar", "nanosleep"))
 _MEMORY = frozenset(("ld", "ldu", "st", "red", "atom", "cp", "ldmatrix", "stmatrix", "prefetch"))
+_PAIRS = {"b64": 2, "b128": 4}
+"""Moves of so many 32-bit registers at most."""
 _TENSOR_MEMORY = ("ld", "st", "wait", "cp", "shift")
+
+
+def is_issued(ins: ast.Instruction) -> bool:
+    """Whether an instruction of PTX is one of the chip. `mov.b64 d, {a, b}` and `mov.b64 {a, b}, d` say that two
+    registers are a pair: ptxas gives them places beside each other, and SASS has no such instruction
+    (`scripts/sass_attention.py` counts 4 moves in a loop of 141 of these)."""
+    if ins.parts[0] != "mov":
+        return True
+    parts = [len(o.items) for o in ins.operands if isinstance(o, ast.Vec)]
+    return not parts or max(parts) > _PAIRS.get(ins.parts[-1], 0)
 
 
 def kind_of(ins: ast.Instruction) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from porter.grade.code import Code, Loop, ways
-from porter.grade.kinds import MUFU, counted
+from porter.grade.kinds import MUFU, counted, is_issued
 from porter.grade.ring import ring_stages
 from porter.grade.shape import Epilogue, Mma, Residency, Roles, Shape, Store, Work
 from porter.grade.tiling import USUAL_ROW, Tiling, solve
@@ -503,6 +503,7 @@ class _Reader:
         else:
             paths = (self.warps.path(warp, loop) for warp in range(self.warps.count))
             issued = [rows[at] for path in paths for at in path]
+        issued = [ins for ins in issued if is_issued(ins)]
         mufu = sum(ins.parts[0] in MUFU for ins in issued)
         return Work(len(issued), mufu * WARP, True, counted(issued)) if mufu else Work()
 

@@ -84,6 +84,11 @@ class PortOptions:
     blocks: frozenset[str] = frozenset()
     bulk_stores: frozenset[str] = frozenset()
 
+    def asks(self, step: str, root: str) -> bool:
+        """Whether kernels of a root may get a step of the native style."""
+        roots = {BLOCKS: self.blocks, BULK_STORE: self.bulk_stores}.get(step, (root,))
+        return step in self.native and (root, step) not in self.without and root in roots
+
 
 @dataclass(eq=False)
 class PortResult:
@@ -253,18 +258,13 @@ def _port_what_can_be(
     sources: SourceSet, options: PortOptions, rules: Sequence[Rule], selection: Selection
 ) -> tuple[SourceSet, KernelPort]:
     """The port of all kernels, or of those that nothing stops; and the sources that it is of, without the others."""
-    asked = {BLOCKS: options.blocks, BULK_STORE: options.bulk_stores}
     port = partial(
         port_kernels,
         vocabulary=vocabulary(rules),
         placement=options.placement,
         common=options.common,
         full_rate=options.full_rate and sources.root not in options.half_rate,
-        native=tuple(
-            s
-            for s in options.native
-            if (sources.root, s) not in options.without and sources.root in asked.get(s, (sources.root,))
-        ),
+        native=tuple(s for s in options.native if options.asks(s, sources.root)),
         stages=dict(options.stages).get(sources.root, 0),
         registers=dict(options.registers).get(sources.root, 0),
         launches=options.launches,

@@ -23,7 +23,7 @@ from porter.model.dsl.reach import marked, mentions, uses_kernels
 from porter.passes.build_archs import several_architectures
 from porter.passes.build_files import build_files_below, build_files_beside, port_build_files
 from porter.passes.build_kinds import kind_of
-from porter.passes.dsl.outputs import DSL_STEPS
+from porter.passes.dsl.outputs import DSL_ALONE, DSL_STEPS
 from porter.passes.dsl.port import DslPortResult, DslSources, port_python
 from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
 from porter.passes.joint import RootPort, port_together
@@ -376,7 +376,7 @@ def port_root(
     if not uses_kernels(root, names, search) and not is_dsl_source(root, beside, names):
         raise refused_python(root, names)
     full_rate = options.full_rate and str(root) not in options.half_rate
-    native = [s for s in DSL_STEPS if full_rate and s in options.native and (str(root), s) not in options.without]
+    native = [s for s in (*DSL_STEPS, *DSL_ALONE) if full_rate and options.asks(s, str(root))]
     result = port_python(
         root, options.select, options.ignore, options.rule_directories, search, options.target, full_rate, native
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from porter.grade.code import Code
-from porter.grade.kinds import counted
+from porter.grade.kinds import counted, is_issued
 from porter.grade.lanes import computed, every
 from porter.grade.reading import Launch, read_shape
 from porter.grade.shape import Shape
@@ -241,6 +241,30 @@ def test_work_is_that_of_the_warps_that_come_to_it() -> None:
     assert kinds["MUFU"] == 8
     assert kinds["Tensor Memory"] == 8
     assert sum(kinds.values()) == work.instructions
+
+
+NAMES = {
+    "mov.b64 %rd1, {%r1, %r2}": False,
+    "mov.b64 {%r1, %r2}, %rd1": False,
+    "mov.b128 %rq1, {%rd1, %rd2}": False,
+    "mov.b32 %r1, {%rs1, %rs2}": True,
+    "mov.b64 %rd1, {%rs1, %rs2, %rs3, %rs4}": True,
+    "mov.b64 %rd1, %rd2": True,
+    "add.s32 %r1, %r2, %r3": True,
+}
+"""Whether an instruction is more than names of registers: halves of one take instructions."""
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_a_pair_and_its_registers_are_names_of_the_same(text: str) -> None:
+    _, code = warps(text + ";\n")
+    assert is_issued(code.code[-2]) is NAMES[text]
+
+
+def test_names_of_registers_are_no_work() -> None:
+    plain, named = (shape("4", middle).work for middle in (AGAIN, AGAIN + "mov.b64 %rd1, {%r1, %r2};\n"))
+    assert named == plain
+    assert shape("4", AGAIN + "mov.b64 %rd1, %rd2;\n").work.instructions == plain.instructions + 8
 
 
 def test_threads_of_unknown_axes_all_count() -> None:

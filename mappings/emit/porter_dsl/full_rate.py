@@ -16,6 +16,7 @@ def _finish(kernel: _Kernel) -> None:
             program = _Program(kernel, function)
             _accumulators(program)
             if not kernel.obstacles:
+                _ahead(program)
                 _batches(program)
                 emitter = _chosen_emitter(program)
         if not kernel.obstacles:
@@ -27,11 +28,19 @@ def _finish(kernel: _Kernel) -> None:
 
 
 def _chosen_emitter(program: _Program) -> _Emitter:
-    events = [e for e in program.kernel.events if e.kind == "mma"]
-    if not events:
+    if not any(e.kind == "mma" for e in program.kernel.events):
         return _Emitter(program, _Flow(program))
     told: dict[str, Any] = {"kernel": str(program.function.attributes["sym_name"]).strip('"'), "rows": 128}
     TRACED.append(told)
+    emitter = _of_rows(program, told)
+    if not program.kernel.obstacles:
+        _share(emitter, told)
+    return emitter
+
+
+def _of_rows(program: _Program, told: dict[str, Any]) -> _Emitter:
+    """The emitter of a kernel's MMAs, of 128 rows where that can be."""
+    events = [e for e in program.kernel.events if e.kind == "mma"]
     try:
         first = _Joining(program).first
         return _of(_Joined, told, program, [first, first + 1])
@@ -46,3 +55,10 @@ def _chosen_emitter(program: _Program) -> _Emitter:
         why = left if why.alone or all(len(e.tiles) % 2 == 0 for e in events) else why
     told |= {"rows": 64, "file": why.where[0], "line": why.where[1], "why": why.text}
     return _Emitter(program, flow)
+
+
+def _without(told: dict[str, Any], step: str, left: _Left) -> None:
+    """Say which step a kernel lacks, and why."""
+    told.setdefault("without", []).append(
+        {"step": step, "file": left.where[0], "line": left.where[1], "why": left.text}
+    )

@@ -91,6 +91,13 @@ class _JoinedFlow(_Flow):
         item.before = _State(item.before, loose=frozenset([True]))
         super()._mma(item, state)
 
+    def _access(self, item: _Item, state: _State) -> None:
+        super()._access(item, state)
+        if item.pieces:
+            state.update({part: frozenset([DONE]) for part in item.array.parts}, loose=frozenset([True]))
+        if _at_once(item):
+            state[item.array, "stale"], state["loose"] = frozenset(), frozenset([True])
+
 
 class _Joined(_Wide):
     """One warp issues for two warpgroups, which meet ahead of all MMAs. Warp w of warpgroup h takes the part of warp
@@ -112,6 +119,14 @@ class _Joined(_Wide):
         for op in places:
             op.results[0].replace_all_uses_with(number)
         super().run()
+
+    def _access(self, item: _Item) -> None:
+        if item.pieces:
+            _in_pieces(self, item)
+            return
+        super()._access(item)
+        if _at_once(item):
+            _to_slots(self, item)
 
     def _place(self) -> None:
         super()._place()

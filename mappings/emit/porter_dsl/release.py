@@ -254,10 +254,3 @@ def _released(kind: type[_Wide], release: _Release, program: _Program, *more: An
     emitter = {_Joined: _JoinedAlone, _Stacked: _StackedAlone}[kind](program, *more)
     emitter.release = release
     return emitter
-
-
-def _without(told: dict[str, Any], step: str, left: _Left) -> None:
-    """Say which step a kernel lacks, and why."""
-    told.setdefault("without", []).append(
-        {"step": step, "file": left.where[0], "line": left.where[1], "why": left.text}
-    )

@@ -10,14 +10,6 @@ def _terminator(block: ir.Block) -> ir.Operation:
     return list(block.operations)[-1].operation
 
 
-def _around(op: ir.Operation, function: ir.Operation) -> list[ir.Operation]:
-    """The operations whose regions an operation stands in, the innermost first."""
-    found = []
-    while (op := op.block.owner.operation) != function:
-        found.append(op)
-    return found
-
-
 class _Slice:
     """The statements of a kernel that lead to a loop and compute what it reads, for a warp of its own: those that
     stand in `outer`, and others that depend on the thread and can be computed once more. `values` are needed in the

@@ -71,13 +71,7 @@ class _Stacking:
 
     def _room(self, warpgroups: int) -> int:
         """Shared memory that is left decides how many registers are handed on at a time."""
-        used = 0
-        for op in _all_operations(self.program.function):
-            for result in map(_raw, op.results) if "alloc" in op.name else ():
-                kind = re.match(r"!cute\.memref<\"?[A-Za-z]+(\d+)[^,]*,\s*smem\b", str(result.type))
-                layout = _layout(result)
-                if kind is not None and layout is not None:
-                    used += _size(layout[0]) * int(kind[1]) // 8 + 128
+        used = _own_shared(self.program.function)
         barriers = 16 + 8 * warpgroups * (RING + 2)
         registers = _REGISTERS
         while used + barriers + warpgroups * 1024 * registers + 2048 > MAX_SHARED:
@@ -87,12 +81,32 @@ class _Stacking:
         return registers
 
 
+def _own_shared(function: ir.Operation) -> int:
+    """Bytes of shared memory that a kernel allocates, and what their alignment may take."""
+    used = 0
+    for op in _all_operations(function):
+        for result in map(_raw, op.results) if "alloc" in op.name else ():
+            kind = re.match(r"!cute\.memref<\"?[A-Za-z]+(\d+)[^,]*,\s*smem\b", str(result.type))
+            layout = _layout(result)
+            if kind is not None and layout is not None:
+                used += _size(layout[0]) * int(kind[1]) // 8 + 128
+    return used
+
+
 def _items(blocks: list[list[_Item]]) -> Iterator[_Item]:
     for items in blocks:
         for item in items:
             yield item
             if item.kind == "region":
                 yield from _items(item.blocks)
+
+
+def _around(op: ir.Operation, function: ir.Operation) -> list[ir.Operation]:
+    """The operations whose regions an operation stands in, the innermost first."""
+    found = []
+    while (op := op.block.owner.operation) != function:
+        found.append(op)
+    return found
 
 
 def _loops(op: ir.Operation) -> list[ir.Operation]:
@@ -145,6 +159,9 @@ class _Stacked(_Wide):
         self.columns = max(32, 1 << (used - 1).bit_length())
         if self.columns > COLUMNS:
             self.kernel.refuse(self.arrays[0].where, f"{used} columns of Tensor Memory; there are {COLUMNS}")
+
+    def taken_shared(self) -> int:
+        return super().taken_shared() + 1024 * self.registers * len(self.warpgroups) + 128
 
     def _prologue(self) -> None:
         super()._prologue()

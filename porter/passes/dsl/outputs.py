@@ -12,16 +12,20 @@ from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.cute_dsl import SUPPORT, read_dsl
 from porter.lang.dsl_modules import Closure, Module, module_paths
 from porter.passes.emit import joined
+from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
 from porter.passes.native.mma_thread import NAME as MMA_THREAD
 from porter.passes.native.release import NAME as RELEASE
 
 _PARTS = ("head", "calls", "values", "program", "threads", "flow", "finish", "code", "emitter")
 """What the support module is made of, in `mappings/emit`; each part names what stands in others."""
-_FULL_RATE = (*(p if p != "finish" else "full_rate" for p in _PARTS), "sameness", "tiles", "wide", "joined", "stacked")
+_FULL_RATE = (*(p if p != "finish" else "full_rate" for p in _PARTS), "sameness", "tiles", "wide", "joined",
+              "pieces", "stacked")  # fmt: skip
 """The same with MMAs of 128 rows where that can be; how threads come to them say further parts."""
 DSL_STEPS = (RELEASE, MMA_THREAD, DOUBLE_BUFFER)
 """Steps of the native style that the support module knows, each on top of those ahead of it."""
+DSL_ALONE = (BLOCKS,)
+"""Those that it knows besides, which build on none of these."""
 _COPY = "# Part of a port to sm_100a: the modules beside this file changed, all others are those of {0}.\nimport {0}\n"
 _SCAFFOLD = """\
 # Part of a port to sm_100a: modules that are not here come from the package that was ported.
@@ -40,10 +44,11 @@ def support_module(full_rate: bool = False, steps: tuple[str, ...] = ()) -> byte
 
 
 def _coming(steps: tuple[str, ...]) -> tuple[str, ...]:
-    """How threads come to MMAs."""
+    """How threads come to MMAs, and how many blocks to an SM."""
+    blocks = "two_blocks" if BLOCKS in steps else "one_block"
     if MMA_THREAD in steps:
-        return ("release", "slice", "apart", "two_buffers" if DOUBLE_BUFFER in steps else "one_buffer")
-    return ("release", "by_one_warp") if RELEASE in steps else ("together",)
+        return ("release", "slice", "apart", "two_buffers" if DOUBLE_BUFFER in steps else "one_buffer", blocks)
+    return ("release", "by_one_warp", blocks) if RELEASE in steps else ("together", blocks)
 
 
 def copied_name(name: str) -> str:

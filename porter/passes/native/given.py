@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import is_python
+from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.ported import Ported, PortedRoot, sharing_modules
 
 SHARED_MODULE = "it shares a module with a file that is without it"
@@ -73,14 +74,13 @@ def given(ported: Ported, make: Make, missing: Missing, lacking: Lacking = _none
 def _fewer_of_dsl(
     found: Given, root: PortedRoot, what: str, make: Make, missing: Missing, lacking: Lacking
 ) -> set[str]:
-    """Without the last step of the support module, or all from the first that no kernel has, until what is left is
-    verified: they build on each other. The module is one for all files that modules lead to from a root; these others
-    are given back."""
+    """Without the last step of the support module, or those that no kernel has and all that build on them, until what
+    is left is verified. The module is one for all files that modules lead to from a root; these others are given
+    back."""
     sharing = sharing_modules(found.ported.roots, {root.path})
     while what:
         none = set(lacking(found.ported, root))
-        first = next((i for i, step in enumerate(root.native) if step in none), len(root.native) - 1)
-        for step in root.native[first:]:
+        for step in _last_of_dsl(root.native, none):
             for one in (r for r in found.ported.roots if r.path in {root.path, *sharing} and step in r.native):
                 found.without |= {(one.path, step)}
                 found.said.append(left(one.path, step, what if one.path == root.path else SHARED_MODULE))
@@ -88,6 +88,13 @@ def _fewer_of_dsl(
         root = next(r for r in found.ported.roots if r.path == root.path)
         what = _missing(found.ported, root, missing) if root.native else ""
     return sharing
+
+
+def _last_of_dsl(steps: Sequence[str], none: Collection[str]) -> list[str]:
+    """The steps that go first: those that no kernel has, and all that build on one of them; else the last one."""
+    first = next((i for i, step in enumerate(steps) if step in none and step != BLOCKS), len(steps))
+    gone = [step for i, step in enumerate(steps) if step in none or (i > first and step != BLOCKS)]
+    return gone or list(steps[-1:])
 
 
 def _alone(found: Given, root: PortedRoot, make: Make, missing: Missing) -> None:
