@@ -14,13 +14,14 @@ from porter.lang.dsl_modules import Closure, Module, module_paths
 from porter.passes.emit import joined
 from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
 from porter.passes.native.mma_thread import NAME as MMA_THREAD
+from porter.passes.native.pair import NAME as PAIR
 from porter.passes.native.release import NAME as RELEASE
 
 _PARTS = ("head", "calls", "values", "program", "threads", "flow", "finish", "code", "emitter")
 """What the support module is made of, in `mappings/emit`; each part names what stands in others."""
 _FULL_RATE = (*(p if p != "finish" else "full_rate" for p in _PARTS), "sameness", "tiles", "wide", "joined", "stacked")
 """The same with MMAs of 128 rows where that can be; how threads come to them say further parts."""
-DSL_STEPS = (RELEASE, MMA_THREAD, DOUBLE_BUFFER)
+DSL_STEPS = (RELEASE, MMA_THREAD, DOUBLE_BUFFER, PAIR)
 """Steps of the native style that the support module knows, each on top of those ahead of it."""
 _COPY = "# Part of a port to sm_100a: the modules beside this file changed, all others are those of {0}.\nimport {0}\n"
 _SCAFFOLD = """\
@@ -42,7 +43,9 @@ def support_module(full_rate: bool = False, steps: tuple[str, ...] = ()) -> byte
 def _coming(steps: tuple[str, ...]) -> tuple[str, ...]:
     """How threads come to MMAs."""
     if MMA_THREAD in steps:
-        return ("release", "slice", "apart", "two_buffers" if DOUBLE_BUFFER in steps else "one_buffer")
+        buffers = "two_buffers" if DOUBLE_BUFFER in steps else "one_buffer"
+        alone = ("ranks", "pair", "halves", "paired", "launch") if PAIR in steps else ("single",)
+        return ("release", "slice", "apart", buffers, *alone)
     return ("release", "by_one_warp") if RELEASE in steps else ("together",)
 
 
