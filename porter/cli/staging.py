@@ -100,7 +100,7 @@ def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None =
     roots = [root] if root is not None else ported.roots
     reorders = any(PROMOTION in r.native for r in roots)
     plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders)
-    staged = [r for r in roots if r.stages or PAIR in r.native or r.permuted]
+    staged = [r for r in roots if not r.dsl and (r.stages or PAIR in r.native or r.permuted)]
     return replace(plan, relaunch=_relaunch(session, plan, staged[0])) if len(staged) == 1 else plan
 
 

@@ -9,9 +9,12 @@ class _Halves(_Pairing):
         _Left: nobody knows whether they do.
     """
 
-    def __init__(self, program: _Program, release: _Release, apart: _Apart) -> None:
+    def __init__(self, program: _Program, release: _Release, apart: _Apart, grid: _Grid) -> None:
         super().__init__(program, release, apart)
-        self.ranks = _Ranks(program)
+        self.ranks = _Ranks(self.function, grid.axis, grid.even)
+        if grid.fewer and not _Strides(self.function, grid.axis).fits:
+            text = "an odd number of CTAs, and nobody knows whether one less does the same"
+            raise _Left(self.where, text)
         for load in self.loads:
             self._same(load.op, load.where, "a load")
             if not self.ranks.same(load.barrier) or not self.ranks.same(load.target):

@@ -1,7 +1,6 @@
 # --- launches of kernels whose CTAs can be pairs
 
 import cutlass._mlir.dialects.cute_nvgpu as _cute_nvgpu_ir
-from cutlass import utils
 from cutlass.cute.nvgpu import cpasync
 from cutlass.cutlass_dsl.cutlass import KernelLauncher
 
@@ -40,7 +39,7 @@ class _Trace:
 
 
 class _Host:
-    """The launch of a kernel in pairs: the arguments of kernel and launch.
+    """The launch of a kernel in pairs: the arguments of kernel and launch, and the `grid`. Each CTA does what it did.
 
     Raises:
         _Left: what keeps the host's side from it.
@@ -49,56 +48,51 @@ class _Host:
     def __init__(self, launcher: Any, trace: _Trace, pairing: _Pairing, config: dict[str, Any]) -> None:
         self.where = pairing.where
         self.arguments, self.keywords = list(launcher.func_args), dict(launcher.func_kwargs)
-        self._tiles()
-        self._atoms(trace, pairing)
-        self.config = self._grid(config)
+        self.config = dict(config)
+        axis, fewer = self._ctas()
+        handed = self._handed(trace, pairing)
+        self.grid = _Grid(axis, frozenset(i for i, value in enumerate(handed) if _is_even(value)), fewer)
+        for load in pairing.loads:
+            self._atom(load, handed[load.argument], load is pairing.b)
 
-    def _each(self, kind: Any) -> list[tuple[Any, Any, Any]]:
-        places = [*((self.arguments, i) for i in range(len(self.arguments))), *((self.keywords, k) for k in self.keywords)]
-        return [(at, i, at[i]) for at, i in places if isinstance(at[i], kind)]
-
-    def _tiles(self) -> None:
-        """Both CTAs of a pair have a tile of the product, one below the other."""
-        found = self._each(utils.PersistentTileSchedulerParams)
-        if len(found) != 1:
-            text = "its tiles are not those of one PersistentTileSchedulerParams among the kernel's arguments"
-            raise _Left(self.where, text)
-        at, i, params = found[0]
-        if tuple(params._cluster_shape_mnk) != (1, 1, 1) or params._has_distinct_fallback:
+    def _ctas(self) -> tuple[str, bool]:
+        """The axis of the grid, and whether it has one CTA less in pairs."""
+        cluster = self.config.get("cluster")
+        if self.config.get("fallback_cluster") or (cluster is not None and tuple(cluster) != (1, 1, 1)):
             raise _Left(self.where, "it is launched in clusters already")
-        rows = params.problem_shape_ntile_mnl[0]
-        if not isinstance(rows, int):
-            raise _Left(self.where, "how many rows of tiles the product has is known at run time only")
-        if rows % 2:
-            raise _Left(self.where, f"{rows} rows of tiles, and a pair takes two")
-        at[i] = utils.PersistentTileSchedulerParams(
-            params.problem_shape_ntile_mnl, (2, 1, 1), params.swizzle_size, params.raster_along_m
-        )
+        if self.config.get("cooperative") or self.config.get("use_pdl"):
+            raise _Left(self.where, "its CTAs wait for each other, or for another kernel")
+        given = self.config.get("grid", 1)
+        grid = [*given] if isinstance(given, (list, tuple)) else [given]
+        along = [i for i, n in enumerate(grid) if n != 1]
+        if len(along) != 1 or not isinstance(grid[along[0]], int):
+            raise _Left(self.where, "a grid of another form than so many CTAs along one axis, known where it is compiled")
+        axis, count = along[0], grid[along[0]]
+        grid[axis] = count // 2 * 2
+        self.config |= {"grid": grid, "cluster": [2 if i == axis else 1 for i in range(3)]}
+        return "xyz"[axis], count % 2 == 1
 
-    def _atoms(self, trace: _Trace, pairing: _Pairing) -> None:
-        """Copies that count on the first CTA's mbarriers, of half of the rows of B."""
+    def _handed(self, trace: _Trace, pairing: _Pairing) -> list[ir.Value]:
+        """What the kernel is launched with."""
         with _scratch():
             kinds = [_raw(v).type for v in pairing.function.regions[0].blocks[0].arguments]
             every = [_operands(op)[-len(kinds) :] for op in trace.behind() if op.name.startswith("cuda.launch")]
             handed = next((values for values in every if [v.type for v in values] == kinds), None)
         if handed is None:
             raise _Left(self.where, "what the kernel is launched with is not known")
-        for load in pairing.loads:
-            value = handed[load.argument]
-            found = [(at, i, a) for at, i, a in self._each(cute.CopyAtom) if _raw(a._trait.value) == value]
-            if len(found) != 1:
-                raise _Left(load.where, "the tensor map of a copy is no argument of the kernel by itself")
-            at, i, atom = found[0]
-            at[i] = self._atom(load, atom, value, load is pairing.b)
+        return handed
 
-    def _atom(self, load: _Load, atom: Any, value: ir.Value, halved: bool) -> Any:
+    def _atom(self, load: _Load, value: ir.Value, halved: bool) -> None:
+        """Copies that count on the first CTA's mbarriers, of half of the rows of B."""
         op = _owner(value)
-        if op is None or op.name != "cute_nvgpu.atom.make_non_exec_tiled_tma_load" or type(atom.op) is not cpasync.CopyBulkTensorTileG2SOp:
-            raise _Left(load.where, "a copy whose tensor map is not made by make_tiled_tma_atom ahead of the launch")
-        tensor, layout, tile = op.operands
+        places = [*((self.arguments, i) for i in range(len(self.arguments))), *((self.keywords, k) for k in self.keywords)]
+        places = [(at, i) for at, i in places if isinstance(at[i], cute.CopyAtom) and _raw(at[i]._trait.value) == value]
+        if len(places) != 1 or op is None or op.name != "cute_nvgpu.atom.make_non_exec_tiled_tma_load":
+            raise _Left(load.where, "the tensor map of a copy is no argument of the kernel by itself")
+        (at, i), (tensor, layout, tile) = places[0], op.operands
         shape = _python(_text(_raw(tile)).partition(":")[0])
-        if str(op.attributes["num_multicast"]).split()[0] != "1" or not isinstance(shape, tuple):
-            raise _Left(load.where, "a copy to more than one CTA")
+        if type(at[i].op) is not cpasync.CopyBulkTensorTileG2SOp or not isinstance(shape, tuple) or shape[0] % 2:
+            raise _Left(load.where, "a copy to more than one CTA, or one of another kind")
         if halved:
             half = (shape[0] // 2, *shape[1:])
             layout, tile = cute.composition(layout, half), cute.composition(tile, half)
@@ -106,18 +100,17 @@ class _Host:
         more = {"tma_format": op.attributes["tma_format"]} if "tma_format" in op.attributes else {}
         values = map(_raw, (tensor, layout, tile))
         made = _cute_nvgpu_ir.atom_make_non_exec_tiled_tma_load(*values, kind._to_ir(), num_multicast=1, **more)
-        return cute.CopyAtom(kind, type(atom._trait)(made[0]))
+        at[i] = cute.CopyAtom(kind, type(at[i]._trait)(made[0]))
 
-    def _grid(self, config: dict[str, Any]) -> dict[str, Any]:
-        """As many CTAs, an even number."""
-        cluster = config.get("cluster")
-        if cluster is not None and tuple(cluster) != (1, 1, 1) or config.get("fallback_cluster") is not None:
-            raise _Left(self.where, "it is launched in clusters already")
-        if config.get("cooperative") or config.get("use_pdl"):
-            raise _Left(self.where, "it is launched with other kernels in mind")
-        ctas = math.prod(config["grid"]) if isinstance(config["grid"], (list, tuple)) else config["grid"]
-        pairs = max(1, ctas // 2) if isinstance(ctas, int) else cutlass.max(ctas // 2, 1)
-        return {**config, "grid": [2, 1, pairs], "cluster": [2, 1, 1]}
+
+def _is_even(value: ir.Value) -> bool:
+    """Whether a number, or what divides by it, is even."""
+    op = _owner(value)
+    while op is not None and op.name in ("cute.fast_divmod.create_divisor", "arith.extsi", "arith.index_cast"):
+        value = _operands(op)[0]
+        op = _owner(value)
+    number = _number(value)
+    return number is not None and number % 2 == 0
 
 
 def _twice(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,7 +118,7 @@ def _twice(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def launch(launcher: Any, *arguments: Any, **keywords: Any) -> Any:
-        global _in_pairs, _pairing
+        global _grid, _pairing
         trace, _pairing = _Trace(launcher), None
         found = plain(launcher, *arguments, **keywords)
         if not isinstance(_pairing, _Pairing):
@@ -140,11 +133,11 @@ def _twice(plain: Callable[..., Any]) -> Callable[..., Any]:
             return found
         trace.undo()
         try:
-            _in_pairs = True
+            _grid = host.grid
             launcher.func_args, launcher.func_kwargs = tuple(host.arguments), host.keywords
             found = plain(launcher, **host.config)
         finally:
-            _in_pairs = False
+            _grid = None
             launcher.func_args, launcher.func_kwargs = given
         if isinstance(_pairing, _Left):
             left = _pairing

@@ -4,8 +4,18 @@ _OF_CLUSTER = re.compile(r"nvvm\.(cluster\.|mapa|griddepcontrol|clusterlaunchcon
 _FULL = "nvvm.mbarrier.arrive.expect_tx"
 
 
-_in_pairs = False
-"""Whether the kernel that is being traced is launched in pairs."""
+@dataclasses.dataclass(frozen=True)
+class _Grid:
+    """CTAs along one axis, in pairs: two that follow each other. `even` are the numbers of those arguments of the kernel
+    that are even; `fewer`: there is one CTA less than the kernel would have had."""
+
+    axis: str
+    even: frozenset[int]
+    fewer: bool
+
+
+_grid: _Grid | None = None
+"""That of the kernel that is being traced, if it is launched in pairs."""
 
 
 class _Load:

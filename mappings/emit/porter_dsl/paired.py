@@ -5,8 +5,8 @@ _BOTH = 3
 
 
 class _Paired:
-    """CTAs (m, n) and (m + 1, n) of the tiles are a pair: its first CTA issues MMAs of 256 rows, of which each has its own
-    in its Tensor Memory. Each loads its rows of A and half of the rows of B, all of whose bytes count on the mbarriers of
+    """CTAs with tiles of the same columns are a pair: its first CTA issues MMAs of 256 rows, of which each has its own in
+    its Tensor Memory. Each loads its rows of A and half of the rows of B, all of whose bytes count on the mbarriers of
     the first. Part of an emitter in which a warp of its own multiplies."""
 
     rows = 256
@@ -115,10 +115,10 @@ def _detached(told: dict[str, Any], kind: type[_Wide], parts: dict[str, Any], pr
     global _pairing
     made = {_Joined: _JoinedApart, _Stacked: _StackedApart}[kind]
     try:
-        if not _in_pairs:
+        if _grid is None:
             _pairing = _Pairing(program, parts["release"], parts["apart"])
         else:
-            parts = {**parts, "pairing": _Halves(program, parts["release"], parts["apart"])}
+            parts = {**parts, "pairing": _Halves(program, parts["release"], parts["apart"], _grid)}
             made = {_Joined: _JoinedPaired, _Stacked: _StackedPaired}[kind]
             told["steps"].append("pair")
     except _Left as left:

@@ -7,42 +7,111 @@ in the second CTA, one more; nobody knows what."""
 _OF_BLOCK = re.compile(r"nvvm\.read\.ptx\.sreg\.(n?ctaid|n?clusterid|cluster\.\w+)(?:\.([xyz]))?$")
 _ALIKE = re.compile(r"nvvm\.read\.ptx\.sreg\.(n?tid\.[xyz]|laneid|warpid)$|nvvm\.elect\.sync$")
 _PASSED_ON = ("arith.extsi", "arith.extui", "arith.index_cast", "arith.trunci", "cute.make_int_tuple", "cute.make_coord",
-              "cute.get_leaves", "cute.get_scalars", "nvvm.shfl.sync", _UNIFORM)  # fmt: skip
+              "cute.get_leaves", "cute.get_scalars", "cute.fast_divmod.create_divisor", _UNIFORM)  # fmt: skip
+_QUOTIENTS = ("arith.floordivsi", "arith.divsi", "arith.divui", "cute.tuple_div")
+_REMAINDERS = ("arith.remsi", "arith.remui", "cute.tuple_mod")
+_OF_NUMBERS = re.compile(r"!cute\.(layout|shape|stride|coord|int_tuple|tile|swizzle|composed_layout)<")
+_TUPLES = ("cute.make_int_tuple", "cute.make_shape")
 _BELOW, _NOT_BELOW = (2, 6), (5, 9)
 """Predicates of arith.cmpi: slt, ult; sge, uge."""
 
 
-def _either(one: str | None, other: str | None) -> str | None:
-    """What a value is that may be one or the other of two."""
-    if one == other or other is None:
-        return one
-    if one is None:
-        return other
-    return SAME if {one, other} == {EVEN, SAME} else DIFFERS
+class _Flowing:
+    """Of each value of a kernel what is known of it, from nothing on until what flows to it changes nothing more.
+    `differs` is known where nobody knows anything."""
 
+    differs: str
 
-class _Ranks:
-    """Values of a kernel whose CTAs are pairs along x, in a grid that is even there. A value is what flows to it, from
-    nothing on until that changes no more."""
-
-    def __init__(self, program: _Program) -> None:
-        self.function = program.function
-        self._written = _writes_global(program.function)
+    def __init__(self, function: ir.Operation) -> None:
+        self.function = function
         self._known: dict[ir.Value, str] = {}
         self._seen: dict[ir.Operation, list[str | None]] = {}
+        for block in _blocks(function):
+            for i, argument in enumerate(block.arguments):
+                self._note(_raw(argument), self._argument(i))
         before: dict[ir.Value, str] | None = None
         while before != self._known:
             before = dict(self._known)
-            for block in _blocks(self.function):
-                for argument in block.arguments:
-                    self._note(_raw(argument), SAME)
+            for block in _blocks(function):
                 self._block(block)
 
     def of(self, value: Any) -> str:
+        """What is known of a value, or of a number that is no value."""
         value = getattr(value, "value", value)
-        if isinstance(value, (bool, int)):
-            return SAME
-        return self._known.get(_raw(value), DIFFERS)
+        return self._constant(int(value)) if isinstance(value, (bool, int)) else self._known.get(_raw(value), self.differs)
+
+    def _note(self, value: ir.Value, found: str | None) -> None:
+        before = self._known.get(value)
+        joined = found if before is None else before if found in (None, before) else self._either({before, found})
+        if joined is not None:
+            self._known[value] = joined
+
+    def _block(self, block: ir.Block) -> None:
+        for view in block.operations:
+            op = view.operation
+            if len(op.regions):
+                self._region(op)
+                continue
+            found = [self._known.get(v) for v in _operands(op)]
+            if found != self._seen.get(op):
+                self._seen[op] = found
+                for result in map(_raw, op.results):
+                    self._note(result, self._result(op, result, found))
+
+    def _region(self, op: ir.Operation) -> None:
+        for inner in _blocks(op):
+            self._block(inner)
+        known = [self._known.get(v) for v in _parting(op)]
+        if not known or (None not in known and not self._enters(op, known)):
+            for value in (*(v for b in _blocks(op) for v in b.arguments), *op.results):
+                self._note(_raw(value), self.differs)
+            return
+        if op.name == "scf.for" and None not in known:
+            self._note(_raw(_blocks(op)[0].arguments[0]), self._counter(*known))
+        for value, other in _edges(op):
+            self._note(value, self._known.get(other))
+
+    def _result(self, op: ir.Operation, result: ir.Value, found: list[str | None]) -> str | None:
+        if op.name == "arith.constant":
+            return self._constant(_constant(op))
+        if _OF_NUMBERS.match(str(result.type)) and not _holes(result):
+            return self._constant(_number(result))
+        if (of_block := _OF_BLOCK.match(op.name)) is not None:
+            return self._of_block(*of_block.groups())
+        return None if None in found else self._made(op, result, found)
+
+    def _argument(self, number: int) -> str:
+        raise NotImplementedError
+
+    def _either(self, found: set[str]) -> str:
+        raise NotImplementedError
+
+    def _constant(self, number: int | None) -> str:
+        raise NotImplementedError
+
+    def _of_block(self, what: str, axis: str | None) -> str:
+        raise NotImplementedError
+
+    def _enters(self, op: ir.Operation, known: list[str]) -> bool:
+        """Whether anything is known behind what decides about regions."""
+        raise NotImplementedError
+
+    def _counter(self, first: str, last: str, step: str) -> str:
+        raise NotImplementedError
+
+    def _made(self, op: ir.Operation, result: ir.Value, found: list[str]) -> str:
+        raise NotImplementedError
+
+
+class _Ranks(_Flowing):
+    """Of a kernel whose CTAs are pairs along an axis of an even grid: its arguments are the same in both, those of the
+    numbers `even` are even."""
+
+    differs = DIFFERS
+
+    def __init__(self, function: ir.Operation, axis: str, even: frozenset[int]) -> None:
+        self.axis, self.even, self._written = axis, even, _writes_global(function)
+        super().__init__(function)
 
     def same(self, value: Any) -> bool:
         return self.of(value) in (EVEN, SAME)
@@ -54,79 +123,54 @@ class _Ranks:
             _Left: nobody knows whether they do.
         """
         for parent in _around(op, self.function):
-            if not _parting(parent) or not all(map(self.same, _parting(parent))) and not self._counts(parent):
+            if not _parting(parent) or not self._enters(parent, [self.of(v) for v in _parting(parent)]):
                 raise _Left(_line(parent, where), f"the two CTAs of a pair may come to {what} at different times")
 
-    def _counts(self, op: ir.Operation) -> bool:
-        """Whether a loop has as many turns where it begins with one more."""
-        found = [self.of(v) for v in _parting(op)]
-        return op.name == "scf.for" and found == [OTHER, EVEN, EVEN]
+    def _argument(self, number: int) -> str:
+        return EVEN if number in self.even else SAME
 
-    def _note(self, value: ir.Value, found: str | None) -> None:
-        joined = _either(self._known.get(value), found)
-        if joined is not None:
-            self._known[value] = joined
+    def _either(self, found: set[str]) -> str:
+        return SAME if found == {EVEN, SAME} else DIFFERS
 
-    def _block(self, block: ir.Block) -> None:
-        for view in block.operations:
-            op = view.operation
-            if len(op.regions):
-                self._region(op)
-            elif (found := [self._known.get(v) for v in _operands(op)]) != self._seen.get(op):
-                self._seen[op] = found
-                for result in map(_raw, op.results):
-                    self._note(result, self._result(op, result, found))
+    def _constant(self, number: int | None) -> str:
+        return EVEN if number is not None and number >= 0 and number % 2 == 0 else SAME
 
-    def _region(self, op: ir.Operation) -> None:
-        parting = _parting(op)
-        for inner in _blocks(op):
-            self._block(inner)
-        known = [self._known.get(v) for v in parting]
-        if not parting or (DIFFERS in known or OTHER in known) and not (op.name == "scf.for" and self._counts(op)):
-            for value in (*(v for b in _blocks(op) for v in b.arguments), *op.results):
-                self._note(_raw(value), DIFFERS)
-            return
-        if op.name == "scf.for" and None not in known:
-            first, _, step = known
-            self._note(_raw(_blocks(op)[0].arguments[0]), SAME if first == EVEN and step != EVEN else first)
-        for value, other in _edges(op):
-            self._note(value, self._known.get(other))
+    def _enters(self, op: ir.Operation, known: list[str]) -> bool:
+        # A loop that begins with one more has as many turns in steps of two.
+        return {EVEN, SAME} >= set(known) or (op.name == "scf.for" and known == [OTHER, EVEN, EVEN])
 
-    def _result(self, op: ir.Operation, result: ir.Value, found: list[str | None]) -> str | None:
-        name = op.name
-        if name == "arith.constant":
-            number = _constant(op)
-            return EVEN if number is not None and number >= 0 and number % 2 == 0 else SAME
-        if str(result.type).startswith("!cute.") and _is_number(result) and not _holes(result):
-            # a number in its type
-            numbers = re.fullmatch(r"\d+", _text(result))
-            return EVEN if numbers and int(numbers[0]) % 2 == 0 else SAME
-        if (of_block := _OF_BLOCK.match(name)) is not None:
-            return self._of_block(*of_block.groups())
+    def _counter(self, first: str, last: str, step: str) -> str:
+        return SAME if first == EVEN and step != EVEN else first
+
+    def _of_block(self, what: str, axis: str | None) -> str:
+        if what == "nctaid":
+            return EVEN if axis == self.axis else SAME
+        if what.startswith("cluster.ctarank") or (what in ("ctaid", "cluster.ctaid") and axis == self.axis):
+            return OTHER
+        return SAME if what in ("ctaid", "clusterid", "nclusterid") else DIFFERS
+
+    def _made(self, op: ir.Operation, result: ir.Value, found: list[str]) -> str:
+        name, operands = op.name, _operands(op)
         if _ALIKE.match(name):
             return SAME
-        if None in found:
-            return None
         if DIFFERS in found:
             return DIFFERS
         if name in _LOADS:
             return self._loaded(op, found)
-        if name in _PASSED_ON and len(set(found) - {SAME, EVEN}) <= 1:
-            return found[0] if len(found) == 1 or name == "nvvm.shfl.sync" and OTHER not in found[2:] else _mixed(found)
-        if len(found) == 2 and (known := self._arithmetic(op, *found)):
-            return known
-        if OTHER in found or not (name.startswith(_PURE) or name == "llvm.inline_asm" and _is_pure(op)):
-            return DIFFERS
-        return SAME
+        if name in _PASSED_ON and len(found) == 1:
+            return found[0]
+        if name == "nvvm.shfl.sync" and OTHER not in (found[0], *found[2:]):
+            return found[1]
+        if name == "cute.size" and (tuple_ := _owner(operands[0])) is not None and tuple_.name in _TUPLES:
+            # a product of sizes
+            return EVEN if EVEN in [self.of(v) for v in _operands(tuple_)] and OTHER not in found else found[0]
+        if name == "cute.fast_divmod.compute" and found == [OTHER, EVEN]:
+            return OTHER if ir.OpResult(result).result_number else SAME
+        known = self._arithmetic(op, *found) if len(found) == 2 else ""
+        pure = name.startswith(_PURE) or (name == "llvm.inline_asm" and _is_pure(op))
+        return known or (SAME if pure and OTHER not in found else DIFFERS)
 
-    def _of_block(self, what: str, axis: str | None) -> str:
-        if what == "ctaid" and axis == "x" or what.startswith("cluster.ctarank") or what == "cluster.ctaid" and axis == "x":
-            return OTHER
-        if what in ("ctaid", "nctaid", "clusterid", "nclusterid") or what.startswith("cluster.n"):
-            return EVEN if what == "nctaid" and axis == "x" else SAME
-        return DIFFERS
-
-    def _loaded(self, op: ir.Operation, found: list[str | None]) -> str:
+    def _loaded(self, op: ir.Operation, found: list[str]) -> str:
         """Global memory that the kernel does not write is the same for both."""
         named = {a.name: str(a.attr) for a in (op.attributes[i] for i in range(len(op.attributes)))}
         plain = not any("volatile" in n or ("ordering" in n and not a.startswith("0")) for n, a in named.items())
@@ -134,42 +178,27 @@ class _Ranks:
         return SAME if known and OTHER not in found else DIFFERS
 
     def _arithmetic(self, op: ir.Operation, one: str, other: str) -> str:
-        """Of numbers that are no more than positions, what keeps an even one and the one behind it apart or brings them
-        together; nothing where that is not known."""
+        """What keeps an even number and the one behind it apart, or brings them together; nothing where that is not
+        known. Positions are not below zero."""
         name = op.name
+        numbers = [_number(v) for v in _operands(op)]
         if name in ("arith.addi", "cute.tuple_add"):
             if OTHER in (one, other):
                 return OTHER if EVEN in (one, other) else DIFFERS
             return EVEN if one == other == EVEN else SAME
         if name in ("arith.muli", "cute.tuple_mul"):
-            sizes = {one, other}
-            if OTHER in sizes:
-                number = _number(_operands(op)[0 if other == OTHER else 1])
-                return OTHER if number == 1 else DIFFERS
-            positive = one == other == EVEN or any(e == EVEN and (_number(v) or -1) >= 0 for e, v in
-                                                   zip((other, one), _operands(op), strict=True))  # fmt: skip
-            return EVEN if positive else SAME
-        if name in ("arith.floordivsi", "arith.divsi", "arith.divui", "cute.tuple_div") and one == OTHER:
-            if _number(_operands(op)[1]) == 1:
-                return OTHER
-            return SAME if other == EVEN else DIFFERS
-        if name in ("arith.remsi", "arith.remui", "cute.tuple_mod"):
-            if _number(_operands(op)[1]) == 1:
-                return EVEN
-            if other == EVEN:
-                return one
+            if 1 in numbers:
+                return (one, other)[numbers.index(1) == 0]
+            known = one == other == EVEN or any(n is not None and n >= 0 and EVEN in (one, other) for n in numbers)
+            return DIFFERS if OTHER in (one, other) else EVEN if known else SAME
+        if name in _QUOTIENTS:
+            return one if numbers[1] == 1 else SAME if (one, other) == (OTHER, EVEN) else ""
+        if name in _REMAINDERS:
+            return EVEN if numbers[1] == 1 else one if other == EVEN else ""
         if name == "arith.cmpi" and (one, other) == (OTHER, EVEN):
             number = int(re.match(r"\d+", str(op.attributes["predicate"]))[0])
             return SAME if number in (*_BELOW, *_NOT_BELOW) else DIFFERS
         return ""
-
-
-def _mixed(found: list[str | None]) -> str:
-    return DIFFERS if OTHER in found else SAME
-
-
-def _is_number(value: ir.Value) -> bool:
-    return bool(_LAYOUT_ONLY.match(str(value.type)))
 
 
 def _number(value: ir.Value) -> int | None:

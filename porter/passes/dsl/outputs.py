@@ -44,7 +44,7 @@ def _coming(steps: tuple[str, ...]) -> tuple[str, ...]:
     """How threads come to MMAs."""
     if MMA_THREAD in steps:
         buffers = "two_buffers" if DOUBLE_BUFFER in steps else "one_buffer"
-        alone = ("ranks", "pair", "halves", "paired", "launch") if PAIR in steps else ("single",)
+        alone = ("ranks", "strides", "pair", "halves", "paired", "launch") if PAIR in steps else ("single",)
         return ("release", "slice", "apart", buffers, *alone)
     return ("release", "by_one_warp") if RELEASE in steps else ("together",)
 
