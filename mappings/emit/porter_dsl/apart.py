@@ -225,6 +225,8 @@ class _Detached:
 
     apart: _Apart
     buffers: int
+    more = 0
+    """Further mbarriers."""
 
     def _place(self) -> None:
         super()._place()
@@ -232,7 +234,7 @@ class _Detached:
         self.columns *= self.buffers
 
     def _shared_memory(self, barriers: int) -> tuple[Any, Any]:
-        holder, made = super()._shared_memory(barriers + self.buffers)
+        holder, made = super()._shared_memory(barriers + self.buffers + self.more)
         self.free = made + barriers
         with _if(cute.arch.make_warp_uniform(cute.arch.warp_idx()) == 0), cute.arch.elect_one():
             for i in range(self.buffers):
@@ -270,6 +272,7 @@ class _Detached:
                 warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
                 with _if(self._multiplies(warp)):
                     _Copying(found, 128 * self.warpgroups[0], aside, self._tile, self._given_back).run()
+                self._last(warp)
         for op in self.release.later:
             op.erase()
         _strip(loop)
@@ -281,6 +284,9 @@ class _Detached:
         with place, apart.read.location:
             nvvm.tcgen05_fence(BEFORE)
             self._read(self.free + (self.committed[0] - 1) % self.buffers)
+
+    def _last(self, warp: Any) -> None:
+        """Behind the last tile of the warp that multiplies."""
 
     def _multiplies(self, warp: Any) -> Any:
         """Whether a warp is the one that runs the loop."""

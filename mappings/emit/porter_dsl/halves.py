@@ -2,8 +2,8 @@
 
 
 class _Halves(_Pairing):
-    """The same in a kernel that is traced for pairs, whose copy of B fills a stage in two pieces: each CTA loads the piece
-    of its rank. Both load at the same time for the same columns, and come to as many tiles.
+    """The same in a kernel that is traced for pairs, whose copy of B fills a stage in two pieces: each CTA loads the
+    piece of its rank. Both load at the same time for the same columns, and come to as many tiles.
 
     Raises:
         _Left: nobody knows whether they do.

@@ -1,9 +1,7 @@
 # --- launches of kernels whose CTAs can be pairs
 
-import cutlass._mlir.dialects.cute_nvgpu as _cute_nvgpu_ir
-from cutlass.cute.nvgpu import cpasync
-from cutlass.cutlass_dsl.cutlass import KernelLauncher
-
+_TILED_LOAD = cute.nvgpu.cpasync.CopyBulkTensorTileG2SOp
+_LAUNCHER = cutlass.cutlass_dsl.cutlass.KernelLauncher
 
 
 class _Trace:
@@ -66,7 +64,8 @@ class _Host:
         grid = [*given] if isinstance(given, (list, tuple)) else [given]
         along = [i for i, n in enumerate(grid) if n != 1]
         if len(along) != 1 or not isinstance(grid[along[0]], int):
-            raise _Left(self.where, "a grid of another form than so many CTAs along one axis, known where it is compiled")
+            text = "a grid of another form than so many CTAs along one axis, whose number is known when it is compiled"
+            raise _Left(self.where, text)
         axis, count = along[0], grid[along[0]]
         grid[axis] = count // 2 * 2
         self.config |= {"grid": grid, "cluster": [2 if i == axis else 1 for i in range(3)]}
@@ -85,21 +84,25 @@ class _Host:
     def _atom(self, load: _Load, value: ir.Value, halved: bool) -> None:
         """Copies that count on the first CTA's mbarriers, of half of the rows of B."""
         op = _owner(value)
-        places = [*((self.arguments, i) for i in range(len(self.arguments))), *((self.keywords, k) for k in self.keywords)]
+        places = [
+            (at, i) for at in (self.arguments, self.keywords) for i in (at if at is self.keywords else range(len(at)))
+        ]
         places = [(at, i) for at, i in places if isinstance(at[i], cute.CopyAtom) and _raw(at[i]._trait.value) == value]
         if len(places) != 1 or op is None or op.name != "cute_nvgpu.atom.make_non_exec_tiled_tma_load":
             raise _Left(load.where, "the tensor map of a copy is no argument of the kernel by itself")
         (at, i), (tensor, layout, tile) = places[0], op.operands
         shape = _python(_text(_raw(tile)).partition(":")[0])
-        if type(at[i].op) is not cpasync.CopyBulkTensorTileG2SOp or not isinstance(shape, tuple) or shape[0] % 2:
+        if type(at[i].op) is not _TILED_LOAD or not isinstance(shape, tuple) or shape[0] % 2:
             raise _Left(load.where, "a copy to more than one CTA, or one of another kind")
         if halved:
             half = (shape[0] // 2, *shape[1:])
             layout, tile = cute.composition(layout, half), cute.composition(tile, half)
-        kind = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.TWO)
+        kind = _TILED_LOAD(tcgen05.CtaGroup.TWO)
         more = {"tma_format": op.attributes["tma_format"]} if "tma_format" in op.attributes else {}
         values = map(_raw, (tensor, layout, tile))
-        made = _cute_nvgpu_ir.atom_make_non_exec_tiled_tma_load(*values, kind._to_ir(), num_multicast=1, **more)
+        made = cutlass._mlir.dialects.cute_nvgpu.atom_make_non_exec_tiled_tma_load(
+            *values, kind._to_ir(), num_multicast=1, **more
+        )
         at[i] = cute.CopyAtom(kind, type(at[i]._trait)(made[0]))
 
 
@@ -149,4 +152,4 @@ def _twice(plain: Callable[..., Any]) -> Callable[..., Any]:
     return launch
 
 
-KernelLauncher.launch = _twice(KernelLauncher.launch)
+_LAUNCHER.launch = _twice(_LAUNCHER.launch)

@@ -1,13 +1,15 @@
 # --- CTAs that multiply in pairs
 
-_OF_CLUSTER = re.compile(r"nvvm\.(cluster\.|mapa|griddepcontrol|clusterlaunchcontrol|st\.async|red\.async)|(llvm|func)\.call$")
+_OF_CLUSTER = re.compile(
+    r"nvvm\.(cluster\.|mapa|griddepcontrol|clusterlaunchcontrol|st\.async|red\.async)|(llvm|func)\.call$"
+)
 _FULL = "nvvm.mbarrier.arrive.expect_tx"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Grid:
-    """CTAs along one axis, in pairs: two that follow each other. `even` are the numbers of those arguments of the kernel
-    that are even; `fewer`: there is one CTA less than the kernel would have had."""
+    """CTAs along one axis, in pairs: two that follow each other. `even` are the numbers of those arguments of the
+    kernel that are even; `fewer`: there is one CTA less than the kernel would have had."""
 
     axis: str
     even: frozenset[int]
@@ -19,7 +21,8 @@ _grid: _Grid | None = None
 
 
 class _Load:
-    """A copy by TMA that fills a part of a stage. `argument` is the number of the kernel's argument that its atom is."""
+    """A copy by TMA that fills a part of a stage; `argument` is the number of the kernel's argument that its atom
+    is."""
 
     def __init__(self, op: ir.Operation, where: tuple[str, int]) -> None:
         self.op, self.where = op, _line(op, where)
@@ -31,7 +34,9 @@ class _Load:
                 self.barrier = _operands(atom)[1]
             atom = _owner(_operands(atom)[0])
         made = _operands(atom)[0] if atom is not None and atom.name == "cute_nvgpu.atom.make_exec_tma" else None
-        is_argument = made is not None and isinstance(made.owner, ir.Block) and made.owner.owner.operation.name == "cuda.kernel"
+        is_argument = (
+            made is not None and isinstance(made.owner, ir.Block) and made.owner.owner.operation.name == "cuda.kernel"
+        )
         self.argument = ir.BlockArgument(made).arg_number if is_argument else None
 
     @property
@@ -56,7 +61,9 @@ class _Pairing:
         self.events = [e for e in program.kernel.events if e.kind == "mma"]
         every = list(_all_operations(self.function))
         for op in every:
-            if _OF_CLUSTER.match(op.name) or (op.name == "llvm.inline_asm" and "cluster" in str(op.attributes["asm_string"])):
+            if _OF_CLUSTER.match(op.name) or (
+                op.name == "llvm.inline_asm" and "cluster" in str(op.attributes["asm_string"])
+            ):
                 raise _Left(_line(op, self.where), f"it knows of clusters, or of more than a CTA ({op.name})")
         polls = [o for o in _all_operations(release.loop) if o.name.startswith(_POLLS)]
         bases = {_base(_operands(o)[0]) for o in polls}
@@ -70,13 +77,17 @@ class _Pairing:
 
     def _waiters(self, every: list[ir.Operation]) -> None:
         """Nobody but those that multiply waits for a stage: in the second CTA it does not become full."""
-        for op in every:
-            if op.name.startswith(_POLLS) and _base(_operands(op)[0]) == self.full and not len(op.results):
-                if self.release.loop not in _around(op, self.function):
-                    raise _Left(_line(op, self.where), "others than those that multiply wait for a stage")
+        for op in (o for o in every if o.name.startswith("nvvm.mbarrier.") and len(_operands(o))):
+            waits = op.name != "nvvm.mbarrier.init" and not op.name.startswith(("nvvm.mbarrier.arrive", _POLLS))
+            asks = op.name.startswith(_POLLS) and not len(op.results)
+            ours = _base(_operands(op)[0]) != self.full or self.release.loop in _around(op, self.function)
+            if (waits or asks) and not ours:
+                raise _Left(_line(op, self.where), "others than those that multiply wait for a stage")
 
     def _loads(self, every: list[ir.Operation]) -> list[_Load]:
-        found = [_Load(o, self.where) for o in every if o.name == "cute.copy" and "tma_load" in str(_operands(o)[0].type)]
+        found = [
+            _Load(o, self.where) for o in every if o.name == "cute.copy" and "tma_load" in str(_operands(o)[0].type)
+        ]
         ours = [load for load in found if load.barrier is not None and _base(load.barrier) == self.full]
         for load in ours:
             if load.argument is None:
@@ -87,7 +98,10 @@ class _Pairing:
 
     def _operands(self) -> tuple[_Load, _Load]:
         """The copies of A and of B."""
-        places = [{_buffer(_raw(x)) for x in operands} for operands in ([e.a for e in self.events], [e.b for e in self.events])]
+        places = [
+            {_buffer(_raw(x)) for x in operands}
+            for operands in ([e.a for e in self.events], [e.b for e in self.events])
+        ]
         found = [[load for load in self.loads if {_buffer(load.target)} == place] for place in places]
         if [len(f) for f in found] != [1, 1] or found[0] == found[1]:
             raise _Left(self.where, "which copy fills operand A, and which one B, is not known")
@@ -95,11 +109,16 @@ class _Pairing:
 
     def _expected(self, every: list[ir.Operation]) -> ir.Operation:
         """The arrival that says how many bytes a stage gets."""
+
         def at_full(op: ir.Operation) -> bool:
             return len(_operands(op)) > 0 and _base(_operands(op)[0]) == self.full
 
         arrivals = [o for o in every if o.name.startswith("nvvm.mbarrier.arrive") and at_full(o)]
-        counts = {self.release.numbers.value(_operands(o)[1], 0) for o in every if o.name == "nvvm.mbarrier.init" and at_full(o)}
+        counts = {
+            self.release.numbers.value(_operands(o)[1], 0)
+            for o in every
+            if o.name == "nvvm.mbarrier.init" and at_full(o)
+        }
         if len(arrivals) != 1 or arrivals[0].name != _FULL or counts != {1}:
             raise _Left(self.where, "more than one arrival, or another one, makes a stage full")
         op = arrivals[0]

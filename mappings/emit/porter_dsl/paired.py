@@ -5,13 +5,14 @@ _BOTH = 3
 
 
 class _Paired:
-    """CTAs with tiles of the same columns are a pair: its first CTA issues MMAs of 256 rows, of which each has its own in
-    its Tensor Memory. Each loads its rows of A and half of the rows of B, all of whose bytes count on the mbarriers of
-    the first. Part of an emitter in which a warp of its own multiplies."""
+    """CTAs with tiles of the same columns are a pair: its first CTA issues MMAs of 256 rows, of which each has its own
+    in its Tensor Memory. Each loads its rows of A and half of the rows of B, all of whose bytes count on the mbarriers
+    of the first. Part of an emitter in which a warp of its own multiplies."""
 
     rows = 256
     group = nvvm.CTAGroupKind.CTA_2
     pairing: _Halves
+    more = 1
 
     def run(self) -> None:
         first = self.kernel.events[0].marker
@@ -27,6 +28,13 @@ class _Paired:
     def _prologue(self) -> None:
         self._all()
         super()._prologue()
+
+    def _shared_memory(self, barriers: int) -> tuple[Any, Any]:
+        found = super()._shared_memory(barriers)
+        self.last = self.free + self.buffers
+        with _if(cute.arch.make_warp_uniform(cute.arch.warp_idx()) == 0), cute.arch.elect_one():
+            _here(cute.arch.mbarrier_init, self.last, 1)
+        return found
 
     def _allocate(self) -> None:
         _here(cute.arch.alloc_tmem, self.columns, self.holder, True)
@@ -51,6 +59,13 @@ class _Paired:
     def _multiplies(self, warp: Any) -> Any:
         return super()._multiplies(warp) & (self.rank == 0)
 
+    def _last(self, warp: Any) -> None:
+        """Neither CTA ends while an arrival may be on its way to it: that of the last commit comes last."""
+        with _if(self._multiplies(warp)), cute.arch.elect_one():
+            self._complete(self.last)
+        with _if(warp == self.apart.warp):
+            self._wait(self.last, 0)
+
     def _commit_to(self, pointer: ir.Value) -> None:
         nvvm.tcgen05_commit(pointer, multicast_mask=cutlass.Int16(_BOTH).ir_value(), group=self.group)
 
@@ -70,7 +85,7 @@ class _Paired:
     # --- loads
 
     def _load_halves(self) -> None:
-        """The first CTA waits for the bytes of both. Each loads the piece of B of its rank to where the first one lies."""
+        """The first CTA waits for the bytes of both. Each loads the piece of B of its rank, to where the first lies."""
         a, b, expected = self.pairing.a, self.pairing.b, self.pairing.expected
         with ir.InsertionPoint(expected), expected.location, _if(self.rank == 0):
             count = cutlass.Int32(2 * a.bytes + b.bytes).ir_value()
@@ -110,8 +125,8 @@ class _StackedPaired(_Paired, _StackedApart):
 
 
 def _detached(told: dict[str, Any], kind: type[_Wide], parts: dict[str, Any], program: _Program, *more: Any) -> _Wide:
-    """The emitter of a kind, in which a warp of its own multiplies, of one CTA of a pair if the kernel is traced for them;
-    `parts` are what it is made of."""
+    """The emitter of a kind, in which a warp of its own multiplies, for both CTAs of a pair if the kernel is traced for
+    that; `parts` are what it is made of."""
     global _pairing
     made = {_Joined: _JoinedApart, _Stacked: _StackedApart}[kind]
     try:

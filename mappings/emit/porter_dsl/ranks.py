@@ -1,13 +1,14 @@
 # --- what the two CTAs of a pair have in common
 
 EVEN, SAME, OTHER, DIFFERS = "even", "same", "one more", "differs"
-"""What threads of the same number have in both CTAs: the same even number, not below zero; the same; an even number and,
-in the second CTA, one more; nobody knows what."""
+"""What threads of the same number have in both CTAs: the same even number, not below zero; the same; an even number
+and, in the second CTA, one more; nobody knows what."""
 
 _OF_BLOCK = re.compile(r"nvvm\.read\.ptx\.sreg\.(n?ctaid|n?clusterid|cluster\.\w+)(?:\.([xyz]))?$")
 _ALIKE = re.compile(r"nvvm\.read\.ptx\.sreg\.(n?tid\.[xyz]|laneid|warpid)$|nvvm\.elect\.sync$")
-_PASSED_ON = ("arith.extsi", "arith.extui", "arith.index_cast", "arith.trunci", "cute.make_int_tuple", "cute.make_coord",
-              "cute.get_leaves", "cute.get_scalars", "cute.fast_divmod.create_divisor", _UNIFORM)  # fmt: skip
+_PASSED_ON = ("arith.extsi", "arith.extui", "arith.index_cast", "arith.trunci", "cute.make_int_tuple",
+              "cute.make_coord", "cute.get_leaves", "cute.get_scalars", "cute.fast_divmod.create_divisor",
+              _UNIFORM)  # fmt: skip
 _QUOTIENTS = ("arith.floordivsi", "arith.divsi", "arith.divui", "cute.tuple_div")
 _REMAINDERS = ("arith.remsi", "arith.remui", "cute.tuple_mod")
 _OF_NUMBERS = re.compile(r"!cute\.(layout|shape|stride|coord|int_tuple|tile|swizzle|composed_layout)<")
@@ -38,7 +39,9 @@ class _Flowing:
     def of(self, value: Any) -> str:
         """What is known of a value, or of a number that is no value."""
         value = getattr(value, "value", value)
-        return self._constant(int(value)) if isinstance(value, (bool, int)) else self._known.get(_raw(value), self.differs)
+        return (
+            self._constant(int(value)) if isinstance(value, (bool, int)) else self._known.get(_raw(value), self.differs)
+        )
 
     def _note(self, value: ir.Value, found: str | None) -> None:
         before = self._known.get(value)
@@ -59,6 +62,13 @@ class _Flowing:
                     self._note(result, self._result(op, result, found))
 
     def _region(self, op: ir.Operation) -> None:
+        if op.name == "scf.if" and (taken := _decided(_operands(op)[0])) is not None:
+            block = op.regions[not taken].blocks[0] if len(op.regions[not taken].blocks) else None
+            if block is not None and len(block.operations):
+                self._block(block)
+                for result, value in zip(op.results, _operands(_terminator(block)), strict=True):
+                    self._note(_raw(result), self._known.get(value))
+            return
         for inner in _blocks(op):
             self._block(inner)
         known = [self._known.get(v) for v in _parting(op)]
@@ -74,6 +84,8 @@ class _Flowing:
     def _result(self, op: ir.Operation, result: ir.Value, found: list[str | None]) -> str | None:
         if op.name == "arith.constant":
             return self._constant(_constant(op))
+        if op.name == "arith.cmpi" and (decided := _decided(result)) is not None:
+            return self._constant(decided)
         if _OF_NUMBERS.match(str(result.type)) and not _holes(result):
             return self._constant(_number(result))
         if (of_block := _OF_BLOCK.match(op.name)) is not None:
@@ -187,6 +199,8 @@ class _Ranks(_Flowing):
                 return OTHER if EVEN in (one, other) else DIFFERS
             return EVEN if one == other == EVEN else SAME
         if name in ("arith.muli", "cute.tuple_mul"):
+            if 0 in numbers:
+                return EVEN
             if 1 in numbers:
                 return (one, other)[numbers.index(1) == 0]
             known = one == other == EVEN or any(n is not None and n >= 0 and EVEN in (one, other) for n in numbers)
@@ -206,8 +220,27 @@ def _number(value: ir.Value) -> int | None:
     op = _owner(value)
     if op is not None and op.name == "arith.constant":
         return _constant(op)
+    if op is not None and op.name == "arith.muli" and 0 in map(_number, _operands(op)):
+        return 0
     found = re.fullmatch(r"\d+", _text(value)) if str(value.type).startswith("!cute.") else None
     return None if found is None else int(found[0])
+
+
+def _decided(condition: ir.Value) -> bool | None:
+    """What a condition is in every run: sizes and indices of the launch are not below zero."""
+    op = _owner(condition)
+    if op is None or op.name != "arith.cmpi":
+        return None if op is None or op.name != "arith.constant" else bool(_constant(op))
+    one, other = _operands(op)
+    below = str(op.attributes["predicate"]).startswith("2 ") and _number(other) == 0
+    return False if below and _is_position(one) else None
+
+
+def _is_position(value: ir.Value) -> bool:
+    op = _owner(value)
+    if op is not None and op.name in ("arith.addi", "arith.muli"):
+        return all(map(_is_position, _operands(op)))
+    return op is not None and (bool(_OF_BLOCK.match(op.name)) or (_number(value) or -1) >= 0)
 
 
 def _is_pure(op: ir.Operation) -> bool:
