@@ -79,7 +79,8 @@ class _Flowing:
         if op.name == "scf.for" and None not in known:
             self._note(_raw(_blocks(op)[0].arguments[0]), self._counter(*known))
         for value, other in _edges(op):
-            self._note(value, self._known.get(other))
+            known = self._known.get(other)
+            self._note(value, None if known is None else self._handed(op, value, other, known))
 
     def _result(self, op: ir.Operation, result: ir.Value, found: list[str | None]) -> str | None:
         if op.name == "arith.constant":
@@ -110,6 +111,10 @@ class _Flowing:
 
     def _counter(self, first: str, last: str, step: str) -> str:
         raise NotImplementedError
+
+    def _handed(self, op: ir.Operation, value: ir.Value, other: ir.Value, known: str) -> str:
+        """What is known of a value that control flow makes of another one."""
+        return known
 
     def _made(self, op: ir.Operation, result: ir.Value, found: list[str]) -> str:
         raise NotImplementedError

@@ -1,8 +1,11 @@
 # --- kernels that do the same in a grid of another size
 
-ANY, NUMBER, COUNT, TURN, OF_TURN, BOUND = "any", "number", "count", "turn", "of a turn", "bound to the grid"
-"""Not of the grid; the CTA's number; how many CTAs there are; the number, and one further for each turn by as many as
-there are; what follows from that alone; what follows from the size of the grid in another way."""
+ANY, NUMBER, COUNT, BOUND = "any", "number", "count", "bound to the grid"
+TURN, OF_TURN, NEXT, OF_NEXT = "turn", "of a turn", "next turn", "of the next turn"
+"""Not of the grid; the CTA's number; how many CTAs there are; what depends on the size of the grid in another way. The
+number, and one further for each turn by as many as there are, and what follows from that alone; the same of the turn
+behind this one."""
+_NOW, _THEN = {NUMBER, TURN, OF_TURN}, {NEXT, OF_NEXT}
 
 
 class _Strides(_Flowing):
@@ -14,14 +17,13 @@ class _Strides(_Flowing):
     def __init__(self, function: ir.Operation, axis: str) -> None:
         self.axis = axis
         super().__init__(function)
-        self.fits = not _writes_global(function) and all(
-            BOUND not in [self._known.get(v) for v in _parting(op)]
-            for op in _all_operations(function)
-            if len(op.regions)
-        )
-        for op in _all_operations(function):
-            if op.name == "cute.copy" and any(self._known.get(v) in (BOUND, COUNT) for v in _operands(op)[1:]):
-                self.fits = False
+        every = list(_all_operations(function))
+        self.fits = not _writes_global(function) and all(map(self._does_same, every))
+
+    def _does_same(self, op: ir.Operation) -> bool:
+        found = [self._known.get(v) for v in _operands(op)]
+        steps = found[:3:2] if op.name == "scf.for" else []
+        return BOUND not in found and (NUMBER not in steps or steps == [NUMBER, COUNT])
 
     def _argument(self, number: int) -> str:
         return ANY
@@ -29,7 +31,7 @@ class _Strides(_Flowing):
     def _either(self, found: set[str]) -> str:
         if found <= {NUMBER, TURN}:
             return TURN
-        return OF_TURN if found <= {ANY, NUMBER, TURN, OF_TURN} else BOUND
+        return OF_TURN if found <= {ANY, *_NOW} else OF_NEXT if found <= {ANY, *_THEN} else BOUND
 
     def _constant(self, number: int | None) -> str:
         return ANY
@@ -38,7 +40,27 @@ class _Strides(_Flowing):
         return BOUND not in known and (COUNT not in known or (known[:1], known[2:]) == ([NUMBER], [COUNT]))
 
     def _counter(self, first: str, last: str, step: str) -> str:
-        return TURN if (first, step) == (NUMBER, COUNT) else ANY if {first, step} == {ANY} else OF_TURN
+        if (first, step) == (NUMBER, COUNT):
+            return TURN
+        return ANY if {first, last, step} == {ANY} else OF_TURN if COUNT not in (first, last, step) else BOUND
+
+    def _handed(self, op: ir.Operation, value: ir.Value, other: ir.Value, known: str) -> str:
+        """A turn hands on what is of the next one; what is behind all turns depends on how many there were."""
+        if op.name not in _LOOPS or known in (ANY, COUNT, BOUND):
+            return known
+        if not isinstance(value.owner, ir.Block):
+            return BOUND
+        first, *second = _blocks(op)
+        stays = _operands(_terminator(first))[1:] if second else []
+        if second and value.owner == second[0]:
+            return known
+        if (
+            other in _operands(op)
+            or value == other
+            or (value, other) in zip(stays, map(_raw, second[0].arguments if second else ()), strict=False)
+        ):
+            return known
+        return {NEXT: TURN, OF_NEXT: OF_TURN}.get(known, BOUND)
 
     def _of_block(self, what: str, axis: str | None) -> str:
         if axis == self.axis:
@@ -61,7 +83,9 @@ class _Strides(_Flowing):
             return found[1 - numbers.index(0)]
         if len(found) == 2 and unit == {1} and name in ("arith.muli", "cute.tuple_mul", "cute.tuple_div"):
             return found[0]
-        return OF_TURN if name.startswith(_PURE) else BOUND
+        sides = set(found) - {ANY}
+        pure = name.startswith(_PURE)
+        return OF_TURN if pure and sides <= _NOW else OF_NEXT if pure and sides <= _THEN else BOUND
 
     def _counts(self, name: str, operands: list[ir.Value], found: list[str]) -> str:
         others = [i for i, f in enumerate(found) if f != COUNT]
@@ -72,7 +96,7 @@ class _Strides(_Flowing):
             and len(found) == 2
             and [found[i] for i in others] in ([TURN], [NUMBER])
         ):
-            return TURN
+            return NEXT
         if (
             name in ("arith.muli", "cute.tuple_mul", "cute.tuple_div")
             and len(others) == 1
