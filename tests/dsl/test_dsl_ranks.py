@@ -123,7 +123,8 @@ FITS = {
     "tiles and what is next": (
         "%w, %u = scf.while (%a = %x, %b = %x) : (i32, i32) -> (i32, i32) {\n"
         "%go = arith.cmpi slt, %a, %arg : i32\nscf.condition(%go) %a, %b : i32, i32\n} do {\n^bb0(%a: i32, %b: i32):\n"
-        "%a1 = arith.addi %a, %g : i32\n%b1 = arith.muli %a1, %n3 : i32\nscf.yield %a1, %b1 : i32, i32 }" + BEHIND, True),
+        "%a1 = arith.addi %a, %g : i32\n%b1 = arith.muli %a1, %n3 : i32\nscf.yield %a1, %b1 : i32, i32 }" + BEHIND,
+        True),
     "the tile ahead of this one": (
         "%w, %u = scf.while (%a = %x, %b = %n0) : (i32, i32) -> (i32, i32) {\n"
         "%go = arith.cmpi slt, %a, %arg : i32\nscf.condition(%go) %a, %b : i32, i32\n} do {\n^bb0(%a: i32, %b: i32):\n"
@@ -137,8 +138,8 @@ FITS = {
         "%s = arith.divui %arg, %g : i32\n"
         "%v = scf.for %i = %n0 to %s step %n1 iter_args(%r = %n0) -> (i32) : i32 { scf.yield %i : i32 }", False),
     "steps of twice as many": (
-        f"%s = arith.muli %g, %n8 : i32\nscf.for %i = %x to %arg step %s : i32 {{ {TAKES} }}\n"
-        BEHIND, False),
+        f"%s = arith.muli %g, %n8 : i32\nscf.for %i = %x to %arg step %s : i32 {{ {TAKES} }}" + BEHIND,
+        False),
     "the last CTA": (
         "%c = arith.cmpi eq, %x, %g : i32\n"
         "%v = scf.if %c -> (i32) { scf.yield %n8 : i32 } else { scf.yield %n3 : i32 }", False),
