@@ -59,7 +59,8 @@ STEPS = {
 registers, two warpgroups and two tiles of one, tiles without MMAs."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if "helpers" in n else [pytest.mark.slow]) for n in STEPS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STEPS)
 def test_kernels_of_the_corpus(name: str) -> None:
     told = traced(CORPUS / name)
     assert told.rows == 128

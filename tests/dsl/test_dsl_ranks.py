@@ -149,6 +149,21 @@ FITS = {
 }  # fmt: skip
 """Programs, each with whether CTAs of a smaller grid do the same."""
 
+CLUSTERS = {
+    "nothing": ("%v = arith.addi %x, %n3 : i32", False),
+    "a place by the cluster": ("%v = nvvm.read.ptx.sreg.clusterid.x : i32", True),
+    "a place by the rank": ("%r = nvvm.read.ptx.sreg.cluster.ctarank : i32\n%v = arith.addi %r, %n3 : i32", True),
+    "a rank that nobody asks for": (
+        "%r = nvvm.read.ptx.sreg.cluster.ctarank : i32\n%u = arith.addi %r, %n3 : i32" + BEHIND, False),
+    "a branch by the rank": (
+        "%r = nvvm.read.ptx.sreg.cluster.ctarank : i32\n%c = arith.cmpi eq, %r, %n0 : i32\n"
+        'scf.if %c { "t.tile"(%n3) : (i32) -> () }' + BEHIND, True),
+    "through a loop": (
+        "%r = nvvm.read.ptx.sreg.nclusterid.x : i32\n"
+        "%v = scf.for %i = %n0 to %n8 step %n1 iter_args(%s = %r) -> (i32) : i32 { scf.yield %s : i32 }", True),
+}  # fmt: skip
+"""Programs, each with whether its threads go by where a CTA is in a cluster."""
+
 
 @pytest.fixture(scope="module")
 def dsl(tmp_path_factory: pytest.TempPathFactory) -> types.ModuleType:
@@ -190,3 +205,9 @@ def test_what_both_ctas_have(dsl: Any, name: str) -> None:
 def test_what_fewer_ctas_do(dsl: Any, name: str) -> None:
     body, wanted = FITS[name]
     assert flowing(dsl, body, lambda function, value: dsl._Strides(function, "x").fits) is wanted
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_who_asks_for_the_cluster(dsl: Any, name: str) -> None:
+    body, wanted = CLUSTERS[name]
+    assert bool(flowing(dsl, body, lambda function, value: dsl._OfCluster(function).places)) is wanted

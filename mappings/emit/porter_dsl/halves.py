@@ -12,6 +12,8 @@ class _Halves(_Pairing):
     def __init__(self, program: _Program, release: _Release, apart: _Apart, grid: _Grid) -> None:
         super().__init__(program, release, apart)
         self.ranks = _Ranks(self.function, grid.axis, grid.even)
+        for op in _OfCluster(self.function).places:
+            raise _Left(_line(op, self.where), "it asks where in a cluster it is")
         if grid.fewer and not _Strides(self.function, grid.axis).fits:
             text = "an odd number of CTAs, and nobody knows whether one less does the same"
             raise _Left(self.where, text)

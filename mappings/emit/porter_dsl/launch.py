@@ -113,7 +113,7 @@ def _is_even(value: ir.Value) -> bool:
         value = _operands(op)[0]
         op = _owner(value)
     number = _number(value)
-    return number is not None and number % 2 == 0
+    return number is not None and number >= 0 and number % 2 == 0
 
 
 def _twice(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,35 +121,45 @@ def _twice(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def launch(launcher: Any, *arguments: Any, **keywords: Any) -> Any:
-        global _grid, _pairing
+        global _pairing
         trace, _pairing = _Trace(launcher), None
-        found = plain(launcher, *arguments, **keywords)
-        if not isinstance(_pairing, _Pairing):
-            return found
-        given = launcher.func_args, launcher.func_kwargs
-        names = [field.name for field in dataclasses.fields(launcher.dsl.LaunchConfig)]
         try:
-            with ir.InsertionPoint(trace.mark):
-                host = _Host(launcher, trace, _pairing, dict(zip(names, arguments, strict=False)) | keywords)
-        except _Left as left:
-            _without(TRACED[-1], "pair", left)
-            return found
-        trace.undo()
-        try:
-            _grid = host.grid
-            launcher.func_args, launcher.func_kwargs = tuple(host.arguments), host.keywords
-            found = plain(launcher, **host.config)
-        finally:
-            _grid = None
-            launcher.func_args, launcher.func_kwargs = given
-        if isinstance(_pairing, _Left):
-            left = _pairing
-            trace.undo()
             found = plain(launcher, *arguments, **keywords)
-            _without(TRACED[-1], "pair", left)
-        return found
+            if not isinstance(_pairing, _Pairing):
+                return found
+            names = [field.name for field in dataclasses.fields(launcher.dsl.LaunchConfig)]
+            try:
+                with ir.InsertionPoint(trace.mark):
+                    host = _Host(launcher, trace, _pairing, dict(zip(names, arguments, strict=False)) | keywords)
+            except _Left as left:
+                _without(TRACED[-1], "pair", left)
+                return found
+            trace.undo()
+            found = _paired(plain, launcher, host)
+            if isinstance(_pairing, _Left):
+                left = _pairing
+                trace.undo()
+                found = plain(launcher, *arguments, **keywords)
+                _without(TRACED[-1], "pair", left)
+            return found
+        finally:
+            _pairing = None
+            trace.mark.erase()
 
     return launch
+
+
+def _paired(plain: Callable[..., Any], launcher: Any, host: _Host) -> Any:
+    """The launch with the arguments of pairs."""
+    global _grid
+    given = launcher.func_args, launcher.func_kwargs
+    try:
+        _grid = host.grid
+        launcher.func_args, launcher.func_kwargs = tuple(host.arguments), host.keywords
+        return plain(launcher, **host.config)
+    finally:
+        _grid = None
+        launcher.func_args, launcher.func_kwargs = given
 
 
 _LAUNCHER.launch = _twice(_LAUNCHER.launch)

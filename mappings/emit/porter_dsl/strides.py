@@ -107,6 +107,44 @@ class _Strides(_Flowing):
         return COUNT if of_grid and all(_of_grid(v) for v in operands) else BOUND
 
 
+class _OfCluster(_Flowing):
+    """Values that follow from where a CTA is in a cluster: other ones in pairs than without a cluster. `places` are
+    those where threads go by them."""
+
+    differs = "of the cluster"
+
+    def __init__(self, function: ir.Operation) -> None:
+        super().__init__(function)
+        self.places = [op for op in _all_operations(function) if self._heeds(op)]
+
+    def _heeds(self, op: ir.Operation) -> bool:
+        if len(op.regions):
+            return self.differs in [self._known.get(v) for v in _parting(op)]
+        found = [self._known.get(v) for v in _operands(op)]
+        return self.differs in found and (op.name in _LOADS or not op.name.startswith((*_PURE, "scf.")))
+
+    def _argument(self, number: int) -> str:
+        return ANY
+
+    def _either(self, found: set[str]) -> str:
+        return self.differs
+
+    def _constant(self, number: int | None) -> str:
+        return ANY
+
+    def _enters(self, op: ir.Operation, known: list[str]) -> bool:
+        return True
+
+    def _counter(self, first: str, last: str, step: str) -> str:
+        return ANY
+
+    def _of_block(self, what: str, axis: str | None) -> str:
+        return ANY if what in ("ctaid", "nctaid") else self.differs
+
+    def _made(self, op: ir.Operation, result: ir.Value, found: list[str]) -> str:
+        return self.differs if self.differs in found else ANY
+
+
 def _of_grid(value: ir.Value) -> bool:
     op = _owner(value)
     return op is not None and ".nctaid." in op.name
