@@ -23,6 +23,7 @@ from porter.passes.full_rate import given as full_rate
 from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
 from porter.passes.native import given as native
 from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
+from porter.passes.native.pair import NAME as PAIR
 from porter.passes.native.step import ON_REQUEST, STEPS
 from porter.passes.native.tiles import NAME as TILES
 from porter.passes.plan import KernelPlan
@@ -90,7 +91,9 @@ class Proofs:
         over = TILES in root.native
         # blocks that take others' work over come to many tiles at any size of the grid
         turns = DOUBLE_BUFFER in root.native and not over
-        claim = Claim(Path(root.path), kernels, plan, root.include_dirs, turns, over, root.dsl, steps)
+        claim = Claim(
+            Path(root.path), kernels, plan, root.include_dirs, turns, over, root.dsl, steps, DOUBLE_BUFFER, PAIR
+        )
         return prove(claim, self.builder, tell, self._budget, self._noted)
 
     def missing(self, ported: Ported, root: PortedRoot) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,10 @@ from porter.scan.native import native_steps
 from porter.scan.pipeline import pipelines
 from porter.scan.staging import Asked, asked_of
 from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.expr import Number
+from porter.verify.launching import build_port
 from porter.verify.prepare import prepare
+from porter.verify.problem import bind
 
 Counts = frozenset[tuple[str, int]]
 
@@ -102,7 +105,7 @@ def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None =
     roots = [root] if root is not None else ported.roots
     reorders = any(set(ON_REQUEST) & set(r.native) for r in roots)
     plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders)
-    staged = [r for r in roots if r.stages or PAIR in r.native or r.permuted]
+    staged = [r for r in roots if not r.dsl and (r.stages or PAIR in r.native or r.permuted)]
     return replace(plan, relaunch=_relaunch(session, plan, staged[0])) if len(staged) == 1 else plan
 
 
@@ -212,7 +215,10 @@ def _slower(
     for root in taken:
         other = next(r for r in others.roots if r.path == root.path)
         try:
-            rates = [grade_with(shape_of(session, made, r), problem, using, lifts=False).rate
+            at = _with_step(session, ported, root, name) if root.dsl else None
+            if root.dsl and at is None:
+                continue
+            rates = [grade_with(shape_of(session, made, r, at), problem, using, lifts=False).rate
                      for made, r in ((ported, root), (others, other))]  # fmt: skip
         except (_NoneError, PorterError, ValueError):
             continue
@@ -374,14 +380,39 @@ class _Choice:
         self.best = best
 
 
-def shape_of(session: Session, ported: Ported, root: PortedRoot) -> Shape:
-    """A port as the grade reads it.
+At = tuple[Case, Mapping[str, Number]]
+"""A case, and a size of it."""
+
+
+def _with_step(session: Session, ported: Ported, root: PortedRoot, step: str) -> At | None:
+    """The first size at which a kernel of CuTe DSL has a step.
+
+    Raises:
+        PorterError: what compiling raises.
+    """
+    plan = port_plan(session, ported, root)
+    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
+    for case in _cases(root):
+        for sizes in case.all_sizes():
+            made = build_port(bind(case, sizes), plan.on(case.template, (), case.map_params), builder)
+            if any(step in traced.steps for traced in made.kernel.traced):
+                return case, sizes
+    return None
+
+
+def _cases(root: PortedRoot) -> list[Case]:
+    found = map(load_case, cases_if_any(Path(root.path)))
+    return [c for c in found if c.recorded is None and (c.dsl is not None) is root.dsl]
+
+
+def shape_of(session: Session, ported: Ported, root: PortedRoot, at: At | None = None) -> Shape:
+    """A port as the grade reads it, `at` the first case and its default size where nobody says.
 
     Raises:
         _NoneError: it does not; PorterError: what compiling raises.
     """
     plan = replace(port_plan(session, ported, root), section=None)
-    cases = [c for c in map(load_case, cases_if_any(Path(root.path))) if c.recorded is None and c.dsl is None]
+    cases = [c for c in _cases(root) if c.dsl is None] if at is None else [at[0]]
     if not cases:
         raise _none(root, "a case beside it, whose launch is graded")
 
@@ -389,7 +420,8 @@ def shape_of(session: Session, ported: Ported, root: PortedRoot) -> Shape:
         return plan.on(case.template, case.launch.grid, case.map_params), []
 
     toolkit = find_toolkit(session.toolkit) if session.toolkit else None
-    found, _ = prepare(cases[0], ["port"], make_builder(toolkit), cases[0].sizes, 0, port_of)
+    sizes = cases[0].sizes if at is None else at[1]
+    found, _ = prepare(cases[0], ["port"], make_builder(toolkit), sizes, 0, port_of)
     read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]
     if not read or read[0].reading.shape is None or read[0].gaps:
         raise _none(root, f"what is graded: {'; '.join(read[0].gaps) if read else 'nothing was compiled'}")

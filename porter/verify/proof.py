@@ -43,7 +43,8 @@ class Claim:
     """A port of the file `source`. `kernels`, by their names in its text, are those that have to be run; headers are
     found in `include_dirs` too. `takes_turns`: it has accumulators that tiles of a block take turns with. `takes_over`:
     its blocks do the work of others that have not begun. Of CuTe DSL (`dsl`) what is compiled is what runs, and of its
-    `steps` of the native style it has to have each in some kernel."""
+    `steps` of the native style it has to have each in some kernel; `turning` is that by which accumulators take turns,
+    `paired` the one by which CTAs multiply in pairs."""
 
     source: Path
     kernels: Sequence[str]
@@ -53,6 +54,8 @@ class Claim:
     takes_over: bool = False
     dsl: bool = False
     steps: tuple[str, ...] = ()
+    turning: str = ""
+    paired: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,21 @@ def prove(
     return Proof(tuple(c.path.name for c in cases), sizes, shortfalls=tuple(noting.shortfalls))
 
 
+def _even(claim: Claim, case: Case, builder: Builder) -> Sequence[Mapping[str, Number]]:
+    """A size at which CTAs of CuTe DSL multiply in pairs, where those that the case lists have none and a larger one
+    does: the tiles of one side of the product have to be even in number."""
+    listed = [bind(case, sizes) for sizes in case.all_sizes()]
+    default = listed[0]
+    modes = [s for t in default.outputs for s in t.symbolic[:2]]
+    symbols = dict.fromkeys(s for s in modes if isinstance(s, str) and s in case.sizes)
+    doubled = [bind(case, {**default.sizes, s: 2 * int(default.sizes[s])}) for s in symbols]
+    for problem in (*listed, *doubled):
+        made = build_port(problem, claim.plan.on(case.template, (), case.map_params), builder)
+        if any(claim.paired in t.steps for t in made.kernel.traced):
+            return [] if problem in listed else [problem.sizes]
+    return []
+
+
 def _lacking(claim: Claim, cases: Sequence[Case], noting: _Noting) -> str:
     """Why no kernel of CuTe DSL that cases compile has M=128 MMAs, and the steps; empty if one has."""
     for case in cases:
@@ -207,7 +225,7 @@ class _Turning:
 
     def asked(self, case: Case) -> bool:
         """Whether the kernel of a case takes turns: of CuTe DSL the one that it compiles."""
-        return case.dsl is None or any(set(self.claim.steps) <= set(t.steps) for t in self._built(case).kernel.traced)
+        return case.dsl is None or any(self.claim.turning in t.steps for t in self._built(case).kernel.traced)
 
     def sizes(self, case: Case) -> Mapping[str, Number] | None:
         if not self.asked(case):
@@ -240,6 +258,9 @@ def _runs(claim: Claim, turns: _Turning) -> Iterator[Wanted]:
     def turning(case: Case) -> Sequence[Mapping[str, Number]]:
         return [found] if (found := turns.sizes(case)) is not None else []
 
+    def even(case: Case) -> Sequence[Mapping[str, Number]]:
+        return _even(claim, case, turns.builder)
+
     def alone(case: Case) -> Sequence[Mapping[str, Number]]:
         return [found] if (found := many_blocks(case)) is not None else []
 
@@ -247,6 +268,7 @@ def _runs(claim: Claim, turns: _Turning) -> Iterator[Wanted]:
     yield late
     further = [long] if claim.plan.changes_turns else []
     further += [turning] if claim.takes_turns else []
+    further += [even] if claim.dsl and claim.paired in claim.steps else []
     for sizes in further:
         yield replace(late, sizes=sizes, families=_EXACT)
     if claim.takes_over:

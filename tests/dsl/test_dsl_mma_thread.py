@@ -30,9 +30,11 @@ pytestmark = pytest.mark.external
 CORPUS = Path(__file__).parents[2] / "corpus"
 HELPERS = CORPUS / "dsl_gemm_helpers" / "case.yaml"
 PERSISTENT = CORPUS / "dsl_gemm_persistent" / "case.yaml"
+TAKEN = DSL_STEPS[:3]
+"""Those of a CTA by itself."""
 
 
-def plan(case: Path, steps: tuple[str, ...] = DSL_STEPS, edit: Callable[[str], str] = lambda text: text) -> PortPlan:
+def plan(case: Path, steps: tuple[str, ...] = TAKEN, edit: Callable[[str], str] = lambda text: text) -> PortPlan:
     kernel = load_case(case).kernel
     files = dict(port_python(kernel, full_rate=True, native=steps).files)
     support = str(kernel.with_name("porter_dsl.py"))
@@ -40,7 +42,7 @@ def plan(case: Path, steps: tuple[str, ...] = DSL_STEPS, edit: Callable[[str], s
     return PortPlan(files=files)
 
 
-def traced(path: Path, steps: tuple[str, ...] = DSL_STEPS) -> DslTraced:
+def traced(path: Path, steps: tuple[str, ...] = TAKEN) -> DslTraced:
     case = load_case(path)
     (told,) = ToolkitBuilder().build(bind(case), materialize(plan(path, steps), case.kernel), PORT_ARCH).traced
     return told
@@ -57,18 +59,19 @@ STEPS = {
 registers, two warpgroups and two tiles of one, tiles without MMAs."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if "helpers" in n else [pytest.mark.slow]) for n in STEPS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STEPS)
 def test_kernels_of_the_corpus(name: str) -> None:
     told = traced(CORPUS / name)
     assert told.rows == 128
-    assert told.steps == (("release",) if STEPS[name] else DSL_STEPS)
+    assert told.steps == (("release",) if STEPS[name] else TAKEN)
     assert [(one.step, STEPS[name] in one.why) for one in told.without] == [("mma-thread", True)] * bool(STEPS[name])
 
 
 def test_the_modules_without_the_steps_know_nothing_of_them() -> None:
     for module in (support_module(), support_module(full_rate=True), support_module(True, ("release",))):
         assert b"_Apart" not in module
-    assert b"BUFFERS = 1" in support_module(True, DSL_STEPS[:2])
+    assert b"BUFFERS = 1" in support_module(True, TAKEN[:2])
 
 
 # --- what a kernel may not do
@@ -138,7 +141,7 @@ def test_what_keeps_a_kernel_from_it_is_named(name: str, tmp_path: Path) -> None
     edits, why = CHANGES[name]
     told = traced(changed(tmp_path / "kernel", edits))
     assert told.rows == 128
-    assert told.steps == (("release",) if why else DSL_STEPS)
+    assert told.steps == (("release",) if why else TAKEN)
     assert [why in one.why and one.line > 0 for one in told.without] == [True] * bool(why)
 
 
@@ -148,7 +151,7 @@ def test_two_accumulators_that_are_too_wide(tmp_path: Path) -> None:
     text = case.read_text().replace("{BM: 128, BN: 128}", "{BM: 256, BN: 256}")
     case.write_text(text.replace("M: 256, N: 512, K: 256, L: 1", "M: 256, N: 512, K: 64, L: 1"))
     told = traced(case)
-    assert told.steps == DSL_STEPS[:2]
+    assert told.steps == TAKEN[:2]
     assert [(one.step, one.why) for one in told.without] == [
         ("double-buffer", "2 accumulators take 1024 columns of Tensor Memory; there are 512")
     ]
@@ -156,24 +159,19 @@ def test_two_accumulators_that_are_too_wide(tmp_path: Path) -> None:
 
 # --- runs
 
-WAIT = "_here(cute.arch.mbarrier_wait, self.free + number % self.buffers, (use % 2) ^ 1)\n"
-READ = "            nvvm.tcgen05_fence(BEFORE)\n            _here(cute.arch.mbarrier_arrive, self.free"
+WAIT = "self._wait(self.free + number % self.buffers, (use % 2) ^ 1)\n"
+READ = "            nvvm.tcgen05_fence(BEFORE)\n            self._read(self.free"
 COUNTED = (
     "        with ir.InsertionPoint.after(loop), loop.location:\n            number = self.committed[0]\n"
     "            self.committed[0] = number + 1\n            self._wait_for(number)\n"
 )
-SENT = (
-    "                _here(tcgen05.commit, self.done + number % RING)\n"
-    "            with _if(self.sent[0] == 0):\n"
-    "                _here(cute.arch.mbarrier_arrive, self.done + number % RING)\n"
-    "        self.begun"
-)
+SENT = "        with _if(self.sent[0] != 0):\n            _here(tcgen05.commit, barrier)\n"
 MISTAKES: dict[str, tuple[str, str] | None] = {
     "": None,
     "nobody waits until sums are read": (WAIT, "pass\n"),
     "nobody waits until sums are complete": (COUNTED, COUNTED.replace("self._wait_for(number)", "pass")),
     "no fence behind the reads": (READ, READ.partition("\n")[2]),
-    "no fence ahead of the MMAs": (WAIT + "        nvvm.tcgen05_fence(AFTER)\n", WAIT),
+    "no fence ahead of the MMAs": (WAIT, WAIT.replace("self._wait(", "_here(cute.arch.mbarrier_wait, ")),
     "one buffer for both": ("return tile % self.buffers * self.width", "return 0 * tile"),
     "sums are read elsewhere": ("self._columns(self.committed[0] - 1)", "self._columns(self.committed[0])"),
     "the phase of the other accumulator": ("use = number // self.buffers\n", "use = number\n"),
@@ -217,7 +215,7 @@ def test_a_mistake_is_found(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [DSL_STEPS[:2], DSL_STEPS], ids=["one", "two"])
+@pytest.mark.parametrize("steps", [TAKEN[:2], TAKEN], ids=["one", "two"])
 @pytest.mark.parametrize("name", [n for n in STEPS if not STEPS[n] and "grouped" not in n])
 def test_ports_whose_accumulators_come_round(name: str, steps: tuple[str, ...]) -> None:
     path = CORPUS / name
@@ -230,8 +228,8 @@ def test_stages_that_are_given_back_at_once_are_found() -> None:
 
     def edit(text: str) -> str:
         old = "            with _if(cutlass.Boolean(allowed)), cute.arch.elect_one():\n"
-        assert text.count(old + "                nvvm.tcgen05_commit(pointer)\n") == 1
-        return text.replace(old + "                nvvm.tcgen05_commit(pointer)\n",
+        assert text.count(old + "                self._commit_to(pointer)\n") == 1
+        return text.replace(old + "                self._commit_to(pointer)\n",
                             old + "                nvvm.mbarrier_arrive(pointer)\n")  # fmt: skip
 
     assert not verdicts(PERSISTENT, plan(PERSISTENT, edit=edit)) <= {Verdict.CLEAN, Verdict.REVIEW}

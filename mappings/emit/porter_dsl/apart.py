@@ -225,6 +225,8 @@ class _Detached:
 
     apart: _Apart
     buffers: int
+    more = 0
+    """Further mbarriers."""
 
     def _place(self) -> None:
         super()._place()
@@ -232,11 +234,11 @@ class _Detached:
         self.columns *= self.buffers
 
     def _shared_memory(self, barriers: int) -> tuple[Any, Any]:
-        holder, made = super()._shared_memory(barriers + self.buffers)
+        holder, made = super()._shared_memory(barriers + self.buffers + self.more)
         self.free = made + barriers
         with _if(cute.arch.make_warp_uniform(cute.arch.warp_idx()) == 0), cute.arch.elect_one():
             for i in range(self.buffers):
-                _here(cute.arch.mbarrier_init, self.free + i, 128 * len(self.warpgroups))
+                _here(cute.arch.mbarrier_init, self.free + i, self._readers())
         return holder, made
 
     def _prologue(self) -> None:
@@ -268,8 +270,9 @@ class _Detached:
             found = apart.slice([], [], [_raw(self.begun), _raw(self.sent)])
             with ir.InsertionPoint(apart.before), loop.location:
                 warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
-                with _if(warp == apart.warp):
+                with _if(self._multiplies(warp)):
                     _Copying(found, 128 * self.warpgroups[0], aside, self._tile, self._given_back).run()
+                self._last(warp)
         for op in self.release.later:
             op.erase()
         _strip(loop)
@@ -280,20 +283,38 @@ class _Detached:
         place = ir.InsertionPoint(apart.read) if apart.in_front else ir.InsertionPoint.after(apart.read)
         with place, apart.read.location:
             nvvm.tcgen05_fence(BEFORE)
-            _here(cute.arch.mbarrier_arrive, self.free + (self.committed[0] - 1) % self.buffers)
+            self._read(self.free + (self.committed[0] - 1) % self.buffers)
+
+    def _last(self, warp: Any) -> None:
+        """Behind the last tile of the warp that multiplies."""
+
+    def _multiplies(self, warp: Any) -> Any:
+        """Whether a warp is the one that runs the loop."""
+        return warp == self.apart.warp
+
+    def _readers(self) -> int:
+        """Threads that read the sums of a tile."""
+        return 128 * len(self.warpgroups)
+
+    def _read(self, barrier: Any) -> None:
+        """A thread has read its sums of a tile."""
+        _here(cute.arch.mbarrier_arrive, barrier)
+
+    def _complete(self, barrier: Any) -> None:
+        """The sums of a tile are complete once the MMAs so far are over, if there are any."""
+        with _if(self.sent[0] != 0):
+            _here(tcgen05.commit, barrier)
+        with _if(self.sent[0] == 0):
+            _here(cute.arch.mbarrier_arrive, barrier)
 
     def _tile(self, copying: _Copying) -> ir.Operation:
         """One tile: when its accumulator has been read, the loop; a commit says that the sums are complete."""
         number = self.begun[0]
         use = number // self.buffers
-        _here(cute.arch.mbarrier_wait, self.free + number % self.buffers, (use % 2) ^ 1)
-        nvvm.tcgen05_fence(AFTER)
+        self._wait(self.free + number % self.buffers, (use % 2) ^ 1)
         made = copying.clone(self.release.loop)
         with cute.arch.elect_one():
-            with _if(self.sent[0] != 0):
-                _here(tcgen05.commit, self.done + number % RING)
-            with _if(self.sent[0] == 0):
-                _here(cute.arch.mbarrier_arrive, self.done + number % RING)
+            self._complete(self.done + number % RING)
         self.begun[0] = number + 1
         return made
 
@@ -306,7 +327,7 @@ class _Detached:
                 allowed = arith.andi(allowed, arith.xori(value, cutlass.Boolean(not wanted).ir_value()))
             pointer = copying.in_scope(_operands(op)[0], scope)
             with _if(cutlass.Boolean(allowed)), cute.arch.elect_one():
-                nvvm.tcgen05_commit(pointer)
+                self._commit_to(pointer)
 
 
 class _JoinedApart(_Detached, _JoinedAlone):
@@ -339,8 +360,12 @@ def _of(kind: type[_Wide], told: dict[str, Any], program: _Program, warpgroups: 
         buffers = 1
     elif buffers > 1:
         told["steps"].append("double-buffer")
-    made = {_Joined: _JoinedApart, _Stacked: _StackedApart}[kind]
-    detached = made.__new__(made)
-    detached.buffers, detached.apart, detached.release = buffers, apart, release
-    detached.__init__(program, *more)
-    return detached
+    return _detached(told, kind, {"buffers": buffers, "apart": apart, "release": release}, program, *more)
+
+
+def _with_parts(made: type[_Wide], parts: dict[str, Any], program: _Program, *more: Any) -> _Wide:
+    """An emitter that has to know `parts` when it is made."""
+    emitter = made.__new__(made)
+    emitter.__dict__.update(parts)
+    emitter.__init__(program, *more)
+    return emitter

@@ -131,13 +131,12 @@ class _Emitter:
         self.holder, barriers = self._shared_memory(count * each)
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         with _if(warp == 0):
-            _here(cute.arch.alloc_tmem, self.columns, self.holder)
-            _here(cute.arch.relinquish_tmem_alloc_permit)
+            self._allocate()
             with cute.arch.elect_one():
                 for i in range(count * each):
                     _here(cute.arch.mbarrier_init, barriers + i, 1 if i % each else 128)
                 _here(cute.arch.mbarrier_init_fence)
-        _here(cute.arch.sync_threads)
+        self._all()
         nvvm.tcgen05_fence(AFTER)
         base = cute.make_tensor(self.holder, cute.make_layout(1))[0]
         number = warp // 4
@@ -182,11 +181,22 @@ class _Emitter:
             with _if(self.committed[0] > 0):
                 self._wait_for(self.committed[0] - 1)
         nvvm.tcgen05_fence(BEFORE)
-        _here(cute.arch.sync_threads)
+        self._all()
         nvvm.tcgen05_fence(AFTER)
         with _if(cute.arch.make_warp_uniform(cute.arch.warp_idx()) == 0):
-            pointer = _here(cute.arch.retrieve_tmem_ptr, cutlass.Float32, 16, self.holder)
-            _here(cute.arch.dealloc_tmem, pointer, self.columns)
+            self._free()
+
+    def _allocate(self) -> None:
+        _here(cute.arch.alloc_tmem, self.columns, self.holder)
+        _here(cute.arch.relinquish_tmem_alloc_permit)
+
+    def _free(self) -> None:
+        pointer = _here(cute.arch.retrieve_tmem_ptr, cutlass.Float32, 16, self.holder)
+        _here(cute.arch.dealloc_tmem, pointer, self.columns)
+
+    def _all(self) -> None:
+        """All threads that share Tensor Memory are here."""
+        _here(cute.arch.sync_threads)
 
     def _event(self, item: _Item) -> None:
         event, state = item.event, item.before
@@ -210,8 +220,7 @@ class _Emitter:
         self._pass(self.met, self.phase)
 
     def _pass(self, barrier: Any, phase: Any) -> None:
-        _here(cute.arch.mbarrier_wait, barrier, phase[0])
-        nvvm.tcgen05_fence(AFTER)
+        self._wait(barrier, phase[0])
         phase[0] = phase[0] ^ 1
 
     def _commit(self, state: _State) -> None:
@@ -236,7 +245,10 @@ class _Emitter:
                 _here(cute.arch.mbarrier_arrive, barrier())
 
     def _wait_for(self, group: Any) -> None:
-        _here(cute.arch.mbarrier_wait, self.done + group % RING, group // RING % 2)
+        self._wait(self.done + group % RING, group // RING % 2)
+
+    def _wait(self, barrier: Any, phase: Any) -> None:
+        _here(cute.arch.mbarrier_wait, barrier, phase)
         nvvm.tcgen05_fence(AFTER)
 
     def _wait_for_last(self, group: Any) -> None:

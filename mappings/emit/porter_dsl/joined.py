@@ -138,13 +138,12 @@ class _Joined(_Wide):
         self.holder, barriers = self._shared_memory(each)
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         with _if(warp == 0):
-            _here(cute.arch.alloc_tmem, self.columns, self.holder)
-            _here(cute.arch.relinquish_tmem_alloc_permit)
+            self._allocate()
             with cute.arch.elect_one():
                 for i in range(each):
                     _here(cute.arch.mbarrier_init, barriers + i, 1 if i else 256)
                 _here(cute.arch.mbarrier_init_fence)
-        _here(cute.arch.sync_threads)
+        self._all()
         nvvm.tcgen05_fence(AFTER)
         self.base = cute.make_tensor(self.holder, cute.make_layout(1))[0]
         self.warp = warp - 4 * self.warpgroups[0]

@@ -172,8 +172,12 @@ class _Alone:
             choice = scf.IfOp(allowed)
             with ir.InsertionPoint(choice.then_block):
                 with cute.arch.elect_one():
-                    nvvm.tcgen05_commit(pointer)
+                    self._commit_to(pointer)
                 scf.YieldOp([])
+
+    def _commit_to(self, pointer: ir.Value) -> None:
+        """An mbarrier has one arrival more once the MMAs so far are over."""
+        nvvm.tcgen05_commit(pointer)
 
     def run(self) -> None:
         first = self.kernel.events[0].marker

@@ -15,6 +15,7 @@ from porter.passes.emit import joined
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
 from porter.passes.native.mma_thread import NAME as MMA_THREAD
+from porter.passes.native.pair import NAME as PAIR
 from porter.passes.native.release import NAME as RELEASE
 
 _PARTS = ("head", "calls", "values", "program", "threads", "flow", "finish", "code", "emitter")
@@ -22,7 +23,7 @@ _PARTS = ("head", "calls", "values", "program", "threads", "flow", "finish", "co
 _FULL_RATE = (*(p if p != "finish" else "full_rate" for p in _PARTS), "sameness", "tiles", "wide", "joined",
               "pieces", "stacked")  # fmt: skip
 """The same with MMAs of 128 rows where that can be; how threads come to them say further parts."""
-DSL_STEPS = (RELEASE, MMA_THREAD, DOUBLE_BUFFER)
+DSL_STEPS = (RELEASE, MMA_THREAD, DOUBLE_BUFFER, PAIR)
 """Steps of the native style that the support module knows, each on top of those ahead of it."""
 DSL_ALONE = (BLOCKS,)
 """Those that it knows besides, which build on none of these."""
@@ -47,7 +48,9 @@ def _coming(steps: tuple[str, ...]) -> tuple[str, ...]:
     """How threads come to MMAs, and how many blocks to an SM."""
     blocks = "two_blocks" if BLOCKS in steps else "one_block"
     if MMA_THREAD in steps:
-        return ("release", "slice", "apart", "two_buffers" if DOUBLE_BUFFER in steps else "one_buffer", blocks)
+        buffers = "two_buffers" if DOUBLE_BUFFER in steps else "one_buffer"
+        alone = ("ranks", "strides", "pair", "halves", "paired", "launch") if PAIR in steps else ("single",)
+        return ("release", "slice", "apart", buffers, *alone, blocks)
     return ("release", "by_one_warp", blocks) if RELEASE in steps else ("together", blocks)
 
 
