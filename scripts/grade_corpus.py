@@ -32,7 +32,7 @@ KINDS = {
     "serial TMA": ("gemm_tma",),
     "multi-consumer": ("gemm_coop", "gemm_cooperative_128"),
     "warp-specialized": ("gemm_ws", "cute_gemm_ws"),
-    "persistent": ("gemm_persistent", "dsl_gemm_persistent"),
+    "persistent": ("gemm_persistent", "cute_gemm_persistent", "dsl_gemm_persistent"),
     "cluster multicast": ("gemm_cluster", "cute_gemm_multicast"),
     "stmatrix + TMA store": ("cute_gemm_stsm", "dsl_gemm_plain"),
     "scaled FP8": ("gemm_fp8_scaled", "cute_gemm_fp8_scaled", "gemm_fp8_ue8m0"),

@@ -178,6 +178,10 @@ REFUSED = {
         {"HEAD": "struct Larger { Storage s; uint64_t more[kStages]; };", "BYTES": "sizeof(Larger)"},
         "`sizeof(Larger)` is the size of what",
     ),
+    "memory by one of two types of a name": (
+        {"HEAD": "namespace other { struct Storage { char all[kStages]; }; }", "BYTES": "sizeof(other::Storage)"},
+        "which `Storage` of several is meant",
+    ),
     "memory by a part of the size": ({"BYTES": "sizeof(Storage) - 1024"}, "is the size of what lies in shared memory"),
     "a launch that asks for less": (
         {"LAUNCH": "kernel<<<1, 384, 75000>>>(*map, *map, out, n, k);"}, "ask for the same shared memory",

@@ -233,6 +233,9 @@ class TiledStages(Stages):
         ask for grows as the stages do."""
         super()._launches()
         laid = {_last(t) for t in self._laid_over()}
+        for name in sorted(laid):
+            if sum(1 for _ in self._types(name)) > 1:
+                raise self._left(f"which `{name}` of several is meant")
         for caller, node in amounts(self.program, self.function):
             file, whole = self._written(caller.file, node, 0)
             sizes = [n for n in (whole, *find(whole, "sizeof_expression")) if n.type == "sizeof_expression"]
@@ -260,6 +263,15 @@ class TiledStages(Stages):
         """An expression, or what the variable that it is begins with."""
         found = [v for _, name, v in initialized(file.root) if name == file.text(node)]
         return self._written(file, found[0], depth + 1) if len(found) == 1 and depth < 4 else (file, node)
+
+    def _types(self, name: str) -> Iterator[Node]:
+        """Classes of a name that have a body, and other names of types."""
+        for file in self.program.sources.files.values():
+            for node in find(file.root, "struct_specifier", "class_specifier", "alias_declaration"):
+                named = node.child_by_field_name("name")
+                is_whole = node.type == "alias_declaration" or node.child_by_field_name("body") is not None
+                if named is not None and is_whole and file.text(named) == name:
+                    yield node
 
     def _laid_over(self) -> Iterator[str]:
         """Types that shared memory of the kernel is cast to."""
