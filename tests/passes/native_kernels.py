@@ -69,6 +69,7 @@ __global__ void __launch_bounds__(384) kernel(float* out, const void* map, uint6
         const int consumer = threadIdx.x / 128 - 1;
         @AHEAD@
         float acc[8] = {};
+        @LAMBDA@
         for (int k = 0; k < steps; ++k) {
             wait(@FULL@, k / 2 % 2);
             @BATCH@
@@ -88,6 +89,7 @@ DEFAULTS = {
     "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2 ^ 1);",
     "FULL": "&full[k % 2]",
     "AHEAD": "",
+    "LAMBDA": "",
     "BATCH": BATCH,
     "RELEASE": "arrive(&empty[k % 2]);",
     "AFTER": "",

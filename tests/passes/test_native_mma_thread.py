@@ -64,6 +64,14 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
         {"RELEASE": "if (threadIdx.x % 128 == 0) arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 2);"},
         ["tcgen05::release(&empty[k % 2]); } tc.end(acc_tmem);"],
     ),
+    "a lambda that multiplies": (
+        {"LAMBDA": "auto step = [&](int s) { " + BATCH + " if (threadIdx.x % 128 == 0) arrive(&empty[s]); };",
+         "INIT": "init(&empty[i], 2);", "BATCH": "step(k % 2);", "RELEASE": ""},
+        ["const int consumer = 0; tcgen05::Accumulator acc_tmem{tc.tmem}; auto step = [&](int s) {"
+         " umma_m64n16k16(acc_tmem, a + consumer * 512, b); tcgen05::release(&empty[s]); };"
+         " tc.begin(acc_tmem); for (int k = 0; k < steps; ++k) { wait(&full[k % 2], k / 2 % 2); step(k % 2); }"
+         " tc.end(acc_tmem);"],
+    ),
     "the last stages behind the loop": (
         {"BATCH": BATCH.replace("<0>", "<1>"), "INIT": "init(&empty[i], 2);",
          "RELEASE": "if (k > 0 && threadIdx.x % 128 == 0) arrive(&empty[(k - 1) % 2]);",

@@ -275,10 +275,7 @@ class Move:
     # --- The thread's part
 
     def _write(self, at: Node) -> None:
-        lines = [
-            *self._opening().splitlines(),
-            *(f"    {line}" for line in self.slice.constants.values()),
-        ]
+        lines = []
         pad = "    "
         if self.tiles is not None:
             lines += [*(pad + line for line in self.tiles.ahead), *(pad + line for line in self.tiles.head)]
@@ -288,7 +285,9 @@ class Move:
                 lines += [pad + line for line in self._tile(accumulator)]
         body = list(self._body(0, pad))
         lines += body if self.tiles is None else [*map(self.tiles.said, body), "    }"]
-        lines.append("}")
+        words = set(re.findall(r"\w+", "\n".join(lines)))
+        constants = [f"    {line}" for name, line in self.slice.constants.items() if name in words]
+        lines = [*self._opening().splitlines(), *constants, *lines, "}"]
         span, whole = self.context.statement_before(self.function, at, "\n".join(lines), above_comments=True)
         self.changes.replace(self.function, span, whole)
 

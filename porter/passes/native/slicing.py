@@ -199,9 +199,15 @@ class Slice:
                         raise self._left(declared, "shared memory that is declared in front of the loads")
                     continue
                 new = declared is not None and not _holds(declared, name) and variable.key not in self._needed
-                if new and function is self.function and self._constant(variable, name):
+                if new and self._is_here(function) and self._constant(variable, name):
                     continue
                 self._needed.setdefault(variable.key, variable)
+
+    def _is_here(self, function: Function) -> bool:
+        """Whether a function is the kernel's own, or a lambda that the thread gets a copy of."""
+        return function is self.function or (
+            function.parent is self.function and function.node.start_byte > self.at.start_byte
+        )
 
     def _mentions(self, node: Node, seen: tuple[int, ...] = ()) -> Iterator[tuple[Node, Function]]:
         """Names in a statement, and in the lambdas that it calls."""
@@ -291,8 +297,10 @@ class Slice:
     # --- What a second thread may do
 
     def pure(self, statement: Node) -> None:
-        """That a statement does nothing but give variables of the kernel their values."""
+        """That a statement does nothing but give variables of the kernel their values, or says what MMAs are made of."""
         kernel = self.kernel
+        if self._is_of_range(statement):
+            return
         names = {a.name for a in kernel.accumulators}
         for operation in kernel.walk.operations:
             for site in operation.sites:
@@ -309,6 +317,22 @@ class Slice:
             if variable is None and self._assigns(name):
                 raise self._left(statement, f"what `{self._text(statement)}` writes to")
         self._computes(statement)
+
+    def _is_of_range(self, statement: Node) -> bool:
+        """Whether a statement declares a lambda that the range alone calls."""
+        if statement.type != "declaration":
+            return False
+        (declarator, *others) = statement.children_by_field_name("declarator")
+        value = declarator.child_by_field_name("value")
+        program = self.kernel.program
+        inner = next((f for f in program.functions if value is not None and f.style is Style.LAMBDA
+                      and f.parent is self.function and f.node.id == value.id), None)  # fmt: skip
+        if others or inner is None:
+            return False
+        calls = program.callers(inner)
+        return bool(calls) and all(
+            c.caller is self.function and any(_holds(n, c.node) for n in self.range) for c in calls
+        )
 
     @staticmethod
     def _assigns(name: Node) -> bool:
@@ -421,7 +445,7 @@ class Slice:
         """Arrivals of consumers, with the conditions that choose who arrives."""
         found = []
         for operation in self.kernel.walk.operations:
-            site = next((s for s in operation.sites if s.frame.function is self.function), None)
+            site = next((s for s in reversed(operation.sites) if self._is_here(s.frame.function)), None)
             threads = self.kernel.who.runs(operation.sites).threads if operation.kind == "arrive" else None
             if site is not None and threads is not None and threads <= self.kernel.consumers:
                 found.append(self.function.span(_chosen(site.node)))
