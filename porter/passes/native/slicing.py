@@ -297,7 +297,7 @@ class Slice:
     # --- What a second thread may do
 
     def pure(self, statement: Node) -> None:
-        """That a statement does nothing but give variables of the kernel their values, or says what MMAs are made of."""
+        """That a statement does nothing but give variables of the kernel their values, or says how to multiply."""
         kernel = self.kernel
         if self._is_of_range(statement):
             return
