@@ -89,6 +89,11 @@ TAKEN = {
         "HEAD": "__device__ __forceinline__ int group() { return threadIdx.x / 128; }\n",
         "ROLE": "const int consumer = group();",
     },
+    "a macro that only computes": {
+        "HEAD": "#define STAGE(base, s) ((base) + (s) * 64 + ((s) == 1))\n",
+        "B": "STAGE(b, k & 1)",
+        "BEFORE": "const int s = k & 1; const uint64_t mine = STAGE(a, s);",
+    },
     "macro": {"HEAD": "#define TID (threadIdx.x)\n", "ROLE": "const int consumer = TID / 128;", "INDEX": "TID"},
     "member": {
         "HEAD": "struct Who { int group; __device__ Who() { group = threadIdx.x / 128; } };\n",
@@ -198,6 +203,26 @@ REFUSED = {
         },
         "B descriptor",
     ),
+    **{
+        f"a macro with {macro}": (
+            {
+                "HEAD": f"__device__ void put(uint64_t& x, int y) {{ x = y; }}\n#define SET(x, y) {macro}\n",
+                "ROLE": f"{CONSUMER} uint64_t mine = b; SET(mine, consumer);",
+                "B": "mine + k",
+            },
+            "B descriptor",
+        )
+        for macro in (
+            "x = (y)",
+            "(x) += y",
+            "(x)++, (x) *= 1 + y",
+            "put(x, y)",
+            "put((x), (y))",
+            "x <<= y",
+            "*(&x) = y",
+            'asm("mov.u64 %0, %1;" : "=l"(x) : "l"(uint64_t(y)))',
+        )
+    },
     "turns for more threads": (TURNS | {"AFTER": "wake(2 - consumer, 384);"}, "take turns"),
     "turns in a value": (TURNS | {"AFTER": "const int woken = (wake(2 - consumer, 256), 1);"}, "take turns"),
     "turns with a way else": (

@@ -64,6 +64,16 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
         {"RELEASE": "if (threadIdx.x % 128 == 0) arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 2);"},
         ["tcgen05::release(&empty[k % 2]); } tc.end(acc_tmem);"],
     ),
+    "lanes that meet ahead of an arrival": (
+        {"RELEASE": "__syncwarp();\nif (threadIdx.x % 32 == 0) arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 8);"},
+        ["umma_m64n16k16(acc_tmem, a + consumer * 512, b); tcgen05::release(&empty[k % 2]); } tc.end(acc_tmem);"],
+    ),
+    "lanes that meet in a lambda": (
+        {"LAMBDA": "auto step = [&](int s) {\n" + BATCH + "\n__syncwarp(0xffffffff);\n"
+                   "if (threadIdx.x % 32 == 0) arrive(&empty[s]);\n};",
+         "INIT": "init(&empty[i], 8);", "BATCH": "step(k % 2);", "RELEASE": ""},
+        ["umma_m64n16k16(acc_tmem, a + consumer * 512, b); tcgen05::release(&empty[s]); };"],
+    ),
     "a lambda that multiplies": (
         {"LAMBDA": "auto step = [&](int s) { " + BATCH + " if (threadIdx.x % 128 == 0) arrive(&empty[s]); };",
          "INIT": "init(&empty[i], 2);", "BATCH": "step(k % 2);", "RELEASE": ""},
@@ -99,7 +109,11 @@ def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
 
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "a collective between MMAs": (
-        {"BATCH": "__syncwarp(); " + BATCH}, "`__syncwarp` asks for others",
+        {"BATCH": "const bool more = __any_sync(0xffffffff, k < steps); " + BATCH}, "`__any_sync` asks for others",
+    ),
+    "lanes that meet in a helper": (
+        {"HEAD": "__device__ void give(uint64_t* b) { __syncwarp(); if (threadIdx.x % 32 == 0) arrive(b); }",
+         "INIT": "init(&empty[i], 8);", "RELEASE": "give(&empty[k % 2]);"}, "`__syncwarp` asks for others",
     ),
     "a shuffle in a helper": (
         {"HEAD": "__device__ uint64_t same(uint64_t v) { return __shfl_sync(0xffffffff, v, 0); }",

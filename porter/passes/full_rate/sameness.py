@@ -302,9 +302,13 @@ class Sameness:
         for call in calls:
             index = next((i for i, a in enumerate(call.args) if a.id == argument.id), None)
             targets = self.program.targets(call) if index is not None else []
+            if not targets and call.name in self.program.macros.by_name:
+                return self._macro_writes(function, node, argument)
             if not targets and index is not None and self.program.facts.of_call(call) is None:
                 return not (call.name in CASTS or is_pure(call.name))
             for target in targets:
+                if target.style is Style.MACRO and self._macro_writes(function, node, argument):
+                    return True
                 if index is not None and index < len(target.params):
                     param = target.params[index]
                     kind = self.program.names.type_of_param(target, param)
@@ -315,7 +319,24 @@ class Sameness:
                     ):
                         return True
         # macros may be no calls that are followed
-        return not calls and argument.type == "identifier" and _callee(function, node) in self.program.macros.by_name
+        return not calls and argument.type == "identifier" and self._macro_writes(function, node, argument)
+
+    def _macro_writes(self, function: Function, node: Node, argument: Node) -> bool:
+        """Whether the text of a macro may write to an argument: it is assigned to, its address is taken, or it is
+        handed on."""
+        macros = self.program.macros.by_name.get(_callee(function, node), ())
+        arguments = node.child_by_field_name("arguments")
+        given = [n.id for n in arguments.named_children if n.type != "comment"] if arguments is not None else []
+        for macro in macros:
+            params, index = macro.params, given.index(argument.id) if argument.id in given else -1
+            text = macro.joined.decode("utf-8", "replace")
+            if params is None or not 0 <= index < len(params) or "#" in text or "asm" in text:
+                return True
+            p = rf"\(*\b{re.escape(params[index])}\b\)*"
+            if re.search(rf"{p}\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|{p}\s*(?:\+\+|--)|(?:\+\+|--|(?<!&)&)\s*{p}|"
+                         rf"\w\s*\((?:[^()]*,)?\s*{p}\s*[,)]", text):  # fmt: skip
+                return True
+        return False
 
     def comes_to(self, function: Function, node: Node) -> bool:
         """Whether the consumers may come to a place, as far as the branches around it tell."""

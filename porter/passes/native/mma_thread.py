@@ -211,6 +211,8 @@ class Move:
             if not only_from(kernel.program, place.function, self.function, kernel.spans):
                 raise place.left(f"that `{place.function.name}` is called for these MMAs alone")
             drop.drop(Place(place.function, statement_of(place)))
+        for place in self.slice.meetings():
+            drop.drop(place)
         unused = [p.function for path, _ in kernel.synchronizing(Step.FENCE, Step.COMMIT, Step.WAIT)
                   for p in path[path.index(written(path)) + 1 :]]  # fmt: skip
         for function in {id(f): f for f in unused}.values():

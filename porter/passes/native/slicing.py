@@ -27,6 +27,8 @@ from porter.passes.native.sites import Place
 _NAMES = ("identifier",)
 _LEAVING = ("break_statement", "continue_statement", "return_statement", "goto_statement")
 _COLLECTIVE = re.compile(r"\b(?:__sync\w*|__shfl\w*|__ballot\w*|__any\w*|__all\w*|__match\w*|__reduce\w*)\b")
+_MEETING = re.compile(r"\b__syncwarp\s*\([^()]*\)\s*;")
+"""Lanes that meet beside MMAs do so ahead of an arrival: a single thread has nobody to wait for."""
 _SYNCHRONOUS = re.compile(r"\.sync\b|\bbar(?:rier)?\.")
 _ASM = re.compile(r"\basm\b|__asm")
 _PARTS = ("compound_statement", "else_clause")
@@ -217,6 +219,14 @@ class Slice:
             if id(inner) not in seen:
                 for name in find(inner.body, *_NAMES):
                     yield name, inner
+
+    def meetings(self) -> Iterator[Place]:
+        """Statements beside MMAs at which lanes of a warp meet."""
+        for node in self.range:
+            for function, body in ((self.function, node), *((f, f.body) for f in self._lambdas(node))):
+                for statement in find(body, "expression_statement") if self._is_here(function) else ():
+                    if _MEETING.fullmatch(function.text(statement)):
+                        yield Place(function, statement)
 
     def _lambdas(self, node: Node) -> Iterator[Function]:
         program = self.kernel.program
@@ -413,11 +423,12 @@ class Slice:
             if self._is_constant(node):
                 continue
             functions = {id(f): f for f in self._reached(node)}
-            texts = [(self.function.text(node), node), *((f.text(f.body), node) for f in functions.values())]
-            for text, at in texts:
-                found = _COLLECTIVE.search(text)
+            texts = [(self.function.text(node), True)]
+            texts += [(f.text(f.body), self._is_here(f)) for f in functions.values()]
+            for text, is_here in texts:
+                found = _COLLECTIVE.search(_MEETING.sub("", text) if is_here else text)
                 if found is not None:
-                    raise self._left(at, f"MMAs that one thread can issue: `{found[0]}` asks for others")
+                    raise self._left(node, f"MMAs that one thread can issue: `{found[0]}` asks for others")
             for part in self._stays_of(node):
                 if self.threads.differ(self.function, part) and not self._named_alone(part):
                     raise self._left(node, f"`{self._text(node)}` as it is in the thread that issues")
@@ -425,7 +436,7 @@ class Slice:
                 for statement in function.asm:
                     mine = any(s.statement is statement for s in self.kernel.program.statements)
                     if not mine and _SYNCHRONOUS.search(statement.template):
-                        raise self._left(at, f"MMAs that one thread can issue: `{function.name}` asks for others")
+                        raise self._left(node, f"MMAs that one thread can issue: `{function.name}` asks for others")
                 if self.threads.varies(function) and function.style is not Style.LAMBDA:
                     raise self._left(node, f"what `{function.name}` gives in the thread that issues")
 
