@@ -228,3 +228,8 @@ def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
     assert "is read as a float" in (ported(tmp_path, (), AHEAD=scaled(FLOATS)).plans[0].scales or "")
     plain = ported(tmp_path, (), ADD=REFUSED["no scales"][0]["ADD"]).plans[0]
     assert (plain.promotion, plain.scales) == ("", None)
+
+
+def test_factors_fit_beside_the_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("porter.passes.native.scales.COLUMNS", 31)
+    assert "16 columns of Tensor Memory for factors beside 16 of sums" in lacking(ported(tmp_path))

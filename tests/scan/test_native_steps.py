@@ -73,7 +73,7 @@ def test_steps_of_the_corpus(name, yes, no, unknown):
     [
         ("", True, "on request: --drop-promotion"),
         (None, False, "stay in the accumulator until"),
-        (SCALED, False, "scales are powers of two"),
+        (SCALED, False, "finds powers of two"),
         ("which sum is added to", None, "which sum is added to"),
     ],
 )
@@ -85,6 +85,18 @@ def test_sums_that_are_promoted(promoted, applies, because):
     assert step.port == ("porter port --style native --drop-promotion" if applies else "")
     other = next(s for s in native_steps(kernel("gemm_ws"), (), promoted) if s.name == "promotion")
     assert (other.applies, other.why) == (False, ("only FP8 sums are promoted",))
+
+
+@pytest.mark.parametrize(("scaled", "applies", "because"), [
+    ("", True, "on request: --block-scale"), ("that scales are powers of two", None, "scales are powers of two"),
+])  # fmt: skip
+def test_scales_of_sums(scaled, applies, because):
+    """Where sums have none, a plan says nothing of such a step."""
+    (step,) = (s for s in native_steps(kernel("gemm_fp8_ue8m0"), (), SCALED, scaled) if s.name == "scales")
+    assert step.applies is applies
+    assert because in "; ".join(step.why)
+    assert step.port == ("porter port --style native --block-scale" if applies else "")
+    assert not any(s.name == "scales" for s in native_steps(kernel("gemm_ws")))
 
 
 @pytest.mark.parametrize(

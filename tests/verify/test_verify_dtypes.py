@@ -99,3 +99,13 @@ def test_largest_exact_integer(name):
     assert np.array_equal(dtype.decode(dtype.encode(whole)), whole)
     beyond = np.array([top + 1.0])
     assert dtype.decode(dtype.encode(beyond))[0] != top + 1
+
+
+def test_scales_are_powers_of_two() -> None:
+    """ue8m0 has no zero and no sign: values are taken by their magnitude, and 2^-127 is the smallest."""
+    scale = DTYPES["f8e8m0"]
+    values = np.array([1.0, -4.0, 0.0, 2.0**-130, 2.0**127, 1.9, 1e39, np.nan])
+    assert scale.encode(values).view(np.uint8).tolist() == [127, 129, 0, 0, 254, 128, 254, 255]
+    assert scale.decode(scale.encode(values))[:7].tolist() == [1.0, 4.0, 2.0**-127, 2.0**-127, 2.0**127, 2.0, 2.0**127]
+    every = np.arange(255, dtype=np.uint8).view(scale.container)
+    assert (scale.encode(scale.decode(every)).view(np.uint8) == every.view(np.uint8)).all()

@@ -35,8 +35,8 @@ NAME = "promotion"
 
 NONE = "sums stay in the accumulator until the loop is over"
 SCALED = (
-    "sums without scales: what multiplies partial sums has to be done between the MMAs, and the tensor core's own "
-    "scales are powers of two, which no text shows these to be"
+    "sums without scales: what multiplies partial sums is done between the MMAs, or by the tensor core where the step "
+    "`scales` finds powers of two"
 )
 EIGHT_BITS = (ElementType.E4M3, ElementType.E5M2)
 _Kind = TypeVar("_Kind", bound="Promotion")
