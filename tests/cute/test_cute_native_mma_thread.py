@@ -51,26 +51,28 @@ def test_the_gate_takes_a_corpus_kernel(name: str) -> None:
 
 _COMMIT = r'tcgen05\.commit[^;]*;(?=[^;]*"r"\(\s*cast_smem_ptr_to_uint\(sums)'
 PLANTED = {
-    "no wait until the accumulator has been read": (r"wait_barrier\(sums\.read\[[^;]*;", ""),
-    "no wait for the sums": (r"wait_barrier\(sums\.there\[[^;]*;", ""),
-    "sums that are complete too early": (_COMMIT, "mbarrier.arrive.shared::cta.b64 _, [%0];"),
+    "no wait until the accumulator has been read": (r"wait_barrier\(sums\.read\[[^;]*;", "", "hazard H3"),
+    "no wait for the sums": (r"wait_barrier\(sums\.there\[[^;]*;", "", ""),
+    "sums that are complete too early": (_COMMIT, "mbarrier.arrive.shared::cta.b64 _, [%0];", ""),
     "no fence ahead of what is read": (
-        r"(wait_barrier\(sums\.there\[[^;]*;\s*)fence_after_sync\(\);", r"\1",
+        r"(wait_barrier\(sums\.there\[[^;]*;\s*)fence_after_sync\(\);", r"\1", "hazard H1",
     ),
-    "no fence behind what was read": (r"(return_sums\(\) \{\s*)fence_before_sync\(\);", r"\1"),
+    "no fence behind what was read": (r"(return_sums\(\) \{\s*)fence_before_sync\(\);", r"\1", "hazard H3"),
     "stages that go back at once": (
         r"if \(tc\.issuing_warp\(\)\) pipeline\.consumer_release\(state\);",
         "if (tc.issuing_warp() && elect_one_sync()) cutlass::arch::ClusterBarrier::arrive("
         "reinterpret_cast<uint64_t*>(pipeline.producer_get_barrier(state)) + kStages);",
+        "differs",
     ),
-    "one accumulator for both turns": (r"turn % kBuffers \* sums\.columns;\s*\}\s*// Its", "0; }  // Its"),
-    "a phase of one accumulator": (r"turn / kBuffers % 2\);", "turn % 2);"),
+    "one accumulator for both turns": (r"turn % kBuffers \* sums\.columns;\s*\}\s*// Its", "0; }  // Its", "differs"),
+    "a phase of one accumulator": (r"turn / kBuffers % 2\);", "turn % 2);", ""),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_mistake_is_found(name: str) -> None:
-    pattern, instead = PLANTED[name]
+    pattern, instead, says = PLANTED[name]
     what = failure(planted(made("cute_gemm_persistent"), ".hpp", pattern, instead))
     assert what
     assert "nvcc" not in what
+    assert says in what
