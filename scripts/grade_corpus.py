@@ -36,8 +36,7 @@ KINDS = {
     "cluster multicast": ("gemm_cluster", "cute_gemm_multicast"),
     "stmatrix + TMA store": ("cute_gemm_stsm", "dsl_gemm_plain"),
     "scaled FP8": ("gemm_fp8_scaled", "cute_gemm_fp8_scaled"),
-    "attention": ("attention_fwd", "attention_fwd D=128", "cute_attention", "dsl_attention",
-                  "dsl_attention_wide:two"),
+    "attention": ("attention_fwd", "attention_fwd D=128", "cute_attention", "dsl_attention", "dsl_attention_wide:two"),
 }
 """Kernels by their kind; behind a name another case than the first, or the size of its case that chooses what is
 compiled."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step `blocks` of CuTe DSL ports: which kernels have it and which facts others lack, what becomes of launch bounds,
-setmaxregister and sums, that ports are right, and that mistakes are found by the runs that verify a port."""
+"""The step `blocks` of CuTe DSL ports: which kernels have it and which facts others lack, what becomes of launch
+bounds, setmaxregister and sums, that ports are right, and that mistakes are found by the runs that verify a port."""
 
 from __future__ import annotations
 
