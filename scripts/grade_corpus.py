@@ -36,9 +36,10 @@ KINDS = {
     "cluster multicast": ("gemm_cluster", "cute_gemm_multicast"),
     "stmatrix + TMA store": ("cute_gemm_stsm", "dsl_gemm_plain"),
     "scaled FP8": ("gemm_fp8_scaled", "cute_gemm_fp8_scaled", "gemm_fp8_ue8m0"),
-    "attention": ("attention_fwd", "attention_fwd D=128", "cute_attention", "dsl_attention"),
+    "attention": ("attention_fwd", "attention_fwd D=128", "cute_attention", "dsl_attention", "dsl_attention_wide:two"),
 }
-"""Kernels by their kind; behind a name the size of its case that chooses what is compiled."""
+"""Kernels by their kind; behind a name another case than the first, or the size of its case that chooses what is
+compiled."""
 ASKED = {("gemm_fp8_ue8m0", "native"): ("--block-scale",)}
 """Options of ports that have a step which is taken on request."""
 DEFAULT = "compat"
@@ -53,9 +54,15 @@ def styles() -> tuple[str, ...]:
     return tuple(style for style in option.type.choices if style != "auto")
 
 
+def case_of(name: str) -> Path:
+    """`KERNEL` or `KERNEL:CASE`."""
+    folder, _, case = name.partition(":")
+    return CORPUS / folder / (f"{case}.case.yaml" if case else "case.yaml")
+
+
 def graded(kernel: str, arguments: tuple[str, ...] = ()) -> Any:
     name, _, sizes = kernel.partition(" ")
-    case = CORPUS / name / "case.yaml"
+    case = case_of(name)
     options = ("--sizes", sizes or "default", "--trust", *arguments)
     done = CliRunner().invoke(porter, ["--no-config", "--format", "json", "grade", str(case), *options])
     return json.loads(done.stdout)
@@ -66,7 +73,8 @@ def refused(kernel: str, style: str) -> str:
     """Why `porter port`, which runs the case, gives the compat port in place of one of a style; else nothing."""
     with tempfile.TemporaryDirectory() as folder:
         options = ("--style", style, *ASKED.get((kernel, style), ()), "--no-compile", "--trust", "-o", folder)
-        source = str(next((CORPUS / kernel).glob(f"{kernel}.*")))
+        name = kernel.partition(":")[0]
+        source = str(next((CORPUS / name).glob(f"{name}.*")))
         done = CliRunner().invoke(porter, ["--no-config", "--format", "json", "port", *options, source])
     said = json.loads(done.stdout)["diagnostics"]
     kept = (Code.FULL_RATE_UNPROVED.id, Code.FULL_RATE_SLOWER.id)

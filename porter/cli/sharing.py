@@ -146,7 +146,8 @@ class _Choice:
         best = 0.0
         built = self._built(trial)
         if all(one.left for one in built):
-            raise _NoneError(*dict.fromkeys(d for one in built for d in one.left))
+            left = [d for one in built for d in one.left]
+            raise _NoneError(*(d for i, d in enumerate(left) if d not in left[:i]))
         for one, other in zip(self.rows, built, strict=True):
             if other.left:
                 continue

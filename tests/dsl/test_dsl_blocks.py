@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step `blocks` of CuTe DSL ports: which kernels have it and which facts others lack, what becomes of launch bounds,
-setmaxregister and sums, that ports are right, and that mistakes are found by the runs that verify a port."""
+"""The step `blocks` of CuTe DSL ports: which kernels have it and which facts others lack, what becomes of launch
+bounds, setmaxregister and sums, that ports are right, and that mistakes are found by the runs that verify a port."""
 
 from __future__ import annotations
 
@@ -173,13 +173,13 @@ STORED = "            emitter._move(piece, True)\n            if number == len(i
 STORE = STORED + "                _here(cute.arch.fence_view_async_tmem_store)\n"
 SLOTS = "where, four.load().ir_value())\n        _here(cute.arch.fence_view_async_tmem_store)\n\n\ndef _in_pieces"
 PIECE = "_Part(part.array, start, stop, part.bits)"
-LOOSE = "state.update({part: frozenset([DONE]) for part in item.array.parts}, loose=frozenset([True]))"
+MEET = '        if stored or True in item.before["loose"]:\n'
 MISTAKES: dict[str, tuple[str, str]] = {
     "a piece that is not waited for": (LOAD, LOAD.partition("\n")[0] + "\n"),
     "pieces that are not stored": (STORED, STORED.replace("emitter._move(piece, True)", "pass")),
     "stores that are not waited for": (STORE, STORED + "                pass\n"),
     "other columns": (PIECE, PIECE.replace("start, stop", "part.start, part.start + stop - start")),
-    "nobody meets behind the pieces": (LOOSE, LOOSE.partition(", loose")[0] + ")"),
+    "nobody meets behind the pieces": (MEET, "        if stored:\n"),
     "an operand that is not waited for": (SLOTS, SLOTS.replace("_here(cute.arch.fence_view_async_tmem_store)", "pass")),
     "more registers than there are": ("counts[op] = min(most, MOST, asked[op])", "counts[op] = asked[op]"),
 }

@@ -24,7 +24,7 @@ def test_the_record_has_every_kind_of_kernel(script: ModuleType) -> None:
     assert [(r["kind"], r["kernel"]) for r in ROWS] == [
         (kind, k) for kind, names in script.KINDS.items() for k in names
     ]
-    assert all((script.CORPUS / row["kernel"].split()[0] / "case.yaml").is_file() for row in ROWS)
+    assert all(script.case_of(row["kernel"].split()[0]).is_file() for row in ROWS)
     assert all(script.DEFAULT in row["ports"] for row in ROWS)
 
 
@@ -52,6 +52,15 @@ def test_attention_is_above_compat_with_two_blocks_on_an_sm() -> None:
     assert native["percent_of_nominal"] >= 45
     assert (full["blocks_per_sm"], native["blocks_per_sm"]) == (1, 2)
     assert native["limit"] == "instruction issue"
+
+
+@pytest.mark.parametrize("kernel", ["dsl_attention", "dsl_attention_wide:two"])
+def test_attention_of_cute_dsl_is_above_compat_with_two_blocks_on_an_sm(kernel: str) -> None:
+    (row,) = (r for r in ROWS if r["kernel"] == kernel)
+    compat, full, native = (row["ports"][style] for style in ("compat", "full-rate", "native"))
+    assert full["percent_of_nominal"] < compat["percent_of_nominal"]
+    assert native["percent_of_nominal"] > 1.2 * compat["percent_of_nominal"]
+    assert (full["blocks_per_sm"], native["blocks_per_sm"]) == (1, 2)
 
 
 def test_a_port_that_its_case_refuses_is_not_graded(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,9 +94,9 @@ class _JoinedFlow(_Flow):
     def _access(self, item: _Item, state: _State) -> None:
         super()._access(item, state)
         if item.pieces:
-            state.update({part: frozenset([DONE]) for part in item.array.parts}, loose=frozenset([True]))
+            state.update({part: frozenset([DONE]) for part in item.array.parts})
         if _at_once(item):
-            state[item.array, "stale"], state["loose"] = frozenset(), frozenset([True])
+            state[item.array, "stale"] = frozenset()
 
 
 class _Joined(_Wide):
