@@ -117,9 +117,8 @@ THREADS = "            block=[self.threads_per_cta, 1, 1],\n"
 K_TILES = "                for k_tile in cutlass.range(k_tiles, unroll=1):\n"
 ACQUIRE = "                    loads.producer_acquire(load_state)\n"
 LOAD_B = "cute.copy(tma_b, tBgB[(None, n, k_tile, batch)], tBsB[(None, index)], tma_bar_ptr=barrier)"
-NEXT_LOADS = "                load_tiles.advance_to_next_work()\n"
-READ = "                tRS_rOut.store(tRS_rC.load().to(self.c_dtype))\n"
 BLOCK = "cute.arch.block_idx(), cute.arch.grid_dim()"
+OWN = "cute.arch.block_idx(), (1, 1, self.blocks + cute.arch.block_idx()[0])"
 CHANGES: dict[str, tuple[list[tuple[str, str]], str]] = {
     "tiles along columns": ([(TILES, TILES.replace("1))", "1), raster_along_m=False)"))], COLUMNS),
     "tiles in groups of columns": ([(TILES, TILES.replace("1))", "1), 2)"))], COLUMNS),
@@ -133,12 +132,12 @@ CHANGES: dict[str, tuple[list[tuple[str, str]], str]] = {
     "fewer steps for some rows": (
         [(K_TILES + ACQUIRE, K_TILES.replace("k_tiles,", "k_tiles - m,") + ACQUIRE)], ROWS),
     "columns in two copies": (
-        [(LOAD_B, LOAD_B + "\n                    " + LOAD_B.replace("tBsB[(None, index)]", "tBsB[(None, index)]"))],
+        [(LOAD_B, LOAD_B + "\n                    " + LOAD_B)],
         "3 copies by TMA fill a stage"),
     "a step of its own for an odd number of CTAs": (
-        [(BLOCK, "cute.arch.block_idx(), (1, 1, self.blocks)")] * 1, "an odd number of CTAs"),
+        [(BLOCK, OWN)], "an odd number of CTAs"),
     "an even number of CTAs in steps of its own": (
-        [(BLOCK, "cute.arch.block_idx(), (1, 1, self.blocks)"), ("self.blocks = blocks", "self.blocks = 2")], ROWS),
+        [(BLOCK, OWN), ("self.blocks = blocks", "self.blocks = 2")], ROWS),
 }  # fmt: skip
 
 
