@@ -20,7 +20,8 @@ from porter.model.names.types import INTEGERS, Type
 from porter.model.pipeline.frames import Wording, first_value
 from porter.model.program import Program
 from porter.model.registers import CASTS
-from porter.model.scopes import Variable, resolve
+from porter.model.scopes import LOOPS, Variable, resolve
+from porter.model.settings import settings_of
 from porter.model.thread_values import ThreadValues, is_const
 from porter.model.threads import Threads
 
@@ -41,6 +42,7 @@ _SIZES = {
 """Bytes of types that are the language's or the toolkit's."""
 _NARROWEST = 4
 """Bytes of the integers that addresses are computed in: narrower ones may lose a part of them."""
+_TO_A_LOOP = ("break_statement", "continue_statement")
 _DEEPEST = 24
 _IN_PARENTHESES = re.compile(r"(?<![\w>)\]])\(\s*([A-Za-z_]\w*)\s*\)")
 
@@ -74,6 +76,7 @@ class Affine:
         self._values, self._differ, self._wording = ThreadValues(program, threads), Threads(program), Wording(program)
         self.roots: dict[int, str] = {}
         self.pointers: dict[tuple[int, int, str], Variable] = {}
+        self._apart: dict[tuple[int, int, str], bool] = {}
         self._depth = 0
 
     # --- sums of products
@@ -178,9 +181,31 @@ class Affine:
             known = self._only_of(variable, value, scope)
             if known is not None:
                 return known
-        if name in self._differ.names(variable.function):
+        if name in self._differ.names(variable.function) or self._is_set_apart(variable):
             return None
         return self._one(f"{name}@{variable.key[1]}")
+
+    def _is_set_apart(self, variable: Variable) -> bool:
+        """Whether some threads may set a variable where others do not, or more often."""
+        if variable.key not in self._apart:
+            function = variable.function
+            nodes = [s.node for s in settings_of(self.program, variable)]
+            self._apart[variable.key] = any(
+                self._differ.splits(function, node, function.body) or self._leave_apart(function, node)
+                for node in nodes
+            )
+        return self._apart[variable.key]
+
+    def _leave_apart(self, function: Function, node: Node) -> bool:
+        """Whether some threads may leave a loop around a node, or one of its turns, by themselves."""
+        above = node.parent
+        while above is not None and above.id != function.body.id:
+            if above.type in LOOPS and any(
+                self._differ.may_part(function, leaving, above) for leaving in find(above, *_TO_A_LOOP)
+            ):
+                return True
+            above = above.parent
+        return False
 
     def _keeps(self, variable: Variable) -> bool:
         return is_const(variable) or not self._wording.changes(variable.function, variable.name)

@@ -25,8 +25,13 @@ __global__ void __launch_bounds__(64)
 kernel(float* out, __nv_bfloat16* half, int ld, int m, short few, const int* order) {
     const int lane = threadIdx.x % 32;
     const int row = blockIdx.y * BM + threadIdx.x / 32 * 16 + lane / 4;
-    int moved = 0;
+    int moved = 0, chosen = 5, kept = 5, turns = 0, sent = 1, stage = 0;
     moved += lane;
+    if (lane % 4 == 0) chosen = 0;
+    if (m > 3) kept = 0;
+    while (true) { turns += 1; if (turns > lane) break; }
+    for (int i = 0; i < lane; ++i) sent *= 2;
+    for (int i = 0; i < m; ++i) { if (i == few) continue; stage ^= 1; }
     float* line = out + size_t(row) * ld;
     @LEFT@ = 0;
 }
@@ -86,7 +91,17 @@ UNKNOWN = {
     "a function that chooses": "out[odd(m)]",
     "a part of what differs": "out[(m + lane) / 3]",
     "an element of no pointer": "kernel.x[3]",
+    "a variable that some lanes set": "out[chosen]",
+    "a variable that some lanes set oftener": "out[turns]",
+    "a variable of a loop of each thread": "out[sent]",
 }
+
+
+@pytest.mark.parametrize("name", ["kept", "stage"])
+def test_a_variable_that_all_threads_set_is_a_name(tmp_path: Path, name: str) -> None:
+    found = lvalue(tmp_path, f"out[{name}]")
+    assert found is not None
+    assert {n.partition("@")[0]: v for names, v in found.at.items() for n in names} == {"&out": EACH, name: times(4)}
 
 
 @pytest.mark.parametrize("name", UNKNOWN)

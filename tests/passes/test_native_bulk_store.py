@@ -260,7 +260,7 @@ for (int h = 0; h < 2; ++h) {
         }
         if (row + 8 >= rows) break;
     }"""},
-        "no thread leaves between MMAs",
+        "a loop over columns that does nothing but store",
     ),
     "a macro that is the place": (
         {"HELP": "#define PLACE(r, c) out[size_t(r) * ld + (c)]",

@@ -16,7 +16,7 @@ from porter.model.pipeline.frames import Wording, first_value
 from porter.model.program import Program
 from porter.model.pure import is_toolkit
 from porter.model.scopes import Variable, resolve
-from porter.passes.native.settings import settings_of
+from porter.model.settings import settings_of
 from porter.passes.native.sites import Left
 
 MANTISSA = 23

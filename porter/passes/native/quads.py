@@ -17,8 +17,8 @@ from porter.model.kernels import SHARED
 from porter.model.program import Program
 from porter.model.registers import CASTS
 from porter.model.scopes import LOOPS, Variable, resolve
+from porter.model.settings import settings_of
 from porter.model.threads import Threads
-from porter.passes.native.settings import settings_of
 
 QUAD = 4
 """Lanes that hold a row of eight columns between them (PTX ISA 9.7.15.5.1, the layout of D)."""

@@ -26,6 +26,7 @@ from porter.model.pipeline.operations import Site
 from porter.model.pipeline.who import Who
 from porter.model.registers import take_apart
 from porter.model.scopes import Variable, resolve
+from porter.model.settings import settings_of
 from porter.model.tensor_core import MmaStep, Step
 from porter.model.zeroing import counted_loop
 from porter.passes.context import PortContext, qualified
@@ -34,7 +35,6 @@ from porter.passes.native import promotion
 from porter.passes.native.powers import At, Powers
 from porter.passes.native.promotion import EIGHT_BITS, Addition, Promotion, promotions
 from porter.passes.native.quads import QUAD, Quads
-from porter.passes.native.settings import settings_of
 from porter.passes.native.sites import Changes, Left, Place, steps_below, written
 from porter.ptx.arch import Limits
 from porter.ptx.tmem import COLUMNS
