@@ -169,7 +169,7 @@ def test_ports_are_right(name: str, schedule: str, tmp_path: Path) -> None:
 
 
 LOAD = "moved = emitter._move(piece, False)\n                    _here(cute.arch.fence_view_async_tmem_load)\n"
-STORED = "            emitter._move(piece, True)\n            if number == len(item.pieces) - 1:\n"
+STORED = "            emitter._move(piece, True)\n            if number == len(_pieces_of(item)) - 1:\n"
 STORE = STORED + "                _here(cute.arch.fence_view_async_tmem_store)\n"
 SLOTS = "where, four.load().ir_value())\n        _here(cute.arch.fence_view_async_tmem_store)\n\n\ndef _in_pieces"
 PIECE = "_Part(part.array, start, stop, part.bits)"

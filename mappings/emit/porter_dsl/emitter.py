@@ -152,10 +152,6 @@ class _Emitter:
         for thing, name in self.needed:
             setattr(thing, name, _variable())
 
-    def taken_shared(self) -> int:
-        """The most bytes of shared memory that are taken beside those of the kernel."""
-        return 16 + 8 * (len(self.warpgroups) * (RING + 2) + 2) + 128
-
     def _shared_memory(self, barriers: int) -> tuple[Any, Any]:
         """Shared memory for the address of Tensor Memory and for mbarriers. Where the kernel's own leaves nothing, they
         stand between the fields of its structure."""

@@ -93,7 +93,7 @@ class _JoinedFlow(_Flow):
 
     def _access(self, item: _Item, state: _State) -> None:
         super()._access(item, state)
-        if item.pieces:
+        if _pieces_of(item):
             state.update({part: frozenset([DONE]) for part in item.array.parts})
         if _at_once(item):
             state[item.array, "stale"] = frozenset()
@@ -121,7 +121,7 @@ class _Joined(_Wide):
         super().run()
 
     def _access(self, item: _Item) -> None:
-        if item.pieces:
+        if _pieces_of(item):
             _in_pieces(self, item)
             return
         super()._access(item)

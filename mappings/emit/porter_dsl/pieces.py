@@ -1,9 +1,18 @@
 # --- sums and operands of two warpgroups that take few registers at a time
 
 
+_Piece = tuple[_Part, int, int, list[ir.Operation]]
+"""Columns of a sum, and what is done with their registers."""
+
+
+def _pieces_of(item: _Item) -> list[_Piece]:
+    """Those of an access that goes through few registers at a time."""
+    return getattr(item, "pieces", [])
+
+
 def _at_once(item: _Item) -> bool:
     """Whether an access puts an operand A into its slots, which no MMA reads then."""
-    return item.staged and item.before[item.array, "read"] <= {DONE, NEVER}
+    return getattr(item, "staged", False) and item.before[item.array, "read"] <= {DONE, NEVER}
 
 
 def _to_slots(emitter: _Emitter, item: _Item) -> None:
@@ -20,7 +29,7 @@ def _to_slots(emitter: _Emitter, item: _Item) -> None:
 
 def _in_pieces(emitter: _Emitter, item: _Item) -> None:
     """Each piece is loaded, where Tensor Memory has it, changed, and stored ahead of the next."""
-    for number, (part, start, stop, operations) in enumerate(item.pieces):
+    for number, (part, start, stop, operations) in enumerate(_pieces_of(item)):
         states, piece = item.before[part], _Part(part.array, start, stop, part.bits)
         memory = _in_memory(states)
         with ir.InsertionPoint(operations[0]), operations[0].location:
@@ -34,7 +43,7 @@ def _in_pieces(emitter: _Emitter, item: _Item) -> None:
                         words.store(cute.TensorSSA(got, (cute.size(words),), cutlass.Int32))
         with ir.InsertionPoint.after(operations[-1]), operations[-1].location:
             emitter._move(piece, True)
-            if number == len(item.pieces) - 1:
+            if number == len(_pieces_of(item)) - 1:
                 _here(cute.arch.fence_view_async_tmem_store)
                 for one in item.array.parts:
                     one.note(1, 1)

@@ -17,7 +17,6 @@ class _Array:
     where: tuple[str, int] = ("", 0)
     words: Any = None
     group: Any = None
-    in_pieces: bool = False
 
     @property
     def width(self) -> int:
@@ -50,16 +49,12 @@ class _Part:
 
 class _Item:
     """A place in a block. `kind`: `event`, `access`, `array` (its allocation), `region`, `other` (code with regions
-    of its own that holds none of these). `before`: what the flow found. `pieces`: of an access that goes through few
-    registers at a time, columns and operations of each; `staged`: of one that writes an operand A, which goes to Tensor
-    Memory at once."""
+    of its own that holds none of these). `before`: what the flow found."""
 
     def __init__(self, kind: str, op: ir.Operation, **values: Any) -> None:
         self.kind, self.op = kind, op
         self.before: _State | None = None
         self.event: Any = None
-        self.pieces: list[tuple[_Part, int, int, list[ir.Operation]]] = []
-        self.staged = False
         self.__dict__.update(values)
 
     def multiplies(self) -> bool:
@@ -104,8 +99,6 @@ class _Program:
         # value -> {array's value: offset in bits, None if unknown}
         self.aliases: dict[ir.Value, dict[ir.Value, int | None]] = {}
         self.sources: dict[ir.Value, dict[ir.Value, None]] = {}
-        # what is changed in pieces, by the first operation of these; None for the others
-        self.pieces: dict[ir.Operation, _Item | None] = {}
         before = None
         while before != self.aliases:
             before = {value: dict(found) for value, found in self.aliases.items()}
@@ -123,9 +116,7 @@ class _Program:
         for view in block.operations:
             op = view.operation
             event = self.markers.get(op)
-            if op in self.pieces:
-                items += [item] if (item := self.pieces[op]) is not None else []
-            elif event is not None:
+            if event is not None:
                 event.placed = True
                 items.append(_Item("event", op, event=event))
             elif len(op.regions):

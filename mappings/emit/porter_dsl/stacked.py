@@ -160,9 +160,6 @@ class _Stacked(_Wide):
         if self.columns > COLUMNS:
             self.kernel.refuse(self.arrays[0].where, f"{used} columns of Tensor Memory; there are {COLUMNS}")
 
-    def taken_shared(self) -> int:
-        return super().taken_shared() + 1024 * self.registers * len(self.warpgroups) + 128
-
     def _prologue(self) -> None:
         super()._prologue()
         count = len(self.warpgroups)

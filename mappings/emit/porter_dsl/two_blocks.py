@@ -55,7 +55,7 @@ class _Sharing:
             text = f"room in Tensor Memory: a block takes {self.emitter.columns} columns, and each of {BLOCKS} may have"
             raise _Left(self.where, f"{text} {columns}")
         most = SM_SHARED // BLOCKS - SYSTEM_SHARED
-        used = _own_shared(self.function) + self.emitter.taken_shared()
+        used = _own_shared(self.function) + _taken_shared(self.emitter)
         if used > most:
             text = f"room in shared memory: a block takes {used} bytes, and each of {BLOCKS} may have {most}"
             raise _Left(self.where, text)
@@ -129,7 +129,13 @@ _BOUND = "nvvm.minctasm"
 
 def _held(array: _Array) -> int:
     """Registers that an array takes beside others."""
-    return min(array.bits // 32, 4 * CHUNK) if array.in_pieces else array.bits // 32
+    return min(array.bits // 32, 4 * CHUNK if getattr(array, "in_pieces", False) else array.bits)
+
+
+def _taken_shared(emitter: _Emitter) -> int:
+    """The most bytes of shared memory that are taken beside those of the kernel."""
+    exchanged = 1024 * emitter.registers * len(emitter.warpgroups) + 128 if isinstance(emitter, _Stacked) else 0
+    return 16 + 8 * (len(emitter.warpgroups) * (RING + 2) + 2) + 128 + exchanged
 
 
 def _ahead(program: _Program) -> None:
@@ -141,6 +147,7 @@ def _ahead(program: _Program) -> None:
     for item in _items(program.blocks):
         if item.kind == "access" and item.array in registers:
             touched.setdefault(item.op, set()).add(item.array)
+    parted: list[_Changes] = []
     try:
         _Joining(program)
     except _Left:
@@ -156,7 +163,11 @@ def _ahead(program: _Program) -> None:
                 changes.move()
                 if joined and looped:
                     changes.part()
+                parted += [changes] if changes.item is not None else []
     program.blocks = [program._block(b) for b in _blocks(program.function)]
+    for changes in parted:
+        for items in program.blocks:
+            changes.replace(items)
     for items in program.blocks if joined else ():
         _stage_at_once(items, {e.operand: e for e in events if e.operand is not None and not e.operand.parts})
 
@@ -205,6 +216,8 @@ class _Changes:
         self.program, self.array, self.between, self.touched = program, array, between, touched
         found = self._with_what_follows([op for op in between if array in touched.get(op, ())])
         self.moved = [op for op in between if op in found]
+        self.item: _Item | None = None
+        self.together: set[ir.Operation] = set()
 
     @classmethod
     def of(cls, program: _Program, block: ir.Block, array: _Array, touched: dict[ir.Operation, set[_Array]],
@@ -270,7 +283,19 @@ class _Changes:
         found = [(*piece, [op for op in order if number[op] == i]) for i, piece in enumerate(pieces)]
         item = _Item("access", order[0], array=self.array, writes=True, full=False, zero=False)
         item.pieces, self.array.in_pieces = found, True
-        self.program.pieces |= {op: None for op in order if op in self.touched} | {order[0]: item}
+        self.item, self.together = item, set(order)
+
+    def replace(self, items: list[_Item]) -> None:
+        """One access in the place of all those of the pieces."""
+        for item in items:
+            if item.kind == "region":
+                for inner in item.blocks:
+                    self.replace(inner)
+        at = [i for i, item in enumerate(items) if item.kind == "access" and item.op in self.together]
+        if at:
+            items[at[0]] = self.item
+            for i in at[:0:-1]:
+                del items[i]
 
     def _words(self, op: ir.Operation) -> set[int] | None:
         """Which registers of the sum an operation reads or writes; None if that is not known."""
