@@ -101,6 +101,10 @@ issues the instructions of PTX on the longest way through a pass of the loop, fr
 branches the longer one counts, and what one warp issues for two warpgroups counts once. `%tid` by axis needs the
 launch.
 
+`mov.b64 d, {a, b}` and its reverse count for nothing: they say that two registers are a pair, and SASS has no such
+instruction. Of sm_100a, whose floats may come in pairs, there are many (`dsl_attention` has 141 in a pass of its loop,
+and 4 moves in SASS).
+
 Not modelled: bank conflicts of loads, and of stores whose addresses are no multiple of the lane; the rasters of tiles
 and L2 between them; clock and power over time; what ptxas makes of an instruction of PTX, and what waits for the one
 before it (see *What holds attention*)."""
@@ -230,6 +234,11 @@ B200 take half the clocks. So threads hold it. One M=128 MMA for both warpgroups
 both wait for the same products, and nothing runs meanwhile, where warpgroups that take turns with MMAs of 64 rows
 compute beside each other's products. A second block on the SM (`blocks` in
 [full_rate.md](full_rate.md#native-steps)) is what the tensor core has to do meanwhile.
+
+`dsl_attention` and `dsl_attention_wide:two` (two consumers, heads of 128 columns, causal) are held by the same: with a
+second block the instructions of the softmax take all the time that there is. Their exponentials flush denormal results,
+so SASS has no more than the grade counts: 292 and 411 instructions in a pass of a warp's loop in native ports, where it
+counts 309 and 433.
 
 Instructions of all warps of a block for 64 keys, from the same record as the table above:
 """
