@@ -11,11 +11,12 @@ from typing import Protocol
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
+from porter.cli.choosing import Chosen
 from porter.cli.context import NATIVE, Session
 from porter.cli.rates import slower
-from porter.cli.sharing import Shared, shared
+from porter.cli.sharing import shared
 from porter.cli.staging import Counts, Staged, port_plan, remade, staged, stages_said
-from porter.cli.storing import Stored, stored
+from porter.cli.storing import stored
 from porter.cli.tuning import tuned
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.sources import is_python
@@ -219,10 +220,10 @@ def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> P
     chosen = staged(session, ported, make) if session.style == NATIVE else Staged(ported, frozenset())
     if chosen.counts or chosen.without:
         ported, make = chosen.ported, partial(remade, make, chosen)
-    sharing = shared(session, ported, make) if session.style == NATIVE else Shared(ported)
+    sharing = shared(session, ported, make) if session.style == NATIVE else Chosen(ported)
     if sharing.roots:
         ported, make = sharing.ported, partial(make, blocks=sharing.roots)
-    storing = stored(session, ported, make) if session.style == NATIVE else Stored(ported)
+    storing = stored(session, ported, make) if session.style == NATIVE else Chosen(ported)
     if storing.roots:
         ported, make = storing.ported, partial(make, bulk_stores=storing.roots)
     spilling: list[Diagnostic] = []

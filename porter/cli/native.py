@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Protocol
 
 from porter.cli.candidates import calibration_of, grade_with
+from porter.cli.choosing import GAIN
 from porter.cli.context import COMPAT, Session, current, styled
 from porter.cli.grading import of_case
 from porter.cli.porting import plan_of_case
-from porter.cli.sharing import GAIN
 from porter.cli.staging import problem_of
 from porter.diagnostics import PorterError
 from porter.grade.calibration_file import Calibration

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from porter.build.port_plan import PortPlan
 from porter.cli.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes, with_stages_of
+from porter.cli.choosing import GAIN
 from porter.cli.context import Session
-from porter.cli.sharing import GAIN
 from porter.cli.staging import port_plan, problem_of
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.passes.ported import Ported

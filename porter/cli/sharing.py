@@ -3,29 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from porter.build.toolchain import find_toolkit
-from porter.cli.building import make_builder
-from porter.cli.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes
+from porter.cli.choosing import GAIN, Choice, Chosen, WithoutError
 from porter.cli.context import Session
-from porter.cli.staging import port_plan, problem_of
-from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.diagnostics import Diagnostic
 from porter.grade.changes import Impossible, blocks
 from porter.grade.clocks import resident
 from porter.grade.shape import Shape
 from porter.lang.sources import is_python
 from porter.passes.native.blocks import BLOCKS, NAME
-from porter.passes.ported import Ported, PortedRoot
+from porter.passes.ported import Ported
 from porter.verify.dsl import shortfalls
-from porter.verify.prepare import Prepared, prepare
-
-GAIN = 0.01
-"""A gain below this share is none."""
+from porter.verify.prepare import Prepared
 
 
 class Make(Protocol):
@@ -34,20 +27,7 @@ class Make(Protocol):
     def __call__(self, *, blocks: frozenset[str]) -> Ported: ...
 
 
-@dataclass(frozen=True)
-class Shared:
-    """The port with the roots that share SMs, and these; `said`: why others do not."""
-
-    ported: Ported
-    roots: frozenset[str] = frozenset()
-    said: tuple[Diagnostic, ...] = ()
-
-    def say(self, ported: Ported) -> None:
-        """Add to a port, which may have been made again, why its blocks have an SM each."""
-        ported.diagnostics += [d for d in self.said if d not in ported.diagnostics]
-
-
-def shared(session: Session, ported: Ported, make: Make) -> Shared:
+def shared(session: Session, ported: Ported, make: Make) -> Chosen:
     """A port whose blocks share an SM where that is known to be faster."""
     choices = [
         _Choice(session, ported, root)
@@ -59,20 +39,7 @@ def shared(session: Session, ported: Ported, make: Make) -> Shared:
         trial = make(blocks=wanted)
         said += [d for c in choices if c.rows for d in c.try_to(partial(c.choose, trial))]
     found = frozenset(c.root.path for c in choices if c.chosen)
-    return Shared(make(blocks=found) if found else ported, found, tuple(said))
-
-
-class _NoneError(Exception):
-    """A block has an SM for itself; says why."""
-
-    def __init__(self, *said: Diagnostic) -> None:
-        super().__init__(said)
-        self.said = said
-
-
-def _left(root: PortedRoot, what: str) -> Diagnostic:
-    values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": NAME, "what": what}
-    return Diagnostic(Code.NATIVE_LEFT, Location(root.path), values)
+    return Chosen(make(blocks=found) if found else ported, found, tuple(said))
 
 
 @dataclass(frozen=True)
@@ -87,115 +54,74 @@ class _Built:
 
 
 @dataclass
-class _Choice:
+class _Choice(Choice):
     """Whether blocks of one root are to share an SM. `rows`: what cases compile of it as it is, if the model finds two
     blocks faster."""
 
-    session: Session
-    ported: Ported
-    root: PortedRoot
     rows: list[_Built] = field(default_factory=list)
-    chosen: bool = False
 
-    def try_to(self, step: Callable[[], None]) -> Sequence[Diagnostic]:
-        """What keeps a root from a step of the choice."""
-        try:
-            step()
-        except _NoneError as none:
-            return none.said
-        except PorterError as error:
-            return [_left(self.root, f"what is graded: {error.diagnostic.message}")]
-        return ()
-
-    def _none(self, what: str) -> _NoneError:
-        return _NoneError(_left(self.root, what))
+    NAME = NAME
 
     def look(self) -> None:
         """
         Raises:
-            _NoneError: two blocks are no faster; PorterError: what compiling raises.
+            WithoutError: two blocks are no faster; PorterError: what compiling raises.
         """
         if self.ported.keeps_hopper:
-            raise self._none("a port by itself: the original's form, which needs an SM, stands beside it")
+            raise self.without("a port by itself: the original's form, which needs an SM, stands beside it")
         rows, best = self._built(self.ported), 0.0
         full = ""
         for one in rows:
             try:
-                best = max(best, self._gain(one.shape, blocks(one.shape, BLOCKS)))
+                best = max(best, self.gain(one.shape, blocks(one.shape, BLOCKS)))
             except Impossible as error:
                 full = f"room on an SM for {one.name}: {error}"
                 if not self.root.dsl:
-                    raise self._none(full) from None
+                    raise self.without(full) from None
                 continue
             if resident(one.shape) >= BLOCKS:
-                raise self._none(f"an SM with one block of {one.name}: it has {resident(one.shape)}")
+                raise self.without(f"an SM with one block of {one.name}: it has {resident(one.shape)}")
         if best <= GAIN:
-            raise self._none(full or f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one")
+            raise self.without(full or f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one")
         self.rows = rows
 
     def choose(self, trial: Ported) -> None:
         """
         Raises:
-            _NoneError: a fact is missing in the text, or what ptxas makes of it is no faster; PorterError: what
+            WithoutError: a fact is missing in the text, or what ptxas makes of it is no faster; PorterError: what
                 compiling raises.
         """
-        root = next(r for r in trial.roots if r.path == self.root.path)
-        if NAME not in root.native:
-            about = [d for d in trial.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == NAME]
-            raise _NoneError(*(d for d in about if d.values["kernel"] == ", ".join(self.root.kernels)))
+        if not self.has_step(trial):
+            raise WithoutError(*self.missing(trial))
         best = 0.0
         built = self._built(trial)
         if all(one.left for one in built):
             left = [d for one in built for d in one.left]
-            raise _NoneError(*(d for i, d in enumerate(left) if d not in left[:i]))
+            raise WithoutError(*(d for i, d in enumerate(left) if d not in left[:i]))
         for one, other in zip(self.rows, built, strict=True):
             if other.left:
                 continue
             more = other.spilled - one.spilled
             if more > 0:
-                raise self._none(f"registers for {BLOCKS} blocks of {one.name}: ptxas spills {more} bytes more")
+                raise self.without(f"registers for {BLOCKS} blocks of {one.name}: ptxas spills {more} bytes more")
             if resident(other.shape) < BLOCKS:
-                raise self._none(f"room for {BLOCKS} blocks of {one.name} on an SM")
-            gain = self._gain(one.shape, other.shape)
+                raise self.without(f"room for {BLOCKS} blocks of {one.name} on an SM")
+            gain = self.gain(one.shape, other.shape)
             if gain < -GAIN:
-                raise self._none(f"a gain: by the grade {one.name} is slower with {BLOCKS} blocks on an SM")
+                raise self.without(f"a gain: by the grade {one.name} is slower with {BLOCKS} blocks on an SM")
             best = max(best, gain)
         if best <= GAIN:
-            raise self._none(f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one")
+            raise self.without(f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one")
         self.chosen = True
 
-    def _gain(self, before: Shape, after: Shape) -> float:
-        using = calibration_of(self.session, None)
-        rates = [grade_with(shape, problem_of(self.session), using, lifts=False).rate for shape in (before, after)]
-        return rates[1] / rates[0] - 1
-
     def _built(self, ported: Ported) -> list[_Built]:
-        """The instantiations of a port that the sizes of its cases compile, each once. Names of CuTe DSL kernels do not
-        tell all of them apart."""
-        cases = cases_of(self.root)
-        if not cases:
-            raise self._none("a case beside it, whose launch is graded")
-        root = next(r for r in ported.roots if r.path == self.root.path)
-        plan = port_plan(self.session, ported, root)
-        builder = make_builder(find_toolkit(self.session.toolkit) if self.session.toolkit else None)
-        found: dict[tuple[str, Path | None], _Built] = {}
-        for case, sizes in ((c, sizes) for c in cases for sizes in graded_sizes(c)):
-            made, _ = prepare(
-                case, ["port"], builder, sizes, 0, lambda c: (plan.on(c.template, c.launch.grid, c.map_params), [])
-            )
-            for one in made:
-                key = one.kernel.entry, case.path if case.dsl is not None else None
-                if one.kernel.function is not None and key not in found:
-                    found[key] = self._read(one)
-        return list(found.values())
+        return [self._read(one) for one in self.built(ported)]
 
     def _read(self, one: Prepared) -> _Built:
-        read = candidate(one.program, one.kernel, one.problem, one.launch)
-        if read.reading.shape is None or read.gaps:
-            raise self._none(f"what is graded: {'; '.join(read.gaps)}")
+        name, shape = self.read(one)
         used = one.kernel.assembled().resources.get(one.kernel.entry) if one.kernel.assembled is not None else None
         spilled = used.spill_stores + used.spill_loads if used is not None else 0
-        return _Built(read.kernel, spilled, read.reading.shape, self._left_of(one))
+        return _Built(name, spilled, shape, self._left_of(one))
 
     def _left_of(self, one: Prepared) -> tuple[Diagnostic, ...]:
         """Why a kernel of a support module that knows the step is without it."""

@@ -14,7 +14,7 @@ import pytest
 from fakes_cli import porter
 
 from porter.build.dsl import DslLeft, DslTraced
-from porter.cli.sharing import Shared
+from porter.cli.choosing import Chosen
 from porter.diagnostics import Code, Diagnostic
 from porter.passes.dsl.outputs import DSL_STEPS, support_module
 from porter.verify import proof
@@ -44,7 +44,7 @@ class Runs:
         monkeypatch.setattr(proof, "verify_cases", self.run)
         monkeypatch.setattr(proof, "build_port", self.build)
         monkeypatch.setattr("porter.cli.full_rate.slower", lambda *compared: None)
-        monkeypatch.setattr("porter.cli.full_rate.shared", lambda session, ported, make: Shared(ported))
+        monkeypatch.setattr("porter.cli.full_rate.shared", lambda session, ported, make: Chosen(ported))
 
     def build(self, problem: Any, plan: Any, builder: Any) -> Any:
         name = problem.case.path.name

@@ -13,8 +13,8 @@ from fakes_cli import porter
 from test_cli_native_port import CORPUS, failure, planted
 
 from porter.cli import full_rate, storing
+from porter.cli.choosing import Chosen
 from porter.cli.porting import look
-from porter.cli.sharing import Shared
 from porter.cli.staging import Staged
 from porter.grade.changes import Impossible, bulk_store
 from porter.grade.clocks import drain
@@ -51,7 +51,7 @@ def ported(
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
-    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Shared(ported))
+    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
     monkeypatch.setattr(storing._Choice, "_shapes", shapes)
     kernel = CORPUS / name / f"{name}.cu"

@@ -14,8 +14,8 @@ from fakes_cli import porter
 from porter.build import trust
 from porter.cli import full_rate
 from porter.cli.building import make_builder
+from porter.cli.choosing import Chosen
 from porter.cli.porting import look
-from porter.cli.sharing import Shared
 from porter.cli.staging import Staged
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
@@ -41,7 +41,7 @@ def ported(
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
-    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Shared(ported))
+    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
     kernel = CORPUS / "gemm_persistent/gemm_persistent.cu"
     result = porter("port", "--style", "native", "--no-compile", kernel, "-o", folder)

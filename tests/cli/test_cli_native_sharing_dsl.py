@@ -97,11 +97,11 @@ def test_a_port_that_fails_is_given_without_it(tmp_path: Path, monkeypatch: pyte
 ALL = (*DSL_STEPS, "blocks")
 GOES = {
     "the last one fails": (ALL, (), ["blocks"]),
-    "the last of those that build on each other": (DSL_STEPS, (), ["double-buffer"]),
+    "the last of those that build on each other": (DSL_STEPS, (), ["pair"]),
     "none that others build on": (ALL, ("release",), list(DSL_STEPS)),
-    "none of the second": (ALL, ("mma-thread", "double-buffer"), ["mma-thread", "double-buffer"]),
+    "none of the second": (ALL, ("mma-thread", "double-buffer"), ["mma-thread", "double-buffer", "pair"]),
     "no second block": (ALL, ("blocks",), ["blocks"]),
-    "neither": (ALL, ("double-buffer", "blocks"), ["double-buffer", "blocks"]),
+    "neither": (ALL, ("double-buffer", "blocks"), ["double-buffer", "pair", "blocks"]),
 }
 
 

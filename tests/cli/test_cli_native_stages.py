@@ -14,9 +14,8 @@ from test_cli_native_port import CORPUS, failure, planted
 from porter.build import trust
 from porter.build.port_plan import Relaunch
 from porter.cli import full_rate, staging
+from porter.cli.choosing import Chosen
 from porter.cli.porting import look
-from porter.cli.sharing import Shared
-from porter.cli.storing import Stored
 from porter.diagnostics import Code, PorterError
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
@@ -52,8 +51,8 @@ def ported(
 
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
-    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Shared(ported))
-    monkeypatch.setattr(full_rate, "stored", lambda session, ported, make: Stored(ported))
+    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Chosen(ported))
+    monkeypatch.setattr(full_rate, "stored", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(staging, "best_count", best_count)
     monkeypatch.setattr(staging, "shape_of", lambda session, ported, root: None)
     monkeypatch.setattr(staging, "_slower", lambda *_: frozenset())

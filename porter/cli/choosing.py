@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of the native style that the grade chooses for: what stands the choices of all of them have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
+from porter.cli.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes
+from porter.cli.context import Session
+from porter.cli.staging import port_plan, problem_of
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.grade.shape import Shape
+from porter.passes.ported import Ported, PortedRoot
+from porter.verify.prepare import Prepared, prepare
+
+GAIN = 0.01
+"""A gain below this share is none."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The port with a step in the `roots` for which it was chosen; `said`: why others are without."""
+
+    ported: Ported
+    roots: frozenset[str] = frozenset()
+    said: tuple[Diagnostic, ...] = ()
+
+    def say(self, ported: Ported) -> None:
+        """Add to a port, which may have been made again, why it is without the step."""
+        ported.diagnostics += [d for d in self.said if d not in ported.diagnostics]
+
+
+class WithoutError(Exception):
+    """A root is without a step; says why."""
+
+    def __init__(self, *said: Diagnostic) -> None:
+        super().__init__(said)
+        self.said = said
+
+
+@dataclass
+class Choice:
+    """Whether one root of a port is to have a step, `NAME`."""
+
+    session: Session
+    ported: Ported
+    root: PortedRoot
+    chosen: bool = False
+
+    NAME: ClassVar[str]
+
+    def try_to(self, step: Callable[[], None]) -> Sequence[Diagnostic]:
+        """What keeps a root from a step of the choice."""
+        try:
+            step()
+        except WithoutError as without:
+            return without.said
+        except PorterError as error:
+            return self.without(f"what is graded: {error.diagnostic.message}").said
+        return ()
+
+    def without(self, what: str) -> WithoutError:
+        values: dict[str, object] = {"kernel": ", ".join(self.root.kernels), "step": self.NAME, "what": what}
+        return WithoutError(Diagnostic(Code.NATIVE_LEFT, Location(self.root.path), values))
+
+    def has_step(self, trial: Ported) -> bool:
+        return self.NAME in next(r for r in trial.roots if r.path == self.root.path).native
+
+    def missing(self, trial: Ported) -> list[Diagnostic]:
+        """What a port that was to have the step says of this root."""
+        about = [d for d in trial.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == self.NAME]
+        return [d for d in about if d.values["kernel"] == ", ".join(self.root.kernels)]
+
+    def gain(self, before: Shape, after: Shape) -> float:
+        using = calibration_of(self.session, None)
+        rates = [grade_with(shape, problem_of(self.session), using, lifts=False).rate for shape in (before, after)]
+        return rates[1] / rates[0] - 1
+
+    def built(self, ported: Ported) -> Iterator[Prepared]:
+        """The instantiations of a port that the sizes of its cases compile, each once. Names of CuTe DSL kernels do not
+        tell all of them apart.
+
+        Raises:
+            WithoutError: no case runs it; PorterError: what compiling raises.
+        """
+        cases = cases_of(self.root)
+        if not cases:
+            raise self.without("a case beside it, whose launch is graded")
+        root = next(r for r in ported.roots if r.path == self.root.path)
+        plan = port_plan(self.session, ported, root)
+        builder = make_builder(find_toolkit(self.session.toolkit) if self.session.toolkit else None)
+        seen: set[tuple[str, Path | None]] = set()
+        for case, sizes in ((c, sizes) for c in cases for sizes in graded_sizes(c)):
+            made, _ = prepare(
+                case, ["port"], builder, sizes, 0, lambda c: (plan.on(c.template, c.launch.grid, c.map_params), [])
+            )
+            for one in made:
+                key = one.kernel.entry, case.path if case.dsl is not None else None
+                if one.kernel.function is not None and key not in seen:
+                    seen.add(key)
+                    yield one
+
+    def read(self, one: Prepared) -> tuple[str, Shape]:
+        """A kernel's name, and what the grade takes of it.
+
+        Raises:
+            WithoutError: it is not graded.
+        """
+        found = candidate(one.program, one.kernel, one.problem, one.launch)
+        if found.reading.shape is None or found.gaps:
+            raise self.without(f"what is graded: {'; '.join(found.gaps)}")
+        return found.kernel, found.reading.shape
