@@ -40,8 +40,8 @@ CUTE_DEVICE void take_sums(Warpgroup& tc, Accs const&... accs) {
     tc.take_sums();
     ((accs.data().home->in_tmem = IsMirror<typename Accs::engine_type::iterator>::Fragment::kAll), ...);
 }
-//@ end
 
+//@ end
 // A fragment (V, M, K) of A into Tensor Memory as a whole, as fragment i of a batch.
 template <int i, class Acc, class Fragment>
 CUTE_DEVICE void store_operand(Acc const& acc, Fragment const& A, uint32_t address) {
