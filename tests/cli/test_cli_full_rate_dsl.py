@@ -45,13 +45,15 @@ class Runs:
         monkeypatch.setattr(proof, "build_port", self.build)
         monkeypatch.setattr("porter.cli.full_rate.slower", lambda *compared: None)
         monkeypatch.setattr("porter.cli.full_rate.shared", lambda session, ported, make: Chosen(ported))
+        monkeypatch.setattr("porter.cli.staging._with_step", lambda *asked: None)
 
     def build(self, problem: Any, plan: Any, builder: Any) -> Any:
         name = problem.case.path.name
         module = next(text for path, text in plan.files.items() if path.endswith("porter_dsl.py"))
         self.built.append((name, module))
         source, knows = problem.case.kernel, b"class _Release" in module
-        marks = {"release": b"class _Release", "mma-thread": b"class _Apart", "double-buffer": b"BUFFERS = 2"}
+        marks = {"release": b"class _Release", "mma-thread": b"class _Apart", "double-buffer": b"BUFFERS = 2",
+                 "pair": b"_LAUNCHER.launch"}  # fmt: skip
         steps = tuple(s for s, mark in marks.items() if mark in module and s in self.has) if self.releases else ()
         without = (DslLeft("release", str(source), LINE, LOADS),) if knows and not steps else ()
         told = DslTraced("kernel_1", 128, steps=steps, without=without)
