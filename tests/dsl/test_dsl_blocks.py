@@ -107,7 +107,8 @@ GUARDED = (
     """\
                 if tile > 1000:
                     warpgroup.fence()
-                    self.multiply(pv_mma, acc_o, tOrP, tOrV[(None, None, None, v_state.index)])
+                    cute.gemm(pv_mma, acc_o, tOrP[(None, None, 0)], tOrV[(None, None, 0, 0)], acc_o)
+                    warpgroup.commit_group()
                     warpgroup.wait_group(0)
 """
     + PROBABILITIES
