@@ -97,6 +97,29 @@ READ = """\
                         for j in cutlass.range_constexpr(cute.size(tOrO, mode=[1])):
                             tOrO[i, j] = tOrO[i, j] * rescale
 """
+CHANGE = """\
+                for i in cutlass.range_constexpr(rows):
+                    for j in cutlass.range_constexpr(cute.size(tOrO, mode=[1])):
+                        tOrO[i, j] = tOrO[i, j] * rescale[i]
+"""
+PROBABILITIES = "                tOrP_acc.store(acc_s.load().to(self.dtype))\n"
+GUARDED = (
+    """\
+                if tile > 1000:
+                    warpgroup.fence()
+                    cute.gemm(pv_mma, acc_o, tOrP[(None, None, 0)], tOrV[(None, None, 0, 0)], acc_o)
+                    warpgroup.commit_group()
+                    warpgroup.wait_group(0)
+"""
+    + PROBABILITIES
+)
+COPIED = """\
+                kept = cute.make_rmem_tensor(acc_o.layout, cutlass.Float32)
+                cute.autovec_copy(acc_o, kept)
+                if tidx == 1000:
+                    cute.printf("%f", kept[0])
+"""
+PACKED = "                # The accumulator's registers are in the order of the operand's.\n"
 LOOP = "                    for j in cutlass.range_constexpr(cute.size(tOrO, mode=[1])):\n" + RESCALE
 WIDE_IF = WIDE_RESCALE.replace(
     "    tOrO[i, j] = ", "    if rescale[i] != 1.0:\n                            tOrO[i, j] = "
@@ -113,6 +136,9 @@ VARIANTS: dict[str, tuple[Path, Edits, Edits, list[tuple[str, str]], str]] = {
     "fewer than there are": (NARROW, [("self.mma_registers = 232", "self.mma_registers = 88")], [],
                              [("2", ""), ("", "40"), ("", "88")], ""),
     "sums under a condition": (NARROW, [(LOOP, READ)], [], [("2", ""), ("", "40"), ("", "96")], ""),
+    "sums that are copied": (NARROW, [(PACKED, COPIED + PACKED)], [], [("2", ""), ("", "40"), ("", "96")], ""),
+    "MMAs under a condition": (TWO, [(CHANGE + PROBABILITIES, CHANGE + GUARDED)], [],
+                               [("2", ""), ("", "32"), ("", "104")], ""),
     "two blocks already": (NARROW, [(LAUNCH, LAUNCH + "            min_blocks_per_mp=2,\n")], [],
                            [("2", ""), ("", "40"), ("", "232")], "ask for one block on an SM"),
     "other numbers for consumers": (NARROW, [(RAISE, HALVES.format(232, 224))], [],

@@ -145,7 +145,7 @@ def _ahead(program: _Program) -> None:
     touched: dict[ir.Operation, set[_Array]] = {}
     registers = {a for e in events for a in e.arrays()}
     for item in _items(program.blocks):
-        if item.kind == "access" and item.array in registers:
+        if item.kind == "access":
             touched.setdefault(item.op, set()).add(item.array)
     parted: list[_Changes] = []
     try:
@@ -160,7 +160,7 @@ def _ahead(program: _Program) -> None:
             inner = _loops(block.operations[0].operation)[:1]
             looped = any(loop in _loops(m) for loop in inner for m in markers)
             for changes in _Changes.of(program, block, array, touched, markers):
-                changes.move()
+                changes.move(registers)
                 if joined and looped:
                     changes.part()
                 parted += [changes] if changes.item is not None else []
@@ -168,24 +168,26 @@ def _ahead(program: _Program) -> None:
     for changes in parted:
         for items in program.blocks:
             changes.replace(items)
+    operands = {e.operand for e in events if e.operand is not None and not e.operand.parts}
     for items in program.blocks if joined else ():
-        _stage_at_once(items, {e.operand: e for e in events if e.operand is not None and not e.operand.parts})
+        _stage_at_once(items, {a for a in operands if all(_is_packed(e) for e in events if e.operand is a)})
 
 
-def _stage_at_once(items: list[_Item], users: dict[_Array, _Event]) -> None:
+def _stage_at_once(items: list[_Item], operands: set[_Array]) -> None:
     """Operands that are read in a later turn of a loop do not wait for it in registers."""
     for i, item in enumerate(items):
         if item.kind == "region":
             for inner in item.blocks:
-                _stage_at_once(inner, users)
-        elif item.kind == "access" and item.array in users and item.writes and not len(item.op.regions):
-            item.staged = _is_packed(users[item.array]) and _is_for_later(item.array, items[i + 1 :])
+                _stage_at_once(inner, operands)
+        elif item.kind == "access" and item.array in operands and item.writes and not len(item.op.regions):
+            item.staged = _is_for_later(item.array, items[i + 1 :])
 
 
 def _is_packed(event: _Event) -> bool:
     """Whether the 16 bytes of a slot follow each other in the registers of an operand A."""
     layout, bits = _layout(_raw(event.a)), _bits(_raw(event.a))
-    if layout is None or bits is None or not all(isinstance(at, int) for at in event.operand.slots):
+    known = all(isinstance(at, int) and at % 32 == 0 for at in event.operand.slots)
+    if layout is None or bits is None or not known:
         return False
     first = (layout[0][0], layout[1][0]) if isinstance(layout[0], tuple) else layout
     return [_index(i, *first) for i in range(_size(first[0]))] == list(range(128 // bits))
@@ -207,6 +209,11 @@ def _uses(item: _Item, array: _Array) -> bool:
     return (item.kind == "access" and item.array is array) or (item.kind == "event" and item.event.operand is array)
 
 
+_PLAIN = ("cute.memref.load", "cute.memref.store", "cute.memref.load_vec", "cute.memref.store_vec")
+_COMPUTES = re.compile(r"(arith|math|vector)\.(?!.*(load|store|transfer|gather|print))")
+"""What reads and writes registers alone; what does nothing but compute."""
+
+
 class _Changes:
     """What a block does with the registers of a sum and nothing else, between two MMAs that add to it. `moved` are its
     operations, with what is computed between them."""
@@ -223,8 +230,13 @@ class _Changes:
     def of(cls, program: _Program, block: ir.Block, array: _Array, touched: dict[ir.Operation, set[_Array]],
            markers: list[ir.Operation]) -> Iterator[_Changes]:  # fmt: skip
         """Those of a block, but for what touches the sum in other ways."""
+
+        def ends_at(op: ir.Operation) -> bool:
+            inside = _all_operations(op) if len(op.regions) else ()
+            return op in markers or any(o in markers or array in touched.get(o, ()) for o in inside)
+
         operations = [view.operation for view in block.operations][:-1]
-        ends = [-1, *(i for i, op in enumerate(operations) if op in markers), len(operations)]
+        ends = [-1, *(i for i, op in enumerate(operations) if ends_at(op)), len(operations)]
         for start, stop in itertools.pairwise(ends):
             changes = cls(program, array, operations[start + 1 : stop], touched)
             if changes.moved:
@@ -235,20 +247,20 @@ class _Changes:
         found, left, between = set(changes), list(changes), set(self.between)
         while left:
             op = left.pop()
-            if len(op.regions) or self.touched.get(op, {self.array}) != {self.array}:
+            if op in self.touched and (op.name not in _PLAIN or self.touched[op] != {self.array}):
                 return set()
             for user in (use.owner.operation for result in op.results for use in result.uses):
                 if user in found:
                     continue
-                if user not in between or not user.name.startswith(("arith.", "math.", "vector.")):
+                if user not in between or not _COMPUTES.match(user.name) or len(user.regions):
                     return set()
                 found.add(user)
                 left.append(user)
         return found
 
-    def move(self) -> None:
+    def move(self, registers: set[_Array]) -> None:
         """Behind what the block does with other registers of MMAs."""
-        others = [i for i, op in enumerate(self.between) if self.touched.get(op, {self.array}) != {self.array}]
+        others = [i for i, op in enumerate(self.between) if self.touched.get(op, set()) & registers - {self.array}]
         if others:
             early = set(self.between[: others[-1]])
             self._put(self.between[others[-1]], [op for op in self.moved if op in early])
