@@ -180,7 +180,9 @@ class _Ranks(_Flowing):
             return found[1]
         if name == "cute.size" and (tuple_ := _owner(operands[0])) is not None and tuple_.name in _TUPLES:
             # a product of sizes
-            return EVEN if EVEN in [self.of(v) for v in _operands(tuple_)] and OTHER not in found else found[0]
+            if OTHER in found:
+                return OTHER if _is_one(operands[0]) else DIFFERS
+            return EVEN if EVEN in [self.of(v) for v in _operands(tuple_)] else SAME
         if name == "cute.fast_divmod.compute" and found == [OTHER, EVEN]:
             return OTHER if ir.OpResult(result).result_number else SAME
         known = self._arithmetic(op, *found) if len(found) == 2 else ""
@@ -229,6 +231,11 @@ def _number(value: ir.Value) -> int | None:
         return 0
     found = re.fullmatch(r"\d+", _text(value)) if str(value.type).startswith("!cute.") else None
     return None if found is None else int(found[0])
+
+
+def _is_one(tuple_: ir.Value) -> bool:
+    """Whether the product of a tuple is that of the numbers that its type does not say."""
+    return all(leaf == "1" or leaf.startswith("?") for leaf in re.findall(r"[^(),\s]+", _text(tuple_)))
 
 
 def _decided(condition: ir.Value) -> bool | None:

@@ -74,7 +74,8 @@ class _Strides(_Flowing):
             return ANY
         if BOUND in found:
             return BOUND
-        if len(found) == 1 and name in (*_PASSED_ON, "cute.size"):
+        several = len(op.results) > 1 or (name == "cute.size" and not _is_one(operands[0]))
+        if len(found) == 1 and name in (*_PASSED_ON, "cute.size") and not several:
             return found[0]
         if COUNT in found:
             return self._counts(name, operands, found)
