@@ -108,7 +108,7 @@ HANDED_ON = (
 MISTAKES: dict[str, tuple[Variant, list[tuple[str, str]], str]] = {
     "threads keep their numbers": (TWO, [(RELABELLED, "            pass\n")], "differ"),
     "each warpgroup meets alone": (SHARED["sums that are scaled"], JOINED, ""),
-    "64 rows": (TWO, [("description += (128 - 64) >> 4 << 24", "description += 0")], "differ"),
+    "64 rows": (TWO, [("description += (self.rows - 64) >> 4 << 24", "description += 0")], "differ"),
     "other lanes": (TWO, [("{first: 0, second: 16 << 16}", "{first: 16 << 16, second: 0}")], ""),
     "tiles change places": (ONE, [("(2 * m + self.warp // 2,", "(2 * (1 - m) + self.warp // 2,")], "differ"),
     "halves change places": (ONE, [("// 2, self.warp % 2, i)", "// 2, 1 - self.warp % 2, i)")], "differ"),
