@@ -4,6 +4,7 @@ rules alone, compiled, and compared with its original."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -82,22 +83,13 @@ def test_the_port_has_no_instruction_of_the_house_left(project: Path) -> None:
 def test_the_port_compiles_and_computes_what_the_original_does(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    rules = str(project.parent / "rules")
+    verify = ["verify", "--style", "compat", str(project), "--rules", rules, "--sizes", "M=128,N=64,K=128"]
     with pytest.raises(SystemExit) as left:
-        main(
-            [
-                "verify",
-                "--style",
-                "compat",
-                str(project),
-                "--rules",
-                str(project.parent / "rules"),
-                "--sizes",
-                "M=128,N=64,K=128",
-            ]
-        )
+        main(["--format", "json", *verify])
     said = capsys.readouterr()
     assert left.value.code == 0, said
-    assert "M=128" in said.out
-    rows = [line for line in said.out.splitlines() if line.startswith("gemm_tma ")]
-    assert rows
-    assert all("same bits" in row and "clean" in row for row in rows)
+    rows = json.loads(said.out)["rows"]
+    assert {row["sizes"]["M"] for row in rows} == {128}
+    assert {row["verdict"] for row in rows} == {"clean"}
+    assert {c["mismatches"] for row in rows for c in row["between"]} == {0}
