@@ -185,7 +185,7 @@ def test_the_native_style_does_not_end_below_the_compat_port(tmp_path: Path, mon
     lose(monkeypatch)
     kernel = shutil.copytree(CORPUS / "gemm_tma", tmp_path / "gemm_tma") / "gemm_tma.cu"
     monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: full_rate.Staged(ported, frozenset()))
-    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: full_rate.Shared(ported))
+    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: full_rate.Chosen(ported))
     text, said = ported(kernel, "--style", "native")
     assert text == compat(kernel)
     assert "PT2532" in notes(said)

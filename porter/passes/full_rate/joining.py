@@ -189,9 +189,14 @@ class Consumers:
                     node = self._operand(nodes, text)
                     if node is not None and not self.sameness.same(function, node):
                         yield Missing(function, span, f"{name} `{text}` may be another one in the other consumer")
-                node = self._operand(nodes, step.a) if not step.a_registers else None
+                node = self._operand(nodes, step.a) if not step.a_registers and not self._pasted else None
                 if node is not None and self.sameness.same(function, node):
                     yield Missing(function, span, f"the A descriptor `{step.a}` is that of the other consumer, too")
+
+    @cached_property
+    def _pasted(self) -> bool:
+        """Whether macros paste names, which may be that of a thread's index."""
+        return any("##" in self.program.macros.text(name) for name in self.program.macros.by_name)
 
     @staticmethod
     def _operand(nodes: Mapping[str, Node | None], text: str) -> Node | None:
