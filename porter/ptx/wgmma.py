@@ -81,11 +81,19 @@ class WgmmaOp:
         return WgmmaOp(n, k, d, a, b, "satfinite" in given, "sp" in given)
 
 
+QUAD = 4
+"""Lanes that hold a row of D between them (PTX ISA 9.7.15.5.1)."""
+COLUMN_GROUP = 8
+"""Columns of which each of these lanes has two that follow each other."""
+GROUP_REGISTERS = 4
+"""A lane's 32-bit registers for such columns: two of one row, then two of the row eight below."""
+
+
 def d_position(thread: IntLike, register: IntLike) -> tuple[IntLike, IntLike]:
     """(row, column) of a 32-bit D register of a thread of the warpgroup."""
-    warp, group, quad = thread // 32, thread % 32 // 4, thread % 4
+    warp, group, quad = thread // 32, thread % 32 // QUAD, thread % QUAD
     row = 16 * warp + group + 8 * (register // 2 % 2)
-    return row, 8 * (register // 4) + 2 * quad + register % 2
+    return row, COLUMN_GROUP * (register // GROUP_REGISTERS) + 2 * quad + register % 2
 
 
 def a_position(thread: IntLike, register: IntLike, element: IntLike, a_bits: int) -> tuple[IntLike, IntLike]:

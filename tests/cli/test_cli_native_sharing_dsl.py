@@ -81,7 +81,8 @@ LEFT: dict[str, tuple[dict[str, list[_Built]], str]] = {
 @pytest.mark.parametrize("name", LEFT)
 def test_a_block_has_an_sm_for_itself(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given, why = LEFT[name]
-    module, said = ported(tmp_path, monkeypatch, **given)  # type: ignore[arg-type]
+    before, after = given.get("before", ONE), given.get("after", BOTH)
+    module, said = ported(tmp_path, monkeypatch, before, after)
     assert b"minctasm" not in module
     assert "is without the step blocks; missing:" in said
     assert why in said

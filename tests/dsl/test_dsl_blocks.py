@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,7 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 NARROW = CORPUS / "dsl_attention" / "case.yaml"
 TWO = CORPUS / "dsl_attention_wide" / "two.case.yaml"
 STEPS = ("blocks",)
-Edits = list[tuple[str, str]]
+Edits = Sequence[tuple[str, str]]
 
 
 def plan(case: Path, edit: Callable[[str], str] = lambda text: text, steps: tuple[str, ...] = STEPS) -> PortPlan:
@@ -45,7 +45,7 @@ def built(path: Path, steps: tuple[str, ...] = STEPS) -> BuiltKernel:
     return ToolkitBuilder().build(bind(case), materialize(plan(path, steps=steps), case.kernel), PORT_ARCH)
 
 
-def changed(folder: Path, case: Path, edits: Edits, said: Edits = []) -> Path:  # noqa: B006
+def changed(folder: Path, case: Path, edits: Edits, said: Edits = ()) -> Path:
     """A case whose kernel has other statements; `said`: what the case says otherwise."""
     shutil.copytree(case.parent, folder)
     for path, wanted in ((load_case(case).kernel, edits), (case, said)):

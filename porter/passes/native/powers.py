@@ -273,7 +273,10 @@ class Powers:
         sign = at.function.text(node.children[1]) if node.type == "binary_expression" else ""
         name = _callee(at, node) if node.type == "call_expression" else ""
         kind, value = self._cast(at, node)
-        ask: Callable[[At, Node], None] = lambda where, n: self._deeper(where, n, self._whole)  # noqa: E731
+
+        def ask(where: At, inner: Node) -> None:
+            self._deeper(where, inner, self._whole)
+
         if node.type == "number_literal":
             number = _float(at.text(node))
             if number is None or not number.is_integer():

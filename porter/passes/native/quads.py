@@ -19,9 +19,8 @@ from porter.model.registers import CASTS
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.model.settings import settings_of
 from porter.model.threads import Threads
+from porter.ptx.wgmma import QUAD
 
-QUAD = 4
-"""Lanes that hold a row of eight columns between them (PTX ISA 9.7.15.5.1, the layout of D)."""
 _BRANCHES = ("if_statement", "switch_statement", "conditional_expression", *LOOPS)
 _JUMPS = ("break_statement", "continue_statement", "return_statement", "goto_statement")
 _ACTS = ("lambda_expression", "update_expression", "assignment_expression", "gnu_asm_expression", "new_expression")

@@ -8,13 +8,10 @@ from dataclasses import dataclass
 
 from porter.model.affine import Address, Affine, Poly
 from porter.ptx.arch import WARP
+from porter.ptx.wgmma import COLUMN_GROUP, QUAD
 
 ROW_BYTES = 128
 """Of a row that leave together."""
-_QUAD = 4
-"""Lanes that have the columns of a row between them."""
-_GROUP = 8
-"""Columns that these have two each of."""
 _WIDTHS = (1, 2, 4)
 
 
@@ -42,7 +39,7 @@ class Rows:
     @property
     def warp_bytes(self) -> int:
         """What a warp stages: two parts, whose rows are so far apart that lanes of a quarter meet other banks."""
-        return 2 * _GROUP * self.halves * (ROW_BYTES + max(16, _GROUP * self.nbytes))
+        return 2 * COLUMN_GROUP * self.halves * (ROW_BYTES + max(16, COLUMN_GROUP * self.nbytes))
 
     def texts(self, index: int, names: list[str]) -> tuple[str, str]:
         """The half and the column of a statement, of the variables of the loops around it."""
@@ -57,7 +54,7 @@ def rows_of(affine: Affine, turn: str, puts: list[Put]) -> Rows | str:
     if quad is None:
         return "that lanes of a row store neighbours"
     nbytes = quad[1] // 2
-    if nbytes not in _WIDTHS or any(v != 2 * nbytes * (t % _QUAD) for t, v in enumerate(quad)):
+    if nbytes not in _WIDTHS or any(v != 2 * nbytes * (t % QUAD) for t, v in enumerate(quad)):
         return "that each lane stores two neighbours in every eight columns of a row"
     step = 0
     rows: list[tuple[Poly, list[tuple[Put, int]]]] = []
@@ -72,22 +69,24 @@ def rows_of(affine: Affine, turn: str, puts: list[Put]) -> Rows | str:
             return "that all stores of a turn have as many columns"
         step = forward[0]
         _sort_in(affine, rows, put, at)
-    if step <= 0 or step % (_GROUP * nbytes) or ROW_BYTES % step:
-        return f"turns of this loop that store whole groups of {_GROUP} columns, of which some are {ROW_BYTES} bytes"
+    if step <= 0 or step % (COLUMN_GROUP * nbytes) or ROW_BYTES % step:
+        return (
+            f"turns of this loop that store whole groups of {COLUMN_GROUP} columns, of which some are {ROW_BYTES} bytes"
+        )
     if len(rows) > 2:
         return "one row, or two, of each lane in a turn of this loop"
     places: dict[int, list[tuple[tuple[int, ...], int, int]]] = {}
     pairs = {put.index: put.address.size == 2 * nbytes for put in puts}
     for half, (_, members) in enumerate(rows):
         least = min(apart for _, apart in members)
-        wanted = sorted(c for g in range(0, step // nbytes, _GROUP) for c in (g, g + 1))
+        wanted = sorted(c for g in range(0, step // nbytes, COLUMN_GROUP) for c in (g, g + 1))
         found = []
         for put, apart in members:
             column, rest = divmod(apart - least, nbytes)
             found += [column, column + 1] if pairs[put.index] else [column]
             places.setdefault(put.index, []).append((put.values, half, column))
-            if rest or column % _GROUP > 1 or (pairs[put.index] and column % _GROUP):
-                return f"whole groups of {_GROUP} columns in a turn of this loop"
+            if rest or column % COLUMN_GROUP > 1 or (pairs[put.index] and column % COLUMN_GROUP):
+                return f"whole groups of {COLUMN_GROUP} columns in a turn of this loop"
         if sorted(found) != wanted:
             return f"each of {step // nbytes} columns once in a turn of this loop"
     made = Rows(nbytes, step // nbytes, len(rows), places, pairs)
@@ -101,7 +100,7 @@ def _of_lane(affine: Affine, at: Poly) -> Poly:
     """What lanes of a row add to where the first of them stores."""
     found = {}
     for names, vector in at.items():
-        leaders = [vector[t // _QUAD * _QUAD] for t in range(affine.threads)]
+        leaders = [vector[t // QUAD * QUAD] for t in range(affine.threads)]
         found[names] = tuple(a - b for a, b in zip(vector, leaders, strict=True))
     return {names: vector for names, vector in found.items() if any(vector)}
 
@@ -137,4 +136,4 @@ def _text(names: list[str], found: list[tuple[tuple[int, ...], int]]) -> str:
     return " + ".join([*([str(base)] if base or not parts else []), *parts])
 
 
-assert WARP % _QUAD == 0
+assert WARP % QUAD == 0

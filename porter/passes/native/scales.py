@@ -34,11 +34,11 @@ from porter.passes.moves import Moves
 from porter.passes.native import promotion
 from porter.passes.native.powers import At, Powers
 from porter.passes.native.promotion import EIGHT_BITS, Addition, Promotion, promotions
-from porter.passes.native.quads import QUAD, Quads
+from porter.passes.native.quads import Quads
 from porter.passes.native.sites import Changes, Left, Place, steps_below, written
 from porter.ptx.arch import Limits
 from porter.ptx.tmem import COLUMNS
-from porter.ptx.wgmma import THREADS, M
+from porter.ptx.wgmma import COLUMN_GROUP, GROUP_REGISTERS, QUAD, THREADS, M
 
 RULE = "PTR273"
 NAME = "scales"
@@ -49,8 +49,6 @@ _FUSED = ("fmaf", "__fmaf_rn", "__fmaf_rz", "__fmaf_ru", "__fmaf_rd", "std::fma"
 _READS = ("subscript_expression", "pointer_expression", "field_expression", "update_expression",
           "assignment_expression", "lambda_expression", "gnu_asm_expression")  # fmt: skip
 _MOST_TURNS = 4096
-COLUMN_GROUP = 8
-"""Columns that four elements of a thread, in two rows, are of (PTX ISA 9.7.15.5.1, the layout of D)."""
 
 
 def take(context: PortContext, moves: Moves) -> Changes:
@@ -141,17 +139,17 @@ class Scaled(Promotion):
         counts = {e: Counter(f.text for f in factors) for e, factors in elements.items()}
         of_rows = [Counter[str](), Counter[str]()]
         for half in (0, 1):
-            mine = [e for e in elements if e % QUAD // 2 == half]
+            mine = [e for e in elements if e % GROUP_REGISTERS // 2 == half]
             of_rows[half] = reduce(and_, (counts[e] for e in mine))
             self.factors.append(_taken(elements[mine[0]], of_rows[half]))
-        left = {e: _taken(f, counts[e] - of_rows[e % QUAD // 2]) for e, f in elements.items()}
+        left = {e: _taken(f, counts[e] - of_rows[e % GROUP_REGISTERS // 2]) for e, f in elements.items()}
         for element, factors in sorted(left.items()):
-            first = left[element // QUAD * QUAD]
+            first = left[element // GROUP_REGISTERS * GROUP_REGISTERS]
             if [f.text for f in factors] != [f.text for f in first]:
                 raise self.left(node, "scales of rows, times those of eight columns and more")
-            if element % QUAD:
+            if element % GROUP_REGISTERS:
                 continue
-            end = (element // QUAD + 1) * COLUMN_GROUP
+            end = (element // GROUP_REGISTERS + 1) * COLUMN_GROUP
             if self.columns and [f.text for f in self.columns[-1][1]] == [f.text for f in first]:
                 self.columns.pop()
             self.columns.append((end, first))

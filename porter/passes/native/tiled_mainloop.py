@@ -72,7 +72,7 @@ class TiledPipelined(Pipelined):
         return next(iter(functions.values()))
 
     def variables(self) -> None:
-        """Let accumulators be the variables that the kernel names them by."""
+        """Let accumulators be the variables that the kernel names them by: of these a slice asks the same."""
         self._accumulators = list(self.handles)  # type: ignore[arg-type]
 
     @property
