@@ -23,7 +23,7 @@ from porter.model.registers import CASTS
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.model.settings import settings_of
 from porter.model.thread_values import ThreadValues, is_const
-from porter.model.threads import Threads
+from porter.model.threads import TO_A_LOOP, Threads
 
 Vector = tuple[int, ...]
 Poly = dict[tuple[str, ...], Vector]
@@ -42,7 +42,6 @@ _SIZES = {
 """Bytes of types that are the language's or the toolkit's."""
 _NARROWEST = 4
 """Bytes of the integers that addresses are computed in: narrower ones may lose a part of them."""
-_TO_A_LOOP = ("break_statement", "continue_statement")
 _DEEPEST = 24
 _IN_PARENTHESES = re.compile(r"(?<![\w>)\]])\(\s*([A-Za-z_]\w*)\s*\)")
 
@@ -201,7 +200,7 @@ class Affine:
         above = node.parent
         while above is not None and above.id != function.body.id:
             if above.type in LOOPS and any(
-                self._differ.may_part(function, leaving, above) for leaving in find(above, *_TO_A_LOOP)
+                self._differ.may_part(function, leaving, above) for leaving in find(above, *TO_A_LOOP)
             ):
                 return True
             above = above.parent

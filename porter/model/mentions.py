@@ -224,7 +224,19 @@ class Mentions:
         if node.type != "identifier" or variable is None:
             return Mention(function, offset, name, Use.UNKNOWN)
         use = use_of(node, accumulator.home.rank, accumulator.home.path, self.handed_on.reading(home))
+        if use is Use.UNKNOWN and self._in_macro(home, node):
+            use = self.through_macro(function, offset, _Named.of(accumulator))
         return None if use is Use.NOTHING else Mention(function, offset, name, use)
+
+    def _in_macro(self, function: Function, node: Node) -> bool:
+        """Whether a name stands in what a macro is handed."""
+        current = node.parent
+        while current is not None and current.type != "compound_statement":
+            callee = current.child_by_field_name("function") if current.type == "call_expression" else None
+            if callee is not None and function.text(callee) in self.macros.by_name:
+                return True
+            current = current.parent
+        return False
 
     def _innermost(self, function: Function, node: Node) -> Function:
         lambda_node = enclosing(node, "lambda_expression")

@@ -20,6 +20,7 @@ from porter.model.names.lookup import Known
 from porter.model.names.paths import path_of
 from porter.model.names.types import INTEGERS
 from porter.model.program import Program
+from porter.model.reaching import reaching
 from porter.model.scopes import Variable, resolve
 from porter.ptx.arch import WARP
 
@@ -61,7 +62,7 @@ class ThreadValues:
         self.program = program
         self.threads = threads
         self._variables: dict[tuple[int, int, str], Values | None] = {}
-        self._kept: dict[tuple[int, int, str], bool] = {}
+        self._changed: dict[tuple[int, int, str], list[Node] | None] = {}
         self._written: dict[str, str] = {}
         self._calls: dict[int, dict[int, Call]] = {}
         self._indices: dict[Index, Values] = {}
@@ -69,7 +70,8 @@ class ThreadValues:
         self._depth = 0
 
     def of(self, function: Function, node: Node, given: Mapping[str, Values | None] | None = None) -> Values | None:
-        """The values of an expression; `given` are those of the function's parameters. None if nothing is known."""
+        """The values of an expression; `given` are those of the function's parameters and of its template's. None if
+        nothing is known."""
         while node.type in _AROUND:
             inner = [c for c in node.named_children if c.type != "comment"]
             if len(inner) != 1:
@@ -105,7 +107,9 @@ class ThreadValues:
             variable = resolve(function, node, name)
             if variable is not None:
                 known = self._constant(function, node) if variable.param is None else None
-                return known or self._variable(function, variable, given)
+                return known or self._variable(function, variable, given, node)
+            if name in given and name in function.template_params:
+                return given[name]
         known = self._constant(function, node) if self._is_of_sources(function, node) else None
         if known is not None:
             return known
@@ -138,9 +142,19 @@ class ThreadValues:
             found.append((value % fact.modulo if fact.modulo else value) + fact.offset)
         return tuple(found)
 
-    def _variable(self, function: Function, variable: Variable, given: Mapping[str, Values | None]) -> Values | None:
-        if variable.ambiguous or not self._keeps(variable):
+    def _variable(
+        self, function: Function, variable: Variable, given: Mapping[str, Values | None], place: Node
+    ) -> Values | None:
+        changes = None if variable.ambiguous else self._changes(variable)
+        if changes is None:
             return None
+        if changes:
+            passed = reaching(function, changes, place) if variable.function is function else None
+            return self._after(variable, passed, given) if passed is not None else None
+        return self._first(function, variable, given)
+
+    def _first(self, function: Function, variable: Variable, given: Mapping[str, Values | None]) -> Values | None:
+        """What a variable begins with."""
         if variable.param is not None:
             return given.get(variable.name) if variable.function is function else None
         declarator = variable.declarator
@@ -154,6 +168,34 @@ class ThreadValues:
             self._variables[variable.key] = None
             self._variables[variable.key] = self._initialized(variable, declarator, value, {})
         return self._variables[variable.key]
+
+    def _after(self, variable: Variable, changes: Sequence[Node], given: Mapping[str, Values | None]) -> Values | None:
+        """What a variable is behind changes of it."""
+        function = variable.function
+        kind = self._kind(variable)
+        values = self._first(function, variable, given)
+        for change in changes:
+            operator = change.child_by_field_name("operator")
+            sign = function.text(operator) if operator is not None else ""
+            right = change.child_by_field_name("right")
+            if change.type == "update_expression":
+                handed = self._all(1)
+            else:
+                handed = self.of(function, right, given) if right is not None else None
+            values = handed if sign == "=" else _combined(sign[:1] if len(sign) == 2 else sign[:2], values, handed)
+            values = self._converted(function, kind, values) if kind is not None else None
+        return values
+
+    @staticmethod
+    def _kind(variable: Variable) -> Node | None:
+        """The type of a variable that is neither a pointer nor a reference."""
+        node = variable.param.node if variable.param is not None else variable.declarator
+        inner = node.child_by_field_name("declarator") if node is not None and node.type != "identifier" else node
+        declaration = variable.param.node if variable.param is not None else variable.declaration
+        if inner is None or inner.type != "identifier" or declaration is None:
+            return None
+        kind = declaration.child_by_field_name("type")
+        return None if kind is not None and variable.function.text(kind) == "auto" else kind
 
     def _initialized(
         self, variable: Variable, declarator: Node | None, value: Node, given: Mapping[str, Values | None]
@@ -190,17 +232,19 @@ class ThreadValues:
         largest = {1: 127, 2: 2**15 - 1}.get(size, _LARGEST)
         return tuple(v if v is not None and v <= largest else None for v in values)
 
-    def _keeps(self, variable: Variable) -> bool:
-        """Whether a variable has its first value for good."""
+    def _changes(self, variable: Variable) -> list[Node] | None:
+        """The statements that change a variable, each as an assignment or `++`; None if it may change otherwise."""
         key = variable.key
-        if key not in self._kept:
-            self._kept[key] = is_const(variable) or not self._may_change(variable)
-        return self._kept[key]
+        if key not in self._changed:
+            self._changed[key] = [] if is_const(variable) else self._found_changes(variable)
+        return self._changed[key]
 
-    def _may_change(self, variable: Variable) -> bool:
+    def _found_changes(self, variable: Variable) -> list[Node] | None:
         function, name = variable.function, variable.name
+        found = []
         for node in function.named(name):
-            if node.parent is None:
+            meant = resolve(function, node, name)
+            if node.parent is None or (meant is not None and meant.key != variable.key):
                 continue
             inner, outer = node, node.parent
             while outer.type in (*_AROUND, *_CHOOSING) and outer.parent is not None:
@@ -208,22 +252,36 @@ class ThreadValues:
             if outer.type == "assignment_expression":
                 left = outer.child_by_field_name("left")
                 if left is not None and left.id == inner.id:
-                    return True
-            elif outer.type in ("update_expression", "pointer_expression", "lambda_capture_initializer"):
-                return True
+                    if inner.id != node.id or not self._is_statement(function, variable, node, outer):
+                        return None
+                    found.append(outer)
+            elif outer.type == "update_expression":
+                if inner.id != node.id or not self._is_statement(function, variable, node, outer):
+                    return None
+                found.append(outer)
+            elif outer.type in ("pointer_expression", "lambda_capture_initializer"):
+                return None
             elif outer.type == "init_declarator":
                 declarator = outer.child_by_field_name("declarator")
                 if declarator is not None and declarator.type != "identifier" and declarator.id != inner.id:
-                    return True
+                    return None
             elif (
                 outer.type == "initializer_list"
                 or outer.type.startswith("gnu_asm")
                 or (outer.type == "argument_list" and not self._copied(function, outer, inner))
             ):
-                return True
-        if name in self._macro_words:
-            return True
-        return name in self._outputs(function.file)
+                return None
+        if name in self._macro_words or name in self._outputs(function.file):
+            return None
+        return found
+
+    @staticmethod
+    def _is_statement(function: Function, variable: Variable, node: Node, change: Node) -> bool:
+        """Whether a change of this variable, none of its name, is a statement of its function."""
+        above, found = change.parent, resolve(function, node, variable.name)
+        if above is None or above.type != "expression_statement" or found is None or found.key != variable.key:
+            return False
+        return any(n.id == change.id for n in function.own_nodes(change.type))
 
     def _outputs(self, file: CudaFile) -> str:
         """What the asm statements of a file write to."""

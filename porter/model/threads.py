@@ -29,7 +29,7 @@ _ONLY_ENDS = re.compile(rf"\s*{_END}\s*;?\s*")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _LEAVING = frozenset({"return", "goto", "exit", "ret"})
 _ASKING = re.compile(r"\b(?:if|while|for|switch)\b|\?|&&|\|\||@")
-_TO_A_LOOP = ("break_statement", "continue_statement")
+TO_A_LOOP = ("break_statement", "continue_statement")
 _BRANCHES = ("if_statement", "switch_statement", *LOOPS)
 
 
@@ -188,10 +188,10 @@ class Threads:
         count that come back to the others behind the loop or in its next turn.
         """
         for leaving in self._exits(function):
-            target = _target(leaving, function)
+            target = target_of(leaving, function)
             if leaving.start_byte >= at or not _inside(node, target):
                 continue
-            if leaving.type not in _TO_A_LOOP:
+            if leaving.type not in TO_A_LOOP:
                 # who returns has no part in what the warp does later
                 met = not returns or any(
                     m.start_byte > leaving.start_byte and not _other_arm(m, leaving) for m in meetings
@@ -229,7 +229,7 @@ class Threads:
     def _exits(self, function: Function) -> list[Node]:
         found = self._leaving.get(id(function))
         if found is None:
-            exits = [*find(function.body, "return_statement", *_TO_A_LOOP), *self.leaving(function)]
+            exits = [*find(function.body, "return_statement", *TO_A_LOOP), *self.leaving(function)]
             exits = list({e.id: e for e in exits}.values())
             found = self._leaving[id(function)] = [e for e in exits if self.may_part(function, e, function.body)]
         return found
@@ -239,10 +239,10 @@ def _inside(node: Node, outer: Node) -> bool:
     return outer.start_byte <= node.start_byte and node.end_byte <= outer.end_byte
 
 
-def _target(leaving: Node, function: Function) -> Node:
+def target_of(leaving: Node, function: Function) -> Node:
     """What an exit leaves, or goes to the next turn of: a loop, a switch, a lambda or the function."""
     kinds: tuple[str, ...] = ("lambda_expression",)
-    if leaving.type in _TO_A_LOOP:
+    if leaving.type in TO_A_LOOP:
         kinds += (*LOOPS, "switch_statement") if leaving.type == "break_statement" else LOOPS
     current = leaving
     while current.parent is not None and current.id != function.body.id and current.type not in kinds:

@@ -26,7 +26,7 @@ kernel(float* out, __nv_bfloat16* half, int ld, int m, short few, const int* ord
     const int lane = threadIdx.x % 32;
     const int row = blockIdx.y * BM + threadIdx.x / 32 * 16 + lane / 4;
     int moved = 0, chosen = 5, kept = 5, turns = 0, sent = 1, stage = 0;
-    moved += lane;
+    if (m > 3) moved += lane;
     if (lane % 4 == 0) chosen = 0;
     if (m > 3) kept = 0;
     while (true) { turns += 1; if (turns > lane) break; }

@@ -23,6 +23,13 @@ BEFORE = """
 #define PUT(i) out[i] = OUT(i)
 #define PASTE(a, b) a##b
 #define SAME(x) x
+#define STORE(i, v) out[i] = v;
+#define STREAM(i, v) __stcs(&out[i], v)
+#define SQUARE(v) ((v) * (v))
+#define SET(v, x) v = x
+#define BUMP(v) ++v
+#define KEEP(v) p = &v
+#define HAND(v) unknown_to_us(v)
 using number = float;
 struct Holder { float (&r)[8]; };
 struct Copy { float a, b; };
@@ -49,17 +56,24 @@ USES = {
         "out[i] = -acc[0];", "if (acc[0] > 1.f) x = 1.f;", "x = c ? acc[0] : acc[1];", "x = (acc[i]);", "x = *acc;",
         "x = (float)acc[0];", "x = static_cast<float>(acc[0]);", "x = float(acc[0]);", "out[i] = __expf(acc[0]);",
         "float2 v = make_float2(acc[0], acc[1]);", "float v[2] = {acc[0], acc[1]};", "float2 v = {acc[0], acc[1]};",
+        "STORE(i, acc[0]);", "STORE(i, acc[i] * 2.f);", "if (c) STORE(0, acc[1]);", "STREAM(i, acc[0]);",
+        "x = SQUARE(acc[i]);", "x = SQUARE(SQUARE(acc[0]) + 1.f);",
         "x = twice(acc[0]);", "x = sum(acc);", "x = identity(acc[0]);", "for (float v : acc) x += v;", "PUT(0);",
         "x = OUT(i);", 'asm volatile("mov.f32 %0, %1;" : "=f"(x) : "f"(acc[0]));', "out[int(acc[0])] = 1.f;",
         "while (acc[0] > x) x += 1.f;", "x = acc[0], y = 1.f;", "memcpy(out, acc, sizeof(acc));",
     ],
-    Use.WRITE: ["acc[0] = 1.f;", "acc[i] = x;", "(acc[0]) = x;", "*acc = x;", "ACC[i] = x;", "OUT(i) = x;"],
+    Use.WRITE: [
+        "SET(acc[i], 1.f);",
+        "acc[0] = 1.f;", "acc[i] = x;", "(acc[0]) = x;", "*acc = x;", "ACC[i] = x;", "OUT(i) = x;",
+    ],
     Use.UPDATE: [
+        "BUMP(acc[0]);",
         "acc[0] += 1.f;", "++acc[i];", "acc[i]--;", "(c ? acc[0] : acc[1]) += 1.f;", "scale(acc, 2.f);", "negate(acc);",
         "swap_two(acc[0], acc[1]);", "for (auto& v : acc) v *= 2.f;", "ACC[0] += 1.f;", "ADD(i, 1.f);",
         "PASTE(ac, c)[i] += 1.f;", 'asm volatile("neg.f32 %0, %0;" : "+f"(acc[0]));', "memset(acc, 0, sizeof(acc));",
     ],
     Use.UNKNOWN: [
+        "float* p; KEEP(acc[0]);", "HAND(acc[0]);",
         "float (&r)[8] = acc;", "auto& r = acc;", "auto&& r = acc;", "float* p = acc;", "float* p = &acc[0];",
         "float& r = acc[0];", "Holder f{acc};", "Holder f(acc);", "float& r = first(acc);", "*(acc + 0) += 1.f;",
         "*&acc[0] += 1.f;", "0[acc] += 1.f;", "const_cast<float&>(acc[0]) += 1.f;", "(float&)acc[0] = x;",

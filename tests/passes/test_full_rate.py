@@ -102,6 +102,28 @@ TAKEN = {
     "lambda": {"ROLE": "auto group = [&] { return threadIdx.x / 128; }; const int consumer = group();"},
     "spaced": {"ROLE": "const int consumer = threadIdx . x / 128;"},
     "producer first": {"THREADS": "384", "ROLE": f"{PRODUCER} const int consumer = wg - 1;"},
+    **{
+        f"a role counted down, {how}": {
+            "THREADS": "384",
+            "ROLE": f"int consumer = threadIdx.x / 128; if (consumer == 0) {{ out[0] = 1; return; }} {change};",
+        }
+        for how, change in {
+            "by one": "--consumer",
+            "behind it": "consumer--",
+            "as a sum": "consumer -= 1",
+            "set anew": "consumer = consumer - 1",
+            "in two steps": "consumer += 3; consumer %= 4",
+        }.items()
+    },
+    "rows that are left out": {
+        "AFTER": "for (int r = 0; r < 2; ++r) { if (consumer * 64 + r >= rows) continue; out[r] = 0; }"
+    },
+    "rows behind the last": {
+        "AFTER": "for (int r = 0; r < 2; ++r) { if (consumer * 64 + r >= rows) break; out[r] = 0; }"
+    },
+    "rows that are left out in each step": {
+        "BEFORE": "for (int r = 0; r < 2; ++r) { if (consumer * 64 + r >= rows) continue; out[r] = 0; }"
+    },
     "mask on stores": {"AFTER": "if (consumer * 64 + threadIdx.x % 128 / 32 * 16 >= rows) return;"},
     "a condition that both answer alike": {"BEFORE": "if (k == rows) break;"},
     "a branch of the first warp": {"BEFORE": "if (threadIdx.x < 32) { out[k] = 0; }"},

@@ -150,6 +150,24 @@ PARTED_BY = {
         "BEFORE": "if (m) break;",
     },
     "a macro's text": {"HEAD": "#define ADVANCE(k) k += consumer\n", "BEFORE": "ADVANCE(k);"},
+    "turns that some leave out": {
+        "ROLE": f"{CONSUMER} int n = 0; for (int i = 0; i < 4; ++i) {{ if (consumer + i > rows) continue; ++n; }}",
+        "BEFORE": "if (n == k) break;",
+    },
+    "a loop that some leave": {
+        "ROLE": f"{CONSUMER} int n = 0; for (int i = 0; i < 4; ++i) {{ ++n; if (consumer + i > rows) break; }}",
+        "BEFORE": "if (n == k) break;",
+    },
+    "a switch in a loop that some leave": {
+        "ROLE": f"{CONSUMER} int n = 0; for (int i = 0; i < 4; ++i) "
+        "{ switch (i) { case 2: if (consumer + i > rows) continue; } ++n; }",
+        "BEFORE": "if (n == k) break;",
+    },
+    "a step that some leave out": {"BEFORE": "if (consumer * 64 >= rows) continue;"},
+    "a role counted down at times": {
+        "ROLE": f"{CONSUMER} int g = consumer; if (rows > 64) --g;",
+        "BEFORE": "if (g == 0) break;",
+    },
     "the left side of and": {"BEFORE": "(consumer > 0) && (fence(), true);"},
     "elements of a range": {
         "ROLE": f"{CONSUMER} int all[1] = {{consumer}};",

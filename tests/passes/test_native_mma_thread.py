@@ -51,6 +51,10 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
         {"AHEAD": "const uint64_t mine = a + consumer * 512;", "BATCH": BATCH.replace("a + consumer * 512", "mine")},
         ["const int consumer = 0; const uint64_t mine = a + consumer * 512; tcgen05::Accumulator acc_tmem{tc.tmem};"],
     ),
+    "a role that is counted down": (
+        {"AHEAD": "int mine = threadIdx.x / 128; --mine;", "BATCH": BATCH.replace("consumer", "mine")},
+        ["const int mine = 0;", "umma_m64n16k16(acc_tmem, a + mine * 512, b);"],
+    ),
     "waits by token": (
         {"HEAD": TOKENS,
          "INIT_FULL": "init(&full[i], 257);",
@@ -108,6 +112,10 @@ def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
+    "a role of before and of behind": (
+        {"AHEAD": "int mine = threadIdx.x / 128; const uint64_t first = a + mine; --mine;",
+         "BATCH": BATCH.replace("a + consumer", "first + mine")}, "one value of `mine`",
+    ),
     "a collective between MMAs": (
         {"BATCH": "const bool more = __any_sync(0xffffffff, k < steps); " + BATCH}, "`__any_sync` asks for others",
     ),

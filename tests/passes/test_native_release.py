@@ -28,8 +28,25 @@ class Barrier {
     __device__ void until(int parity) { wait(&bits, parity); }
 };
 """
+PARTS = """\
+__device__ void begin(uint64_t* bar, int threads, int bytes) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared(bar)), "r"(threads + bytes));
+}
+"""
 UNDERSTOOD = {
     "as it is": ({}, "tcgen05::release(&empty[k % 2]);"),
+    "a count in two parts": (
+        {"HEAD": PARTS, "INIT_FULL": "begin(&full[i], 0, 1);", "INIT": "begin(&empty[i], 0, 256);"},
+        "begin(&empty[i], 0, 1);",
+    ),
+    "a count in two parts, the first": (
+        {"HEAD": PARTS.replace("threads + bytes", "(bytes + (threads))"), "INIT": "begin(&empty[i], 2 * 128, 0);"},
+        "begin(&empty[i], 1, 0);",
+    ),
+    "a count in two parts, one a constant": (
+        {"HEAD": "constexpr int kNone = 0;\n" + PARTS, "INIT": "begin(&empty[i], kNone, 256);"},
+        "begin(&empty[i], kNone, 1);",
+    ),
     "one thread of a consumer": (
         {"RELEASE": "if (threadIdx.x % 128 == 0) arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 2);"},
         "tcgen05::release(&empty[k % 2]);",
@@ -118,7 +135,7 @@ def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
     assert "commit(tc); drain" not in text.split("__global__")[1]
     assert text.count("tc.commit(); tc.wait(0);") == 1
     count = "2" if "arrives, too" in name else "1"
-    assert f", {count});" in text or f".begin({count});" in text
+    assert f", {count});" in text or f", {count}, 0);" in text or f".begin({count});" in text
 
 
 REFUSED = {
@@ -135,6 +152,9 @@ REFUSED = {
     ),
     "consumers that wait for each other": (
         {"RELEASE": "arrive(&empty[k % 2]); wait(&empty[k % 2], k / 2 % 2);"}, "who waits for empty[]",
+    ),
+    "a count of which both parts count": (
+        {"HEAD": PARTS, "INIT": "begin(&empty[i], 128, 128);"}, "where the count of the mbarrier is written",
     ),
     "a count that differs": ({"INIT": "init(&empty[i], 300);"}, "its count and its arrivals differ"),
     "a count that full has, too": (

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -38,10 +38,12 @@ class Runners:
 
 
 class Who:
-    """Asks about blocks of `threads` threads of one program."""
+    """Asks about blocks of `threads` threads of one program. `template`: what parameters of the kernel's template stand
+    for."""
 
-    def __init__(self, program: Program, threads: int) -> None:
+    def __init__(self, program: Program, threads: int, template: Mapping[str, int] | None = None) -> None:
         self.program, self.threads = program, threads
+        self._template: dict[str, Values | None] = {n: (v,) * threads for n, v in (template or {}).items() if v >= 0}
         self._values, self._differ = ThreadValues(program, threads), Threads(program)
 
     def runs(self, sites: Sequence[Site]) -> Runners:
@@ -89,7 +91,9 @@ class Who:
         return tuple(_all(values) for values in zip(*found, strict=True)) if found else None
 
     def _given(self, frame: Frame) -> dict[str, Values | None]:
-        if frame.outer is None or frame.function.style is Style.MACRO:
+        if frame.outer is None:
+            return self._template
+        if frame.function.style is Style.MACRO:
             return {}
         outer = self._given(frame.outer)
         return {name: self._values.of(frame.outer.function, node, outer) for name, node in frame.bound.items()}

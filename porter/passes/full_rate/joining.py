@@ -21,7 +21,7 @@ from porter.model.kernels import Kernel, contains_tensor_core
 from porter.model.program import Program
 from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep
-from porter.model.threads import Threads, ends_thread
+from porter.model.threads import TO_A_LOOP, Threads, ends_thread, target_of
 from porter.passes.full_rate.sameness import Sameness
 from porter.ptx.tmem import LANES
 from porter.ptx.umma import N_STEPS
@@ -114,10 +114,7 @@ class Consumers:
         if taken is not None:
             arms = [arms[0] if taken else arms[1]]
         elif condition is not None and not self.sameness.same(function, condition):
-            before = self._comes_before(function, node)
-            if any(
-                a is not None and (self._matters(function, a) or (before and self._leaves(function, a))) for a in arms
-            ):
+            if any(a is not None and (self._matters(function, a) or self._leaves(function, a)) for a in arms):
                 text = " ".join(function.text(condition).split())
                 yield Missing(function, function.span(condition), f"the consumers may part at `{text}`")
             return
@@ -127,12 +124,19 @@ class Consumers:
 
     def _decides(self, function: Function, node: Node) -> bool:
         """Whether a statement tells which MMAs a thread comes to, in it or behind it."""
-        return self._matters(function, node) or (self._leaves(function, node) and self._comes_before(function, node))
+        return self._matters(function, node) or self._leaves(function, node)
 
     def _leaves(self, function: Function, arm: Node) -> bool:
-        """Whether a way out of the arm may not come back to what follows it."""
-        if any(not ends_inside(leaving, arm) for leaving in find(arm, *_LEFT_BY)):
+        """Whether who takes a way out of the arm may miss MMAs that others come to."""
+        ways = [n for n in find(arm, *_LEFT_BY) if not ends_inside(n, arm)]
+        left = [target_of(n, function) if n.type in TO_A_LOOP else None for n in ways]
+        # who leaves a loop, or a turn of it, goes on behind it
+        if any(loop is not None and self._matters(function, loop) for loop in left):
             return True
+        return self._comes_before(function, arm) and (None in left or self._ends(function, arm))
+
+    def _ends(self, function: Function, arm: Node) -> bool:
+        """Whether a macro, an instruction or a callee in the arm may end the thread or leave what is around it."""
         if any(macro_leaves(self.program, function.text(n)) for n in find(arm, "identifier")):
             return True
         nodes = [s.node for s in function.asm if ends_thread(s)]

@@ -21,7 +21,7 @@ from porter.model.pure import is_pure
 from porter.model.registers import CASTS
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.model.thread_values import ThreadValues
-from porter.model.threads import Threads
+from porter.model.threads import TO_A_LOOP, Threads, target_of
 from porter.passes.full_rate.library import LibraryCalls
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
@@ -352,9 +352,19 @@ class Sameness:
         return True
 
     def _where_parted(self, function: Function, node: Node) -> bool:
-        """Whether a place stands behind a condition that threads may answer differently."""
+        """Whether a place stands behind a condition that threads may answer differently, or in a loop that some of them
+        may leave, or a turn of it, by themselves."""
+        return self._parted(function, node, function.body) or any(
+            self._parted(function, leaving, loop)
+            for loop in self._loops(function, node)
+            for leaving in find(loop, *TO_A_LOOP)
+            if target_of(leaving, function).id == loop.id
+        )
+
+    def _parted(self, function: Function, node: Node, outer: Node) -> bool:
+        """Whether a node stands behind a condition inside `outer` that threads may answer differently."""
         inner, current = node, node.parent
-        while current is not None and inner.id != function.body.id:
+        while current is not None and inner.id != outer.id:
             if current.type in _BRANCHES:
                 condition = current.child_by_field_name("condition")
                 apart = condition is not None and condition.id != inner.id and self._own(function, condition)
@@ -362,6 +372,15 @@ class Sameness:
                     return True
             inner, current = current, current.parent
         return False
+
+    @staticmethod
+    def _loops(function: Function, node: Node) -> Iterator[Node]:
+        """The loops around a node."""
+        current = node.parent
+        while current is not None and current.id != function.body.id:
+            if current.type in LOOPS:
+                yield current
+            current = current.parent
 
 
 def _is_timed(statement: AsmStatement) -> bool:

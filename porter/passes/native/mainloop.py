@@ -12,7 +12,9 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
+from porter.model.constants import Constants, visible
 from porter.model.functions import Function
+from porter.model.instantiations import only_instantiation
 from porter.model.kernels import Kernel
 from porter.model.pipeline.operations import Operation, Site, Walk, operations_of
 from porter.model.pipeline.rings import split_index
@@ -42,7 +44,8 @@ class Pipelined:
     def __post_init__(self) -> None:
         self.program: Program = self.context.program
         self.walk: Walk = self._walk()
-        threads = self.program.constants_in(self.kernel.function).evaluate(self.kernel.threads or "")
+        self.template = only_instantiation(self.program, self.kernel.function)
+        threads = self.constants.evaluate(self.kernel.threads or "")
         self.threads = threads
         self.who = self._who(min(threads or Limits.threads_per_block, Limits.threads_per_block))
         self._read()
@@ -70,7 +73,14 @@ class Pipelined:
             raise Left(kernel, kernel.span(kernel.body), "a schedule for operands from registers, which threads make")
 
     def _who(self, threads: int) -> Who:
-        return Who(self.program, threads)
+        return Who(self.program, threads, self.template)
+
+    @cached_property
+    def constants(self) -> Constants:
+        """What names mean in the kernel, as it is instantiated."""
+        kernel = self.kernel.function
+        given = {name: str(number) for name, number in self.template.items()}
+        return visible(self.program.constants_around(kernel), kernel, given)
 
     def _from_registers(self) -> bool:
         """Whether some MMA may have its A from registers."""

@@ -426,7 +426,7 @@ class Move:
                 raise path_of(mine[0])[0].left(f"who arrives at {name} in a phase")
             for operation in kernel.operations(name, "init"):
                 place = count_of(kernel, operation)
-                number = kernel.program.constants_in(kernel.kernel.function).evaluate(operation.count)
+                number = kernel.constants.evaluate(operation.count)
                 each = {self._number(o) for o in mine}
                 expected = others + len(kernel.consumers) * max(each) if kernel.threads is not None else number
                 if len(each) != 1 or number not in (None, expected):
@@ -434,7 +434,7 @@ class Move:
                 self.changes.replace(place.function, place.span, str(others + max(each)))
 
     def _number(self, operation: Operation) -> int:
-        value = self.kernel.program.constants_in(self.kernel.kernel.function).evaluate(operation.count or "1")
+        value = self.kernel.constants.evaluate(operation.count or "1")
         if value is None:
             raise path_of(operation)[0].left(f"what `{operation.count}` comes to")
         return value

@@ -98,7 +98,7 @@ class _Pair:
         self.function: Function = self.kernel.kernel.function
         self.context = self.kernel.context
         self.program = self.kernel.program
-        self.constants = self.program.constants_in(self.function)
+        self.constants = self.kernel.constants
         self.move = mma_thread.moved(self.kernel)
         self.loads = self._unused("loads")
         self._whole()

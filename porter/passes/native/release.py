@@ -167,7 +167,7 @@ class Release:
         return others, mine
 
     def _count(self, operation: Operation) -> int:
-        value = self.kernel.program.constants_in(self.kernel.kernel.function).evaluate(operation.count or "1")
+        value = self.kernel.constants.evaluate(operation.count or "1")
         if value is None:
             raise self._place(operation).left(f"what `{operation.count}` comes to")
         return value
@@ -192,7 +192,7 @@ class Release:
         return {self._value(o) for o in self.kernel.operations(name, "init")}
 
     def _value(self, operation: Operation) -> int | None:
-        return self.kernel.program.constants_in(self.kernel.kernel.function).evaluate(operation.count)
+        return self.kernel.constants.evaluate(operation.count)
 
     def _arrival(self, operation: Operation, ring: list[Operation], ctas: int) -> None:
         kernel = self.kernel
@@ -289,21 +289,45 @@ def _conjuncts(function: Function, node: Node) -> Iterator[Node]:
 
 
 def count_of(kernel: Pipelined, operation: Operation) -> Place:
-    """Where the count of an mbarrier's init is written.
+    """Where the count of an mbarrier's init is written; of a sum the part that is not 0.
 
     Raises:
         Left: it is no argument, or one of a template.
     """
     site = operation.sites[-1]
-    frame, node = site.frame, _count_node(kernel, site.frame, site.node)
-    while node is not None and node.type == "identifier" and frame.outer is not None:
+    left = path_of(operation)[0].left("where the count of the mbarrier is written")
+    node = _count_node(kernel, site.frame, site.node)
+    parts = list(_addends(kernel, site.frame, node)) if node is not None else []
+    if len(parts) > 1:
+        known = [(f, n, kernel.program.constants_in(f.function).evaluate(f.function.text(n))) for f, n in parts]
+        parts = [(f, n) for f, n, value in known if value != 0]
+    if len(parts) != 1:
+        raise left
+    ((frame, node),) = parts
+    if (frame.outer is not None and node.type == "identifier") or frame.function.style is Style.MACRO:
+        raise left
+    return Place(frame.function, node)
+
+
+def _addends(kernel: Pipelined, frame: Frame, node: Node) -> Iterator[tuple[Frame, Node]]:
+    """What a sum adds, each where it is written: parameters are what calls hand for them."""
+    while node.type == "identifier" and frame.outer is not None:
         name = frame.function.text(node)
         if name not in frame.bound or Wording(kernel.program).changes(frame.function, name):
             break
         frame, node = frame.outer, frame.bound[name]
-    if node is None or (frame.outer is not None and node.type == "identifier") or frame.function.style is Style.MACRO:
-        raise path_of(operation)[0].left("where the count of the mbarrier is written")
-    return Place(frame.function, node)
+    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+    inner = [c for c in node.named_children if c.type != "comment"]
+    if node.type == "parenthesized_expression" and len(inner) == 1:
+        yield from _addends(kernel, frame, inner[0])
+    elif node.type == "binary_expression" and frame.outer is not None and left is not None and right is not None:
+        if frame.function.text(node.children[1]) == "+":
+            yield from _addends(kernel, frame, left)
+            yield from _addends(kernel, frame, right)
+        else:
+            yield frame, node
+    else:
+        yield frame, node
 
 
 def _count_node(kernel: Pipelined, frame: Frame, node: Node) -> Node | None:

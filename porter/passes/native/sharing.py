@@ -31,7 +31,7 @@ def ctas_of(kernel: Pipelined, name: str, mine: list[Operation], count: int | No
         raise at.left(f"that consumers arrive at {name} of all CTAs, and behind their MMAs alone")
     arrivals: Counter[int] = Counter()
     for operation in mine:
-        number = kernel.program.constants_in(kernel.kernel.function).evaluate(operation.count or "1")
+        number = kernel.constants.evaluate(operation.count or "1")
         ranks = _ranks(kernel, operation)
         for thread in kernel.runs(operation):
             rank = ranks[thread]

@@ -409,7 +409,9 @@ class Slice:
         kind = declared.child_by_field_name("type")
         text = self.function.text(kind) if kind is not None else "auto"
         text = "int" if text == "auto" else text
-        self.constants[variable.name] = f"const {text} {variable.name} = {_literal(text, value)};"
+        given = f"const {text} {variable.name} = {_literal(text, value)};"
+        if self.constants.setdefault(variable.name, given) != given:
+            raise self._left(name, f"one value of `{variable.name}` in the thread that issues")
         return True
 
     @staticmethod
