@@ -118,7 +118,7 @@ __device__ __forceinline__ void wait_phase(uint32_t barrier, uint32_t parity) {
         "{\n"
         ".reg .pred complete;\n"
         "WAIT:\n"
-//@ if paired
+//@ if paired or called_empty
         "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 complete, [%0], %1;\n"
 //@ else
         "mbarrier.try_wait.parity.shared::cta.b64 complete, [%0], %1;\n"
@@ -365,7 +365,7 @@ struct Warpgroup {
     uint32_t committed = 0;  // batches committed so far
 //@ end
 //@ if shares
-    uint32_t first = 0;      // mbarrier that it gave back first, for all CTAs
+    uint32_t first_given = 0;  // mbarrier that it gave back first, for all CTAs
     uint32_t used = 0;       // a bit for each that it gave back, by its distance from the first
     uint32_t turns = 0;      // which of them an odd number of times
 //@ end
@@ -404,6 +404,49 @@ struct Warpgroup {
 //@ end
 //@ end
 
+//@ if shares
+    // Gives a stage of all CTAs of a cluster back: the mbarrier at this place has one arrival more in each of `ctas`
+    // once all MMAs issued so far are complete.
+    __device__ __forceinline__ void release(const void* mbarrier, uint16_t ctas) {
+//@ if not own_thread
+        if (!elect_issuer()) return;
+//@ end
+        const uint32_t address = shared_address(mbarrier);
+        asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(address), "h"(ctas)
+                     : "memory");
+        if (used == 0) first_given = address;
+        const uint32_t bit = 1u << (address - first_given) / 8 % 32;
+        used |= bit;
+        turns ^= bit;
+    }
+    __device__ __forceinline__ void release(const uint64_t& mbarrier, uint16_t ctas) { release(&mbarrier, ctas); }
+
+//@ if called_empty
+    // Waits until all CTAs called the stages empty, and gave back what this one did: no arrival comes after it, when this
+    // CTA may be gone.
+    __device__ __forceinline__ void drain(const void* mbarriers, uint32_t stages) const {
+//@ if not own_thread
+        if (!elect_issuer()) return;
+//@ end
+        for (uint32_t i = 0; i < stages; ++i) {
+            const uint32_t address = shared_address(mbarriers) + 8 * i, bit = (address - first_given) / 8 % 32;
+            // the first phase is the one in which the stage is called empty
+            wait_phase(address, used >> bit & 1 ? turns >> bit & 1 : 0);
+        }
+    }
+//@ else
+    // Waits until all CTAs gave back what this one did: no arrival comes after it, when this CTA may be gone.
+    __device__ __forceinline__ void drain() const {
+//@ if not own_thread
+        if (!elect_issuer()) return;
+//@ end
+        for (uint32_t i = 0; i < 32; ++i) {
+            if (used >> i & 1) wait_phase(first_given + 8 * (i < 16 ? i : i - 32), (turns >> i & 1) ^ 1);
+        }
+    }
+//@ end
+
+//@ end
 //@ if own_thread
     // In front of the first MMA of a tile: its accumulator has been read.
     template <typename... Tiles>
@@ -510,32 +553,6 @@ struct Warpgroup {
 //@ end
     }
 
-//@ if shares
-    // Gives a stage of all CTAs of a cluster back: the mbarrier at this place has one arrival more in each of `ctas`
-    // once all MMAs issued so far are complete.
-    __device__ __forceinline__ void release(const void* mbarrier, uint16_t ctas) {
-        if (elect_issuer()) {
-            const uint32_t address = shared_address(mbarrier);
-            asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(address), "h"(ctas)
-                         : "memory");
-            if (used == 0) first = address;
-            const uint32_t bit = 1u << (address - first) / 8 % 32;
-            used |= bit;
-            turns ^= bit;
-        }
-    }
-    __device__ __forceinline__ void release(const uint64_t& mbarrier, uint16_t ctas) { release(&mbarrier, ctas); }
-
-    // Waits until all CTAs gave back what this one did: no arrival comes after it, when this CTA may be gone.
-    __device__ __forceinline__ void drain() const {
-        if (elect_issuer()) {
-            for (uint32_t i = 0; i < 32; ++i) {
-                if (used >> i & 1) wait_phase(first + 8 * (i < 16 ? i : i - 32), (turns >> i & 1) ^ 1);
-            }
-        }
-    }
-
-//@ end
     // Waits until at most `pending` batches are in flight.
 //@ if register_kinds or tracked or guarded_commit
     __device__ __forceinline__ void wait(uint32_t pending) {

@@ -192,6 +192,9 @@ def _argument(arguments: Node, node: Node, full: bool, reading: Reading) -> Use:
     callee = call.child_by_field_name("function")
     if call.type != "call_expression" or callee is None:
         return Use.UNKNOWN
+    if callee.type == "parenthesized_expression" and len(callee.named_children) == 1:
+        # `(bf16)(x)` reads like a call
+        callee = callee.named_children[0]
     if reading.is_value(callee):
         return Use.READ if full else Use.UNKNOWN
     text = reading.text(callee)

@@ -113,6 +113,10 @@ class Helpers:
     """Whether they do so on those of a library's pipelines."""
     shares: bool = False
     """Whether commits arrive on those of all CTAs of a cluster."""
+    called_empty: bool = False
+    """Whether threads of all of them call these stages empty before the first is filled."""
+    drained: str = ""
+    """The mbarriers of these stages then, and how many they are, as a kernel hands them to what waits for them."""
     blocks: int = 1
     """Blocks that share the Tensor Memory of an SM."""
 

@@ -54,7 +54,8 @@ USES = {
     Use.READ: [
         "x = acc[0];", "x = acc[i] * 2.f;", "float v = acc[i];", "auto v = acc[i];", "number v = acc[i];",
         "out[i] = -acc[0];", "if (acc[0] > 1.f) x = 1.f;", "x = c ? acc[0] : acc[1];", "x = (acc[i]);", "x = *acc;",
-        "x = (float)acc[0];", "x = static_cast<float>(acc[0]);", "x = float(acc[0]);", "out[i] = __expf(acc[0]);",
+        "x = (float)acc[0];", "x = static_cast<float>(acc[0]);", "x = (number)(acc[0]);",
+        "half h = (half)(acc[i]);", "x = float(acc[0]);", "out[i] = __expf(acc[0]);",
         "float2 v = make_float2(acc[0], acc[1]);", "float v[2] = {acc[0], acc[1]};", "float2 v = {acc[0], acc[1]};",
         "STORE(i, acc[0]);", "STORE(i, acc[i] * 2.f);", "if (c) STORE(0, acc[1]);", "STREAM(i, acc[0]);",
         "x = SQUARE(acc[i]);", "x = SQUARE(SQUARE(acc[0]) + 1.f);",

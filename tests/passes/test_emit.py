@@ -163,6 +163,16 @@ COMBINATIONS = {
     "joined in a cluster": helpers(
         {Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), joined=True, releases=True, shares=True
     ),
+    "a cluster that calls its stages empty, a thread of its own": helpers(
+        {Kind.F16: BF16},
+        {FLOATS: FEW},
+        operations=("load",),
+        joined=True,
+        releases=True,
+        shares=True,
+        called_empty=True,
+        own_thread=True,
+    ),
     "stacked": helpers(
         {Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), stacked=True, tile_arrays=True, uses_clear=True
     ),
@@ -200,7 +210,8 @@ def uses(made: Helpers) -> Iterator[str]:
         yield "__shared__ Barrier object; tcgen05::release(object);"
         yield "__shared__ uint64_t empty; tcgen05::release(&empty);"
     if made.shares:
-        yield "tc.release(&empty, 0x3); tc.release(empty, 0x3); tc.drain();"
+        yield "tc.release(&empty, 0x3); tc.release(empty, 0x3);"
+        yield "tc.drain(&empty, 1);" if made.called_empty else "tc.drain();"
     yield f"constexpr uint32_t idesc = tcgen05::instruction_descriptor(1, tcgen05::{element}, 1, 64{flags});"
     yield from (f"tcgen05::mma_{kind.value}(d, a, b, idesc);" for kind in made.kinds)
     yield from (f"tcgen05::mma_{kind.value}(tc, d, 1, 2, 3, 4, b, idesc, false);" for kind in made.register_kinds)

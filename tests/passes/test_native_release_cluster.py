@@ -58,6 +58,63 @@ def test_all_ctas_get_a_commit(tmp_path: Path, name: str) -> None:
     assert text.count("tc.commit(); tc.wait(0); tc.drain();") == 1
 
 
+CALLED_EMPTY = {
+    **OF_WARPS,
+    "AHEAD": f"for (int i = 0; i < 2; ++i) if ({LANE} < 2) arrive_at(&empty[i], {LANE});",
+    "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);",
+}
+FIRST = {
+    "lanes of all warps": {},
+    "threads of each consumer": {
+        "INIT": "init(&empty[i], 4);",
+        "AHEAD": "const int tid = threadIdx.x % 128; "
+        "for (int i = 0; i < 2; ++i) if (tid < 2) arrive_at(&empty[i], tid);",
+        "RELEASE": "if (tid < 2) arrive_at(&empty[k % 2], tid);",
+    },
+    "a role that is counted down": {
+        "AHEAD": f"int mine = threadIdx.x / 128; --mine; for (int i = 0; i < 2; ++i) "
+        f"if ({LANE} < 2 && mine < 2) arrive_at(&empty[i], {LANE});",
+    },
+    "wide scopes": {
+        "HEAD": ARRIVE_AT.replace("mapa.shared", " mapa.shared"),
+    },
+}
+
+
+@pytest.mark.parametrize("steps", [STEP, (*STEP, "mma-thread")], ids=["release", "mma-thread"])
+@pytest.mark.parametrize("name", FIRST)
+def test_stages_that_all_call_empty_at_first(tmp_path: Path, name: str, steps: tuple[str, ...]) -> None:
+    result = ported(tmp_path, steps, **{**CALLED_EMPTY, **FIRST[name]})
+    text = taken(result, *steps)
+    helpers = next(t for p, t in result.files.items() if p.endswith("tcgen05.cuh")).decode()
+    assert "if (tcgen05::thread_index() / 32 == 4) arrive_at(&empty[i]," in text
+    assert "init(&empty[i], 2);" in text
+    assert text.count("tc.drain(&empty[0], 2);") == 1
+    assert "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p" in text
+    assert "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [r]" in text
+    assert "void drain(const void* mbarriers, uint32_t stages)" in helpers
+
+
+NARROW = {
+    "waits": ("try_wait.parity.acquire.cta.shared", "try_wait.parity.acquire.cluster.shared"),
+    "tests of a phase": ("test_wait.parity.shared", "test_wait.parity.acquire.cluster.shared"),
+    "waits that are wide": ("try_wait.parity.acquire.cluster.shared", "try_wait.parity.acquire.cluster.shared"),
+    "waits that are relaxed": ("try_wait.parity.relaxed.cluster.shared", "try_wait.parity.relaxed.cluster.shared"),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_who_waits_for_other_ctas_has_their_scope(tmp_path: Path, name: str) -> None:
+    written, expected = NARROW[name]
+    until = (
+        '__device__ void until(uint64_t* bar, int parity) { asm volatile("{ .reg .pred p; W: mbarrier.'
+        f'{written}::cta.b64 p, [%0], %1; @!p bra W; }}" ::"r"(shared(bar)), "r"(parity) : "memory"); }}\n'
+    )
+    parts = {"HEAD": ARRIVE_AT + until, "ACQUIRE": "until(&empty[k % 2], k / 2 % 2 ^ 1);"}
+    text = taken(ported(tmp_path, STEP, **{**OF_WARPS, **parts}), *STEP)
+    assert f"mbarrier.{expected}::cta.b64 p" in text
+
+
 REFUSED = {
     "the first CTA alone": (
         {"RELEASE": f"if ({LANE} < 1) arrive_at(&empty[k % 2], {LANE});"}, "of each CTA of the cluster",
@@ -73,8 +130,22 @@ REFUSED = {
     "one's own CTA by itself": (
         {"RELEASE": f"arrive(&empty[k % 2]); if ({LANE} < 2) arrive_at(&empty[k % 2], {LANE});"}, "of all CTAs",
     ),
-    "stages that all call empty at first": (
-        {"AHEAD": f"for (int i = 0; i < 2; ++i) if ({LANE} < 2) arrive_at(&empty[i], {LANE});"}, "behind their MMAs",
+    "stages that each CTA calls empty for itself": (
+        {"AHEAD": "for (int i = 0; i < 2; ++i) arrive(&empty[i]);", "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);"},
+        "of all CTAs alone",
+    ),
+    "stages that all call empty at first, and never again": (
+        {"AHEAD": f"for (int i = 0; i < 2; ++i) if ({LANE} < 2) arrive_at(&empty[i], {LANE});", "RELEASE": "",
+         "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);"}, "of all CTAs alone",
+    ),
+    "stages that more call empty at first": (
+        {"AHEAD": "for (int i = 0; i < 2; ++i) arrive_at(&empty[i], threadIdx.x % 2);",
+         "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);"}, "wherever consumers do",
+    ),
+    "stages given back by halves": (
+        {"INIT": "init(&empty[i], 16);",
+         "RELEASE": f"if ({LANE} == 0) arrive_at(&empty[k % 2], 0); if ({LANE} == 1) arrive_at(&empty[k % 2], 1);"},
+        "of each CTA of the cluster",
     ),
     "more mbarriers than are counted": ({"BARRIERS": "uint64_t full[32], empty[32]"}, "follow each other"),
 }  # fmt: skip

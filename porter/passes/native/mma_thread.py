@@ -23,7 +23,7 @@ from porter.passes.native import release
 from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.release import count_of
 from porter.passes.native.sites import Changes, Left, Place, only_from, path_of, prefix, statement_of, written
-from porter.passes.native.slicing import Level, Slice
+from porter.passes.native.slicing import BLOCKS, Level, Slice
 from porter.passes.native.texts import indented, ported_text
 from porter.passes.residency import RULE as TILES
 from porter.passes.residency import RULE_ZERO
@@ -59,9 +59,9 @@ def take(context: PortContext, found: list[Pipelined], tiles: Sequence[Tiles] = 
     Raises:
         Left: a fact is missing.
     """
-    if not context.helpers.releases or context.helpers.shares:
+    if not context.helpers.releases:
         at = found[0]
-        raise at.begin.left("commits that give stages back, each of its own CTA")
+        raise at.begin.left("commits that give stages back")
     changes = Changes(context, RULE)
     loops: Sequence[Tiles | None] = tiles or [None] * len(found)
     moves = [Move(kernel, changes, loop) for kernel, loop in zip(found, loops, strict=True)]
@@ -219,7 +219,7 @@ class Move:
             drop.undefine(function)
         drop.make()
         closing = Changes(self.context, release.RULE)
-        release.close(kernel, closing)
+        release.close(kernel, closing, self.context.helpers.shares)
         closing.unmake()
 
     def _consumers(self) -> None:
@@ -289,7 +289,10 @@ class Move:
         lines += body if self.tiles is None else [*map(self.tiles.said, body), "    }"]
         words = set(re.findall(r"\w+", "\n".join(lines)))
         constants = [f"    {line}" for name, line in self.slice.constants.items() if name in words]
-        lines = [*self._opening().splitlines(), *constants, *lines, "}"]
+        # other CTAs' commits arrive here for as long as they share stages
+        helpers = self.context.helpers
+        drained = [f"    {self.names.warpgroup}.drain({helpers.drained});"] if helpers.shares else []
+        lines = [*self._opening().splitlines(), *constants, *lines, *drained, "}"]
         span, whole = self.context.statement_before(self.function, at, "\n".join(lines), above_comments=True)
         self.changes.replace(self.function, span, whole)
 
@@ -306,13 +309,13 @@ class Move:
         """The lines of a level and those in it."""
         levels = self.slice.levels
         level = levels[index]
-        if level.node.type != "compound_statement":
+        if level.node.type not in BLOCKS:
             yield from self._construct(level, index, pad)
             return
         carried = self.tiles.carried if self.tiles is not None else frozenset()
         shown = [n for n in self.slice.shows(level) if n.id not in carried]
         clears = self._clears(level)
-        if level.node.type == "compound_statement":
+        if level.node.type in BLOCKS:
             shown = sorted([*shown, *clears, *self._declaring(level)], key=lambda n: n.start_byte)
         last = index == len(levels) - 1
         middle = self.range[0] if last else level.inner

@@ -4,21 +4,24 @@ of these MMAs tells it. Nobody waits in the loop then, and the tensor core has t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
 from porter.lang.cuda import find
+from porter.lang.text import Span
 from porter.model.functions import Call, Function, Style
 from porter.model.pipeline.frames import Frame, Wording, tidy
 from porter.model.pipeline.operations import Operation, operations_of
+from porter.model.pipeline.rings import split_index
 from porter.model.scopes import resolve
 from porter.model.tensor_core import Step
 from porter.passes.context import PortContext, qualified
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.members import accessible
-from porter.passes.native.sharing import ctas_of
+from porter.passes.native.sharing import ctas_of, is_ring, once
 from porter.passes.native.sites import (
     Changes,
     Left,
@@ -29,10 +32,22 @@ from porter.passes.native.sites import (
     statement_of,
     written,
 )
+from porter.ptx.arch import WARP
 from porter.ptx.ast import Placeholder, Reg
 from porter.ptx.table import find as decode
 
 RULE = "PTR190"
+_NARROW = {
+    "wait": (
+        re.compile(r"(mbarrier\.(?:try|test)_wait(?:\.parity)?)(?:\.acquire\.cta|(?!\.parity|\.acquire|\.relaxed))\b"),
+        ".acquire.cluster",
+    ),
+    "arrive": (
+        re.compile(r"(mbarrier\.arrive)(?:\.release\.cta|(?!\.release|\.relaxed|\.expect_tx))\b"),
+        ".release.cluster",
+    ),
+}
+"""Instructions whose scope is that of their own CTA."""
 NAME = "release"
 
 
@@ -52,7 +67,7 @@ def take(context: PortContext, found: list[Pipelined]) -> Changes:
 def close(kernel: Pipelined, changes: Changes, shared: bool = False) -> None:
     """What stands around the range: threads meet in front of it, and wait for the sums behind it."""
     state = kernel.context.names.warpgroup
-    last = ("commit()", "wait(0)", *(["drain()"] if shared else []))
+    last = ("commit()", "wait(0)", *([f"drain({kernel.context.helpers.drained})"] if shared else []))
     changes.behind(kernel.end, [f"{state}.{call};" for call in last])
     if kernel.context.helpers.sync_in_wait:
         changes.before(kernel.begin, f"{qualified('sync_warpgroup')}();")
@@ -129,6 +144,8 @@ class Release:
             counts = self._counts(name)
             ctas = ctas_of(kernel, name, mine, counts.pop() if len(counts) == 1 and not others else None)
             kernel.context.helpers.shares = True
+            for operation in kernel.operations(name, "wait"):
+                self._of_cluster(operation)
         else:
             self._agrees(name, mine, others)
         for operation in mine:
@@ -203,6 +220,9 @@ class Release:
             if same and other not in ring:
                 raise place.left("a statement that only gives stages back")
         statement = statement_of(place)
+        if ctas > 1 and kernel.is_ahead(operation):
+            self._called_empty(operation, Place(place.function, statement))
+            return
         top, when = self._without_choice(operation, place, statement)
         if kernel.is_ahead(operation):
             # it has nothing to commit
@@ -219,6 +239,33 @@ class Release:
             pad = kernel.context.indent(top.function, top.span)
             text = f"if ({' && '.join(when)}) {{\n{pad}    {text}\n{pad}}}"
         self.changes.statement(top, text)
+
+    def _of_cluster(self, operation: Operation) -> None:
+        """A wait meets arrivals of other CTAs where both have the scope of the cluster (PTX ISA 9.7.13.15.13, 8.5)."""
+        site = operation.sites[-1]
+        function = site.frame.function
+        if function.style is Style.MACRO or all(s.node.id != site.node.id for s in function.asm):
+            return
+        span, text = function.span(site.node), function.text(site.node)
+        narrow, wide = _NARROW[operation.kind]
+        for found in narrow.finditer(text):
+            start = span.start + len(text[: found.end(1)].encode())
+            end = span.start + len(text[: found.end()].encode())
+            self.changes.replace(function, Span(start, end), wide)
+
+    def _called_empty(self, operation: Operation, statement: Place) -> None:
+        """Stages that consumers call empty, in all CTAs, before they have multiplied: one warp of them does."""
+        kernel = self.kernel
+        if statement.function is not kernel.function:
+            raise statement.left("stages of a cluster given back where the MMAs are")
+        name = split_index(operation.barrier)[0]
+        warp = once(kernel, name, operation)
+        self._of_cluster(operation)
+        helpers = kernel.context.helpers
+        helpers.called_empty, helpers.drained = True, f"&{name.replace('[]', '[0]')}, {is_ring(kernel, name)}"
+        index = qualified("thread_index()") if helpers.joined else "threadIdx.x"
+        at = statement.span.start
+        self.changes.replace(statement.function, Span(at, at), f"if ({index} / {WARP} == {warp}) ")
 
     def _elected(self, place: Place) -> str:
         """What is true in the thread that issues."""

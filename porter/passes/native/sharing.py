@@ -11,8 +11,10 @@ from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.read import pipeline_of
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left, path_of
+from porter.ptx.arch import WARP
 from porter.ptx.ast import Placeholder
 from porter.ptx.table import find as decode
+from porter.ptx.wgmma import THREADS as WARPGROUP
 
 _MOST_CTAS = 16
 _MOST_STAGES = 16
@@ -27,24 +29,48 @@ def ctas_of(kernel: Pipelined, name: str, mine: list[Operation], count: int | No
         Left: they are others, or not known.
     """
     at = path_of(mine[0])[0]
-    if any(not o.remote or kernel.is_ahead(o) for o in mine):
-        raise at.left(f"that consumers arrive at {name} of all CTAs, and behind their MMAs alone")
-    arrivals: Counter[int] = Counter()
-    for operation in mine:
-        number = kernel.constants.evaluate(operation.count or "1")
-        ranks = _ranks(kernel, operation)
-        for thread in kernel.runs(operation):
-            rank = ranks[thread]
-            if rank is None or number is None:
-                raise path_of(operation)[0].left(f"at {name} of which CTAs of the cluster each thread arrives")
-            arrivals[rank] += number
+    if any(not o.remote for o in mine) or all(kernel.is_ahead(o) for o in mine):
+        raise at.left(f"that consumers arrive at {name} of all CTAs alone")
+    each = [_arrivals(kernel, name, o, kernel.runs(o)) for o in mine]
+    arrivals = each[0]
     ctas = len(arrivals)
     if set(arrivals) != set(range(ctas)) or len(set(arrivals.values())) != 1 or not 1 < ctas <= _MOST_CTAS:
         raise at.left(f"that as many arrive at {name} of each CTA of the cluster")
+    for operation, found in zip(mine, each, strict=True):
+        if found != arrivals:
+            raise path_of(operation)[0].left(f"that as many arrive at {name} wherever consumers do")
     if count != arrivals[0] * ctas:
         raise at.left(f"that all {ctas} CTAs arrive at {name}: it counts {count}, and {arrivals[0]} of each arrive")
     is_ring(kernel, name)
     return ctas
+
+
+def once(kernel: Pipelined, name: str, operation: Operation) -> int:
+    """A warp whose threads arrive once on the mbarriers of each CTA that consumers arrive at.
+
+    Raises:
+        Left: the first warp of consumers does not.
+    """
+    warp = kernel.kernel.roles.first * WARPGROUP // WARP
+    mine = kernel.runs(operation) & set(range(warp * WARP, (warp + 1) * WARP))
+    if set(_arrivals(kernel, name, operation, frozenset(mine)).values()) != {1} or len(mine) != len(
+        _arrivals(kernel, name, operation, kernel.runs(operation))
+    ):
+        raise path_of(operation)[0].left(f"one arrival at {name} of each CTA by a warp of consumers")
+    return warp
+
+
+def _arrivals(kernel: Pipelined, name: str, operation: Operation, threads: frozenset[int]) -> Counter[int]:
+    """By the rank of a CTA, how many of these threads arrive there."""
+    found: Counter[int] = Counter()
+    number = kernel.constants.evaluate(operation.count or "1")
+    ranks = _ranks(kernel, operation)
+    for thread in threads:
+        rank = ranks[thread]
+        if rank is None or number is None:
+            raise path_of(operation)[0].left(f"at {name} of which CTAs of the cluster each thread arrives")
+        found[rank] += number
+    return found
 
 
 def _ranks(kernel: Pipelined, operation: Operation) -> tuple[int | None, ...]:
@@ -70,10 +96,12 @@ def _ranks(kernel: Pipelined, operation: Operation) -> tuple[int | None, ...]:
     raise path_of(operation)[0].left("the rank of the CTA that it arrives at, as an operand")
 
 
-def is_ring(kernel: Pipelined, name: str) -> None:
-    """That mbarriers follow each other, in an array that is short enough to count in."""
-    facts = pipeline_of(kernel.program, kernel.kernel.function)
+def is_ring(kernel: Pipelined, name: str) -> str:
+    """How many mbarriers follow each other, in an array that is short enough to count in, in the kernel's words."""
+    facts = pipeline_of(kernel.program, kernel.kernel.function, given={n: str(v) for n, v in kernel.template.items()})
     extent: Number | None = next((b.extent for b in facts.barriers if b.name == name), None)
     if not name.endswith("[]") or extent is None or extent.value is None or extent.value > _MOST_STAGES:
         function = kernel.kernel.function
         raise Left(function, function.span(function.body), f"how many mbarriers {name} follow each other")
+    # the number may become another one where it has a name
+    return extent.text if kernel.constants.evaluate(extent.text) == extent.value else str(extent.value)

@@ -32,6 +32,9 @@ _MEETING = re.compile(r"\b__syncwarp\s*\([^()]*\)\s*;")
 _SYNCHRONOUS = re.compile(r"\.sync\b|\bbar(?:rier)?\.")
 _ASM = re.compile(r"\basm\b|__asm")
 _PARTS = ("compound_statement", "else_clause")
+BLOCKS = ("compound_statement", "preproc_if", "preproc_ifdef")
+"""What statements stand in, one beside the other: also what one build alone sees."""
+_OF_OTHER_BUILDS = ("preproc_else", "preproc_elif", "preproc_elifdef")
 _SKIPPED = ("comment", "preproc_call", ";", "{", "}")
 
 
@@ -84,7 +87,7 @@ class Slice:
             if above is None or (above.id == self.function.body.id and not _holds(above, self.at)):
                 raise self._left(self.at, "that producer and consumers are branches of one block")
             around.insert(0, above)
-        while around[0].type != "compound_statement":
+        while around[0].type not in BLOCKS:
             above = around[0].parent
             assert above is not None
             around.insert(0, above)
@@ -95,7 +98,7 @@ class Slice:
         level = Level(node, inner)
         if node.type == "if_statement":
             level.taken = self._always(node, inner)
-        elif node.type not in (*LOOPS, *_PARTS):
+        elif node.type not in (*LOOPS, *_PARTS) and not (node.type in BLOCKS and not self.levels):
             raise self._left(node, f"what a {node.type.replace('_', ' ')} around the MMAs does")
         return level
 
@@ -155,11 +158,13 @@ class Slice:
     def _beside(self, index: int) -> Iterator[Node]:
         """Statements of a level that are not the next one; of the outermost those between the place and the range."""
         level = self.levels[index]
-        if level.node.type != "compound_statement":
+        if level.node.type not in BLOCKS:
             return
         mine = {n.id for n in self.range} if index == len(self.levels) - 1 else set()
         for child in level.node.named_children:
             if child.id in (level.inner.id, *mine) or child.type in _SKIPPED or _holds(child, self.at):
+                continue
+            if child.type in _OF_OTHER_BUILDS:
                 continue
             if index == 0 and child.start_byte < self.at.start_byte:
                 continue

@@ -166,6 +166,8 @@ class _Taking:
         context = self.context
         if mma_thread.NAME not in self.taken:
             raise self._found()[0].begin.left("a thread of its own that issues the MMAs")
+        if context.helpers.shares:
+            raise self._found()[0].begin.left("stages of one CTA: those of a cluster are for tiles beside each other")
         self._restore(self._before[mma_thread.NAME])
         tiles.take(context, self._found(), self._launch())
 
