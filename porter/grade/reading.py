@@ -168,7 +168,7 @@ class _Reader:
             self._multicast(), not self.loads and bool(nbytes), self._in_turns(loop),
             self._epilogue(loop, tiling, columns, persistent),
             self._work(loop, threads, tiling), Residency(self._taken(smem), columns, threads, self.launch.registers),
-            tuple(dict.fromkeys(self.assumed)), 1 if tiling.m is not None else self._batches(loop),
+            tuple(dict.fromkeys(self.assumed)), 1 if tiling.m is not None else self._batches(loop), self._ahead(loop),
         )  # fmt: skip
 
     def _phases(self, loop: Loop | None, expected: int) -> tuple[int, ...]:
@@ -307,6 +307,28 @@ class _Reader:
             elif at in self.code.waits and committed:
                 found, open_batch, committed = found + 1, False, False
         return max(1, found)
+
+    def _ahead(self, loop: Loop | None) -> tuple[tuple[Mma, int], ...]:
+        """The MMAs of batches that threads go on computing behind, before they wait for anything; others are waited
+        for at once."""
+        if loop is None or not self.commits:
+            return ()
+        rows, commits, mmas = self.code.code, set(self.commits), set(self.mma_at)
+        found, waited, batch, closed = Counter[Mma](), False, list[int](), False
+        for at in (*loop.body, *loop.body):
+            if at in mmas:
+                batch, closed = [at] if closed else [*batch, at], False
+            elif at in commits:
+                closed = bool(batch)
+            elif closed and (at in self.code.waits or rows[at].parts[0] in MUFU):
+                if at in self.code.waits:
+                    waited = True
+                else:
+                    for one in batch:
+                        if (mma := self._mma(one)) is not None:
+                            found[mma] = max(found[mma], sum(self._times(b, loop) for b in batch))
+                batch, closed = [], False
+        return tuple(found.items()) if waited else ()
 
     def _waits_each(self, loop: Loop | None) -> bool:
         """Whether MMAs of a stage are waited for before more are issued."""
