@@ -119,8 +119,8 @@ class Clocks:
     ends; `load` that a load takes beyond its bytes, `transfer` that they take on an idle chip, `fill` on one where all
     SMs load; `issue` that a stage takes its issuer at least, `mufu` and `instructions` of each issuer's work. Of one
     tile: `drain`; of one block: `launch`. `burst`: from the first to the last MMA that one issuer issues. `ahead`: the
-    share of `mma` that is issued a stage ahead, `ahead_tail` until a wait for that ends, `ahead_load` its share of what is
-    loaded."""
+    share of `mma` that is issued a stage ahead, `ahead_tail` until a wait for that ends, `ahead_load` its share of what
+    is loaded."""
 
     mma: float
     peak: float

@@ -412,7 +412,7 @@ class _Product:
     # --- Edits
 
     def write(self, changes: Changes) -> None:
-        context, function, names = self.context, self.function, self.context.names
+        function, names = self.function, self.context.names
         issue = names.fresh("issue_ahead")
         firsts = self.next.firsts()
         params = ", ".join(f"{kind} {name}" for kind, name, _ in firsts)

@@ -120,9 +120,10 @@ class NextTurn:
         """Mentions that may give a variable another value."""
         for name in find(node, "identifier"):
             variable = resolve(self.function, name, self.function.text(name))
-            if variable is not None and not self._declares(variable, name):
-                if self._writes.gives(self.function, name, variable):
-                    yield name, variable
+            if variable is None or self._declares(variable, name):
+                continue
+            if self._writes.gives(self.function, name, variable):
+                yield name, variable
 
     @staticmethod
     def _declares(variable: Variable, name: Node) -> bool:

@@ -14,7 +14,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.lang.text import Span
-from porter.model.functions import Function, Style
+from porter.model.functions import Call, Function, Style
 from porter.model.kernels import SHARED
 from porter.model.pipeline.frames import Frame
 from porter.model.pipeline.operations import Site
@@ -66,7 +66,7 @@ class Slice:
         self.function: Function = self.kernel.function
         self.frame = Frame(self.function)
         self.threads = self.kernel.context.flow.threads
-        self._writes = Writes(self.kernel.program)
+        self._writes = Writes(self.kernel.program, self._is_known)
         self._needed: dict[tuple[int, int, str], Variable] = {}
         self._roots: list[Node] = []
         self._sums = {a.variable.key for a in self.kernel.accumulators}
@@ -248,6 +248,10 @@ class Slice:
         """Whether a mention may give a variable another value."""
         return self._writes.gives(function, name, variable)
 
+    def _is_known(self, call: Call) -> bool:
+        """Whether a function that is not at hand only computes."""
+        return Writes(self.kernel.program).is_known(call)
+
     # --- What a second thread may do
 
     def pure(self, statement: Node) -> None:
@@ -310,7 +314,7 @@ class Slice:
         for inner in find(node, "call_expression"):
             for call in program.calls_by_node.get(inner.id, ()):
                 targets = program.targets(call)
-                if not targets and not self._writes.is_known(call):
+                if not targets and not self._is_known(call):
                     raise self._left(node, f"what `{call.name}` does")
                 for target in targets:
                     self._plain_function(node, target, ())
@@ -322,7 +326,7 @@ class Slice:
             raise self._left(node, f"what asm does in `{function.name}`")
         for call in function.calls:
             targets = self.kernel.program.targets(call)
-            if not targets and not self._writes.is_known(call):
+            if not targets and not self._is_known(call):
                 raise self._left(node, f"what `{call.name}` does")
             for target in targets:
                 self._plain_function(node, target, (*seen, id(function)))

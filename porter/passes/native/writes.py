@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -17,9 +18,11 @@ from porter.model.scopes import Variable
 
 @dataclass(frozen=True)
 class Writes:
-    """Asks about one program."""
+    """Asks about one program. `known` says of a function that is not at hand if it only computes; else
+    `is_known` does."""
 
     program: Program
+    known: Callable[[Call], bool] | None = None
 
     def gives(self, function: Function, name: Node, variable: Variable) -> bool:
         """Whether a mention may give a variable another value."""
@@ -65,7 +68,7 @@ class Writes:
             return call_node.type != "init_declarator"
         for call in calls:
             targets = self.program.targets(call)
-            if not targets and not self.is_known(call):
+            if not targets and not (self.known or self.is_known)(call):
                 return True
             for target in targets:
                 if target.style is Style.MACRO or index >= len(target.params):
