@@ -65,6 +65,7 @@ def issued(session: Session, ported: Ported, make: Make, blocks: frozenset[str])
 class _Built:
     """One instantiation: bytes that a thread spills, and what the grade takes of it."""
 
+    name: str
     spilled: int
     shape: Shape
 
@@ -90,8 +91,8 @@ class _Choice(Choice):
             raise WithoutError(*(d for d in self.missing(trial) if d.values["what"] not in NO_USE))
         gain = 0.0
         before, after = self._built(self.best or self.ported), self._built(trial)
-        for name, one in before.items():
-            other = after[name]
+        for entry, one in before.items():
+            other, name = after[entry], one.name
             try:
                 fitting(other.shape)
             except Impossible as error:
@@ -112,6 +113,7 @@ class _Choice(Choice):
         found = {}
         for one in self.built(ported):
             used = one.kernel.assembled().resources.get(one.kernel.entry) if one.kernel.assembled is not None else None
+            name, shape = self.read(one)
             spilled = used.spill_stores + used.spill_loads if used is not None else 0
-            found[one.kernel.entry] = _Built(spilled, self.read(one)[1])
+            found[one.kernel.entry] = _Built(name, spilled, shape)
         return found

@@ -123,8 +123,10 @@ class _Product:
         self.program = self.context.program
         loads, stores = self.moves.loads[self.accumulator], self.moves.stores[self.accumulator]
         mine = [e.node for e in self._events if e.kind is Kind.MMA and e.accumulator is self.accumulator]
-        if not mine or stores or not loads:
+        if not mine or not loads:
             raise self._left(self.function.body, ONE_PRODUCT)
+        if stores:
+            raise self._left(mine[0], self._why(loads, mine))
         self.load = loads[0]
         loop = self.load.parent.parent if self.load.parent is not None else None
         is_loop = loop is not None and loop.type in ("for_statement", "while_statement", "do_statement")

@@ -172,8 +172,7 @@ class NextTurn:
 
     def _is_array_in_shared(self, variable: Variable) -> bool:
         """Whether what is handed on is an address alone: of shared memory, or a pointer."""
-        declared = variable.declaration
-        return variable.is_reference or (declared is not None and "__shared__" in self.function.text(declared))
+        return variable.is_reference or self._is_shared(variable)
 
     def _close(self) -> None:
         todo = [*self.moved, self.condition]
@@ -210,6 +209,8 @@ class NextTurn:
             return
         if declared is not None and variable.is_reference:
             self._aliases(name, variable)
+            return
+        self._by_name(name, variable)
         if variable.key in self.carried or not self._changes(variable):
             return
         if declared is not None and any(_holds(s, declared) for s in self.done):
@@ -220,14 +221,55 @@ class NextTurn:
         self.carried[variable.key] = variable
 
     def _aliases(self, name: Node, variable: Variable) -> None:
-        """That a reference or pointer is to nothing that the loop changes."""
+        """That a reference or pointer is to no variable of the thread's own, and stays what it is."""
         declarator = variable.declarator
         value = declarator.child_by_field_name("value") if declarator is not None else None
-        for inner, other in self._variables(value) if value is not None else ():
-            if other.key != variable.key and not other.is_reference and self._changes(other):
-                raise self._left(inner, f"that `{variable.name}` is to nothing that the loop changes")
-        if self._changes(variable):
+        held = declarator.child_by_field_name("declarator") if declarator is not None else None
+        refers = held is not None and held.type == "reference_declarator"
+        roots = [value] if refers else []
+        for inner in find(value, "pointer_expression") if value is not None else ():
+            if self.function.text(inner).lstrip().startswith("&"):
+                roots.append(inner.child_by_field_name("argument"))
+        for root in roots:
+            other = self._object(root)
+            if other is not None and not other.is_reference and not self._is_shared(other):
+                raise self._left(name, f"what `{variable.name}` refers to, by its own name")
+        if not refers and self._changes(variable):
             raise self._left(name, f"that `{variable.name}` stays what it is")
+
+    def _object(self, node: Node | None) -> Variable | None:
+        """The variable that an expression is, or is a part of."""
+        while node is not None and node.type in ("field_expression", "parenthesized_expression",
+                                                 "subscript_expression"):  # fmt: skip
+            node = node.child_by_field_name("argument") or (node.named_children[0] if node.named_children else None)
+        if node is None or node.type != "identifier":
+            return None
+        return resolve(self.function, node, self.function.text(node))
+
+    def _is_shared(self, variable: Variable) -> bool:
+        return variable.declaration is not None and "__shared__" in self.function.text(variable.declaration)
+
+    def _by_name(self, at: Node, variable: Variable) -> None:
+        """That a variable is changed by its own name, where it is seen: by no lambda, reference or pointer."""
+        if variable.declaration is not None and self._is_shared(variable):
+            return
+        for name in self.function.named(variable.name):
+            found = resolve(self.function, name, variable.name)
+            if found is None or found.key != variable.key or self._declares(variable, name):
+                continue
+            if not self._writes.gives(self.function, name, variable):
+                continue
+            kept, above = False, name.parent
+            while above is not None and above.id != self.function.body.id:
+                if above.type == "lambda_expression" or (above.type == "init_declarator" and above.id != name.id):
+                    kept = True
+                if above.type in ("call_expression", "expression_statement") and not kept:
+                    # what is handed on is looked at where it is
+                    kept = any(n.type == "lambda_expression" for n in _around(above, self.function.body))
+                    break
+                above = above.parent
+            if kept:
+                raise self._left(at, f"that `{variable.name}` is changed by its own name alone")
 
     def _makes(self, statement: Node) -> bool:
         """Whether a statement gives a variable its value that is needed."""
@@ -418,6 +460,13 @@ class NextTurn:
                 raise self._left(declared, f"what `{variable.name}` begins with")
             found.append((self.function.text(kind), variable.name, self.function.text(value)))
         return found
+
+
+def _around(node: Node, body: Node) -> Iterator[Node]:
+    above = node.parent
+    while above is not None and above.id != body.id:
+        yield above
+        above = above.parent
 
 
 def _deduced(declaration: Node) -> bool:
