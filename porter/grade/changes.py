@@ -20,6 +20,8 @@ from porter.ptx.umma import N_STEPS, legal_m, legal_n
 
 _ROWS_OF_WARP = 16
 """Rows of a tile of MMAs whose parts a warp has."""
+_OF_SUMS = 0.25
+"""The share of what threads compute between two products that comes behind the wait for sums."""
 _WARPS = 8
 """Warps that store a tile, where nobody knows how many threads there are."""
 
@@ -167,7 +169,8 @@ def full_rate(shape: Shape) -> Shape:
 
 
 def ahead(shape: Shape) -> Shape:
-    """The first MMAs of a stage issued a stage ahead, beside what threads compute. Raises Impossible."""
+    """The first MMAs of a stage issued a stage ahead, and the last ones waited for a stage later, beside what threads
+    compute. Raises Impossible."""
     if not (shape.work.instructions and shape.work.waits_mma):
         raise Impossible("threads do nothing between MMAs")
     if shape.ahead:
@@ -177,7 +180,8 @@ def ahead(shape: Shape) -> Shape:
     first = tuple((mma, count) for mma, count in shape.mmas if mma.a == "shared")
     if not first or len(first) == len(shape.mmas):
         raise Impossible("MMAs of a stage are one product")
-    return replace(shape, ahead=first, batches=max(1, shape.batches - 1), stages=max(2, shape.stages or 2))
+    return replace(shape, ahead=first, batches=max(1, shape.batches - 1), stages=max(2, shape.stages or 2),
+                   late=_OF_SUMS)  # fmt: skip
 
 
 def blocks(shape: Shape, count: int) -> Shape:

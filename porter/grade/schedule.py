@@ -122,7 +122,7 @@ class _Block:
         """The same where the first MMAs of a stage are issued once the results of those of the stage before are in
         registers: they run beside what threads compute from these. Their operands have a ring of their own."""
         c, done, begun = self.clocks, free, tile * self.steps
-        early = list(release)
+        early, late = list(release), [0.0] * len(ready)
         name, landed = yield from self._load(begun, earliest, early, c.ahead_load)
         known = yield from self._first(name, [max(r, landed) for r in ready])
         for step in range(self.steps):
@@ -135,7 +135,7 @@ class _Block:
                 # whoever issues waits for the operands, and computes then
                 begins = [max(b, landed) for b in begins]
                 known = yield from self._first(name, begins)
-            freed = yield from self._behind(here, second, begins, ready)
+            freed = yield from self._behind(here, second, begins, ready, late)
             release[(begun + step) % self.stages] = freed
             done = max(done, freed)
         return done
@@ -149,22 +149,24 @@ class _Block:
         return known
 
     def _behind(
-        self, name: str, landed: float, begins: Sequence[float], ready: list[float]
+        self, name: str, landed: float, begins: Sequence[float], ready: list[float], late: list[float]
     ) -> Generator[_Request, float, float]:
-        """What threads compute, and the MMAs behind it; when these are complete."""
+        """What threads compute, and the MMAs behind it; when these are complete. `late`: when those of the stage before
+        were, for each issuer."""
         c, rest, freed = self.clocks, self.clocks.mma * (1 - self.clocks.ahead), 0.0
         worked = []
-        for begin in begins:
+        for begin, before in zip(begins, late, strict=True):
             issued = yield "issue", begin, c.instructions, name
-            after = issued + c.instructions
+            after = max(issued + c.instructions, before + c.instructions * self.shape.late)
             if c.mufu:
                 evaluated = yield "MUFU", begin, c.mufu, name
                 after = max(after, evaluated + c.mufu)
             worked.append(after)
         for issuer, after in sorted(enumerate(worked), key=lambda item: item[1]):
             start = yield "tensor core", max(after, landed), rest, name
-            ready[issuer] = start + rest + c.tail + c.issue
-            freed = max(freed, start + rest + c.tail)
+            late[issuer] = start + rest + c.tail
+            ready[issuer] = (max(after, landed) if self.shape.late else late[issuer]) + c.issue
+            freed = max(freed, late[issuer])
         return freed
 
 

@@ -115,6 +115,8 @@ class Shape:
     """Batches of a stage's MMAs that are waited for, one after the other."""
     ahead: tuple[tuple[Mma, int], ...] = ()
     """Those of `mmas` that are issued a stage ahead, and run beside the work of the stage before."""
+    late: float = 0.0
+    """Where the others are waited for in the work of the stage behind: the share of this that comes later."""
 
     @property
     def cta_group(self) -> int:

@@ -26,6 +26,7 @@ from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native.mainloop import inside
 from porter.passes.native.next_turn import NextTurn
+from porter.passes.native.second import second_of
 from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.native.texts import indented, ported_text
 from porter.ptx.arch import Limits
@@ -73,13 +74,13 @@ def take(context: PortContext, moves: Moves) -> Changes:
     return changes
 
 
-def _product(context: PortContext, kernel: Kernel, moves: Moves) -> _Product:
+def _product(context: PortContext, kernel: Kernel, moves: Moves) -> Product:
     """The first product of a kernel's loop: the only one, or there is no such step."""
     found, why = [], None
     for accumulator in context.accumulators.accumulators:
         if _reaches(context, kernel, accumulator.function):
             try:
-                found.append(_Product(context, kernel, moves, accumulator))
+                found.append(Product(context, kernel, moves, accumulator))
             except Left as left:
                 why = why or (left if left.what not in NO_USE else None)
     function = kernel.function
@@ -105,7 +106,7 @@ def _callers(context: PortContext, function: Function, seen: set[int]) -> list[F
 
 
 @dataclass(eq=False)
-class _Product:
+class Product:
     """One accumulator whose MMAs begin each turn of a loop. `moved` are the statements from the beginning of the turn
     to its commit, `wait` that which waits for it, `load` that in front of which its results come to registers.
 
@@ -195,7 +196,7 @@ class _Product:
         declared = self.accumulator.variable.declaration
         return declared is not None and node.id == declared.id
 
-    def _of(self, statements: Sequence[Node], *kinds: Kind) -> list[Event]:
+    def events_in(self, statements: Sequence[Node], *kinds: Kind) -> list[Event]:
         return [e for e in self._in_loop if e.kind in kinds and any(inside(n, e.node) for n in statements)]
 
     # --- Facts
@@ -220,32 +221,33 @@ class _Product:
         self._kept()
         self._others()
         self._threads()
+        self.second = second_of(self)
 
     def _batches(self) -> None:
         """That the first product is a batch by itself, and that all waits are for all batches: only so does another
         order of two batches change nothing for who waits."""
-        commits = self._of(self.moved, Kind.COMMIT)
-        mmas = self._of(self.moved, Kind.MMA)
+        commits = self.events_in(self.moved, Kind.COMMIT)
+        mmas = self.events_in(self.moved, Kind.MMA)
         if len(commits) != 1 or any(e.node.start_byte > commits[0].node.start_byte for e in mmas):
             raise self._left(self.moved[-1], "one commit behind the MMAs of the first product")
         if any(self._is_other(e) for e in mmas):
             raise self._left(self.moved[0], "a batch of the first product alone")
-        fences = self._of(self.moved, Kind.FENCE)
+        fences = self.events_in(self.moved, Kind.FENCE)
         first = min(e.node.start_byte for e in mmas)
         if not any(e.node.start_byte <= first for e in fences):
             raise self._left(self.moved[0], "wgmma.fence ahead of the first product: threads meet there")
         for node in self.moved:
             if node.type in ("if_statement", "switch_statement") and any(inside(node, e.node) for e in mmas):
                 raise self._left(node, "a first product that every turn issues")
-        for event in self._of([self.body], Kind.WAIT):
+        for event in self.events_in([self.body], Kind.WAIT):
             if event.pending != 0:
                 raise self._left(event.node, "waits for all MMAs (wait_group 0)")
-        if self._of(self.moved, Kind.WAIT):
+        if self.events_in(self.moved, Kind.WAIT):
             raise self._left(self.moved[0], "one wait for the first product, behind it")
-        if other := self._of(self.done, Kind.MMA, Kind.COMMIT):
+        if other := self.events_in(self.done, Kind.MMA, Kind.COMMIT):
             raise self._left(other[0].node, "no MMAs until the first product's results are in registers")
-        behind = self._of(self.rest, Kind.COMMIT)
-        second = self._of(self.rest, Kind.MMA)
+        behind = self.events_in(self.rest, Kind.COMMIT)
+        second = self.events_in(self.rest, Kind.MMA)
         if not behind or second[-1].node.start_byte > behind[-1].node.start_byte:
             raise self._left(second[-1].node, "a commit of the turn's last MMAs in that turn")
         for event in behind:
@@ -346,7 +348,8 @@ class _Product:
         if any(o.a_registers for o in multiplies) or any(o.kind not in ("mma", "wait", "ask") for o in mine):
             raise self._left(self.moved[0], "a first product of operands in shared memory, which others load")
         consumers = frozenset[int]().union(*map(run_by, multiplies))
-        names = {split_index(o.barrier)[0] for o in mine if o.kind == "wait"}
+        self.walk = walk.operations
+        names = self.filled = {split_index(o.barrier)[0] for o in mine if o.kind == "wait"}
         if not names:
             raise self._left(self.moved[0], "an mbarrier that says when the first product's operands are there")
         loaders: set[int] = set()
@@ -420,18 +423,24 @@ class _Product:
         params = ", ".join(f"{kind} {name}" for kind, name, _ in firsts)
         tile = names.tile(self.accumulator)
         inner = "    "
+        second = self.second
+        condition = " ".join(function.text(self.next.condition).split())
         lines = [
             "// The first product of a turn, issued while threads compute from that of the turn before.",
             f"const auto {issue} = [&]({params}) __attribute__((always_inline)) {{",
-            f"{inner}if (!({' '.join(function.text(self.next.condition).split())})) return;",
+            f"{inner}if (!({condition})) return{' false' if second else ''};",
             *(f"{inner}{line}" for line in self._tile()),
             *self._issued(inner),
             f"{inner}if (!{tile}.accumulate) __trap();",
+            *([f"{inner}return true;"] if second else []),
             "};",
+            *(second.ahead() if second else []),
             f"{issue}({', '.join(value for *_, value in firsts)});",
         ]
         changes.before(Place(function, self.loop), "\n".join(lines))
         self._without(changes)
+        if second is not None:
+            second.write(changes)
         self._call(changes, issue, [name for _, name, _ in firsts], tile)
 
     def _tile(self) -> list[str]:
@@ -476,10 +485,7 @@ class _Product:
         for line in lines:
             if not line.strip():
                 continue
-            if line.startswith("#"):
-                found.append(line)
-            else:
-                found.append(inner + (line[len(pad) :] if line.startswith(pad) else line.lstrip()))
+            found.append(inner + (line[len(pad) :] if line.startswith(pad) else line.lstrip()))
         return found
 
     def _without(self, changes: Changes) -> None:
@@ -495,13 +501,16 @@ class _Product:
     def _call(self, changes: Changes, issue: str, names: Sequence[str], tile: str) -> None:
         """Behind the load of the results."""
         function = self.function
+        second = self.second
+        given = f"const bool {second.issued} = " if second is not None else ""
         captures = ", ".join(["&", *(f"{n} = {n}" for n in names)])
         updates = [f"    {line}" for node in self.next.updates for line in self._updated(node)]
         lines = [
-            f"[{captures}]() mutable __attribute__((always_inline)) {{",
+            f"{given}[{captures}]() mutable __attribute__((always_inline)) {{",
             *updates,
-            f"    {issue}({', '.join(names)});",
+            f"    {'return ' if given else ''}{issue}({', '.join(names)});",
             "}();",
+            *(second.at_once() if second is not None else []),
         ]
         ahead, at = epilogue.spans_of_moves(self.context, self.accumulator, self.load)[0]
         load = epilogue.load_of(self.context, self.accumulator)

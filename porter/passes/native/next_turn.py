@@ -349,6 +349,20 @@ class NextTurn:
         """Variables that a statement names."""
         yield from self._variables(node)
 
+    def varies(self, variable: Variable) -> bool:
+        """Whether a variable may have another value in another turn."""
+        if variable.key in self.carried or self._changes(variable):
+            return not self._is_array_in_shared(variable)
+        declared = variable.declaration
+        return declared is not None and _holds(self.loop, declared)
+
+    def copies(self, variable: Variable) -> None:
+        """
+        Raises:
+            Left: a variable cannot be copied.
+        """
+        self._copies(variable)
+
     def only_computes(self, statement: Node) -> None:
         """
         Raises:
