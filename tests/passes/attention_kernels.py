@@ -27,10 +27,15 @@ PRODUCT = """\
         mbarrier_arrive(&smem.k_empty[ring.stage]);
 """
 """What a turn of the corpus kernel begins with."""
+LOOP = "    Ring ring;\n    for (int block = 0; block < blocks; ++block) {\n"
+FOR = LOOP.partition("\n")[2]
 TURNS: Pairs = (
     ("        named_barrier_sync(kTurn0 + consumer, kConsumers * 128);\n", ""),
     ("        // the last turn of the second consumer has nobody to wake\n", ""),
-    ("        if (consumer == 0 || block + 1 < blocks) named_barrier_arrive(kTurn1 - consumer, kConsumers * 128);\n", ""),
+    (
+        "        if (consumer == 0 || block + 1 < blocks) named_barrier_arrive(kTurn1 - consumer, kConsumers * 128);\n",
+        "",
+    ),
     ("    if (consumer == 1) named_barrier_arrive(kTurn0, kConsumers * 128);\n", ""),
 )
 """Consumers without turns."""
@@ -57,8 +62,8 @@ __device__ __forceinline__ void advance(int& stage, uint32_t& phase) {
 template <int HeadDim, bool Causal>
 __global__"""
 LOOSE: Pairs = (
-    ("    Ring ring;\n    for (int block = 0; block < blocks; ++block) {\n        float scores",
-     "    int stage = 0;\n    uint32_t phase = 0;\n    for (int block = 0; block < blocks; ++block) {\n        float scores"),
+    (LOOP + "        float scores",
+     "    int stage = 0;\n    uint32_t phase = 0;\n" + FOR + "        float scores"),
     ("        mbarrier_wait(&smem.v_full[ring.stage], ring.phase);\n        warpgroup_arrive();",
      "        mbarrier_wait(&smem.v_full[stage], phase);\n        warpgroup_arrive();"),
     ("smem.v[ring.stage][0] + k * 16", "smem.v[stage][0] + k * 16"),
@@ -69,14 +74,15 @@ LOOSE: Pairs = (
 OWN_HELPERS: Pairs = (
     ("template <int HeadDim, bool Causal>\n__global__", HELPERS),
     (PRODUCT,
-     "        mbarrier_wait(&smem.k_full[stage], phase);\n        issue_scores<HeadDim>(scores, smem, stage, consumer);\n"
+     "        mbarrier_wait(&smem.k_full[stage], phase);\n"
+     "        issue_scores<HeadDim>(scores, smem, stage, consumer);\n"
      "        warpgroup_wait<0>();\n        mbarrier_arrive(&smem.k_empty[stage]);\n"),
     (TURNS[3]),
     *LOOSE,
 )  # fmt: skip
 MODULO: Pairs = (
     *TURNS,
-    ("    Ring ring;\n    for (int block = 0; block < blocks; ++block) {\n        float scores[kBlockN / 2];\n",
+    (LOOP + "        float scores[kBlockN / 2];\n",
      "    for (uint32_t block = 0; block < blocks; ++block) {\n        float scores[kBlockN / 2];\n"
      "        const uint32_t stage = block % kStages, phase = block / kStages & 1;\n"),
     ("        mbarrier_wait(&smem.k_full[ring.stage], ring.phase);\n        warpgroup",
@@ -89,15 +95,15 @@ MODULO: Pairs = (
 )  # fmt: skip
 WHILE: Pairs = (
     *TURNS,
-    ("    Ring ring;\n    for (int block = 0; block < blocks; ++block) {\n        float scores",
+    (LOOP + "        float scores",
      "    Ring ring;\n    int block = 0;\n    while (block < blocks) {\n        float scores"),
     ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n",
      "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n        block += 1;\n"),
 )  # fmt: skip
 EARLY_NEXT: Pairs = (
     *TURNS,
-    ("    Ring ring;\n    for (int block = 0; block < blocks; ++block) {\n        float scores",
-     "    Ring ring, values;\n    for (int block = 0; block < blocks; ++block) {\n        float scores"),
+    (LOOP + "        float scores",
+     "    Ring ring, values;\n" + FOR + "        float scores"),
     ("        mbarrier_arrive(&smem.k_empty[ring.stage]);\n",
      "        mbarrier_arrive(&smem.k_empty[ring.stage]);\n        ring.next();\n"),
     ("        mbarrier_wait(&smem.v_full[ring.stage], ring.phase);\n        warpgroup_arrive();",
@@ -157,9 +163,11 @@ def _wide_mma() -> str:
     outs = ", ".join(f"%{i}" for i in range(64))
     regs = ", ".join(f'"+f"(s[{i}])' for i in range(64))
     return (
-        "__device__ __forceinline__ void wgmma_ss_m64n128k16(float (&s)[64], uint64_t desc_q, uint64_t desc_k, int more) {\n"
+        "__device__ __forceinline__ void wgmma_ss_m64n128k16(float (&s)[64], uint64_t desc_q, uint64_t desc_k,\n"
+        "                                                    int more) {\n"
         '    asm volatile("{\\n.reg .pred p;\\nsetp.ne.b32 p, %66, 0;\\n"\n'
-        f'                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {{{outs}}}, %64, %65, p, 1, 1, 0, 0;\\n}}\\n"\n'
+        '                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "\n'
+        f'                 "{{{outs}}}, %64, %65, p, 1, 1, 0, 0;\\n}}\\n"\n'
         f'                 : {regs} : "l"(desc_q), "l"(desc_k), "r"(more));\n'
         "}\n"
     )

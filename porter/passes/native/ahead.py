@@ -280,7 +280,7 @@ class Product:
 
     def _others(self) -> None:
         """That between both places no thread writes what the first product reads, and none meets others."""
-        for statement in (*self.done, *self.rest):
+        for statement in (*self.moved, *self.done, *self.rest):
             self._no_store(statement)
         meeting = [s for s in (*self.done, *self.rest) if self._meets(s)]
         if meeting:
@@ -354,7 +354,7 @@ class Product:
             raise self._left(self.moved[0], "an mbarrier that says when the first product's operands are there")
         loaders: set[int] = set()
         for operation in (o for o in walk.operations if o.barrier and split_index(o.barrier)[0] in names):
-            if operation.kind in ("arrive", "arrive_tx", "expect_tx", "copy") and not self._is_ahead(operation):
+            if operation.kind in ("arrive", "arrive_tx", "expect_tx", "copy"):
                 if run_by(operation) & consumers:
                     raise self._at(operation, "that others than those who multiply load operands")
                 loaders |= run_by(operation)
@@ -396,13 +396,6 @@ class Product:
                 raise self._at(here[0], f"how many stages {name} is for")
             if stages < needed:
                 raise self._at(here[0], f"{needed} stages of {name}: threads hold those of a turn, and need the next's")
-
-    def _is_ahead(self, operation: Operation) -> bool:
-        """Whether an operation comes before the loop, such as what begins with all stages empty."""
-        site = next((s for s in operation.sites if s.frame.function is self.function), None)
-        if site is None or site.node.end_byte > self.loop.start_byte:
-            return False
-        return not any(inside(loop, self.loop) for loop in _loops_around(site.node, self.function))
 
     def _is_in(self, operation: Operation, statements: Sequence[Node]) -> bool:
         return any(

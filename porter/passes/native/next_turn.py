@@ -4,6 +4,7 @@ variables that threads have for themselves, by statements that compute nothing e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
 from porter.model.functions import Call, Function, Style
+from porter.model.kernels import SHARED
 from porter.model.program import Program
 from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS, Variable, declared_names, resolve
 from porter.passes.native.sites import Left, Place
@@ -18,6 +20,13 @@ from porter.passes.native.writes import Writes
 
 Key = tuple[int, int, str]
 _LEAVING = ("break_statement", "continue_statement", "return_statement", "goto_statement", "co_return_statement")
+_PARTS = ("field_expression", "parenthesized_expression", "subscript_expression", "pointer_expression")
+_DEEPEST = 8
+_ACTS = re.compile(
+    r"__(?:sync|shfl|ballot|any|all|match|reduce|activemask|nanosleep|trap|brkpt|threadfence|barrier|cluster|st)\w*"
+    r"|atomic\w+|printf|clock\w*|assert"
+)
+"""Functions of the toolkit that do not only compute from what they are handed."""
 _NO_STATEMENT = ("comment", "preproc_call")
 
 
@@ -45,6 +54,7 @@ class NextTurn:
     def __post_init__(self) -> None:
         self._writes = Writes(self.program)
         self._changed: dict[Key, bool] = {}
+        self._shared: dict[Key, bool] = {}
         self._plain_loop()
         self.condition = self._condition()
         self._only_computes(self.condition, frozenset())
@@ -120,7 +130,7 @@ class NextTurn:
         """Mentions that may give a variable another value."""
         for name in find(node, "identifier"):
             variable = resolve(self.function, name, self.function.text(name))
-            if variable is None or self._declares(variable, name):
+            if variable is None or self._declares(variable, name) or self._is_shared(variable):
                 continue
             if self._writes.gives(self.function, name, variable):
                 yield name, variable
@@ -151,7 +161,7 @@ class NextTurn:
         for statement in self.moved:
             for name, variable in self._given_in(statement):
                 mine = variable.declaration is not None and self._is_moved(variable.declaration)
-                if not mine and variable.name not in self.sums and not self._is_array_in_shared(variable):
+                if not mine and variable.name not in self.sums and not variable.is_reference:
                     raise self._left(name, f"that what issues MMAs leaves `{variable.name}` as it is")
             for call in find(statement, "call_expression"):
                 self._no_lambda(call)
@@ -169,10 +179,6 @@ class NextTurn:
 
     def _is_moved(self, node: Node) -> bool:
         return any(_holds(m, node) for m in self.moved)
-
-    def _is_array_in_shared(self, variable: Variable) -> bool:
-        """Whether what is handed on is an address alone: of shared memory, or a pointer."""
-        return variable.is_reference or self._is_shared(variable)
 
     def _close(self) -> None:
         todo = [*self.moved, self.condition]
@@ -207,6 +213,8 @@ class NextTurn:
             raise self._left(name, f"what `{variable.name}` is ahead of the loop")
         if declared is not None and self._is_moved(declared):
             return
+        if self._is_shared(variable):
+            return
         if declared is not None and variable.is_reference:
             self._aliases(name, variable)
             return
@@ -218,6 +226,8 @@ class NextTurn:
             if any(v.key == variable.key for s in self._later() for _, v in self._given_in(s)):
                 raise self._left(name, f"what `{variable.name}` is in the next turn")
             return
+        if declared is not None and _holds(self.body, declared):
+            raise self._left(name, f"that `{variable.name}` has one value in a turn")
         self.carried[variable.key] = variable
 
     def _aliases(self, name: Node, variable: Variable) -> None:
@@ -239,20 +249,34 @@ class NextTurn:
 
     def _object(self, node: Node | None) -> Variable | None:
         """The variable that an expression is, or is a part of."""
-        while node is not None and node.type in ("field_expression", "parenthesized_expression",
-                                                 "subscript_expression"):  # fmt: skip
-            node = node.child_by_field_name("argument") or (node.named_children[0] if node.named_children else None)
-        if node is None or node.type != "identifier":
-            return None
-        return resolve(self.function, node, self.function.text(node))
+        root = _root(node)
+        return resolve(self.function, root, self.function.text(root)) if root is not None else None
 
     def _is_shared(self, variable: Variable) -> bool:
-        return variable.declaration is not None and "__shared__" in self.function.text(variable.declaration)
+        """Whether a variable stands for shared memory, or for where it lies: who names it takes an address."""
+        known = self._shared.get(variable.key)
+        if known is None:
+            known = self._shared[variable.key] = self._is_of_block(variable, 0)
+        return known
+
+    def _is_of_block(self, variable: Variable, depth: int) -> bool:
+        if variable.declaration is not None:
+            return SHARED in variable.function.text(variable.declaration)
+        param, calls = variable.param, self.program.callers(variable.function)
+        if param is None or not calls or depth > _DEEPEST or variable.function.style is not Style.DEVICE:
+            return False
+        kind = self.program.names.type_of_param(variable.function, param)
+        if not (kind.is_pointer or kind.is_array or kind.reference):
+            return False
+        for call in calls:
+            root = _root(call.args[param.index]) if param.index < len(call.args) else None
+            outer = resolve(call.caller, root, call.caller.text(root)) if root is not None else None
+            if outer is None or not (outer.is_reference or self._is_of_block(outer, depth + 1)):
+                return False
+        return True
 
     def _by_name(self, at: Node, variable: Variable) -> None:
         """That a variable is changed by its own name, where it is seen: by no lambda, reference or pointer."""
-        if variable.declaration is not None and self._is_shared(variable):
-            return
         for name in self.function.named(variable.name):
             found = resolve(self.function, name, variable.name)
             if found is None or found.key != variable.key or self._declares(variable, name):
@@ -305,7 +329,7 @@ class NextTurn:
                 raise self._left(inner, what)
             if inner.type in ("assignment_expression", "update_expression"):
                 held = inner.child_by_field_name("left") or inner.child_by_field_name("argument")
-                variable = self._root(held)
+                variable = self._assigned(held)
                 local = variable is not None and (
                     variable.key in given or (variable.declaration is not None and _holds(node, variable.declaration))
                 )
@@ -318,7 +342,7 @@ class NextTurn:
             if self.function.text(name) in self.sums:
                 raise self._left(name, what)
 
-    def _root(self, node: Node | None) -> Variable | None:
+    def _assigned(self, node: Node | None) -> Variable | None:
         while node is not None and node.type in ("field_expression", "parenthesized_expression"):
             if any(c.type == "->" for c in node.children):
                 return None
@@ -330,6 +354,8 @@ class NextTurn:
     def _computes(self, node: Node, call: Call, what: str, seen: tuple[int, ...]) -> None:
         targets = self.program.targets(call)
         if not targets and not self._writes.is_known(call):
+            raise self._left(node, what)
+        if not targets and _ACTS.fullmatch(call.name) is not None:
             raise self._left(node, what)
         for target in targets:
             if id(target) in seen:
@@ -349,10 +375,18 @@ class NextTurn:
         """Variables that a statement names."""
         yield from self._variables(node)
 
+    def computes(self, statement: Node) -> bool:
+        """Whether a statement does nothing but give variables of the thread's own another value."""
+        try:
+            self._only_computes(statement, frozenset(v.key for _, v in self._given_in(statement)))
+        except Left:
+            return False
+        return True
+
     def varies(self, variable: Variable) -> bool:
         """Whether a variable may have another value in another turn."""
         if variable.key in self.carried or self._changes(variable):
-            return not self._is_array_in_shared(variable)
+            return not (variable.is_reference or self._is_shared(variable))
         declared = variable.declaration
         return declared is not None and _holds(self.loop, declared)
 
@@ -391,7 +425,7 @@ class NextTurn:
             return node.id == held.id or not (kind.is_pointer or kind.is_unknown)
         kind = self.program.names.expressions.variable(variable)
         declared = variable.declaration
-        own = declared is not None and "__shared__" not in self.function.text(declared)
+        own = declared is not None and SHARED not in self.function.text(declared)
         return own and (node.id == held.id or not kind.is_pointer)
 
     def stores(self, function: Function) -> bool:
@@ -481,6 +515,13 @@ def _around(node: Node, body: Node) -> Iterator[Node]:
     while above is not None and above.id != body.id:
         yield above
         above = above.parent
+
+
+def _root(node: Node | None) -> Node | None:
+    """The name that an expression is, or is a part or the address of."""
+    while node is not None and node.type in _PARTS:
+        node = node.child_by_field_name("argument") or (node.named_children[0] if node.named_children else None)
+    return node if node is not None and node.type == "identifier" else None
 
 
 def _deduced(declaration: Node) -> bool:

@@ -75,7 +75,7 @@ class Second:
                 raise self._left(node, "a statement that does nothing but wait")
         updates = {n.id for n in product.next.updates}
         for node in rest[at + 1 :]:
-            if node.id in updates:
+            if node.id in updates or product.next.computes(node):
                 continue
             self._gives_back(node)
             self.given.append(node)
