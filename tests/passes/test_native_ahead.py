@@ -194,7 +194,8 @@ REFUSED: dict[str, tuple[Pairs, str]] = {
     "consumers that load": (
         (("        const int key0 = block * kBlockN + lane % 4 * 2;\n",
           "        if (threadIdx.x == 128 && block + 1 < blocks) {\n"
-          "            tma_load_3d(smem.k[0][0], &map_k, &smem.k_full[ring.stage], 0, 0, head);\n        }\n" + STORED),),
+          "            tma_load_3d(smem.k[0][0], &map_k, &smem.k_full[ring.stage], 0, 0, head);\n"
+          "        }\n" + STORED),),
         "variables of their own",
     ),
 }  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-CORPUS = Path(__file__).parents[2] / "corpus" / "attention_fwd"
+CORPUS = Path(__file__).parents[1] / "corpus" / "attention_fwd"
 Pairs = tuple[tuple[str, str], ...]
 
 PRODUCT = """\
@@ -152,7 +152,8 @@ ISSUED_AHEAD: Pairs = (
      "        if (block > 0) mbarrier_wait(&smem.k_full[ring.stage], ring.phase);\n"),
     ("    Ring ring;\n    for (int block = 0; block < blocks; ++block) {\n        if",
      "    Ring ring;\n    float scores[kBlockN / 2];\n    mbarrier_wait(&smem.k_full[0], 0);\n    warpgroup_arrive();\n"
-     "    wgmma_ss_m64n64k16(scores, k_major_desc(smem.q[0]), k_major_desc(smem.k[0][0]), 0);\n    warpgroup_commit();\n"
+     "    wgmma_ss_m64n64k16(scores, k_major_desc(smem.q[0]), k_major_desc(smem.k[0][0]), 0);\n"
+     "    warpgroup_commit();\n"
      "    for (int block = 0; block < blocks; ++block) {\n        if"),
 )  # fmt: skip
 """A kernel that issues a first product ahead of the loop; for its text alone."""
@@ -193,8 +194,9 @@ def sources(pairs: Pairs) -> dict[str, str]:
     }
 
 
-def case(consumers: int = 2, keys: int = 64, stages: int = 2, one_ring: bool = False, heads: tuple[int, ...] = (64, 128),
-         tiles: int = 0) -> str:  # fmt: skip
+def case(
+    consumers: int = 2, keys: int = 64, stages: int = 2, one_ring: bool = False, heads: tuple[int, ...] = (64, 128)
+) -> str:
     """The case beside it: heads of these sizes, causal and not."""
     text = (CORPUS / "case.yaml").read_text()
     text = text.replace("BM: 128, BN: 64, STAGES: 2", f"BM: {64 * consumers}, BN: {keys}, STAGES: {stages}")
