@@ -55,8 +55,8 @@ kernel does not say is named (PT5066) and not guessed; what is concluded stands 
 ## What if
 
 `--what-if stages=6`, `--what-if tile=128x256x64,stages=4`, `--what-if pair`, `m128`, `specialize`, `persistent`,
-`overlap`, `bulk-store`, `blocks=2` (on an SM, with the registers that each has then) and `problem=8192x8192x1024`
-grade another kernel beside this one; repeat the option for more. Changes of one option may stand in any order: what
+`overlap`, `bulk-store`, `ahead`, `blocks=2` (on an SM, with the registers that each has then) and
+`problem=8192x8192x1024` grade another kernel beside this one; repeat the option for more. Changes of one option may stand in any order: what
 has to fit is the result, and with `pair` the tile is that of both blocks. An original and its port are both asked;
 which of them does not allow a change is said (PT5072), and none that does is an error. What nobody knows can be stated:
 `--what-if stages=4`. `--problem MxNxK` grades all at another size, `--sizes D=128` what the case compiles for another
@@ -233,7 +233,8 @@ Threads of attention compute between two products, and what they compute is the 
 B200 take half the clocks. So threads hold it. One M=128 MMA for both warpgroups alone makes it slower by the grade:
 both wait for the same products, and nothing runs meanwhile, where warpgroups that take turns with MMAs of 64 rows
 compute beside each other's products. A second block on the SM (`blocks` in
-[full_rate.md](full_rate.md#native-steps)) is what the tensor core has to do meanwhile.
+[full_rate.md](full_rate.md#native-steps)) is what the tensor core has to do meanwhile. Where none fits, products of one
+block can run beside what its threads compute (`ahead`).
 
 `dsl_attention` and `dsl_attention_wide:two` (two consumers, heads of 128 columns, causal) are held by the same: with a
 second block the instructions of the softmax take all the time that there is. Their exponentials flush denormal results,

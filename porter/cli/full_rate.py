@@ -13,6 +13,7 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.choosing import Chosen
 from porter.cli.context import NATIVE, Session
+from porter.cli.issuing import Issued, issued
 from porter.cli.rates import slower
 from porter.cli.sharing import shared
 from porter.cli.staging import Counts, Staged, port_plan, remade, staged, stages_said
@@ -52,6 +53,7 @@ class Make(Protocol):
         registers: Counts = ...,
         blocks: frozenset[str] = ...,
         bulk_stores: frozenset[str] = ...,
+        aheads: frozenset[str] = ...,
     ) -> Ported: ...
 
 
@@ -203,6 +205,7 @@ def _of_compat(
     registers: Counts = frozenset(),
     blocks: frozenset[str] = frozenset(),
     bulk_stores: frozenset[str] = frozenset(),
+    aheads: frozenset[str] = frozenset(),
 ) -> Ported:
     """The same port, in which some roots are as in the compat style."""
     return make(
@@ -212,6 +215,7 @@ def _of_compat(
         registers=frozenset(one for one in registers if one[0] not in these),
         blocks=blocks - these,
         bulk_stores=bulk_stores - these,
+        aheads=aheads - these,
     )
 
 
@@ -223,6 +227,9 @@ def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> P
     sharing = shared(session, ported, make) if session.style == NATIVE else Chosen(ported)
     if sharing.roots:
         ported, make = sharing.ported, partial(make, blocks=sharing.roots)
+    issuing = issued(session, ported, make, sharing.roots) if session.style == NATIVE else Issued(Chosen(ported))
+    if issuing.chosen.roots:
+        ported, make = issuing.chosen.ported, partial(make, aheads=issuing.chosen.roots, blocks=issuing.blocks)
     storing = stored(session, ported, make) if session.style == NATIVE else Chosen(ported)
     if storing.roots:
         ported, make = storing.ported, partial(make, bulk_stores=storing.roots)
@@ -241,6 +248,7 @@ def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> P
     found.diagnostics += [*proofs.said, *steps.said]
     chosen.say(found)
     sharing.say(found)
+    issuing.chosen.say(found)
     storing.say(found)
     found.diagnostics += [d for d in spilling if d not in found.diagnostics]
     for root in found.roots:

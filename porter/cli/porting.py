@@ -11,6 +11,7 @@ from pathlib import Path
 from porter.build.port_plan import PortPlan
 from porter.cli.auto import Auto
 from porter.cli.context import AUTO, FULL_RATE, NATIVE, Session, current
+from porter.cli.issuing import issued
 from porter.cli.options import split_list
 from porter.cli.sharing import shared
 from porter.cli.staging import port_plan, remade, staged
@@ -97,10 +98,11 @@ def port_paths(
     registers: frozenset[tuple[str, int]] = frozenset(),
     blocks: frozenset[str] = frozenset(),
     bulk_stores: frozenset[str] = frozenset(),
+    aheads: frozenset[str] = frozenset(),
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
     `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
-    `registers`, `blocks`, `bulk_stores`: see `PortOptions`.
+    `registers`, `blocks`, `bulk_stores`, `aheads`: see `PortOptions`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -117,6 +119,7 @@ def port_paths(
         registers=registers,
         blocks=blocks,
         bulk_stores=bulk_stores,
+        aheads=aheads,
     )
     options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
@@ -151,12 +154,16 @@ def plan_of(
         sharing = shared(current(), chosen.ported, make)
         if sharing.roots:
             make = partial(make, blocks=sharing.roots)
-        storing = stored(current(), sharing.ported, make)
+        issuing = issued(current(), sharing.ported, make, sharing.roots)
+        if issuing.chosen.roots:
+            make = partial(make, aheads=issuing.chosen.roots, blocks=issuing.blocks)
+        storing = stored(current(), issuing.chosen.ported, make)
         if storing.roots:
             make = partial(make, bulk_stores=storing.roots)
         ported, _, _ = tuned(current(), storing.ported, make)
         chosen.say(ported)
         sharing.say(ported)
+        issuing.chosen.say(ported)
         storing.say(ported)
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]

@@ -87,6 +87,7 @@ def remade(
     registers: Counts = frozenset(),
     blocks: frozenset[str] = frozenset(),
     bulk_stores: frozenset[str] = frozenset(),
+    aheads: frozenset[str] = frozenset(),
 ) -> Ported:
     """The same port with what was chosen for it."""
     return make(
@@ -96,6 +97,7 @@ def remade(
         registers=registers,
         blocks=blocks,
         bulk_stores=bulk_stores,
+        aheads=aheads,
     )
 
 

@@ -20,6 +20,8 @@ from porter.ptx.umma import N_STEPS, legal_m, legal_n
 
 _ROWS_OF_WARP = 16
 """Rows of a tile of MMAs whose parts a warp has."""
+_OF_SUMS = 0.25
+"""The share of what threads compute between two products that comes behind the wait for sums."""
 _WARPS = 8
 """Warps that store a tile, where nobody knows how many threads there are."""
 
@@ -166,6 +168,22 @@ def full_rate(shape: Shape) -> Shape:
     return replace(shape, mmas=((replace(first, m=tmem.LANES), count // 2),), issuers=max(1, shape.issuers // 2))
 
 
+def ahead(shape: Shape) -> Shape:
+    """The first MMAs of a stage issued a stage ahead, and the last ones waited for a stage later, beside what threads
+    compute. Raises Impossible."""
+    if not (shape.work.instructions and shape.work.waits_mma):
+        raise Impossible("threads do nothing between MMAs")
+    if shape.ahead:
+        raise Impossible("the first MMAs of a stage are issued a stage ahead")
+    if any(mma.wgmma for mma, _ in shape.mmas):
+        raise Impossible("results of wgmma are in registers, which threads compute from")
+    first = tuple((mma, count) for mma, count in shape.mmas if mma.a == "shared")
+    if not first or len(first) == len(shape.mmas):
+        raise Impossible("MMAs of a stage are one product")
+    return replace(shape, ahead=first, batches=max(1, shape.batches - 1), stages=max(2, shape.stages or 2),
+                   late=_OF_SUMS)  # fmt: skip
+
+
 def blocks(shape: Shape, count: int) -> Shape:
     """As many blocks on an SM, with the registers that are left for each. Raises Impossible for what does not fit."""
     chip, one = limits(shape.arch), shape.residency
@@ -212,6 +230,7 @@ _CHANGES: tuple[tuple[str, Callable[[Shape], Shape]], ...] = (
     ("a tile twice as wide", _wider),
     ("a pair of blocks (cta_group::2)", pair),
     ("a pair with N = 256", _pair_of_widest),
+    ("the first product of a stage issued ahead", ahead),
     ("a second block on the SM", _shared),
     ("persistent, two accumulators, epilogue overlapped", overlap),
 )

@@ -118,7 +118,9 @@ class Clocks:
     """Of one stage: `mma` on the tensor core for each issuer, `peak` at the nominal rate, `tail` until a wait for it
     ends; `load` that a load takes beyond its bytes, `transfer` that they take on an idle chip, `fill` on one where all
     SMs load; `issue` that a stage takes its issuer at least, `mufu` and `instructions` of each issuer's work. Of one
-    tile: `drain`; of one block: `launch`. `burst`: from the first to the last MMA that one issuer issues."""
+    tile: `drain`; of one block: `launch`. `burst`: from the first to the last MMA that one issuer issues. `ahead`: the
+    share of `mma` that is issued a stage ahead, `ahead_tail` until a wait for that ends, `ahead_load` its share of what
+    is loaded."""
 
     mma: float
     peak: float
@@ -132,6 +134,9 @@ class Clocks:
     drain: float
     launch: float
     burst: float = 0.0
+    ahead: float = 0.0
+    ahead_tail: float = 0.0
+    ahead_load: float = 0.0
 
 
 def clocks(shape: Shape, chip: Chip, far: bool = False) -> Clocks:
@@ -141,10 +146,13 @@ def clocks(shape: Shape, chip: Chip, far: bool = False) -> Clocks:
     nbytes = shape.load_bytes or 0
     latent, transfer = load_latency(nbytes, chip.clock_ghz, far) if nbytes else (0.0, 0.0)
     speed = shape.mmas[0][0].speed
+    early = [mma for mma, _ in shape.ahead]
+    all_mmas = sum(interval(mma) * count for mma, count in shape.mmas)
+    waited = sorted((latency(mma) for mma, _ in shape.mmas if mma not in early), reverse=True)
     return Clocks(
-        mma=sum(interval(mma) * count for mma, count in shape.mmas) / issuers + c["stage_overhead"] / issuers,
+        mma=all_mmas / issuers + c["stage_overhead"] / issuers,
         peak=shape.operations / (chip.mma_clocks * speed * shape.cta_group) / issuers,
-        tail=sum(sorted((latency(mma) for mma, _ in shape.mmas), reverse=True)[: shape.batches]),
+        tail=sum(waited[: shape.batches]),
         load=latent,
         transfer=transfer,
         fill=nbytes / fill_rate(shape, chip),
@@ -154,4 +162,7 @@ def clocks(shape: Shape, chip: Chip, far: bool = False) -> Clocks:
         drain=drain(shape),
         launch=c["launch_clocks"],
         burst=c["mma_issue"] * sum(count for _, count in shape.mmas) / issuers,
+        ahead=sum(interval(mma) * count for mma, count in shape.ahead) / all_mmas,
+        ahead_tail=max((latency(mma) for mma in early), default=0.0),
+        ahead_load=sum(mma.n * count for mma, count in shape.ahead) / sum(mma.n * count for mma, count in shape.mmas),
     )

@@ -174,7 +174,7 @@ def _spared(c: Clocks, term: Term | None) -> Clocks:
         case "tensor core":
             return replace(c, mma=min(c.mma, c.peak))
         case "barrier latency":
-            return replace(c, load=0.0, tail=0.0, issue=0.0)
+            return replace(c, load=0.0, tail=0.0, ahead_tail=0.0, issue=0.0)
         case "TMA fill":
             return replace(c, fill=0.0, transfer=0.0)
         case "epilogue":

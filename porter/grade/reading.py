@@ -169,6 +169,7 @@ class _Reader:
             self._epilogue(loop, tiling, columns, persistent),
             self._work(loop, threads, tiling), Residency(self._taken(smem), columns, threads, self.launch.registers),
             tuple(dict.fromkeys(self.assumed)), 1 if tiling.m is not None else self._batches(loop),
+            self._ahead(loop), self._late(loop),
         )  # fmt: skip
 
     def _phases(self, loop: Loop | None, expected: int) -> tuple[int, ...]:
@@ -307,6 +308,43 @@ class _Reader:
             elif at in self.code.waits and committed:
                 found, open_batch, committed = found + 1, False, False
         return max(1, found)
+
+    def _ahead(self, loop: Loop | None) -> tuple[tuple[Mma, int], ...]:
+        """The MMAs of batches that threads go on computing behind, before they wait for anything; others are waited
+        for at once."""
+        if loop is None or not self.commits:
+            return ()
+        rows, commits, mmas = self.code.code, set(self.commits), set(self.mma_at)
+        found, waited, batch, closed = Counter[Mma](), False, list[int](), False
+        for at in (*loop.body, *loop.body):
+            if at in mmas:
+                batch, closed = [at] if closed else [*batch, at], False
+            elif at in commits:
+                closed = bool(batch)
+            elif closed and (at in self.code.waits or rows[at].parts[0] in MUFU):
+                if at in self.code.waits:
+                    waited = True
+                else:
+                    for one in batch:
+                        if (mma := self._mma(one)) is not None:
+                            found[mma] = max(found[mma], sum(self._times(b, loop) for b in batch))
+                batch, closed = [], False
+        return tuple(found.items()) if waited else ()
+
+    def _late(self, loop: Loop | None) -> float:
+        """The share of a pass of the loop from where sums of MMAs are waited for, behind those that are issued ahead,
+        to the last MMAs; 0 where they are waited for at once."""
+        if loop is None or not self._ahead(loop):
+            return 0.0
+        rows, first = self.code.code, next((i for i, at in enumerate(loop.body) if at in self.commits), None)
+        last = max((i for i, at in enumerate(loop.body) if at in self.mma_at), default=0)
+        for i, at in enumerate(loop.body[:last]):
+            if first is None or i < first or at not in self.code.waits:
+                continue
+            then = next((ins for a in loop.body[i + 1 :] if (ins := rows[a]).parts[0] in ("tcgen05", "bar")), None)
+            if then is not None and then.parts[1:2] == ("fence::after_thread_sync",):
+                return (last - i) / len(loop.body)
+        return 0.0
 
     def _waits_each(self, loop: Loop | None) -> bool:
         """Whether MMAs of a stage are waited for before more are issued."""

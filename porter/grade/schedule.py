@@ -70,37 +70,104 @@ class _Block:
                 free = max(free, stored[-1])
             earliest = begun if tile == 0 or ahead else max(begun, stored[-1])
             ready = [max(r, free) for r in ready]
-            done = free
-            for step in range(self.steps):
-                at = (tile * self.steps + step) % self.stages
-                name = f"tile {tile} stage {at}"
-                asked = max(release[at], earliest)
-                start = yield "TMA", asked, c.fill, name
-                landed = start + c.load + max(c.fill, c.transfer)
-                freed = 0.0
-                for group in _together([max(landed, r) for r in ready], c.burst, shape.in_turns):
-                    shared = len(group) * c.mma
-                    begin = yield "tensor core", max(landed, *(ready[i] for i in group)), shared, name
-                    end = begin + shared + c.tail
-                    freed = max(freed, end)
-                    for issuer in group:
-                        ready[issuer] = end + c.issue if shape.waits_each else begin + max(c.issue, shared)
-                        if not (c.mufu or c.instructions):
-                            continue
-                        after = end if shape.work.waits_mma else begin
-                        issued = yield "issue", after, c.instructions, name
-                        worked = issued + c.instructions
-                        if c.mufu:
-                            evaluated = yield "MUFU", after, c.mufu, name
-                            worked = max(worked, evaluated + c.mufu)
-                        ready[issuer] = max(ready[issuer], worked)
-                        freed = max(freed, worked) if not shape.work.waits_mma else freed
-                release[at] = freed
-                done = max(done, freed)
+            turns = self._ahead if shape.ahead else self._turns
+            done = yield from turns(tile, free, earliest, release, ready)
             after = max(done, stored[-1]) if stored else done
             start = yield "epilogue", after, c.drain, f"tile {tile}"
             stored.append(start + c.drain)
         return stored
+
+    def _load(
+        self, number: int, earliest: float, release: Sequence[float], share: float = 1.0
+    ) -> Generator[_Request, float, tuple[str, float]]:
+        """The name of the stage of a number, and when a share of its operands has landed."""
+        c, at = self.clocks, number % self.stages
+        name = f"tile {number // self.steps} stage {at}"
+        start = yield "TMA", max(release[at], earliest), c.fill * share, name
+        return name, start + c.load + max(c.fill, c.transfer) * share
+
+    def _turns(
+        self, tile: int, free: float, earliest: float, release: list[float], ready: list[float]
+    ) -> Generator[_Request, float, float]:
+        """The stages of a tile, one after the other; when all is done."""
+        c, shape, done = self.clocks, self.shape, free
+        for step in range(self.steps):
+            at = (tile * self.steps + step) % self.stages
+            name, landed = yield from self._load(tile * self.steps + step, earliest, release)
+            freed = 0.0
+            for group in _together([max(landed, r) for r in ready], c.burst, shape.in_turns):
+                shared = len(group) * c.mma
+                begin = yield "tensor core", max(landed, *(ready[i] for i in group)), shared, name
+                end = begin + shared + c.tail
+                freed = max(freed, end)
+                for issuer in group:
+                    ready[issuer] = end + c.issue if shape.waits_each else begin + max(c.issue, shared)
+                    if not (c.mufu or c.instructions):
+                        continue
+                    after = end if shape.work.waits_mma else begin
+                    issued = yield "issue", after, c.instructions, name
+                    worked = issued + c.instructions
+                    if c.mufu:
+                        evaluated = yield "MUFU", after, c.mufu, name
+                        worked = max(worked, evaluated + c.mufu)
+                    ready[issuer] = max(ready[issuer], worked)
+                    freed = max(freed, worked) if not shape.work.waits_mma else freed
+            release[at] = freed
+            done = max(done, freed)
+        return done
+
+    def _ahead(
+        self, tile: int, free: float, earliest: float, release: list[float], ready: list[float]
+    ) -> Generator[_Request, float, float]:
+        """The same where the first MMAs of a stage are issued once the results of those of the stage before are in
+        registers: they run beside what threads compute from these. Their operands have a ring of their own."""
+        c, done, begun = self.clocks, free, tile * self.steps
+        early, late = list(release), [0.0] * len(ready)
+        name, landed = yield from self._load(begun, earliest, early, c.ahead_load)
+        known = yield from self._first(name, [max(r, landed) for r in ready])
+        for step in range(self.steps):
+            here = name
+            early[(begun + step) % self.stages] = max(known)
+            _, second = yield from self._load(begun + step, earliest, release, 1 - c.ahead_load)
+            begins = [max(k, r) for k, r in zip(known, ready, strict=True)]
+            if step + 1 < self.steps:
+                name, landed = yield from self._load(begun + step + 1, earliest, early, c.ahead_load)
+                # whoever issues waits for the operands, and computes then
+                begins = [max(b, landed) for b in begins]
+                known = yield from self._first(name, begins)
+            freed = yield from self._behind(here, second, begins, ready, late)
+            release[(begun + step) % self.stages] = freed
+            done = max(done, freed)
+        return done
+
+    def _first(self, name: str, begins: Sequence[float]) -> Generator[_Request, float, list[float]]:
+        """When the first MMAs of all issuers are complete."""
+        c, known = self.clocks, []
+        for begin in begins:
+            start = yield "tensor core", begin, c.mma * c.ahead, name
+            known.append(start + c.mma * c.ahead + c.ahead_tail)
+        return known
+
+    def _behind(
+        self, name: str, landed: float, begins: Sequence[float], ready: list[float], late: list[float]
+    ) -> Generator[_Request, float, float]:
+        """What threads compute, and the MMAs behind it; when these are complete. `late`: when those of the stage before
+        were, for each issuer."""
+        c, rest, freed = self.clocks, self.clocks.mma * (1 - self.clocks.ahead), 0.0
+        worked = []
+        for begin, before in zip(begins, late, strict=True):
+            issued = yield "issue", begin, c.instructions, name
+            after = max(issued + c.instructions, before + c.instructions * self.shape.late)
+            if c.mufu:
+                evaluated = yield "MUFU", begin, c.mufu, name
+                after = max(after, evaluated + c.mufu)
+            worked.append(after)
+        for issuer, after in sorted(enumerate(worked), key=lambda item: item[1]):
+            start = yield "tensor core", max(after, landed), rest, name
+            late[issuer] = start + rest + c.tail
+            ready[issuer] = (max(after, landed) if self.shape.late else late[issuer]) + c.issue
+            freed = max(freed, late[issuer])
+        return freed
 
 
 def _together(ready: Sequence[float], burst: float, in_turns: bool) -> list[list[int]]:

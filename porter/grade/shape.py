@@ -113,6 +113,10 @@ class Shape:
     """What was taken for granted, in words."""
     batches: int = 1
     """Batches of a stage's MMAs that are waited for, one after the other."""
+    ahead: tuple[tuple[Mma, int], ...] = ()
+    """Those of `mmas` that are issued a stage ahead, and run beside the work of the stage before."""
+    late: float = 0.0
+    """Where the others are waited for in the work of the stage behind: the share of this that comes later."""
 
     @property
     def cta_group(self) -> int:

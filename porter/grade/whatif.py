@@ -20,6 +20,7 @@ _PLAIN: dict[str, Callable[[Shape], Shape]] = {
     "persistent": changes.persistent,
     "overlap": changes.overlap,
     "bulk-store": changes.bulk_store,
+    "ahead": changes.ahead,
 }
 """In the order in which they build on each other."""
 

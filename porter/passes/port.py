@@ -29,6 +29,7 @@ from porter.passes.helpers import Placement
 from porter.passes.instructions import instruction_groups
 from porter.passes.keeping import Kept
 from porter.passes.kernel_port import KernelPort, port_kernels
+from porter.passes.native.ahead import NAME as AHEAD
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.bulk_store import NAME as BULK_STORE
 from porter.passes.native.step import Launches
@@ -61,7 +62,7 @@ class PortOptions:
     `registers`: how many the warps of a root's kernels keep that give some back, in the same form. `launches`: what
     host code launches kernels with, for steps that change it; `boxes`: what it says of tensor maps. `blocks`: roots
     whose kernels may get the step that makes room for a second block on an SM; `bulk_stores`: the step whose results
-    leave by bulk copies."""
+    leave by bulk copies; `aheads`: that whose loops issue their first product a turn ahead."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -83,10 +84,11 @@ class PortOptions:
     boxes: Boxes | None = None
     blocks: frozenset[str] = frozenset()
     bulk_stores: frozenset[str] = frozenset()
+    aheads: frozenset[str] = frozenset()
 
     def asks(self, step: str, root: str) -> bool:
         """Whether kernels of a root may get a step of the native style."""
-        roots = {BLOCKS: self.blocks, BULK_STORE: self.bulk_stores}.get(step, (root,))
+        roots = {BLOCKS: self.blocks, BULK_STORE: self.bulk_stores, AHEAD: self.aheads}.get(step, (root,))
         return step in self.native and (root, step) not in self.without and root in roots
 
 

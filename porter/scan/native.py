@@ -24,7 +24,7 @@ from porter.ptx.wgmma import THREADS, M
 _PORTS = {"m128": "porter port --style full-rate", "promotion": "porter port --style native --drop-promotion",
           "scales": "porter port --style native --block-scale",
           **dict.fromkeys(("release", "raster", "mma-thread", "tiles", "double-buffer", "pair", "stages", "blocks",
-                           "bulk-store", "registers"), "porter port --style native")}  # fmt: skip
+                           "ahead", "bulk-store", "registers"), "porter port --style native")}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
 
 
@@ -262,6 +262,15 @@ def _blocks(kernel: KernelPipeline) -> Iterator[str]:
         yield f"{role.registers.value} for the {'warps that multiply' if name == 'mma' else name}"
 
 
+def _ahead(kernel: KernelPipeline) -> Iterator[str]:
+    products = kernel.pipeline.products
+    if not products:
+        raise _Missing("the shape of the MMAs")
+    if not any(p.a_registers for p in products) or all(p.a_registers for p in products):
+        raise _Stop("MMAs of a turn are one product")
+    yield "threads make an operand of the second product from what the first one gives"
+
+
 def _registers(kernel: KernelPipeline) -> Iterator[str]:
     known = kernel.pipeline
     _specialized(known)
@@ -362,6 +371,8 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
     ("stages", "as many stages as shared memory holds", _stages, "", "CUTLASS StageCountAutoCarveout"),
     ("blocks", "two blocks on an SM, with registers that sums have left", _blocks, "blocks=2",
      "PTX ISA 9.7.19.5, FlashAttention-4"),
+    ("ahead", "the first product of a turn beside what threads compute from the last one", _ahead, "ahead",
+     "FlashAttention-3"),
     ("bulk-store", "rows of results leave by bulk copies from shared memory", _store, "bulk-store",
      "PTX ISA 9.7.9.25.4.1"),
     ("registers", "setmaxnreg for warps that hold no accumulator", _registers, "", "PTX ISA 9.7.19.5"),

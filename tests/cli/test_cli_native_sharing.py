@@ -16,6 +16,8 @@ from test_cli_native_port import CORPUS, failure, planted
 
 from porter.build import trust
 from porter.cli import full_rate, sharing
+from porter.cli.choosing import Chosen
+from porter.cli.issuing import Issued
 from porter.cli.porting import look
 from porter.cli.sharing import _Built
 from porter.cli.staging import Staged
@@ -59,6 +61,7 @@ def ported(
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
+    monkeypatch.setattr(full_rate, "issued", lambda session, ported, make, two: Issued(Chosen(ported), two))
     monkeypatch.setattr(sharing._Choice, "_built", built)
     kernel = CORPUS / name / f"{name}.cu"
     result = porter("port", "--style", "native", "--no-compile", *options, kernel, "-o", folder)

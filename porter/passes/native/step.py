@@ -18,6 +18,7 @@ from porter.model.pipeline.facts import HostLaunch, KernelPipeline
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native import (
+    ahead,
     blocks,
     bulk_store,
     double_buffer,
@@ -45,6 +46,7 @@ STEPS = (
     double_buffer.NAME,
     pair.NAME,
     stages.NAME,
+    ahead.NAME,
     blocks.NAME,
     bulk_store.NAME,
     registers.NAME,
@@ -128,6 +130,8 @@ class _Taking:
                 promotion.take(context, self.moves).make()
             elif name == scales.NAME:
                 scales.take(context, self.moves).make()
+            elif name == ahead.NAME:
+                ahead.take(context, self.moves).make()
             elif name == blocks.NAME:
                 blocks.take(context, self.moves).make()
             elif name == bulk_store.NAME:

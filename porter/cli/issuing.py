@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether loops of a port issue their first product a turn ahead: where that is faster by the grade, and ptxas spills
+no more. It is held against what a second block on the SM brings, and may go with one or stand in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from porter.cli.choosing import GAIN, Choice, Chosen, WithoutError
+from porter.cli.context import Session
+from porter.cli.tuning import tuned
+from porter.diagnostics import Diagnostic
+from porter.grade.changes import Impossible, fitting
+from porter.grade.shape import Shape
+from porter.lang.sources import is_python
+from porter.passes.native.ahead import NAME, NO_USE
+from porter.passes.ported import Ported, PortedRoot
+
+AS_FAST = "a gain: by the grade its loops are as fast without"
+
+
+class Make(Protocol):
+    """The same port, with first products that are issued a turn ahead, and two blocks on an SM, in these roots."""
+
+    def __call__(self, *, aheads: frozenset[str], blocks: frozenset[str]) -> Ported: ...
+
+
+@dataclass(frozen=True)
+class Issued:
+    """The choice, and the roots that have two blocks on an SM with it."""
+
+    chosen: Chosen
+    blocks: frozenset[str] = frozenset()
+
+
+def issued(session: Session, ported: Ported, make: Make, blocks: frozenset[str]) -> Issued:
+    """A port whose loops issue their first product a turn ahead where that is known to be faster. `ported` has two
+    blocks on an SM in the roots `blocks`; those for which one block is faster then lose them."""
+    roots = [r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels and _has_two(ported, r)]
+    wanted = frozenset(r.path for r in roots)
+    if not wanted:
+        return Issued(Chosen(ported), blocks)
+    trial = make(aheads=wanted, blocks=blocks)
+    able = frozenset(r.path for r in trial.roots if NAME in r.native)
+    choices = [_Choice(session, ported, root) for root in roots]
+    said = [
+        d for choice in choices for d in _tried(session, choice, trial, partial(make, aheads=wanted, blocks=blocks))
+    ]
+    kept = blocks
+    if able & blocks:
+        # one block that multiplies ahead, in place of two
+        single = make(aheads=able, blocks=blocks - able)
+        for choice in (c for c in choices if c.root.path in able & blocks):
+            choice.held_against(trial if choice.chosen else ported)
+            if not _tried(session, choice, single, partial(make, aheads=able, blocks=blocks - able)):
+                kept -= {choice.root.path}
+    found = frozenset(c.root.path for c in choices if c.chosen)
+    said = [d for d in said if d.where is None or d.where.path not in found]
+    if not found:
+        return Issued(Chosen(ported, found, tuple(said)), blocks)
+    same = found == able and kept == blocks
+    return Issued(Chosen(trial if same else make(aheads=found, blocks=kept), found, tuple(said)), kept)
+
+
+def _has_two(ported: Ported, root: PortedRoot) -> bool:
+    """Whether some MMA of a port has an operand that threads make in registers: what they hand on in shared memory, the
+    step leaves to itself."""
+    return any(b"store_operand" in text for text in ported.of_root(root).values())
+
+
+def _tried(session: Session, choice: _Choice, trial: Ported, make: Callable[..., Ported]) -> Sequence[Diagnostic]:
+    """What keeps a root from the step. What spills for want of registers may do so no more once warps share them out
+    anew, which is done in the end."""
+    said = choice.try_to(partial(choice.choose, trial))
+    if not choice.spills:
+        return said
+    again, counts, _ = tuned(session, trial, make)
+    return choice.try_to(partial(choice.choose, again)) if counts else said
+
+
+@dataclass(frozen=True)
+class _Built:
+    """One instantiation: bytes that a thread spills, and what the grade takes of it."""
+
+    name: str
+    spilled: int
+    shape: Shape
+
+
+@dataclass
+class _Choice(Choice):
+    """Whether loops of one root are to issue their first product a turn ahead. `best`: the port that is held against
+    others, if it is not the one without the step; `spills`: whether all that is missing is registers."""
+
+    best: Ported | None = None
+    spills: bool = False
+
+    NAME = NAME
+
+    def held_against(self, ported: Ported) -> None:
+        self.best = ported
+
+    def choose(self, trial: Ported) -> None:
+        """
+        Raises:
+            WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling raises.
+        """
+        if not self.has_step(trial):
+            raise WithoutError(*(d for d in self.missing(trial) if d.values["what"] not in NO_USE))
+        gain, self.spills = 0.0, False
+        before, after = self._built(self.best or self.ported), self._built(trial)
+        for entry, one in before.items():
+            other, name = after[entry], one.name
+            try:
+                fitting(other.shape)
+            except Impossible as error:
+                raise self.without(f"room for {name}: {error}") from None
+            more = other.spilled - one.spilled
+            if more > 0:
+                self.spills = True
+                raise self.without(f"registers for {name}: ptxas spills {more} bytes more")
+            found = self.gain(one.shape, other.shape)
+            if found < -GAIN:
+                raise self.without(f"a gain: by the grade {name} is slower with its first product a turn ahead")
+            gain = max(gain, found)
+        if gain <= GAIN:
+            raise self.without(AS_FAST)
+        self.chosen = True
+
+    def _built(self, ported: Ported) -> dict[str, _Built]:
+        """The instantiations that cases compile, by what the compiler calls them."""
+        found = {}
+        for one in self.built(ported):
+            used = one.kernel.assembled().resources.get(one.kernel.entry) if one.kernel.assembled is not None else None
+            name, shape = self.read(one)
+            spilled = used.spill_stores + used.spill_loads if used is not None else 0
+            found[one.kernel.entry] = _Built(name, spilled, shape)
+        return found

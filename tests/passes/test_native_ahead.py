@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step that issues the first product of a turn ahead: forms of attention that are understood, and what is refused
+with which missing fact. That ports are right is shown by the slow tests of `tests/cli/test_cli_native_ahead.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attention_kernels as kernels
+import pytest
+from attention_kernels import Pairs
+from native_kernels import missing
+
+from porter.lang.sources import load_sources
+from porter.passes.port import PortOptions, PortResult, port_sources
+
+
+def ported(folder: Path, pairs: Pairs = (), full_rate: bool = True, asked: bool = True) -> PortResult:
+    for name, text in kernels.sources(pairs).items():
+        (folder / name).write_text(text)
+    sources = load_sources(folder / "attention_fwd.cu")
+    roots = frozenset({sources.root} if asked else ())
+    return port_sources(sources, PortOptions(full_rate=full_rate, native=("ahead",), aheads=roots))
+
+
+def text_of(result: PortResult) -> str:
+    return next(t.decode() for p, t in result.files.items() if p.endswith(".cu"))
+
+
+UNDERSTOOD: dict[str, tuple[Pairs, list[str], bool]] = {
+    "turns, and a ring that is an object": (
+        (),
+        ["[&, ring = ring, block = block]() mutable", "ring.next();\n            ++block;", "auto ring_before = ring;"],
+        True,
+    ),
+    "functions of its own, stage and phase": (
+        kernels.OWN_HELPERS, ["advance(stage, phase);\n            ++block;", "issue_ahead(stage, phase, 0);"], True,
+    ),
+    "stages by the turn": (
+        kernels.MODULO,
+        ["issue_ahead = [&](uint32_t block)", "return issue_ahead(block);", "stage_before = stage;"], True,
+    ),
+    "a loop that counts in its body": (
+        kernels.WHILE, ["block += 1;\n            return issue_ahead(ring, block);", "issue_ahead(ring, block);"], True,
+    ),
+    "a stage that goes on ahead of the results": (
+        kernels.EARLY_NEXT, ["mutable __attribute__((always_inline)) {\n            ++block;"], True,
+    ),
+    "K and V in one ring": (kernels.ONE_RING, ["ring.next();\n            ++block;"], False),
+    "one warpgroup": (kernels.ALONE, ["issue_ahead(ring, 0);"], True),
+    "128 keys a turn": (kernels.WIDE, ["umma_ss_m64n128k16(scores_tmem, desc_q, desc_k, k != 0);"], True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNDERSTOOD)
+def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
+    pairs, expected, late = UNDERSTOOD[name]
+    result = ported(tmp_path, pairs)
+    text = text_of(result)
+    assert [part for part in expected if part not in text] == []
+    assert result.plans[0].native == ("ahead",)
+    # the product of K stands once, ahead of the loop
+    loop = text.index("float scores[")
+    kernel = text[text.index("tcgen05::Warpgroup tc =") :]
+    assert kernel.count("umma_ss_m64n") + kernel.count("issue_scores<HeadDim>(") == 1
+    assert max(text.find("umma_ss_m64n"), text.find("issue_scores<HeadDim>(")) < loop
+    # results are loaded ahead of the next product
+    assert text.index("tcgen05::load(scores, scores_tmem);") < text.index("issue_ahead(", loop)
+    assert ("if (sums_behind) complete_sums(" in text) is late
+    header = next(t.decode() for p, t in result.files.items() if p.endswith("tcgen05.cuh"))
+    assert "constexpr uint32_t kRing = 2;" in header
+
+
+def test_without_the_step_nothing_changes(tmp_path: Path) -> None:
+    assert "issue_ahead" not in text_of(ported(tmp_path, asked=False))
+    assert "issue_ahead" not in text_of(ported(tmp_path, kernels.ISSUED_AHEAD))
+
+
+def test_the_last_product_is_waited_for_in_the_next_turn(tmp_path: Path) -> None:
+    text = text_of(ported(tmp_path))
+    loop = text[text.index("float scores[") :]
+    places = [
+        "tc.wait(sums_behind ? 1 : 0);", "mbarrier_arrive(&smem.k_empty[ring.stage]);", "tcgen05::load(scores",
+        "issue_ahead(ring, block);", "if (sums_behind) complete_sums(ring_before, issued);",
+        "tcgen05::load(o, o_tmem);",
+        "umma_rs<HeadDim>", "ring_before = ring;", "sums_behind = true;", "ring.next();\n    }",
+        "if (sums_behind) complete_sums(ring_before, false);", "tcgen05::load(o, o_tmem);",
+    ]  # fmt: skip
+    at = 0
+    for place in places:
+        at = loop.index(place, at)
+    assert "mbarrier_arrive(&smem.v_empty" not in loop
+
+
+COMMIT = "        warpgroup_commit();\n        // the last turn"
+STORED = "        const int key0 = block * kBlockN + lane % 4 * 2;\n"
+V_LOAD = "tma_load_3d(smem.v[ring.stage][s], &map_v, &smem.v_full[ring.stage], s * 64, block * kBlockN, head);\n"
+V_WAIT = "        mbarrier_wait(&smem.v_full[ring.stage], ring.phase);\n        warpgroup_arrive();"
+AT_ONCE: dict[str, Pairs] = {
+    "V is loaded ahead of K": (
+        ("mbarrier_wait(&smem.k_empty[ring.stage], ring.phase ^ 1);\n"
+         "        mbarrier_expect(&smem.k_full[ring.stage], kBytesKV);\n"
+         "        for (int s = 0; s < HeadDim / 64; ++s) {\n"
+         "            tma_load_3d(smem.k[ring.stage][s], &map_k, &smem.k_full[ring.stage]",
+         "mbarrier_wait(&smem.v_empty[ring.stage], ring.phase ^ 1);\n"
+         "        mbarrier_expect(&smem.v_full[ring.stage], kBytesKV);\n"
+         "        for (int s = 0; s < HeadDim / 64; ++s) {\n"
+         "            tma_load_3d(smem.v[ring.stage][s], &map_v, &smem.v_full[ring.stage]"),
+        ("        mbarrier_wait(&smem.v_empty[ring.stage], ring.phase ^ 1);\n"
+         "        mbarrier_expect(&smem.v_full[ring.stage], kBytesKV);\n"
+         "        for (int s = 0; s < HeadDim / 64; ++s) {\n"
+         "            " + V_LOAD + "        }\n        ring.next();",
+         "        mbarrier_wait(&smem.k_empty[ring.stage], ring.phase ^ 1);\n"
+         "        mbarrier_expect(&smem.k_full[ring.stage], kBytesKV);\n"
+         "        for (int s = 0; s < HeadDim / 64; ++s) {\n"
+         "            " + V_LOAD.replace(".v", ".k").replace("_v", "_k") + "        }\n        ring.next();"),
+    ),
+    "sums are read in their own turn": (
+        ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n",
+         "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        row_sum[0] += 0.f * o[0];\n"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_the_last_product_is_waited_for_at_once(tmp_path: Path, name: str) -> None:
+    text = text_of(ported(tmp_path, AT_ONCE[name]))
+    assert "issue_ahead(ring, block);" in text
+    assert "complete_sums" not in text
+    assert "mbarrier_arrive(&smem.v_empty[ring.stage]);" in text
+
+
+LAMBDA = "    Ring ring;\n    for (int block = 0; block < blocks; ++block) {\n        float scores"
+REFUSED: dict[str, tuple[Pairs, str]] = {
+    "issued ahead already": (kernels.ISSUED_AHEAD, "that no turn of the loop issues ahead already"),
+    "one stage": ((("constexpr int kStages = 2;", "constexpr int kStages = 1;"),), "2 stages of smem.k_empty[]"),
+    "two stages of one ring": (
+        (*kernels.ONE_RING[:1], ("constexpr int kStages = 2;", "constexpr int kStages = 2 ;"), *kernels.ONE_RING[1:4],
+         *kernels.ONE_RING[5:]),
+        "4 stages of smem.k_empty[]",
+    ),
+    "a turn that ends early": (
+        (("        float keep[2];\n", "        if (seqlen < block) break;\n        float keep[2];\n"),),
+        "that the loop ends, and goes on, where its condition says so alone",
+    ),
+    "a turn that is left out": (
+        ((COMMIT, COMMIT.replace("        //", "        if (seqlen < 0) continue;\n        //")),),
+        "that the loop ends, and goes on",
+    ),
+    "a wait for some MMAs": (
+        (("        warpgroup_commit();\n        warpgroup_wait<0>();\n        mbarrier_arrive(&smem.v_empty",
+          "        warpgroup_commit();\n        warpgroup_commit();\n        warpgroup_wait<1>();\n"
+          "        mbarrier_arrive(&smem.v_empty"),),
+        "waits for all MMAs (wait_group 0)",
+    ),
+    "no commit of its own": (
+        (("        warpgroup_commit();\n        warpgroup_wait<0>();\n        mbarrier_arrive(&smem.v_empty",
+          "        warpgroup_wait<0>();\n        mbarrier_arrive(&smem.v_empty"),),
+        "a commit of the turn's last MMAs in that turn",
+    ),
+    "threads meet between products": (
+        ((V_WAIT, "        named_barrier_sync(5, kConsumers * 128);\n" + V_WAIT),), "that threads meet nobody",
+    ),
+    "threads write to shared memory": (
+        ((STORED, STORED + "        smem.q[0][threadIdx.x] = bf16(0.f);\n"),), "variables of their own",
+    ),
+    "a stage that a lambda turns": (
+        ((LAMBDA, LAMBDA.replace("    for", "    const auto next = [&] { ring.next(); };\n    for", 1)),
+         ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n",
+          "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        next();\n")),
+        "`ring` is changed by its own name alone",
+    ),
+    "a stage by a reference": (
+        ((LAMBDA, LAMBDA.replace("    for", "    Ring& same = ring;\n    for", 1)),
+         ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n",
+          "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        same.next();\n")),
+        "`ring` is changed by its own name alone",
+    ),
+    "a phase that depends on sums": (
+        (("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n",
+          "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n"
+          "        if (__any_sync(0xffffffff, row_max[0] > 0.f)) ring.phase ^= 1;\n        ring.next();\n"),),
+        "only computes what comes next",
+    ),
+    "a stage that turns under MMAs": (
+        (("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n", ""),
+         (V_WAIT, V_WAIT.replace("ring.", "old.")), ("smem.v[ring.stage][0] + k * 16", "smem.v[old.stage][0] + k * 16"),
+         ("        float keep[2];\n", "        const Ring old = ring;\n        float keep[2];\n"),
+         ("        warpgroup_commit();\n        warpgroup_wait<0>();\n    }",
+          "        if (block >= 0) {\n            warpgroup_commit();\n            ring.next();\n"
+          "            mbarrier_arrive(&smem.v_empty[old.stage]);\n        }\n        warpgroup_wait<0>();\n    }")),
+        "only computes what comes next",
+    ),
+    "consumers that load": (
+        (("        const int key0 = block * kBlockN + lane % 4 * 2;\n",
+          "        if (threadIdx.x == 128 && block + 1 < blocks) {\n"
+          "            tma_load_3d(smem.k[0][0], &map_k, &smem.k_full[ring.stage], 0, 0, head);\n"
+          "        }\n" + STORED),),
+        "variables of their own",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_known_refuses_the_step(tmp_path: Path, name: str) -> None:
+    pairs, expected = REFUSED[name]
+    result = ported(tmp_path, pairs)
+    assert any(expected in what for what in missing(result)), missing(result)
+    assert "issue_ahead" not in text_of(result)
+    assert not result.plans[0].native
