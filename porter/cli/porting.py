@@ -16,6 +16,7 @@ from porter.cli.sharing import shared
 from porter.cli.staging import port_plan, remade, staged
 from porter.cli.storing import stored
 from porter.cli.tuning import tuned
+from porter.cli.widening import widened
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
 from porter.passes import ported as engine
@@ -97,10 +98,11 @@ def port_paths(
     registers: frozenset[tuple[str, int]] = frozenset(),
     blocks: frozenset[str] = frozenset(),
     bulk_stores: frozenset[str] = frozenset(),
+    wide: frozenset[str] = frozenset(),
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
     `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
-    `registers`, `blocks`, `bulk_stores`: see `PortOptions`.
+    `registers`, `blocks`, `bulk_stores`, `wide`: see `PortOptions`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -117,6 +119,7 @@ def port_paths(
         registers=registers,
         blocks=blocks,
         bulk_stores=bulk_stores,
+        wide=wide,
     )
     options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
@@ -145,6 +148,9 @@ def plan_of(
     else:
         ported = make()
     if stages and current().style == NATIVE:
+        wide = widened(current(), ported, make)
+        if wide.roots:
+            ported, make = wide.ported, partial(make, wide=wide.roots)
         chosen = staged(current(), ported, make)
         if chosen.counts or chosen.without:
             make = partial(remade, make, chosen)
@@ -155,6 +161,7 @@ def plan_of(
         if storing.roots:
             make = partial(make, bulk_stores=storing.roots)
         ported, _, _ = tuned(current(), storing.ported, make)
+        wide.say(ported)
         chosen.say(ported)
         sharing.say(ported)
         storing.say(ported)

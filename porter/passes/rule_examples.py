@@ -145,6 +145,7 @@ def run_example(
         boxes=boxes,
         blocks=frozenset({path.as_posix()} if example.blocks > 1 else ()),
         bulk_stores=frozenset({path.as_posix()} if example.bulk_stores else ()),
+        wide=frozenset({path.as_posix()} if example.wide else ()),
     )
     root = path
     result: PortResult | DslPortResult

@@ -483,6 +483,7 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             block_scale=e.get("block_scale", False),
             blocks=e.get("blocks", 1),
             bulk_stores=e.get("bulk_stores", False),
+            wide=e.get("wide", False),
         )
 
 

@@ -85,6 +85,8 @@ class Example:
     """How many blocks of that port share an SM; 1 for those that do without a step."""
     bulk_stores: bool = False
     """Whether results of that port leave by bulk copies."""
+    wide: bool = False
+    """Whether tiles of that port are twice as wide."""
 
 
 @dataclass(frozen=True)
