@@ -23,8 +23,8 @@ another one."""
 class Relaunch:
     """What the host code of a port changes of a launch: bytes of dynamic shared memory, None where they stay, and
     arguments of the kernel's template by their index. `pairs`: clusters of two along a grid of one dimension. `rows`:
-    of the boxes of tensor maps, by the index of the kernel's parameter. `halved`: the dimension of the grid that has half
-    the blocks, rounded up."""
+    of the boxes of tensor maps, by the index of the kernel's parameter. `halved`: the dimension of the grid that has
+    half the blocks, rounded up."""
 
     dynamic_smem: int | None
     template: tuple[tuple[int, str], ...] = ()

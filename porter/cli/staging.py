@@ -226,7 +226,7 @@ def _slower(
                 continue
             rates = [grade_with(shape_of(session, made, r, at), problem, using, lifts=False).rate
                      for made, r in ((ported, root), (others, other))]  # fmt: skip
-        except (_NoneError, PorterError, ValueError):
+        except (NoneLeftError, PorterError, ValueError):
             continue
         if rates[0] <= rates[1]:
             slower.add((root.path, name))
@@ -244,7 +244,7 @@ def _in_l2(session: Session, ported: Ported, said: list[Diagnostic]) -> Left:
     for root in (r for r in ported.roots if RASTER in r.native):
         try:
             what = no_order(shape_of(session, ported, root), problem, GROUP)
-        except _NoneError as none:
+        except NoneLeftError as none:
             what = "; ".join(str(d.values["what"]) for d in none.said)
         except (PorterError, ValueError) as error:
             what = f"what is loaded: {error.diagnostic.message if isinstance(error, PorterError) else error}"
@@ -257,8 +257,8 @@ def _in_l2(session: Session, ported: Ported, said: list[Diagnostic]) -> Left:
     return frozenset(left)
 
 
-class _NoneError(Exception):
-    """No more stages; says why."""
+class NoneLeftError(Exception):
+    """A root is without a step; says why."""
 
     def __init__(self, *said: Diagnostic) -> None:
         super().__init__(said)
@@ -283,7 +283,7 @@ class _Choice:
         """What keeps a root from a step of the choice."""
         try:
             step()
-        except _NoneError as none:
+        except NoneLeftError as none:
             return none.said
         except (PorterError, ValueError) as error:
             what = error.diagnostic.message if isinstance(error, PorterError) else str(error)
@@ -293,14 +293,14 @@ class _Choice:
     def _left(self, what: str) -> Diagnostic:
         return self._none(what).said[0]
 
-    def _none(self, what: str) -> _NoneError:
+    def _none(self, what: str) -> NoneLeftError:
         return _none(self.root, what)
 
     def look(self) -> None:
         """How many stages there are, and how many shared memory holds.
 
         Raises:
-            _NoneError: no more than there are; PorterError: what reading raises.
+            NoneLeftError: no more than there are; PorterError: what reading raises.
         """
         if self.ported.keeps_hopper:
             raise self._none("one launch for one chip: the original's form stands beside the port's")
@@ -329,7 +329,7 @@ class _Choice:
         one more.
 
         Raises:
-            _NoneError: the step refuses it, or host code does not say in numbers what it asks for.
+            NoneLeftError: the step refuses it, or host code does not say in numbers what it asks for.
         """
         path, rules, kernel = Path(self.root.path), rules_of(self.session), self.root.kernels[0]
 
@@ -354,16 +354,16 @@ class _Choice:
         # that more stages take more of what is asked for, the step has seen by the types
         self.held, self.nbytes, self.most = held, 0, most
 
-    def _refused(self, ported: Ported, root: PortedRoot) -> _NoneError:
+    def _refused(self, ported: Ported, root: PortedRoot) -> NoneLeftError:
         """What the step says of a root that has no more stages."""
         about = [d for d in ported.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == NAME]
-        return _NoneError(*(d for d in about if d.values["kernel"] == ", ".join(root.kernels)))
+        return NoneLeftError(*(d for d in about if d.values["kernel"] == ", ".join(root.kernels)))
 
     def choose(self, most: Ported) -> None:
         """The number that the grade finds best, of those up to what the port `most` has.
 
         Raises:
-            _NoneError: that is the one that there is; PorterError, ValueError: what compiling and grading raise.
+            NoneLeftError: that is the one that there is; PorterError, ValueError: what compiling and grading raise.
         """
         root = next(r for r in most.roots if r.path == self.root.path)
         if not root.stages:
@@ -415,7 +415,7 @@ def shape_of(session: Session, ported: Ported, root: PortedRoot, at: At | None =
     """A port as the grade reads it, `at` the first case and its default size where nobody says.
 
     Raises:
-        _NoneError: it does not; PorterError: what compiling raises.
+        NoneLeftError: it does not; PorterError: what compiling raises.
     """
     plan = replace(port_plan(session, ported, root), section=None)
     cases = [c for c in _cases(root) if c.dsl is None] if at is None else [at[0]]
@@ -434,9 +434,9 @@ def shape_of(session: Session, ported: Ported, root: PortedRoot, at: At | None =
     return read[0].reading.shape
 
 
-def _none(root: PortedRoot, what: str) -> _NoneError:
+def _none(root: PortedRoot, what: str) -> NoneLeftError:
     values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": NAME, "what": what}
-    return _NoneError(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
+    return NoneLeftError(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
 
 
 def _grows(before: Asked | None, after: Asked | None, least: int) -> bool:

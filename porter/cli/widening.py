@@ -13,15 +13,14 @@ from typing import Protocol
 from porter.build.port_plan import PortPlan, materialize
 from porter.cli.choosing import GAIN, Choice, Chosen, WithoutError
 from porter.cli.context import Session
-from porter.cli.staging import Counts, major_of, problem_of, rules_of, shape_of, staged
+from porter.cli.staging import Counts, NoneLeftError, major_of, problem_of, rules_of, shape_of, staged
 from porter.diagnostics import Code, Diagnostic
 from porter.grade.changes import Impossible, fitting
 from porter.lang.sources import is_python
-from porter.model.pipeline.facts import HostLaunch
 from porter.passes.native.given import Left
 from porter.passes.native.wide import AS_WIDE, NAME
 from porter.passes.ported import Ported, PortedRoot
-from porter.scan.staging import launch_of
+from porter.scan.staging import HostLaunch, launch_of
 from porter.verify.expr import FUNCTIONS, ExpressionError, evaluate
 
 NOT_SAID = "what its host code launches it with is not known in numbers"
@@ -71,7 +70,9 @@ class _Choice(Choice):
             again = next(r for r in chosen.ported.roots if r.path == one.path)
             try:
                 shape = shape_of(self.session, chosen.ported, again)
-            except Exception as error:
+            except NoneLeftError as none:
+                raise self.without("; ".join(str(d.values["what"]) for d in none.said)) from None
+            except ValueError as error:
                 raise self.without(f"what is graded: {error}") from None
             try:
                 fitting(shape)

@@ -4,7 +4,7 @@ are given as those of the original, so that each rule's changes stand by themsel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,8 +24,8 @@ from porter.rules.rule import Rule
 
 @dataclass(frozen=True, eq=False)
 class Widened:
-    """`sources` with wider tiles; `edits` are those that made them of the `original`, in order. `axis`: the dimension of
-    the grid that has half the blocks. `kernel`: its name."""
+    """`sources` with wider tiles; `edits` are those that made them of the `original`, in order. `axis`: the dimension
+    of the grid that has half the blocks. `kernel`: its name."""
 
     original: SourceSet
     sources: SourceSet
@@ -43,40 +43,56 @@ class Widened:
 
     def of_original(self, groups: Sequence[EditGroup], rule: Rule) -> list[EditGroup] | None:
         """Groups of edits of the wider text as such of the original, behind the group of the step. None where one
-        changes a part of what the step wrote.
+        changes a part of what the step wrote, and a part of what it did not.
 
-        An edit of all that an edit of the step wrote takes that one in.
+        An edit of all that an edit of the step wrote takes that one in, and one of a part of it is a part of it.
         """
+        placed = dict(self._placed())
+        inside = {e: w for g in groups for e in g.edits if (w := self._around(e, placed)) is not None}
         taken: set[Edit] = set()
         found = []
         for group in groups:
-            edits = []
-            for edit in group.edits:
-                moved = self._moved(edit, taken)
-                if moved is None:
-                    return None
-                edits.append(moved)
-            found.append(replace(group, edits=tuple(edits)))
-        own = [e for e in self.edits if e not in taken]
-        whole = [rule_group(rule, own), *found]
+            outside = [e for e in group.edits if e not in inside]
+            moved = [self._moved(e, placed, taken) for e in outside]
+            if None in moved:
+                return None
+            found.append(replace(group, edits=tuple(e for e in moved if e is not None)))
+        own = [self._with(w, placed[w], [e for e in inside if inside[e] is w]) for w in placed if w not in taken]
+        whole = [rule_group(rule, own), *(g for g in found if g.edits)]
         try:
             texts = [apply_groups(s.sources(), g) for s, g in ((self.original, whole), (self.sources, groups))]
         except EditConflict:
             return None
         return whole if texts[0] == texts[1] else None
 
-    def _moved(self, edit: Edit, taken: set[Edit]) -> Edit | None:
+    def _around(self, edit: Edit, placed: Mapping[Edit, Span]) -> Edit | None:
+        """The edit of the step of whose text one changes a part, and nothing else."""
+        if edit.path != self.original.root:
+            return None
+        for written, span in placed.items():
+            within = span.contains(edit.span) and edit.span != span
+            if within and (len(edit.span) or span.start < edit.span.start < span.end):
+                return written
+        return None
+
+    @staticmethod
+    def _with(written: Edit, span: Span, inside: Sequence[Edit]) -> Edit:
+        """An edit of the step with others of parts of what it wrote."""
+        text = written.replacement
+        for edit in sorted(inside, key=lambda e: e.span.start, reverse=True):
+            start, end = edit.span.start - span.start, edit.span.end - span.start
+            text = text[:start] + edit.replacement + text[end:]
+        return replace(written, replacement=text)
+
+    def _moved(self, edit: Edit, placed: Mapping[Edit, Span], taken: set[Edit]) -> Edit | None:
         if edit.path != self.original.root:
             return edit
-        start, end = edit.span.start, edit.span.end
-        inside = [e for e, span in self._placed() if edit.span.contains(span) and (len(span) or len(edit.span))]
-        for written, span in self._placed():
-            if written not in inside and span.start < end and start < span.end:
-                return None
-            if written not in inside and len(edit.span) == 0 and span.start < start < span.end:
-                return None
-        taken |= set(inside)
-        return Edit(edit.path, Span(self._back(start, False), self._back(end, True)), edit.replacement)
+        inside = {w for w, span in placed.items() if edit.span.contains(span) and len(edit.span)}
+        if any(w not in inside and span.overlaps(edit.span) for w, span in placed.items()):
+            return None
+        taken |= inside
+        start, end = self._back(edit.span.start, False), self._back(edit.span.end, True)
+        return replace(edit, span=Span(min(start, end), end))
 
     def _placed(self) -> Iterator[tuple[Edit, Span]]:
         """Each edit, and what it wrote in the wider text."""

@@ -16,6 +16,8 @@ from porter.scan.draft.host import HOPPER
 from porter.scan.draft.launches import best_launch
 from porter.scan.pipeline import host_launch
 
+__all__ = ["Asked", "HostLaunch", "asked_of", "launch_of"]
+
 
 @dataclass(frozen=True)
 class Asked:

@@ -202,8 +202,8 @@ def many_blocks(case: Case, least: int = OVER) -> Mapping[str, Number] | None:
 
 
 def half_tiles(case: Case, axis: int) -> tuple[Mapping[str, Number], Mapping[str, Number]] | None:
-    """Sizes for tiles of twice the width, whose number is a dimension of the grid: one of whole tiles alone, and one with
-    a whole tile and a half. Made of those that the case lists, one size being a multiple. None if there are none.
+    """Sizes for tiles of twice the width, whose number is a dimension of the grid: one of whole tiles alone, and one
+    with a whole tile and a half. Made of those that the case lists, one size being a multiple. None if there are none.
 
     Raises:
         PorterError: what binding the default size raises.

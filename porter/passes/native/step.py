@@ -82,9 +82,9 @@ def take(
     launches: Launches | None = None,
     alone: bool = True,
 ) -> Taken:
-    """Take the wanted steps of the port itself; `count` stages, and `least` registers for warps that give some back, where 0 leaves as
-    many as there are. `launches`: what host code launches the kernels of the sources with; `alone`: no other file has
-    the same helpers."""
+    """Take the wanted steps of the port itself; `count` stages, and `least` registers for warps that give some back,
+    where 0 leaves as many as there are. `launches`: what host code launches the kernels of the sources with; `alone`:
+    no other file has the same helpers."""
     taking = _Taking(context, moves, launches, least, alone)
     numbers = {stages.NAME: count, registers.NAME: least}
     for name in (n for n in (*ON_REQUEST, *STEPS) if n in wanted and context.kernels and numbers.get(n, 1)):

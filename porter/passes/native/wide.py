@@ -288,8 +288,8 @@ class _Wide:
         raise self._left("the width of a tile in the kernel itself")
 
     def _loops(self, follow: Sequence[Node], names: set[str], registers: int, half: str) -> Iterator[Edit]:
-        """Loops over sums. Those that end by the width, or by a number that stands for all registers, have twice as many
-        turns; behind the MMAs the second half of these is for columns that there are."""
+        """Loops over sums. Those that end by the width, or by a number that stands for all registers, have twice as
+        many turns; behind the MMAs the second half of these is for columns that there are."""
         last = max(o.sites[0].node.end_byte for o in self.multiplies)
         taken: set[tuple[str, int]] = set()
         for function in self.program.functions:
@@ -319,14 +319,8 @@ class _Wide:
             indices: list[Node] = []
             base: Node | None = node
             while base is not None and base.type == "subscript_expression":
-                listed = base.child_by_field_name("indices") or base.child_by_field_name("index")
-                indices += (
-                    listed.named_children
-                    if listed is not None and listed.type.endswith("list")
-                    else [listed]
-                    if listed is not None
-                    else []
-                )  # noqa: E501
+                listed = base.child_by_field_name("indices")
+                indices += listed.named_children if listed is not None else []
                 base = base.child_by_field_name("argument")
             word = re.search(r"([A-Za-z_]\w*)\s*\)?$", function.text(base)) if base is not None else None
             if word is not None and word[1] in names:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tree_sitter import Node
 
@@ -75,12 +75,13 @@ def _continued(elements: Sequence[str]) -> list[str] | None:
 
     if any(i[p] != v for k, i in enumerate(indices) for p, v in at(k).items()):
         return None
-    found = []
-    for k in range(len(elements), 2 * len(elements)):
-        known = {p: v for p, v in enumerate(indices[0])} | at(k)
-        parts = iter(range(len(known)))
-        found.append(_NUMBER.sub(lambda _: f"[{known[next(parts)]}]", elements[0]))
-    return found
+    return [_with(elements[0], dict(enumerate(indices[0])) | at(k)) for k in range(len(elements), 2 * len(elements))]
+
+
+def _with(element: str, indices: Mapping[int, int]) -> str:
+    """An element of an array with other indices, by their places."""
+    parts = _NUMBER.split(element)[::2]
+    return parts[0] + "".join(f"[{indices[i]}]{part}" for i, part in enumerate(parts[1:]))
 
 
 def arrays(

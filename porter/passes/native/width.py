@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The constant that is the width of a kernel's tiles, and what each place that it is written at becomes with tiles twice
-as wide: most follow, numbers of tiles are rounded up, and what is asked of the size of a product stays as it was."""
+"""The constant that is the width of a kernel's tiles, and what each place that it is written at becomes with tiles of
+twice the width: most follow, numbers of tiles are rounded up, and what is asked of the size of a product stays."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class Judging:
             yield from self._in_expression(mention, node, above, host)
         elif above.type in ("argument_list", "template_argument_list", "type_descriptor", "initializer_list"):
             yield from self._argument(mention, above, host)
-        elif above.type not in ("array_declarator", "init_declarator", "sizeof_expression", "condition_clause"):
-            raise self._left(mention)
-        elif above.type == "init_declarator" and not host:
+        elif above.type not in ("array_declarator", "sizeof_expression", "condition_clause") and not (
+            host and above.type == "init_declarator"
+        ):
             raise self._left(mention)
 
     def _in_expression(self, mention: Mention, node: Node, above: Node, host: bool) -> Iterator[Edit]:
@@ -150,11 +150,11 @@ class Judging:
 
     def _is_summand(self, mention: Mention, above: Node) -> bool:
         """Whether a sum is a part of a product, such as that of the rows and columns of a stage with their depth."""
-        node, outer = above, above.parent
+        outer = above.parent
         while outer is not None and (
             outer.type in _AROUND or (outer.type == "binary_expression" and mention.text(outer.children[1]) in "+-")
         ):
-            node, outer = outer, outer.parent
+            outer = outer.parent
         return outer is not None and outer.type == "binary_expression" and mention.text(outer.children[1]) == "*"
 
     @staticmethod
