@@ -24,8 +24,8 @@ from porter.scan.staging import HostLaunch, launch_of
 from porter.verify.expr import FUNCTIONS, ExpressionError, evaluate
 
 NOT_SAID = "what its host code launches it with is not known in numbers"
-_SIZES = (1, 2, 3, 4, 7, 8)
-"""Tiles in each dimension, for which grids are compared."""
+_SIZES = tuple(8 * k + more for k in (*range(1, 65), *range(80, 161, 16)) for more in (0, 5))
+"""Sizes for which grids are compared, whole tiles of any width among them."""
 
 
 class Make(Protocol):
@@ -127,12 +127,11 @@ def not_followed(session: Session | None, plan: PortPlan, root: PortedRoot) -> s
 
 
 def _samples(*launches: HostLaunch) -> Iterator[Mapping[str, int]]:
-    """Values of the sizes that grids are made of: whole tiles of any width, and some that are not."""
+    """Values of the sizes that grids are made of."""
     texts = (text for launch in launches for text in launch.grid or ())
     names = sorted({n for text in texts for n in re.findall(r"[A-Za-z_]\w*", text)} - set(FUNCTIONS))
-    for tiles in _SIZES:
-        for more in (0, 40):
-            yield dict.fromkeys(names, 256 * tiles // 2 + more)
+    for size in _SIZES:
+        yield dict.fromkeys(names, size)
 
 
 def _value(text: str, names: Mapping[str, int]) -> int | None:

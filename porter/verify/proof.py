@@ -19,7 +19,7 @@ from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.dsl import shortfalls
 from porter.verify.expr import Number
-from porter.verify.further import ALONE, half_tiles, long_loop, many_blocks, many_tiles
+from porter.verify.further import ALONE, OVER, half_tiles, long_loop, many_blocks, many_tiles
 from porter.verify.known import Known
 from porter.verify.launching import BuiltPort, build_port
 from porter.verify.outcome import Verdict
@@ -121,7 +121,7 @@ def prove(
         turning = _Turning(claim, noting)
         if claim.takes_turns and any(turning.asked(c) and turning.sizes(c) is None for c in cases):
             return Proof(missing="no size at which a block has so many tiles that its accumulators come round again")
-        if claim.takes_over and any(many_blocks(c) is None for c in cases):
+        if claim.takes_over and any(_blocks_of_one(claim, c) is None for c in cases):
             return Proof(missing="no size with so many blocks that the requests of one come round again")
         if claim.halved is not None and any(half_tiles(c, claim.halved) is None for c in cases):
             return Proof(missing="no size of the case at which the last tile is a half, and one at which all are whole")
@@ -266,7 +266,7 @@ def _runs(claim: Claim, turns: _Turning) -> Iterator[Wanted]:
         return _even(claim, case, turns.builder)
 
     def alone(case: Case) -> Sequence[Mapping[str, Number]]:
-        return [found] if (found := many_blocks(case)) is not None else []
+        return [found] if (found := _blocks_of_one(claim, case)) is not None else []
 
     late = Wanted(SimOptions(), sizes=Case.all_sizes, hazards=True, port_of=port_of, include_dirs=claim.include_dirs)
     yield late
@@ -291,6 +291,11 @@ def _runs(claim: Claim, turns: _Turning) -> Iterator[Wanted]:
         if claim.takes_over:
             one = SimOptions(schedule="random", seed=seed, resident=1)
             yield replace(random, sizes=alone, settings=one)
+
+
+def _blocks_of_one(claim: Claim, case: Case) -> Mapping[str, Number] | None:
+    """A size with so many blocks of the port that the requests of one that does the work of all come round again."""
+    return many_blocks(case, OVER if claim.halved is None else 2 * OVER)
 
 
 def _wrong(result: VerifyResult) -> str:

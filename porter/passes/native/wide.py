@@ -91,7 +91,7 @@ class _Wide:
             raise self._left("which statements multiply")
         copy, coordinate, size = self._columns()
         name, axis = self._constant(copy, coordinate)
-        constant, literal = self.widths.literal(name)
+        constant, literal = self.widths.literal(name.rpartition("::")[2])
         self.width = literal.value
         if 2 * self.width > WIDEST:
             raise self._left(AS_WIDE)
@@ -162,7 +162,7 @@ class _Wide:
         names = [n for n in dict.fromkeys(re.findall(_WORD, text)) if self.constants.evaluate(n) == at[1]]
         if len(names) != 1:
             raise path_of(copy)[0].left(f"the constant that `{coordinate}` is a multiple of")
-        return names[0].rpartition("::")[2], "xyz".index(axes.pop())
+        return names[0], "xyz".index(axes.pop())
 
     def _expanded(self, text: str) -> str:
         """A text with what its variables begin with in place of their names."""
@@ -294,7 +294,7 @@ class _Wide:
         taken: set[tuple[str, int]] = set()
         for function in self.program.functions:
             for access in self._accesses(function, names):
-                loop = self._over_columns(function, access, names, registers)
+                loop = self._over_columns(function, access, names, registers, follow)
                 if loop is None:
                     continue
                 key = function.file.path, loop.start_byte
@@ -331,9 +331,15 @@ class _Wide:
         return asm is not None and any(o.sites[-1].node.id == asm.id for o in self.multiplies)
 
     def _over_columns(
-        self, function: Function, access: tuple[Node, list[Node]], names: set[str], registers: int
+        self,
+        function: Function,
+        access: tuple[Node, list[Node]],
+        names: set[str],
+        registers: int,
+        follow: Sequence[Node],
     ) -> Node | None:
-        """The loop that an element's column goes by; None for parts that have all columns."""
+        """The loop that an element's column goes by, one of those that `follow` the width before others; None for parts
+        that have all columns."""
         node, indices = access
         extents = self._extents(function, node, names)
         place = column_extent([self._value(e) for e in extents], registers) if extents else None
@@ -343,6 +349,7 @@ class _Wide:
             return None
         index = indices[place]
         extent = self._value(extents[place]) or 0
+        found: list[Node] = []
         around: Node | None = node
         while (around := enclosing(around, "for_statement") if around is not None else None) is not None:
             if not function.span(function.body).contains(function.span(around)):
@@ -358,7 +365,9 @@ class _Wide:
             if turns is None or None in at or at[2] - at[1] != at[1] - at[0]:  # type: ignore[operator]
                 continue
             if (at[1] - at[0]) * turns == extent:  # type: ignore[operator]
-                return around
+                found.append(around)
+        if found:
+            return next((f for f in found if any(f.id == loop.id for loop in follow)), found[0])
         raise Left(function, function.span(node), "a loop over all columns that this sum is one of")
 
     def _evaluate(self, function: Function, index: Node, variable: str, value: int) -> int | None:

@@ -83,8 +83,10 @@ class Judging:
             yield from self._in_expression(mention, node, above, host)
         elif above.type in ("argument_list", "template_argument_list", "type_descriptor", "initializer_list"):
             yield from self._argument(mention, above, host)
-        elif above.type not in ("array_declarator", "sizeof_expression", "condition_clause") and not (
-            host and above.type == "init_declarator"
+        elif (
+            above.type not in ("array_declarator", "sizeof_expression", "condition_clause")
+            and not (host and above.type in ("init_declarator", "return_statement"))
+            and not (mention.word.derived and above.type == "gnu_asm_input_operand")
         ):
             raise self._left(mention)
 
