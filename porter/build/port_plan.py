@@ -23,12 +23,14 @@ another one."""
 class Relaunch:
     """What the host code of a port changes of a launch: bytes of dynamic shared memory, None where they stay, and
     arguments of the kernel's template by their index. `pairs`: clusters of two along a grid of one dimension. `rows`:
-    of the boxes of tensor maps, by the index of the kernel's parameter."""
+    of the boxes of tensor maps, by the index of the kernel's parameter. `halved`: the dimension of the grid that has
+    half the blocks, rounded up."""
 
     dynamic_smem: int | None
     template: tuple[tuple[int, str], ...] = ()
     pairs: bool = False
     rows: tuple[tuple[int, int], ...] = ()
+    halved: int | None = None
 
     @property
     def changes_turns(self) -> bool:
@@ -38,6 +40,9 @@ class Relaunch:
     def section(self, template: Sequence[object], grid: Sequence[object] = (), maps: Maps = ()) -> dict[str, Any]:
         """As the section `port` of a case whose kernel has these template arguments, this grid and these maps."""
         launch: dict[str, Any] = {}
+        if self.halved is not None and self.halved < len(grid):
+            grid = [_half(blocks) if i == self.halved else blocks for i, blocks in enumerate(grid)]
+            launch = {"grid": list(grid)}
         if self.pairs:
             first, *others = grid or (1,)
             even = first + first % 2 if isinstance(first, int) else f"({first} + 1) // 2 * 2"
@@ -53,6 +58,10 @@ class Relaunch:
             given = dict(self.template)
             found["template"] = [given.get(index, value) for index, value in enumerate(template)]
         return found
+
+
+def _half(blocks: object) -> object:
+    return (blocks + 1) // 2 if isinstance(blocks, int) else f"({blocks} + 1) // 2"
 
 
 @dataclass(frozen=True)

@@ -77,9 +77,13 @@ class Choice:
         return [d for d in about if d.values["kernel"] == ", ".join(self.root.kernels)]
 
     def gain(self, before: Shape, after: Shape) -> float:
-        using = calibration_of(self.session, None)
-        rates = [grade_with(shape, problem_of(self.session), using, lifts=False).rate for shape in (before, after)]
+        rates = [self.rate(shape) for shape in (before, after)]
         return rates[1] / rates[0] - 1
+
+    def rate(self, shape: Shape) -> float:
+        """The share of the chip's nominal rate that the grade gives."""
+        using = calibration_of(self.session, None)
+        return grade_with(shape, problem_of(self.session), using, lifts=False).rate
 
     def built(self, ported: Ported) -> Iterator[Prepared]:
         """The instantiations of a port that the sizes of its cases compile, each once. Names of CuTe DSL kernels do not

@@ -19,6 +19,7 @@ from porter.cli.sharing import shared
 from porter.cli.staging import Counts, Staged, port_plan, remade, staged, stages_said
 from porter.cli.storing import stored
 from porter.cli.tuning import tuned
+from porter.cli.widening import NOT_SAID, not_followed, widened
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
@@ -42,7 +43,8 @@ _NATIVE = "the steps of the native style"
 
 class Make(Protocol):
     """The same port, with M=64 in some roots, without some steps of the native style, with other stages and registers,
-    with two blocks on an SM, and with results that leave by bulk copies in some roots."""
+    with two blocks on an SM, with results that leave by bulk copies, with first products a turn ahead, and with tiles
+    twice as wide in some roots."""
 
     def __call__(
         self,
@@ -54,6 +56,7 @@ class Make(Protocol):
         blocks: frozenset[str] = ...,
         bulk_stores: frozenset[str] = ...,
         aheads: frozenset[str] = ...,
+        wide: frozenset[str] = ...,
     ) -> Ported: ...
 
 
@@ -87,6 +90,8 @@ class Proofs:
         plan = port_plan(self._session, ported, root)
         if root.stages and plan.relaunch is None:
             return Proof(missing="the shared memory that its host code asks for is no number")
+        if root.halved is not None and (plan.relaunch is None or (what := not_followed(self._session, plan, root))):
+            return Proof(missing=what if plan.relaunch is not None else NOT_SAID)
         if root.permuted and plan.relaunch is None:
             return Proof(missing="the tensor maps that its host code makes are not known")
         kernels = root.full_rate or root.kernels
@@ -95,7 +100,17 @@ class Proofs:
         # blocks that take others' work over come to many tiles at any size of the grid
         turns = DOUBLE_BUFFER in root.native and not over
         claim = Claim(
-            Path(root.path), kernels, plan, root.include_dirs, turns, over, root.dsl, steps, DOUBLE_BUFFER, PAIR
+            Path(root.path),
+            kernels,
+            plan,
+            root.include_dirs,
+            turns,
+            over,
+            root.dsl,
+            steps,
+            DOUBLE_BUFFER,
+            PAIR,
+            root.halved,
         )
         return prove(claim, self.builder, tell, self._budget, self._noted)
 
@@ -206,6 +221,7 @@ def _of_compat(
     blocks: frozenset[str] = frozenset(),
     bulk_stores: frozenset[str] = frozenset(),
     aheads: frozenset[str] = frozenset(),
+    wide: frozenset[str] = frozenset(),
 ) -> Ported:
     """The same port, in which some roots are as in the compat style."""
     return make(
@@ -216,11 +232,15 @@ def _of_compat(
         blocks=blocks - these,
         bulk_stores=bulk_stores - these,
         aheads=aheads - these,
+        wide=wide - these,
     )
 
 
 def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> Ported:
     """The port with what cases verify of the session's style."""
+    wide = widened(session, ported, make) if session.style == NATIVE else Chosen(ported)
+    if wide.roots:
+        ported, make = wide.ported, partial(make, wide=wide.roots)
     chosen = staged(session, ported, make) if session.style == NATIVE else Staged(ported, frozenset())
     if chosen.counts or chosen.without:
         ported, make = chosen.ported, partial(remade, make, chosen)
@@ -246,6 +266,7 @@ def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> P
         found = given(make(without=without), partial(make, without=without), proofs.full_rate)
         steps.said += [native.left(path, step, "its MMAs stay at M=64") for path, step in sorted(unproved)]
     found.diagnostics += [*proofs.said, *steps.said]
+    wide.say(found)
     chosen.say(found)
     sharing.say(found)
     issuing.chosen.say(found)

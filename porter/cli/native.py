@@ -26,6 +26,7 @@ from porter.passes.native.blocks import SHARED_OUT
 from porter.passes.native.bulk_store import NAME as BULK_STORE
 from porter.passes.native.registers import NAME as REGISTERS
 from porter.passes.native.stages import NAME as STAGES
+from porter.passes.native.wide import NAME as WIDE
 from porter.passes.plan import KernelPlan
 from porter.report.native import Gain, NativePlan
 from porter.scan.native import Step, native_steps
@@ -130,7 +131,15 @@ def _ahead(step: Step, before: float, after: float, refused: Refused) -> Step:
     return replace(step, taken=not what, why=why)
 
 
-_CHOSEN = {BLOCKS: _shared, BULK_STORE: _stored, AHEAD: _ahead}
+def _widened(step: Step, before: float, after: float, refused: Refused) -> Step:
+    """The step to tiles of twice the width, if the grade finds it faster."""
+    if after <= before * (1 + GAIN):
+        return replace(step, applies=False, why=(*step.why, "by the grade tiles as they are are as fast"))
+    what = refused(WIDE)
+    return replace(step, taken=not what, why=(*step.why, f"missing: {what}") if what else step.why)
+
+
+_CHOSEN = {BLOCKS: _shared, BULK_STORE: _stored, AHEAD: _ahead, WIDE: _widened}
 """Steps that are taken only where they are faster."""
 
 

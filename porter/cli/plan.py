@@ -24,6 +24,7 @@ from porter.passes.full_rate.given import unproved
 from porter.passes.native.ahead import NAME as AHEAD
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.bulk_store import NAME as BULK_STORE
+from porter.passes.native.wide import NAME as WIDE
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortOptions, PortResult, port_sources
@@ -119,12 +120,12 @@ def _without_stages(result: PortResult, options: PortOptions, count: int) -> str
 def _without(result: PortResult, options: PortOptions, step: str) -> str:
     """What keeps a port from a step that is taken where it is faster, as far as its text says."""
     roots = frozenset({result.sources.root})
-    asked = replace(
-        options,
-        blocks=roots if step == BLOCKS else options.blocks,
-        bulk_stores=roots if step == BULK_STORE else options.bulk_stores,
-        aheads=roots if step == AHEAD else options.aheads,
-    )
+    asked = {
+        BLOCKS: replace(options, blocks=roots),
+        BULK_STORE: replace(options, bulk_stores=roots),
+        AHEAD: replace(options, aheads=roots),
+        WIDE: replace(options, wide=roots),
+    }[step]
     found = port_sources(result.sources, asked)
     left = [str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT and d.values["step"] == step]
     return "" if any(step in p.native for p in found.plans) else "; ".join(left[-1:]) or "a port"

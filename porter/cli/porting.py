@@ -17,6 +17,7 @@ from porter.cli.sharing import shared
 from porter.cli.staging import port_plan, remade, staged
 from porter.cli.storing import stored
 from porter.cli.tuning import tuned
+from porter.cli.widening import widened
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
 from porter.passes import ported as engine
@@ -99,10 +100,11 @@ def port_paths(
     blocks: frozenset[str] = frozenset(),
     bulk_stores: frozenset[str] = frozenset(),
     aheads: frozenset[str] = frozenset(),
+    wide: frozenset[str] = frozenset(),
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
     `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
-    `registers`, `blocks`, `bulk_stores`, `aheads`: see `PortOptions`.
+    `registers`, `blocks`, `bulk_stores`, `aheads`, `wide`: see `PortOptions`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -120,6 +122,7 @@ def port_paths(
         blocks=blocks,
         bulk_stores=bulk_stores,
         aheads=aheads,
+        wide=wide,
     )
     options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
@@ -148,6 +151,9 @@ def plan_of(
     else:
         ported = make()
     if stages and current().style == NATIVE:
+        wide = widened(current(), ported, make)
+        if wide.roots:
+            ported, make = wide.ported, partial(make, wide=wide.roots)
         chosen = staged(current(), ported, make)
         if chosen.counts or chosen.without:
             make = partial(remade, make, chosen)
@@ -161,6 +167,7 @@ def plan_of(
         if storing.roots:
             make = partial(make, bulk_stores=storing.roots)
         ported, _, _ = tuned(current(), storing.ported, make)
+        wide.say(ported)
         chosen.say(ported)
         sharing.say(ported)
         issuing.chosen.say(ported)

@@ -49,12 +49,13 @@ from porter.verify.problem import bind
 Counts = frozenset[tuple[str, int]]
 
 
-def _major(session: Session | None) -> int:
+def major_of(session: Session | None) -> int:
     """The first number of the compute capability that ports are for."""
     return port_target(session.target).capability[0] if session is not None else PortOptions().target.capability[0]
 
 
-def _rules(session: Session | None) -> list[Rule]:
+def rules_of(session: Session | None) -> list[Rule]:
+    """The rules of a session."""
     return load_rules(tuple(map(str, session.rules)) if session is not None else ())
 
 
@@ -88,6 +89,7 @@ def remade(
     blocks: frozenset[str] = frozenset(),
     bulk_stores: frozenset[str] = frozenset(),
     aheads: frozenset[str] = frozenset(),
+    wide: frozenset[str] = frozenset(),
 ) -> Ported:
     """The same port with what was chosen for it."""
     return make(
@@ -98,6 +100,7 @@ def remade(
         blocks=blocks,
         bulk_stores=bulk_stores,
         aheads=aheads,
+        wide=wide,
     )
 
 
@@ -107,7 +110,7 @@ def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None =
     roots = [root] if root is not None else ported.roots
     reorders = any(set(ON_REQUEST) & set(r.native) for r in roots)
     plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders)
-    staged = [r for r in roots if not r.dsl and (r.stages or PAIR in r.native or r.permuted)]
+    staged = [r for r in roots if not r.dsl and (r.stages or PAIR in r.native or r.permuted or r.halved is not None)]
     return replace(plan, relaunch=_relaunch(session, plan, staged[0])) if len(staged) == 1 else plan
 
 
@@ -120,6 +123,8 @@ def stages_said(session: Session, ported: Ported, root: PortedRoot) -> list[Diag
     given = (cases[0].template, cases[0].launch.grid, cases[0].map_params) if cases else ((), (), ())
     section = json.dumps(relaunch.section(*given)).replace('"', "")
     values: dict[str, object] = {"path": root.path, "stages": root.stages, "section": section}
+    if relaunch.halved is not None:
+        return [Diagnostic(Code.NATIVE_WIDE, Location(root.path), values)]
     if relaunch.pairs:
         return [Diagnostic(Code.NATIVE_PAIRS, Location(root.path), values)]
     if not root.stages:
@@ -130,30 +135,31 @@ def stages_said(session: Session, ported: Ported, root: PortedRoot) -> list[Diag
 def _relaunch(session: Session | None, plan: PortPlan, root: PortedRoot) -> Relaunch | None:
     """What the host code of a port launches its kernel with; None where it does not say so in numbers."""
     pairs = PAIR in root.native
-    rows = _rows(session, plan, root) if root.permuted else ()
+    rows = _rows(session, plan, root) if root.permuted or root.halved is not None else ()
     if rows is None:
         return None
-    if not root.stages:
+    if not root.stages and root.halved is None:
         return Relaunch(None, pairs=pairs, rows=rows)
-    original, rules = Path(root.path), _rules(session)
+    original, rules = Path(root.path), rules_of(session)
     before = asked_of(original, root.kernels[0], rules, root.include_dirs)
-    after = asked_of(materialize(plan, original), root.kernels[0], rules, root.include_dirs, _major(session))
+    after = asked_of(materialize(plan, original), root.kernels[0], rules, root.include_dirs, major_of(session))
     if before is None or after is None or after.dynamic_smem is None:
         return None
+    smem = after.dynamic_smem if after.dynamic_smem != before.dynamic_smem else None
     both = zip(before.template, after.template, strict=False)
     template = tuple((i, new) for i, (old, new) in enumerate(both) if old != new)
-    return Relaunch(after.dynamic_smem, template, pairs, rows)
+    return Relaunch(smem, template, pairs, rows, root.halved)
 
 
 def _rows(session: Session | None, plan: PortPlan, root: PortedRoot) -> tuple[tuple[int, int], ...] | None:
     """By the index of the parameter, the rows of those boxes that tensor maps of a port's host code have and those of
     the original do not have; None where it does not say so of each kernel, and alike."""
-    original, rules = Path(root.path), _rules(session)
+    original, rules = Path(root.path), rules_of(session)
     before = {k.kernel: k for k in boxes_of(original, rules, root.include_dirs)}
     port = materialize(plan, original)
-    after = {k.kernel: k for k in boxes_of(port, rules, root.include_dirs, _major(session))}
+    after = {k.kernel: k for k in boxes_of(port, rules, root.include_dirs, major_of(session))}
     found = set()
-    for kernel in root.permuted:
+    for kernel in root.permuted or root.kernels:
         both = [known[kernel].sizes if kernel in known else () for known in (before, after)]
         old, new = ({index: size for index, *size in sizes} for sizes in both)
         if not old or set(old) != set(new) or any(old[i][1] != new[i][1] for i in old):
@@ -222,7 +228,7 @@ def _slower(
                 continue
             rates = [grade_with(shape_of(session, made, r, at), problem, using, lifts=False).rate
                      for made, r in ((ported, root), (others, other))]  # fmt: skip
-        except (_NoneError, PorterError, ValueError):
+        except (NoneLeftError, PorterError, ValueError):
             continue
         if rates[0] <= rates[1]:
             slower.add((root.path, name))
@@ -240,7 +246,7 @@ def _in_l2(session: Session, ported: Ported, said: list[Diagnostic]) -> Left:
     for root in (r for r in ported.roots if RASTER in r.native):
         try:
             what = no_order(shape_of(session, ported, root), problem, GROUP)
-        except _NoneError as none:
+        except NoneLeftError as none:
             what = "; ".join(str(d.values["what"]) for d in none.said)
         except (PorterError, ValueError) as error:
             what = f"what is loaded: {error.diagnostic.message if isinstance(error, PorterError) else error}"
@@ -253,8 +259,8 @@ def _in_l2(session: Session, ported: Ported, said: list[Diagnostic]) -> Left:
     return frozenset(left)
 
 
-class _NoneError(Exception):
-    """No more stages; says why."""
+class NoneLeftError(Exception):
+    """A root is without a step; says why."""
 
     def __init__(self, *said: Diagnostic) -> None:
         super().__init__(said)
@@ -279,7 +285,7 @@ class _Choice:
         """What keeps a root from a step of the choice."""
         try:
             step()
-        except _NoneError as none:
+        except NoneLeftError as none:
             return none.said
         except (PorterError, ValueError) as error:
             what = error.diagnostic.message if isinstance(error, PorterError) else str(error)
@@ -289,18 +295,18 @@ class _Choice:
     def _left(self, what: str) -> Diagnostic:
         return self._none(what).said[0]
 
-    def _none(self, what: str) -> _NoneError:
+    def _none(self, what: str) -> NoneLeftError:
         return _none(self.root, what)
 
     def look(self) -> None:
         """How many stages there are, and how many shared memory holds.
 
         Raises:
-            _NoneError: no more than there are; PorterError: what reading raises.
+            NoneLeftError: no more than there are; PorterError: what reading raises.
         """
         if self.ported.keeps_hopper:
             raise self._none("one launch for one chip: the original's form stands beside the port's")
-        path, rules = Path(self.root.path), _rules(self.session)
+        path, rules = Path(self.root.path), rules_of(self.session)
         of_library = held_stages(path, self.root.kernels[0], rules, self.root.include_dirs)
         if isinstance(of_library, str):
             raise self._none(of_library)
@@ -325,9 +331,9 @@ class _Choice:
         one more.
 
         Raises:
-            _NoneError: the step refuses it, or host code does not say in numbers what it asks for.
+            NoneLeftError: the step refuses it, or host code does not say in numbers what it asks for.
         """
-        path, rules, kernel = Path(self.root.path), _rules(self.session), self.root.kernels[0]
+        path, rules, kernel = Path(self.root.path), rules_of(self.session), self.root.kernels[0]
 
         def asks(count: int) -> int:
             """What a launch asks for with so many stages."""
@@ -338,7 +344,7 @@ class _Choice:
                 if not root.stages:
                     raise self._refused(more, root)
                 port = materialize(PortPlan(files=more.of_root(root)), path)
-            major = _major(self.session) if count > held else HOPPER
+            major = major_of(self.session) if count > held else HOPPER
             found = asked_of(port, kernel, rules, root.include_dirs, major)
             if found is None or found.dynamic_smem is None:
                 raise self._none("the dynamic shared memory of the launch, as a number")
@@ -350,24 +356,24 @@ class _Choice:
         # that more stages take more of what is asked for, the step has seen by the types
         self.held, self.nbytes, self.most = held, 0, most
 
-    def _refused(self, ported: Ported, root: PortedRoot) -> _NoneError:
+    def _refused(self, ported: Ported, root: PortedRoot) -> NoneLeftError:
         """What the step says of a root that has no more stages."""
         about = [d for d in ported.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == NAME]
-        return _NoneError(*(d for d in about if d.values["kernel"] == ", ".join(root.kernels)))
+        return NoneLeftError(*(d for d in about if d.values["kernel"] == ", ".join(root.kernels)))
 
     def choose(self, most: Ported) -> None:
         """The number that the grade finds best, of those up to what the port `most` has.
 
         Raises:
-            _NoneError: that is the one that there is; PorterError, ValueError: what compiling and grading raise.
+            NoneLeftError: that is the one that there is; PorterError, ValueError: what compiling and grading raise.
         """
         root = next(r for r in most.roots if r.path == self.root.path)
         if not root.stages:
             raise self._refused(most, root)
-        path, rules, kernel = Path(root.path), _rules(self.session), root.kernels[0]
+        path, rules, kernel = Path(root.path), rules_of(self.session), root.kernels[0]
         port = materialize(PortPlan(files=most.of_root(root)), path)
         before = asked_of(path, kernel, rules, root.include_dirs)
-        after = asked_of(port, kernel, rules, root.include_dirs, _major(self.session))
+        after = asked_of(port, kernel, rules, root.include_dirs, major_of(self.session))
         if not _grows(before, after, (root.stages - self.held) * self.nbytes):
             raise self._none("shared memory of the launch that grows with the stages")
         # the text may allow powers of two alone
@@ -411,7 +417,7 @@ def shape_of(session: Session, ported: Ported, root: PortedRoot, at: At | None =
     """A port as the grade reads it, `at` the first case and its default size where nobody says.
 
     Raises:
-        _NoneError: it does not; PorterError: what compiling raises.
+        NoneLeftError: it does not; PorterError: what compiling raises.
     """
     plan = replace(port_plan(session, ported, root), section=None)
     cases = [c for c in _cases(root) if c.dsl is None] if at is None else [at[0]]
@@ -430,9 +436,9 @@ def shape_of(session: Session, ported: Ported, root: PortedRoot, at: At | None =
     return read[0].reading.shape
 
 
-def _none(root: PortedRoot, what: str) -> _NoneError:
+def _none(root: PortedRoot, what: str) -> NoneLeftError:
     values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": NAME, "what": what}
-    return _NoneError(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
+    return NoneLeftError(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
 
 
 def _grows(before: Asked | None, after: Asked | None, least: int) -> bool:

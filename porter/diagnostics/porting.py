@@ -253,6 +253,13 @@ NATIVE_PAIRS = note(
     "itself. What Porter ports and verifies in one run needs no such section.",
     "Write the section into the case if you keep the port (docs/cases.md), and follow it in launches elsewhere.",
 )
+NATIVE_WIDE = note(
+    "PT2565",
+    "tiles of {path} are twice as wide; a case that runs the port as a file says `port: {section}`",
+    "There are half as many blocks in columns, and boxes of tensor maps and shared memory are larger. The host code of "
+    "the port follows; a case launches by itself. What Porter ports and verifies in one run needs no such section.",
+    "Write the section into the case if you keep the port (docs/cases.md), and follow it in launches elsewhere.",
+)
 NATIVE_STAGED = note(
     "PT2535",
     "{kernel} stages its results in {bytes} of static shared memory",

@@ -214,12 +214,13 @@ def _fullest(shape: Shape) -> Shape:
     return stages(shape, most)
 
 
-def _wider(shape: Shape) -> Shape:
+def wider(shape: Shape) -> Shape:
+    """A tile of twice the columns. Raises Impossible."""
     return tile(shape, shape.tile_m or 0, 2 * (shape.tile_n or 0))
 
 
 def _pair_of_widest(shape: Shape) -> Shape:
-    wide = shape if (shape.tile_n or 0) >= 256 else _wider(shape)
+    wide = shape if (shape.tile_n or 0) >= 256 else wider(shape)
     return _fullest(pair(wide))
 
 
@@ -227,7 +228,7 @@ _CHANGES: tuple[tuple[str, Callable[[Shape], Shape]], ...] = (
     ("MMAs of M = 128", full_rate),
     ("own warps for loads and MMAs", specialize),
     ("as many stages as fit", _fullest),
-    ("a tile twice as wide", _wider),
+    ("a tile twice as wide", wider),
     ("a pair of blocks (cta_group::2)", pair),
     ("a pair with N = 256", _pair_of_widest),
     ("the first product of a stage issued ahead", ahead),

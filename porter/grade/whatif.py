@@ -15,6 +15,7 @@ _SIZES = re.compile(r"(\d+)x(\d+)(?:x(\d+))?")
 
 _PLAIN: dict[str, Callable[[Shape], Shape]] = {
     "m128": changes.full_rate,
+    "wide": changes.wider,
     "specialize": changes.specialize,
     "pair": changes.pair,
     "persistent": changes.persistent,

@@ -138,6 +138,25 @@ def load_sources(path: Path, include_dirs: Sequence[Path] = ()) -> SourceSet:
     return SourceSet(root, files, tuple(collector.includes), string_macros(macros), collector.headers.include_dirs)
 
 
+def with_text(sources: SourceSet, path: str, text: bytes) -> SourceSet:
+    """The set with another text of one file, which includes the same headers in the same order."""
+    texts = {**sources.sources(), path: text}
+    macros = [macro for source in texts.values() for macro in lexed(source).macros()]
+    uses = learn_macros(macros)
+    files = {key: parse_cuda(key, source, uses) for key, source in texts.items()}
+    named = (where for _, _, where in lexed(text).includes())
+    computed = (where for _, where in lexed(text).computed_includes())
+    # a set has those of a file by name first, and then those that a macro names
+    own = [replace(i, span=where) for i, where in zip(_own(sources, path), [*named, *computed], strict=True)]
+    there = iter(own)
+    includes = tuple(next(there) if i.path == path else i for i in sources.includes)
+    return replace(sources, files=files, includes=includes, string_macros=string_macros(macros))
+
+
+def _own(sources: SourceSet, path: str) -> list[Include]:
+    return [i for i in sources.includes if i.path == path]
+
+
 class Headers:
     """The headers that includes of one source file lead to, `include_dirs` and what build files state looked into."""
 

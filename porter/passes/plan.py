@@ -68,6 +68,8 @@ class KernelPlan:
     """Stages of the ring where one of these steps changed their number, else 0."""
     registers: int = 0
     """Registers that warps which give some back keep, where one of these steps changed it, else 0."""
+    halved: int | None = None
+    """The dimension of the grid that has half the blocks, where one of these steps made tiles twice as wide."""
     promotion: str | None = None
     """Where sums of FP8 are promoted, what is missing for adding in the accumulator alone, empty if nothing is."""
     scales: str | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, has_errors
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, Severity, exit_code_of, has_errors
 from porter.lang.coverage import not_read
 from porter.lang.cuda import location
 from porter.lang.sources import SourceSet
@@ -32,13 +32,17 @@ from porter.passes.kernel_port import KernelPort, port_kernels
 from porter.passes.native.ahead import NAME as AHEAD
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.bulk_store import NAME as BULK_STORE
+from porter.passes.native.sites import Left
 from porter.passes.native.step import Launches
+from porter.passes.native.wide import NAME as WIDE
+from porter.passes.native.wide import RULE as WIDE_RULE
 from porter.passes.needs import NOTHING, Common, Need, needs_of
 from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
 from porter.passes.plan import KernelPlan
 from porter.passes.replacements import replacement_groups
 from porter.passes.targets import lacks, named, retargeted
+from porter.passes.widening import Widened, not_ported, not_widened, widened
 from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.engine import OwnNames, Planned, Selection, pass_groups, pattern_groups
 from porter.rules.load import load_rules
@@ -62,7 +66,8 @@ class PortOptions:
     `registers`: how many the warps of a root's kernels keep that give some back, in the same form. `launches`: what
     host code launches kernels with, for steps that change it; `boxes`: what it says of tensor maps. `blocks`: roots
     whose kernels may get the step that makes room for a second block on an SM; `bulk_stores`: the step whose results
-    leave by bulk copies; `aheads`: that whose loops issue their first product a turn ahead."""
+    leave by bulk copies; `aheads`: that whose loops issue their first product a turn ahead; `wide`: the step that
+    makes tiles twice as wide."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -85,10 +90,12 @@ class PortOptions:
     blocks: frozenset[str] = frozenset()
     bulk_stores: frozenset[str] = frozenset()
     aheads: frozenset[str] = frozenset()
+    wide: frozenset[str] = frozenset()
 
     def asks(self, step: str, root: str) -> bool:
         """Whether kernels of a root may get a step of the native style."""
-        roots = {BLOCKS: self.blocks, BULK_STORE: self.bulk_stores, AHEAD: self.aheads}.get(step, (root,))
+        chosen = {BLOCKS: self.blocks, BULK_STORE: self.bulk_stores, AHEAD: self.aheads, WIDE: self.wide}
+        roots = chosen.get(step, (root,))
         return step in self.native and (root, step) not in self.without and root in roots
 
 
@@ -177,6 +184,47 @@ def left_unread(path: str, diagnostics: Sequence[Diagnostic], found: bool, optio
 
 def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     """As `port_sources`, for a set that is a part of a file: what was not found in it may stand in another part."""
+    if not options.asks(WIDE, sources.root):
+        return _port_text(sources, options)
+    rules = load_rules(options.rule_directories)
+    said: list[Diagnostic] = []
+    try:
+        wide = widened(sources, rules, options.launches, bool(options.keep_hopper))
+    except Left as left:
+        said.append(not_widened(left))
+    else:
+        if wide is None:
+            return _port_text(sources, options)
+        made = _of_original(wide, _port_text(wide.sources, options), rules)
+        if isinstance(made, PortResult):
+            return made
+        said.append(made)
+    result = _port_text(sources, options)
+    result.diagnostics += said if result.has_tensor_core else []
+    return result
+
+
+def _of_original(wide: Widened, result: PortResult, rules: Sequence[Rule]) -> PortResult | Diagnostic:
+    """The port of a text with wider tiles as that of the original, or why there is none."""
+    errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
+    if errors or result.left or not result.plans:
+        return not_ported(wide, errors[0].message if errors else "a port of all of its kernels")
+    inside = [g for g in result.groups if all(e.path in wide.original.files for e in g.edits)]
+    groups = wide.of_original(inside, next(r for r in rules if r.id == WIDE_RULE))
+    if groups is None:
+        return not_ported(wide, "that no other change of the port is a part of this one")
+    plans = [replace(p, native=(WIDE, *p.native), halved=wide.axis) for p in result.plans]
+    return replace(
+        result,
+        sources=wide.original,
+        groups=[*groups, *(g for g in result.groups if g not in inside)],
+        plain=groups,
+        plans=plans,
+        diagnostics=[wide.of_original_place(d) for d in result.diagnostics],
+    )
+
+
+def _port_text(sources: SourceSet, options: PortOptions) -> PortResult:
     selection = Selection(options.select or None, options.ignore)
     rules = load_rules(options.rule_directories)
     for wanted in (*options.select, *options.ignore):
@@ -266,7 +314,7 @@ def _port_what_can_be(
         placement=options.placement,
         common=options.common,
         full_rate=options.full_rate and sources.root not in options.half_rate,
-        native=tuple(s for s in options.native if options.asks(s, sources.root)),
+        native=tuple(s for s in options.native if s != WIDE and options.asks(s, sources.root)),
         stages=dict(options.stages).get(sources.root, 0),
         registers=dict(options.registers).get(sources.root, 0),
         launches=options.launches,

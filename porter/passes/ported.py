@@ -70,6 +70,8 @@ class PortedRoot:
     """Registers that warps keep which give some back, where a step changed it, else 0."""
     permuted: tuple[str, ...] = ()
     """Kernels of which rows of A change places in shared memory, by other tensor maps."""
+    halved: int | None = None
+    """The dimension of the grid that has half the blocks, where a step made tiles twice as wide."""
 
 
 @dataclass
@@ -192,6 +194,7 @@ class Ported:
                 stages,
                 registers,
                 permuted,
+                rows[0].halved if rows else None,
             )
         )
         self.scaffold.update(getattr(result, "scaffold", {}))

@@ -146,6 +146,7 @@ def run_example(
         blocks=frozenset({path.as_posix()} if example.blocks > 1 else ()),
         bulk_stores=frozenset({path.as_posix()} if example.bulk_stores else ()),
         aheads=frozenset({path.as_posix()} if example.ahead else ()),
+        wide=frozenset({path.as_posix()} if example.wide else ()),
     )
     root = path
     result: PortResult | DslPortResult

@@ -484,6 +484,7 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             blocks=e.get("blocks", 1),
             bulk_stores=e.get("bulk_stores", False),
             ahead=e.get("ahead", False),
+            wide=e.get("wide", False),
         )
 
 

@@ -87,6 +87,8 @@ class Example:
     """Whether results of that port leave by bulk copies."""
     ahead: bool = False
     """Whether loops of that port issue their first product a turn ahead."""
+    wide: bool = False
+    """Whether tiles of that port are twice as wide."""
 
 
 @dataclass(frozen=True)

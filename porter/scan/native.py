@@ -24,7 +24,7 @@ from porter.ptx.wgmma import THREADS, M
 _PORTS = {"m128": "porter port --style full-rate", "promotion": "porter port --style native --drop-promotion",
           "scales": "porter port --style native --block-scale",
           **dict.fromkeys(("release", "raster", "mma-thread", "tiles", "double-buffer", "pair", "stages", "blocks",
-                           "ahead", "bulk-store", "registers"), "porter port --style native")}  # fmt: skip
+                           "wide", "ahead", "bulk-store", "registers"), "porter port --style native")}  # fmt: skip
 _EIGHT_BITS = ("e4m3", "e5m2")
 
 
@@ -333,6 +333,18 @@ def _store(kernel: KernelPipeline) -> Iterator[str]:
     yield "warps stage 128 bytes of each of their rows at a time"
 
 
+def _wider(kernel: KernelPipeline) -> Iterator[str]:
+    known = kernel.pipeline
+    if not known.products:
+        raise _Missing("the shape of the MMAs")
+    widest, most = max(p.n for p in known.products), max(legal_n(Kind.F16, 1))
+    if len({c.map for c in known.copies}) != 2:
+        raise _Missing("that it is a plain product: one tensor map of A, and one of B")
+    if 2 * widest > most and not any(2 * p.n == widest for p in known.products):
+        raise _Stop(f"no MMA has more than {most} columns, and N is {widest}")
+    yield f"Tensor Memory has room for more columns than N = {', '.join(str(p.n) for p in known.products)}"
+
+
 def _promotion(promoted: str | None, kernel: KernelPipeline) -> Iterator[str]:
     elements = {p.element for p in kernel.pipeline.products}
     if not elements:
@@ -367,6 +379,7 @@ _STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, st
      "PTX ISA 9.7.13.17"),
     ("double-buffer", "two accumulators, the epilogue beside the next tile", _buffer, "overlap",
      "CUTLASS sm100_gemm_tma_warpspecialized"),
+    ("wide", "tiles of twice the columns, for which Tensor Memory has room", _wider, "wide", "PTX ISA 9.7.16.5"),
     ("pair", "pairs of CTAs multiply together, each with half of B", _pair, "pair", "PTX ISA 9.7.16.5"),
     ("stages", "as many stages as shared memory holds", _stages, "", "CUTLASS StageCountAutoCarveout"),
     ("blocks", "two blocks on an SM, with registers that sums have left", _blocks, "blocks=2",

@@ -44,10 +44,11 @@ def _kernel(program: Program, kernel: Function) -> KernelPipeline:
         whole = [b for b in block if isinstance(b, int)]
         threads = math.prod(whole) if block and len(whole) == len(block) else None
     pipeline = pipeline_of(program, kernel, threads, given)
-    return KernelPipeline(pipeline, _launch(kernel, facts) if has_host else None)
+    return KernelPipeline(pipeline, host_launch(kernel, facts) if has_host else None)
 
 
-def _launch(kernel: Function, facts: LaunchFacts) -> HostLaunch:
+def host_launch(kernel: Function, facts: LaunchFacts) -> HostLaunch:
+    """A launch as pipelines have it."""
     maps = [
         _map(param.name, value)
         for param, value in zip(kernel.params, facts.arguments, strict=False)

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from porter.lang.sources import load_sources
+from porter.model.pipeline.facts import HostLaunch
 from porter.model.program import build_program
 from porter.rules.recognize import vocabulary
 from porter.rules.rule import Rule
 from porter.scan.draft.host import HOPPER
 from porter.scan.draft.launches import best_launch
+from porter.scan.pipeline import host_launch
+
+__all__ = ["Asked", "HostLaunch", "asked_of", "launch_of"]
 
 
 @dataclass(frozen=True)
@@ -37,4 +41,20 @@ def asked_of(
         facts, _, has_host = best_launch(program, function, major)
         known = facts.dynamic_smem.known if facts.dynamic_smem is not None else None
         return Asked(known if isinstance(known, int) else None, tuple(facts.kernel.template)) if has_host else None
+    return None
+
+
+def launch_of(
+    path: Path, kernel: str, rules: Sequence[Rule], include_dirs: Sequence[Path] = (), major: int = HOPPER
+) -> HostLaunch | None:
+    """The launch of a kernel on a device of compute capability `major`; None where no host code of these files
+    launches it there.
+
+    Raises:
+        PorterError: what reading the sources raises.
+    """
+    program = build_program(load_sources(path, include_dirs), vocabulary(rules))
+    for function in (k for k in program.kernels if k.name == kernel):
+        facts, _, has_host = best_launch(program, function, major)
+        return host_launch(function, facts) if has_host else None
     return None

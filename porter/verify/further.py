@@ -201,6 +201,34 @@ def many_blocks(case: Case, least: int = OVER) -> Mapping[str, Number] | None:
     return min(enough, key=_work).sizes if enough else None
 
 
+def half_tiles(case: Case, axis: int) -> tuple[Mapping[str, Number], Mapping[str, Number]] | None:
+    """Sizes for tiles of twice the width, whose number is a dimension of the grid: one of whole tiles alone, and one
+    with a whole tile and a half. Made of those that the case lists, one size being a multiple. None if there are none.
+
+    Raises:
+        PorterError: what binding the default size raises.
+    """
+    default = bind(case, case.sizes)
+    if axis >= len(case.launch.grid):
+        return None
+    listed = [p for p in (default, *_listed(case, math.inf)) if instantiation(p) == instantiation(default)]
+    growing = sorted(_names(case.launch.grid[axis]) & set(case.sizes) - _fixed(case))
+    made = list(listed)
+    for base in listed:
+        for name in growing:
+            for times in (2, 3):
+                try:
+                    made.append(bind(case, {**base.sizes, name: int(base.sizes[name]) * times}))
+                except PorterError:
+                    continue
+    counts = [(p, p.launch.grid[axis]) for p in made]
+    whole = [p for p, tiles in counts if tiles and not tiles % 2]
+    half = [p for p, tiles in counts if tiles > 2 and tiles % 2]
+    if not whole or not half:
+        return None
+    return min(whole, key=_work).sizes, min(half, key=_work).sizes
+
+
 def _tiles(problem: Problem) -> int:
     """Output tiles of a problem; none where nobody knows how large one is."""
     tile = problem.tile

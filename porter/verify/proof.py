@@ -19,7 +19,7 @@ from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.dsl import shortfalls
 from porter.verify.expr import Number
-from porter.verify.further import ALONE, long_loop, many_blocks, many_tiles
+from porter.verify.further import ALONE, OVER, half_tiles, long_loop, many_blocks, many_tiles
 from porter.verify.known import Known
 from porter.verify.launching import BuiltPort, build_port
 from porter.verify.outcome import Verdict
@@ -44,7 +44,8 @@ class Claim:
     found in `include_dirs` too. `takes_turns`: it has accumulators that tiles of a block take turns with. `takes_over`:
     its blocks do the work of others that have not begun. Of CuTe DSL (`dsl`) what is compiled is what runs, and of its
     `steps` of the native style it has to have each in some kernel; `turning` is that by which accumulators take turns,
-    `paired` the one by which CTAs multiply in pairs."""
+    `paired` the one by which CTAs multiply in pairs. `halved`: the dimension of the grid
+    in which it has half the blocks, rounded up."""
 
     source: Path
     kernels: Sequence[str]
@@ -56,6 +57,7 @@ class Claim:
     steps: tuple[str, ...] = ()
     turning: str = ""
     paired: str = ""
+    halved: int | None = None
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,10 @@ def prove(
         turning = _Turning(claim, noting)
         if claim.takes_turns and any(turning.asked(c) and turning.sizes(c) is None for c in cases):
             return Proof(missing="no size at which a block has so many tiles that its accumulators come round again")
-        if claim.takes_over and any(many_blocks(c) is None for c in cases):
+        if claim.takes_over and any(_blocks_of_one(claim, c) is None for c in cases):
             return Proof(missing="no size with so many blocks that the requests of one come round again")
+        if claim.halved is not None and any(half_tiles(c, claim.halved) is None for c in cases):
+            return Proof(missing="no size of the case at which the last tile is a half, and one at which all are whole")
         for wanted in _runs(claim, turning):
             wanted = replace(wanted, budget=budget or Budget(), known=known)
             # the first run builds all cases: a kernel that none of them runs is known behind it
@@ -262,12 +266,18 @@ def _runs(claim: Claim, turns: _Turning) -> Iterator[Wanted]:
         return _even(claim, case, turns.builder)
 
     def alone(case: Case) -> Sequence[Mapping[str, Number]]:
-        return [found] if (found := many_blocks(case)) is not None else []
+        return [found] if (found := _blocks_of_one(claim, case)) is not None else []
 
     late = Wanted(SimOptions(), sizes=Case.all_sizes, hazards=True, port_of=port_of, include_dirs=claim.include_dirs)
     yield late
+
+    def halves(case: Case) -> Sequence[Mapping[str, Number]]:
+        found = half_tiles(case, claim.halved) if claim.halved is not None else None
+        return [s for s in found or () if s not in case.all_sizes()]
+
     further = [long] if claim.plan.changes_turns else []
     further += [turning] if claim.takes_turns else []
+    further += [halves] if claim.halved is not None else []
     further += [even] if claim.dsl and claim.paired in claim.steps else []
     for sizes in further:
         yield replace(late, sizes=sizes, families=_EXACT)
@@ -281,6 +291,11 @@ def _runs(claim: Claim, turns: _Turning) -> Iterator[Wanted]:
         if claim.takes_over:
             one = SimOptions(schedule="random", seed=seed, resident=1)
             yield replace(random, sizes=alone, settings=one)
+
+
+def _blocks_of_one(claim: Claim, case: Case) -> Mapping[str, Number] | None:
+    """A size with so many blocks of the port that the requests of one that does the work of all come round again."""
+    return many_blocks(case, OVER if claim.halved is None else 2 * OVER)
 
 
 def _wrong(result: VerifyResult) -> str:

@@ -32,7 +32,7 @@ from porter.cli.commands.shared import (
               help="Size of the product; it need not be one that is run.")  # fmt: skip
 @click.option("--what-if", "what_if", multiple=True, metavar="CHANGE,...",
               help="Another kernel beside it: tile=MxN[xK], stages=N, blocks=N (on an SM), problem=MxNxK, pair, "
-                   "m128, specialize, overlap, bulk-store. What is not known can be stated so too.")  # fmt: skip
+                   "m128, specialize, overlap, wide, bulk-store. What is not known can be stated so too.")  # fmt: skip
 @click.option("--timeline", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Write what one SM does when, in clocks, for ui.perfetto.dev or chrome://tracing.")  # fmt: skip
 @click.option("--calibration", "calibration_path", type=click.Path(path_type=Path), metavar="FILE",

@@ -180,6 +180,11 @@ class Counting:
         """Whether the last part of a name is one of the number, and not of what is made of it."""
         return any(w.name == _last(name) and not w.derived for w in self.words)
 
+    @staticmethod
+    def template_name(template: Node) -> bytes | None:
+        """The name of the class or function that a template declares."""
+        return _template_name(template)
+
     def binds(self, template: Node, name: str) -> bool:
         return any(w.name == name and w.template is not None and w.template.id == template.id for w in self.words)
 

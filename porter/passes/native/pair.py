@@ -17,7 +17,6 @@ from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.functions import Function, Style
 from porter.model.pipeline.facts import HostLaunch
-from porter.model.pipeline.frames import Wording
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, Variable, declared_names, resolve
@@ -25,6 +24,7 @@ from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native import mma_thread
+from porter.passes.native.feeding import feeds
 from porter.passes.native.grids import in_pairs
 from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.release import count_of
@@ -146,7 +146,7 @@ class _Pair:
         assert launch is not None
         maps = {m.param: m for m in launch.maps}
         copies = [o for o in kernel.walk.operations if o.kind == "copy"]
-        mine = [tuple(o for o in copies if self._feeds(o, side)) for side in ("a", "b")]
+        mine = [tuple(o for o in copies if feeds(self.program, kernel.multiplies, o, side)) for side in ("a", "b")]
         if any(not m for m in mine) or set(mine[0]) & set(mine[1]) or len(mine[0]) + len(mine[1]) != len(copies):
             raise kernel.begin.left("which copies bring A and which bring B")
         dims = []
@@ -175,28 +175,6 @@ class _Pair:
         while name in taken:
             name += "_"
         return name
-
-    def _feeds(self, copy: Operation, operand: str) -> bool:
-        """Whether MMAs read as A, or as B, what a copy fills."""
-        base = re.match(r"[A-Za-z_][\w.>-]*", copy.to)
-        if base is None:
-            return False
-        word = re.compile(rf"(?<![\w.]){re.escape(base[0])}(?![\w.])")
-        texts = [self._operand(o, operand) for o in self.kernel.multiplies]
-        return bool(texts) and all(word.search(t) for t in texts)
-
-    def _operand(self, operation: Operation, operand: str) -> str:
-        """The descriptor of an operand, in the kernel's words."""
-        site = operation.sites[-1]
-        for statement in site.frame.function.asm:
-            if statement.node.id != site.node.id or statement.ptx is None:
-                continue
-            steps = [s for p in self.program.statements if p.statement is statement for s in p.steps]
-            texts = [getattr(s, operand, "") for s in steps if hasattr(s, "scale_d")]
-            nodes = [o.expr_node for o in statement.operands if texts and " ".join(o.expr.split()) == texts[0]]
-            if nodes and nodes[0] is not None:
-                return Wording(self.program, objects=True).words(site.frame, nodes[0])
-        return ""
 
     # --- The kernel, for half of a product
 

@@ -31,6 +31,7 @@ from porter.passes.native import (
     scales,
     stages,
     tiles,
+    wide,
 )
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
@@ -39,6 +40,7 @@ Launches = Callable[[Path, Sequence[Path]], Sequence[KernelPipeline]]
 """What the host code of a file and its headers launches kernels with."""
 _TAKES = {release.NAME: release.take, mma_thread.NAME: mma_thread.take, double_buffer.NAME: double_buffer.take}
 STEPS = (
+    wide.NAME,
     release.NAME,
     raster.NAME,
     mma_thread.NAME,
@@ -51,7 +53,7 @@ STEPS = (
     bulk_store.NAME,
     registers.NAME,
 )
-"""Names of the steps that the port has."""
+"""Names of the steps that the port has. The first is that of the text which is ported: it goes ahead of all passes."""
 
 ON_REQUEST = (promotion.NAME, scales.NAME)
 """Those that are taken only where they are asked for by name, ahead of the others: results differ with them."""
@@ -82,9 +84,9 @@ def take(
     launches: Launches | None = None,
     alone: bool = True,
 ) -> Taken:
-    """Take the wanted steps; `count` stages, and `least` registers for warps that give some back, where 0 leaves as
-    many as there are. `launches`: what host code launches the kernels of the sources with; `alone`: no other file has
-    the same helpers."""
+    """Take the wanted steps of the port itself; `count` stages, and `least` registers for warps that give some back,
+    where 0 leaves as many as there are. `launches`: what host code launches the kernels of the sources with; `alone`:
+    no other file has the same helpers."""
     taking = _Taking(context, moves, launches, least, alone)
     numbers = {stages.NAME: count, registers.NAME: least}
     for name in (n for n in (*ON_REQUEST, *STEPS) if n in wanted and context.kernels and numbers.get(n, 1)):

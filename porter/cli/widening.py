@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether tiles of a port are twice as wide: where that is faster by the grade, whatever other steps the port then has,
+and where its host code follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from porter.build.port_plan import PortPlan, materialize
+from porter.cli.choosing import GAIN, Choice, Chosen, WithoutError
+from porter.cli.context import Session
+from porter.cli.staging import Counts, NoneLeftError, major_of, problem_of, rules_of, shape_of, staged
+from porter.diagnostics import Code, Diagnostic
+from porter.grade.changes import Impossible, fitting
+from porter.lang.sources import is_python
+from porter.passes.native.given import Left
+from porter.passes.native.wide import AS_WIDE, NAME
+from porter.passes.ported import Ported, PortedRoot
+from porter.scan.staging import HostLaunch, launch_of
+from porter.verify.expr import FUNCTIONS, ExpressionError, evaluate
+
+NOT_SAID = "what its host code launches it with is not known in numbers"
+_SIZES = tuple(8 * k + more for k in (*range(1, 65), *range(80, 161, 16)) for more in (0, 5))
+"""Sizes for which grids are compared, whole tiles of any width among them."""
+
+
+class Make(Protocol):
+    """The same port, with tiles twice as wide in some roots, and with what `staged` asks for."""
+
+    def __call__(self, *, wide: frozenset[str] = ..., stages: Counts = ..., without: Left = ...) -> Ported: ...
+
+
+def widened(session: Session, ported: Ported, make: Make) -> Chosen:
+    """A port whose tiles are twice as wide where that is known to be faster."""
+    roots = [
+        r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels and NAME not in r.native
+    ]
+    wanted = frozenset(r.path for r in roots)
+    if not wanted:
+        return Chosen(ported)
+    trial = make(wide=wanted)
+    choices = [_Choice(session, ported, root) for root in roots]
+    said = [d for choice in choices for d in choice.try_to(partial(choice.choose, trial, make))]
+    found = frozenset(c.root.path for c in choices if c.chosen)
+    if found == wanted:
+        return Chosen(trial, found, tuple(said))
+    return Chosen(make(wide=found) if found else ported, found, tuple(said))
+
+
+class _Choice(Choice):
+    """Whether tiles of one root are to be twice as wide."""
+
+    NAME = NAME
+
+    def choose(self, trial: Ported, make: Make) -> None:
+        """
+        Raises:
+            WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling raises.
+        """
+        if not self.has_step(trial):
+            raise WithoutError(*(d for d in _about(trial, self.root) if d.values["what"] != AS_WIDE))
+        root = next(r for r in trial.roots if r.path == self.root.path)
+        rates = []
+        for made, one, how in ((self.ported, self.root, make), (trial, root, self._only(make))):
+            chosen = staged(self.session, made, how)
+            again = next(r for r in chosen.ported.roots if r.path == one.path)
+            try:
+                shape = shape_of(self.session, chosen.ported, again)
+            except NoneLeftError as none:
+                raise self.without("; ".join(str(d.values["what"]) for d in none.said)) from None
+            except ValueError as error:
+                raise self.without(f"what is graded: {error}") from None
+            try:
+                fitting(shape)
+            except Impossible as error:
+                raise self.without(f"room for tiles twice as wide: {error}") from None
+            rates.append(self.rate(shape))
+        if rates[1] <= rates[0] * (1 + GAIN):
+            what = f"a gain at {problem_of(self.session)}: by the grade tiles twice as wide reach {rates[1]:.1%}, "
+            raise self.without(f"{what}tiles as they are {rates[0]:.1%}")
+        self.chosen = True
+
+    def _only(self, make: Make) -> Make:
+        return partial(make, wide=frozenset({self.root.path}))
+
+
+def _about(trial: Ported, root: PortedRoot) -> Iterator[Diagnostic]:
+    """Why a root is without the step, as its port says."""
+    for said in trial.diagnostics:
+        there = said.where is not None and said.where.path in root.files
+        if said.code is Code.NATIVE_LEFT and said.values.get("step") == NAME and there:
+            yield said
+
+
+def not_followed(session: Session | None, plan: PortPlan, root: PortedRoot) -> str:
+    """What host code of a port with wider tiles does not do: its grid has half the blocks in one dimension, rounded up,
+    and the box of one tensor map has twice the rows. Empty where it does."""
+    original = Path(root.path)
+    rules, kernel = rules_of(session), root.kernels[0]
+    before = launch_of(original, kernel, rules, root.include_dirs)
+    after = launch_of(materialize(plan, original), kernel, rules, root.include_dirs, major_of(session))
+    if before is None or after is None or before.grid is None or after.grid is None or root.halved is None:
+        return NOT_SAID
+    if len(before.grid) != len(after.grid) or before.cluster != after.cluster:
+        return "its host code launches another grid"
+    for dimension, (old, new) in enumerate(zip(before.grid, after.grid, strict=True)):
+        for names in _samples(before, after):
+            values = [_value(text, names) for text in (old, new)]
+            if None in values:
+                return NOT_SAID
+            wanted = -(-int(values[0] or 0) // 2) if dimension == root.halved else values[0]
+            if values[1] != wanted:
+                return f"its host code launches `{new}` blocks in place of half of `{old}`"
+    boxes = [{m.param: m.box for m in launch.maps} for launch in (before, after)]
+    changed = [p for p in boxes[0] if boxes[0][p] != boxes[1].get(p)]
+    if len(changed) != 1:
+        return "the box of one tensor map that has twice the rows"
+    old_box, new_box = boxes[0][changed[0]], boxes[1].get(changed[0], ())
+    rows = [(_value(a, {}), _value(b, {})) for a, b in zip(old_box[1:], new_box[1:], strict=False)]
+    if old_box[0] != new_box[0] or any(a is None or b != 2 * a for a, b in rows) or len(rows) != 1:
+        return f"twice the rows of `{changed[0]}` in its host code"
+    return ""
+
+
+def _samples(*launches: HostLaunch) -> Iterator[Mapping[str, int]]:
+    """Values of the sizes that grids are made of."""
+    texts = (text for launch in launches for text in launch.grid or ())
+    names = sorted({n for text in texts for n in re.findall(r"[A-Za-z_]\w*", text)} - set(FUNCTIONS))
+    for size in _SIZES:
+        yield dict.fromkeys(names, size)
+
+
+def _value(text: str, names: Mapping[str, int]) -> int | None:
+    try:
+        found = evaluate(text, names)
+    except ExpressionError:
+        return None
+    return found if isinstance(found, int) else None

@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiles have twice the columns: accumulators in Tensor Memory leave room for them, and each element of A that is loaded
+is multiplied by twice as many of B.
+
+The step goes ahead of the port: the constant that is the width of a tile is twice as large in the text that is ported,
+and with it what is made of it. What the text does not make of it is found from the facts of the kernel, or refuses the
+step. Numbers of tiles are rounded up, so that products take as many columns as before: of a last half tile the loops
+over sums store the first half.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.cuda import CudaFile, enclosing, find
+from porter.lang.text import Edit, Span, as_bytes
+from porter.model.accumulators import find_accumulators
+from porter.model.constants import Constants, visible
+from porter.model.functions import Function, array_extents
+from porter.model.pipeline.facts import HostLaunch
+from porter.model.pipeline.operations import Operation, operations_of
+from porter.model.pipeline.read import pipeline_of
+from porter.model.program import Program
+from porter.model.scopes import resolve
+from porter.passes.native.counting import Mention
+from porter.passes.native.feeding import feeds
+from porter.passes.native.sites import Left, path_of
+from porter.passes.native.wide_mma import arrays, column_extent, wider
+from porter.passes.native.width import Judging, Widths
+from porter.ptx.umma import Kind, legal_n
+
+RULE = "PTR285"
+NAME = "wide"
+WIDEST = max(legal_n(Kind.F16, 1))
+"""Columns of one MMA."""
+AS_WIDE = f"a tile of fewer than {WIDEST} columns"
+_WORD = r"[A-Za-z_]\w*(?:::\w+)*"
+_AXIS = re.compile(r"\bblockIdx\s*\.\s*([xyz])\b")
+
+
+@dataclass(frozen=True)
+class Wider:
+    """The text of a kernel with tiles of twice the columns, as edits; `axis` is the dimension of the grid that counts
+    them."""
+
+    kernel: str
+    edits: tuple[Edit, ...]
+    axis: int
+
+
+def widened(program: Program, launch: HostLaunch | None) -> Wider | None:
+    """The wider text of the kernel that multiplies; None where there is none.
+
+    Raises:
+        Left: a fact is missing.
+    """
+    users = program.uses_tensor_core()
+    kernels = [k for k in program.kernels if id(k) in users]
+    if not kernels:
+        return None
+    if len(kernels) != 1 or len(program.kernels) != 1:
+        at = (kernels or program.kernels)[0]
+        raise Left(at, at.span(at.body), "that the file has one kernel")
+    return _Wide(program, kernels[0], launch).take()
+
+
+@dataclass(eq=False)
+class _Wide:
+    program: Program
+    function: Function
+    launch: HostLaunch | None
+
+    def __post_init__(self) -> None:
+        operations = operations_of(self.program, self.function).operations
+        self.multiplies = [o for o in operations if o.kind == "mma" and o.multiplies is not None]
+        self.copies = [o for o in operations if o.kind == "copy"]
+        self.stores = [o for o in operations if o.kind == "store"]
+        given = zip(self.function.template_params, self.launch.template if self.launch else (), strict=False)
+        around = self.program.constants_around(self.function)
+        self.constants: Constants = visible(around, self.function, dict(given))
+        self.offsets = {d.name: d.text for d in pipeline_of(self.program, self.function).offsets}
+        self.widths = Widths(self.program, self.function)
+
+    def take(self) -> Wider:
+        sizes = {o.multiplies.n for o in self.multiplies if o.multiplies is not None}
+        if not sizes:
+            raise self._left("which statements multiply")
+        copy, coordinate, size = self._columns()
+        name, axis = self._constant(copy, coordinate)
+        constant, literal = self.widths.literal(name.rpartition("::")[2])
+        self.width = literal.value
+        if 2 * self.width > WIDEST:
+            raise self._left(AS_WIDE)
+        self._clusters(axis)
+        if self.width not in sizes or self.constants.evaluate(name) != self.width:
+            raise self._left(f"MMAs of {self.width} columns, as many as a tile has")
+        if literal.file.path != self.program.sources.root:
+            raise self._left(f"`{constant}` in the file itself: others may include the header that it stands in")
+        if enclosing(literal.node, "preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else") is not None:
+            raise self.widths.left(literal.file, literal.node, f"`{constant}` outside of `#if`: a build may choose it")
+        self.mentions = list(self.widths.mentions(constant))
+        judging = Judging(self.program, self.constants, self.widths, self.width)
+        edits = [_edit(literal.file, literal.node, literal.instead(2 * self.width))]
+        edits += judging.edits(self.mentions)
+        if not judging.rounds:
+            raise self._left(f"a grid that host code makes of `{constant}`")
+        self._tile(coordinate, axis)
+        names, registers = self._registers()
+        follows = [(m.file.path, m.span) for m in self.mentions]
+        named = 2 * self.width not in sizes
+        if named:
+            edits += self._instructions(registers)
+        # where templates choose the instruction, parameters of others stay as they are
+        around = None if named else self.function
+        edits += arrays(self.program, self.function, self.constants, names, registers, follows, around)
+        half = self._half(copy, coordinate, size, judging)
+        edits += self._loops(judging.loops, names, registers, half)
+        if any(e.path != self.program.sources.root for e in edits):
+            raise self._left("all that makes a tile in the file itself: others may include its headers")
+        return Wider(self.function.name, tuple(edits), axis)
+
+    def _left(self, what: str) -> Left:
+        return Left(self.function, self.function.span(self.function.body), what)
+
+    # --- Which columns a block has
+
+    def _columns(self) -> tuple[Operation, str, str]:
+        """A copy that fills B, the coordinate by which it takes the columns of a tile, and what host code calls their
+        number."""
+        launch = self.launch
+        if launch is None or launch.grid is None:
+            raise self._left("its launch: no host code in these files makes one that is understood")
+        maps = {m.param: m for m in launch.maps}
+        sides = [[o for o in self.copies if feeds(self.program, self.multiplies, o, operand)] for operand in ("a", "b")]
+        if any(not s for s in sides) or set(sides[0]) & set(sides[1]):
+            raise self._left("which copies bring A and which bring B")
+        dims = []
+        for copy in (sides[0][0], sides[1][0]):
+            known = maps.get(copy.map)
+            if known is None or len(known.dims) != 2 or len(copy.coords) != 2:
+                raise path_of(copy)[0].left("the tensor map of what is loaded, of two dimensions")
+            dims.append(known.dims)
+        own = set(dims[1]) - set(dims[0])
+        if len(own) != 1 or len(sides[1]) != 1:
+            raise self._left("one load of B for each stage, and which of its dimensions are columns")
+        size = own.pop()
+        return sides[1][0], sides[1][0].coords[dims[1].index(size)], size
+
+    def _constant(self, copy: Operation, coordinate: str) -> tuple[str, int]:
+        """The constant that columns of tiles are multiples of, and the dimension of the grid that counts tiles."""
+        text = self._expanded(coordinate)
+        axes = set(_AXIS.findall(text))
+        if len(axes) != 1:
+            raise path_of(copy)[0].left(f"that `{coordinate}` follows from the block's index in the grid")
+        at = [self.constants.evaluate(_AXIS.sub(f"({v})", text)) for v in (0, 1, 2, 5)]
+        if at[0] != 0 or not at[1] or at[2] != 2 * at[1] or at[3] != 5 * at[1]:
+            raise path_of(copy)[0].left(f"`{coordinate}` as a multiple of the tile's index")
+        names = [n for n in dict.fromkeys(re.findall(_WORD, text)) if self.constants.evaluate(n) == at[1]]
+        if len(names) != 1:
+            raise path_of(copy)[0].left(f"the constant that `{coordinate}` is a multiple of")
+        return names[0], "xyz".index(axes.pop())
+
+    def _expanded(self, text: str) -> str:
+        """A text with what its variables begin with in place of their names."""
+        for _ in range(4):
+            text = re.sub(
+                rf"(?<![\w.:]){_WORD}(?![\w(.:])",
+                lambda m: f"({self.offsets[m[0]]})" if m[0] in self.offsets else m[0],
+                text,
+            )
+        return text
+
+    def _clusters(self, axis: int) -> None:
+        cluster = self.launch.cluster if self.launch is not None else None
+        if cluster is not None and cluster[axis : axis + 1] not in ((), ("1",)):
+            raise self._left("clusters that are one block wide in columns")
+        if "__cluster_dims__" in self.function.text(self.function.node):
+            raise self._left("a kernel without clusters of its own")
+
+    def _tile(self, coordinate: str, axis: int) -> None:
+        """That the number of a tile among the columns is for its place alone."""
+        counted = rf"blockIdx\s*\.\s*{'xyz'[axis]}"
+        number = next((n for n, t in self.offsets.items() if re.fullmatch(counted, t.strip())), None)
+        for function in self.program.functions:
+            for node in find(function.body, "field_expression"):
+                if not re.fullmatch(counted, function.text(node)) or self._is_multiplied(function, node):
+                    continue
+                above = node.parent
+                declares = above is not None and above.type == "init_declarator" and function is self.function
+                if not declares or number is None or not self._declares(above, number):
+                    if self._is_said(function, node):
+                        continue
+                    raise Left(function, function.span(node), "that the number of a tile is for its place alone")
+            if any(function.text(n) == "gridDim" for n in find(function.body, "identifier")):
+                raise Left(function, function.span(function.body), "blocks that do not ask how many there are")
+        for node in self.function.named(number) if number is not None else ():
+            above = node.parent
+            declared = above is not None and above.type == "init_declarator" and self._declares(above, number or "")
+            if not declared and not self._is_multiplied(self.function, node):
+                raise Left(self.function, self.function.span(node), f"that `{number}` is for the tile's place alone")
+
+    @staticmethod
+    def _is_said(function: Function, node: Node) -> bool:
+        """Whether it is only asked which block prints something."""
+        above = enclosing(node, "if_statement")
+        inner = above.child_by_field_name("consequence") if above is not None else None
+        return inner is not None and "printf" in function.text(inner)[:40]
+
+    def _declares(self, declarator: Node | None, name: str) -> bool:
+        named = declarator.child_by_field_name("declarator") if declarator is not None else None
+        return named is not None and self.function.text(named) == name
+
+    def _is_multiplied(self, function: Function, node: Node) -> bool:
+        above = node.parent
+        while above is not None and above.type in ("parenthesized_expression", "cast_expression"):
+            node, above = above, above.parent
+        if above is None or above.type != "binary_expression" or function.text(above.children[1]) != "*":
+            return False
+        whole = function.span(above)
+        return any(
+            m.file is function.file and whole.contains(m.span) and not m.word.derived for m in self.mentions
+        )  # fmt: skip
+
+    # --- MMAs and the registers of their sums
+
+    def _registers(self) -> tuple[set[str], int]:
+        """Names of what holds the sums, and how many registers a thread has for those of one MMA."""
+        found = find_accumulators(self.program)
+        mine = [a for a in found.accumulators if a.sizes & {self.width}]
+        counts = {self.width // 4 if a.packed else self.width // 2 for a in mine}
+        if not mine or len(counts) != 1:
+            raise self._left(f"accumulators of {self.width} columns")
+        names = {a.name for a in mine} | {a.home.field_name for a in mine if a.home.field_name}
+        for accumulator in mine:
+            names |= set(re.findall(r"[A-Za-z_]\w*", accumulator.home.path))
+        for params in found.params.values():
+            for param in params:
+                if param.is_scalars:
+                    raise Left(param.function, param.function.span(param.function.body),
+                               "sums in an array, where a function has them one by one")  # fmt: skip
+                names |= {param.name, *re.findall(r"[A-Za-z_]\w*", param.path)}
+        return names, counts.pop()
+
+    def _instructions(self, registers: int) -> Iterator[Edit]:
+        done: set[int] = set()
+        for operation in self.multiplies:
+            site = operation.sites[-1]
+            function = site.frame.function
+            for statement in function.asm:
+                if statement.node.id == site.node.id and statement.node.id not in done:
+                    done.add(statement.node.id)
+                    yield from wider(function, statement, self.width, registers)
+        if not done:
+            raise self._left(f"the text of its MMAs of {self.width} columns")
+
+    # --- What is done with sums
+
+    def _half(self, copy: Operation, coordinate: str, size: str, judging: Judging) -> str:
+        """What a thread asks to know whether the second half of the tile has columns; empty where copies store the
+        tile, which leave out what is outside."""
+        if self.stores:
+            if judging.floors and not judging.checks:
+                raise self._left("that host code asks for whole tiles, or rounds their number up")
+            return ""
+        given = {text: name for name, text in self.launch.sizes} if self.launch is not None else {}
+        if size not in given:
+            raise self._left("columns of the product as a parameter of the kernel, as the last tile may have fewer")
+        whole = self._name()
+        for name in re.findall(r"[A-Za-z_]\w*", coordinate):
+            here = resolve(self.function, path_of(copy)[0].node, name)
+            last = max((o.sites[0].node for o in self.multiplies), key=lambda n: n.end_byte)
+            there = resolve(self.function, last, name)
+            if here is not None and (there is None or here.key != there.key):
+                raise path_of(copy)[0].left(f"the same `{name}` where sums are stored")
+        behind = whole if judging.floors else f"{whole} / 2"
+        return f"{coordinate} + {behind} {'<=' if judging.floors else '<'} {given[size]}"
+
+    def _name(self) -> str:
+        """The width, as the kernel calls it."""
+        own = self.function.span(self.function.node)
+        for mention in self.mentions:
+            if mention.file is self.function.file and own.contains(mention.span) and not mention.word.derived:
+                return mention.text(mention.node)
+        raise self._left("the width of a tile in the kernel itself")
+
+    def _loops(self, follow: Sequence[Node], names: set[str], registers: int, half: str) -> Iterator[Edit]:
+        """Loops over sums. Those that end by the width, or by a number that stands for all registers, have twice as
+        many turns; behind the MMAs the second half of these is for columns that there are."""
+        last = max(o.sites[0].node.end_byte for o in self.multiplies)
+        taken: set[tuple[str, int]] = set()
+        for function in self.program.functions:
+            for access in self._accesses(function, names):
+                loop = self._over_columns(function, access, names, registers, follow)
+                if loop is None:
+                    continue
+                key = function.file.path, loop.start_byte
+                if key in taken:
+                    continue
+                taken.add(key)
+                yield from self._loop(function, loop, follow, half if loop.start_byte >= last else "")
+        for loop in follow:
+            holder = next((f for f in self.program.functions if f.body.start_byte <= loop.start_byte < f.body.end_byte
+                           and (f.file.path, loop.start_byte) in taken), None)  # fmt: skip
+            if holder is None:
+                raise Left(self.function, Span(loop.start_byte, loop.end_byte), "that a loop by the width of a tile "
+                           "is one over sums")  # fmt: skip
+
+    def _accesses(self, function: Function, names: set[str]) -> Iterator[tuple[Node, list[Node]]]:
+        """Elements of sums, and parts of these: the outermost expression and its indices, outermost first."""
+        for node in find(function.body, "subscript_expression"):
+            if node.parent is not None and node.parent.type == "subscript_expression":
+                continue
+            if enclosing(node, "gnu_asm_expression") is not None and self._is_mma(function, node):
+                continue
+            indices: list[Node] = []
+            base: Node | None = node
+            while base is not None and base.type == "subscript_expression":
+                listed = base.child_by_field_name("indices")
+                indices += listed.named_children if listed is not None else []
+                base = base.child_by_field_name("argument")
+            word = re.search(r"([A-Za-z_]\w*)\s*\)?$", function.text(base)) if base is not None else None
+            if word is not None and word[1] in names:
+                yield node, indices[::-1]
+
+    def _is_mma(self, function: Function, node: Node) -> bool:
+        asm = enclosing(node, "gnu_asm_expression")
+        return asm is not None and any(o.sites[-1].node.id == asm.id for o in self.multiplies)
+
+    def _over_columns(
+        self,
+        function: Function,
+        access: tuple[Node, list[Node]],
+        names: set[str],
+        registers: int,
+        follow: Sequence[Node],
+    ) -> Node | None:
+        """The loop that an element's column goes by, one of those that `follow` the width before others; None for parts
+        that have all columns."""
+        node, indices = access
+        extents = self._extents(function, node, names)
+        place = column_extent([self._value(e) for e in extents], registers) if extents else None
+        if place is None:
+            raise Left(function, function.span(node), "how sums are held: the extents of their array")
+        if place >= len(indices):
+            return None
+        index = indices[place]
+        extent = self._value(extents[place]) or 0
+        found: list[Node] = []
+        around: Node | None = node
+        while (around := enclosing(around, "for_statement") if around is not None else None) is not None:
+            if not function.span(function.body).contains(function.span(around)):
+                break
+            head = self._head(function, around)
+            if head is None:
+                continue
+            variable, bound = head
+            if not any(function.text(n) == variable for n in find(index, "identifier")):
+                continue
+            turns = self._value(bound)
+            at = [self._evaluate(function, index, variable, v) for v in (0, 1, 2)]
+            if turns is None or None in at or at[2] - at[1] != at[1] - at[0]:  # type: ignore[operator]
+                continue
+            if (at[1] - at[0]) * turns == extent:  # type: ignore[operator]
+                found.append(around)
+        if found:
+            return next((f for f in found if any(f.id == loop.id for loop in follow)), found[0])
+        raise Left(function, function.span(node), "a loop over all columns that this sum is one of")
+
+    def _evaluate(self, function: Function, index: Node, variable: str, value: int) -> int | None:
+        """An index with a value of one variable; others are zero."""
+        text = function.text(index)
+
+        def named(match: re.Match[str]) -> str:
+            if match[0] == variable:
+                return f"({value})"
+            return match[0] if self.constants.evaluate(match[0]) is not None else "(0)"
+
+        return self.constants.evaluate(re.sub(rf"(?<![\w.]){_WORD}(?![\w(:])", named, text))
+
+    def _extents(self, function: Function, node: Node, names: set[str]) -> list[Node]:
+        """The extents of the array that a name of sums is declared with."""
+        base: Node | None = node
+        while base is not None and base.type == "subscript_expression":
+            base = base.child_by_field_name("argument")
+        name = re.findall(r"[A-Za-z_]\w*", function.text(base))[-1] if base is not None else ""
+        if base is not None and base.type == "identifier":
+            variable = resolve(function, base, name)
+            held = variable.declarator if variable is not None and variable.declarator is not None else None
+            if variable is not None and variable.param is not None:
+                held = variable.param.node
+            return array_extents(held) if held is not None else []
+        for _, declared, declarator in self.widths.declared(name, "field_declaration"):
+            if array_extents(declarator) and declared is not None:
+                return array_extents(declarator)
+        return []
+
+    def _value(self, node: Node) -> int | None:
+        return self.constants.evaluate((node.text or b"").decode())
+
+    @staticmethod
+    def _head(function: Function, loop: Node) -> tuple[str, Node] | None:
+        """The variable of a loop that counts up by one from zero, and what it stays below."""
+        first, condition, update = (loop.child_by_field_name(f) for f in ("initializer", "condition", "update"))
+        if first is None or condition is None or update is None or condition.type != "binary_expression":
+            return None
+        begins = re.fullmatch(r"[\w\s:]+?\b(\w+)\s*=\s*0[uU]?;?", function.text(first).strip())
+        left, right = condition.child_by_field_name("left"), condition.child_by_field_name("right")
+        if begins is None or left is None or right is None or function.text(left) != begins[1]:
+            return None
+        goes = "".join(function.text(update).split())
+        counts = goes in (f"++{begins[1]}", f"{begins[1]}++", f"{begins[1]}+=1")
+        return (begins[1], right) if counts and function.text(condition.children[1]) in ("<", "!=") else None
+
+    def _loop(self, function: Function, loop: Node, follow: Sequence[Node], half: str) -> Iterator[Edit]:
+        """A loop over columns with twice as many turns."""
+        head, body = self._head(function, loop), loop.child_by_field_name("body")
+        assert head is not None
+        assert body is not None
+        variable, bound = head
+        turns = function.text(bound)
+        if not any(loop.id == f.id for f in follow):
+            value = self._value(bound)
+            if bound.type != "number_literal" or value is None:
+                raise Left(function, function.span(bound), f"that `{turns}` follows from the width of a tile")
+            turns = str(2 * value)
+            yield _edit(function.file, bound, turns)
+        if half and function is self.function:
+            at = body.start_byte
+            whole = turns if re.fullmatch(r"[\w:\s*/]+", turns) else f"({turns})"
+            text = f"if ({variable} < {whole} / 2 || {half}) "
+            yield Edit(function.file.path, Span(at, at), as_bytes(text))
+
+
+def _edit(file: CudaFile, node: Node, text: str) -> Edit:
+    return Edit(file.path, Span(node.start_byte, node.end_byte), as_bytes(text))
+
+
+__all__ = ["AS_WIDE", "NAME", "RULE", "Mention", "Wider", "widened"]

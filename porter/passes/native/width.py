@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The constant that is the width of a kernel's tiles, and what each place that it is written at becomes with tiles of
+twice the width: most follow, numbers of tiles are rounded up, and what is asked of the size of a product stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from porter.lang.cuda import enclosing, find
+from porter.lang.text import Edit, Span, as_bytes
+from porter.model.constants import Constants, returned
+from porter.model.functions import Function, Style
+from porter.model.program import Program
+from porter.passes.native.counting import Counting, Mention
+
+_PRINTS = re.compile(r"(?:std::)?(?:v?f?printf|v?sn?printf)|(?:std::)?format")
+_AROUND = ("parenthesized_expression", "cast_expression")
+_CALLED = ("call_expression", "argument_list", "template_argument_list", "type_descriptor", "initializer_list")
+CEILING = re.compile(r"\(?(\w+)\+(\w+)-1u?l*\)?/\2|\(?(\w+)\+\(?(\w+)-1u?l*\)*/\4")
+
+
+class Widths(Counting):
+    """Follows the width of a kernel's tiles. Templates of host code that are handed other numbers too are not followed:
+    what they make of it, other facts have to show."""
+
+    def _is_argument(self, mention: Mention) -> bool:
+        node, above = mention.node, mention.node.parent
+        if above is not None and above.type == "type_descriptor":
+            node, above = above, above.parent
+        if above is None or above.type != "template_argument_list" or above.parent is None:
+            return False
+        index = next(i for i, c in enumerate(above.named_children) if c.id == node.id)
+        named = above.parent.child_by_field_name("name")
+        for template in self._named(named.text if named is not None else None):
+            if any(not self._is_one_of(arguments, index) for _, arguments in self._uses(template)):
+                return False
+        return super()._is_argument(mention)
+
+    def _named(self, name: bytes | None) -> Iterator[Node]:
+        for file in self.files:
+            for template in find(file.root, "template_declaration"):
+                if name is not None and self.template_name(template) == name:
+                    yield template
+
+    def _is_one_of(self, arguments: list[Node], index: int) -> bool:
+        given = (arguments[index].text or b"").decode() if index < len(arguments) else ""
+        return self._is_word(given.rpartition("::")[2].strip())
+
+
+class Judging:
+    """What becomes of each mention, as edits of the text. `width` is how wide tiles are.
+
+    Raises:
+        Left: a place is not understood.
+    """
+
+    def __init__(self, program: Program, constants: Constants, widths: Widths, width: int) -> None:
+        self.program, self.constants, self.widths, self.width = program, constants, widths, width
+        self.rounds = 0
+        """How many numbers of tiles host code makes of it."""
+        self.checks = False
+        """Whether host code asks that the size of a product is a multiple of it."""
+        self.floors = False
+        """Whether some number of tiles is rounded down."""
+        self.loops: list[Node] = []
+        """Loops that end by it."""
+
+    def edits(self, mentions: list[Mention]) -> Iterator[Edit]:
+        for mention in mentions:
+            yield from self._judge(mention)
+
+    def _judge(self, mention: Mention) -> Iterator[Edit]:
+        node, above = _climb(mention.node)
+        owner = self._owner(mention)
+        self._ends_loop(mention.node)
+        host = owner is not None and owner.style is Style.HOST
+        if above is None:
+            raise self._left(mention)
+        if above.type == "binary_expression":
+            yield from self._in_expression(mention, node, above, host)
+        elif above.type in ("argument_list", "template_argument_list", "type_descriptor", "initializer_list"):
+            yield from self._argument(mention, above, host)
+        elif (
+            above.type not in ("array_declarator", "sizeof_expression", "condition_clause")
+            and not (host and above.type in ("init_declarator", "return_statement"))
+            and not (mention.word.derived and above.type == "gnu_asm_input_operand")
+        ):
+            raise self._left(mention)
+
+    def _in_expression(self, mention: Mention, node: Node, above: Node, host: bool) -> Iterator[Edit]:
+        sign = mention.text(above.children[1])
+        right = above.child_by_field_name("right")
+        is_right = right is not None and right.id == node.id
+        if sign == "%" and is_right and host and not mention.word.derived:
+            self.checks = True
+            yield self._as_it_was(mention)
+        elif sign == "/" and is_right:
+            yield from self._count(mention, above, host)
+        elif sign == "/":
+            self._part(mention, right)
+        elif sign == "*" and not (host and self._is_of_a_check(mention, above)):
+            return
+        elif sign in ("+", "-"):
+            if not self._is_rounding(mention, above) and not self._is_summand(mention, above):
+                raise self._left(mention)
+        elif sign in ("<", "!=") and is_right and self.loops and _holds(self.loops[-1], above):
+            return
+        elif sign in ("==", "!=") and enclosing(above, "condition_clause") is not None:
+            if "constexpr" not in mention.text(enclosing(above, "if_statement") or above)[:40]:
+                raise self._left(mention)
+        else:
+            raise self._left(mention)
+
+    def _count(self, mention: Mention, above: Node, host: bool) -> Iterator[Edit]:
+        """A number of tiles: half as many, the last of which may be half a tile."""
+        if mention.word.derived:
+            raise self._left(mention)
+        self.rounds += host
+        text = "".join(mention.text(above).split())
+        if CEILING.fullmatch(text.replace("::", "")):
+            return
+        if "+" in text or "-" in text:
+            raise self._left(mention)
+        self.floors = True
+        left = above.child_by_field_name("left")
+        assert left is not None
+        name = mention.text(mention.node)
+        whole = f"({mention.text(left)} / ({name} / 2) + 1) / 2"
+        outer = above.parent
+        bare = outer is not None and outer.type in ("argument_list", "init_declarator", "parenthesized_expression")
+        span = Span(above.start_byte, above.end_byte)
+        yield Edit(mention.file.path, span, as_bytes(whole if bare else f"({whole})"))
+
+    def _part(self, mention: Mention, right: Node | None) -> None:
+        """Parts of a tile are of the size that they were: there are twice as many."""
+        size = self.constants.evaluate(mention.text(right)) if right is not None else None
+        if size is None or size <= 0 or (not mention.word.derived and self.width % size):
+            raise self._left(mention)
+
+    def _is_rounding(self, mention: Mention, above: Node) -> bool:
+        """Whether a sum is that by which a number of tiles is rounded up."""
+        node: Node | None = above
+        while node is not None and node.type in ("binary_expression", "parenthesized_expression"):
+            text = "".join(mention.text(node).split()).replace("::", "")
+            if CEILING.fullmatch(text):
+                return True
+            node = node.parent
+        return False
+
+    def _is_summand(self, mention: Mention, above: Node) -> bool:
+        """Whether a sum is a part of a product, such as that of the rows and columns of a stage with their depth."""
+        outer = above.parent
+        while outer is not None and (
+            outer.type in _AROUND or (outer.type == "binary_expression" and mention.text(outer.children[1]) in "+-")
+        ):
+            outer = outer.parent
+        return outer is not None and outer.type == "binary_expression" and mention.text(outer.children[1]) == "*"
+
+    @staticmethod
+    def _is_of_a_check(mention: Mention, above: Node) -> bool:
+        outer = above.parent
+        while outer is not None and outer.type in _AROUND:
+            outer = outer.parent
+        return outer is not None and outer.type == "binary_expression" and mention.text(outer.children[1]) == "%"
+
+    def _ends_loop(self, node: Node) -> None:
+        """Note the loop that what is made of a width is the end of."""
+        loop = enclosing(node, "for_statement")
+        condition = loop.child_by_field_name("condition") if loop is not None else None
+        if loop is not None and condition is not None and _holds(condition, node):
+            self.loops.append(loop)
+
+    def _argument(self, mention: Mention, above: Node, host: bool) -> Iterator[Edit]:
+        call = enclosing(mention.node, "call_expression")
+        called = call.child_by_field_name("function") if call is not None else None
+        name = mention.text(called) if called is not None else ""
+        if above.type == "argument_list" and host and _PRINTS.fullmatch(name):
+            yield self._as_it_was(mention)
+        elif self._rounds_up(name, mention, above):
+            self.rounds += host
+        elif host or (mention.word.derived and above.type == "argument_list"):
+            return
+        else:
+            raise self._left(mention)
+
+    def _rounds_up(self, name: str, mention: Mention, above: Node) -> bool:
+        """Whether a call divides what is handed first by the width, and rounds up."""
+        for function in self.program.functions:
+            if function.name != name.rpartition("::")[2]:
+                continue
+            known = returned(function)
+            given = [c for c in above.named_children if c.type != "comment"]
+            if known is None or len(known[0]) != 2 or len(given) != 2 or given[1].id != _climb(mention.node)[0].id:
+                continue
+            match = CEILING.fullmatch("".join(known[1].split()))
+            if match is not None and (match[1] or match[3], match[2] or match[4]) == known[0]:
+                return True
+        return False
+
+    def _as_it_was(self, mention: Mention) -> Edit:
+        name = mention.text(mention.node)
+        return Edit(mention.file.path, mention.span, as_bytes(f"({name} / 2)"))
+
+    def _owner(self, mention: Mention) -> Function | None:
+        around = [f for f in self.program.functions if f.file is mention.file and f.span(f.node).contains(mention.span)]
+        return min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
+
+    def _left(self, mention: Mention) -> Exception:
+        node = mention.node.parent or mention.node
+        while node.type in _CALLED and node.parent is not None:
+            node = node.parent
+        text = " ".join(mention.text(node).split())[:60]
+        return self.widths.left(mention.file, mention.node, f"what `{text}` has to do with the width of a tile")
+
+
+def _climb(node: Node) -> tuple[Node, Node | None]:
+    """A name with the parentheses and casts around it, and what that is in."""
+    above = node.parent
+    while above is not None and above.type in _AROUND:
+        node, above = above, above.parent
+    return node, above
+
+
+def _holds(outer: Node, inner: Node) -> bool:
+    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
