@@ -207,7 +207,7 @@ $coordinate + porter::pair_rank() * $half
 for (int $part = 0; $part < $ctas; ++$part) {
     const auto $own_row = $row + porter::pair_rank() * $row_shift;
     const auto $own_column = $column + $part * $column_shift;
-    if ($row_place >= $rows || $column_place >= $columns) continue;
+    if ($outside) continue;
     porter::take_part<$width>($state, $part, $sums);
 
 //@ section arrive

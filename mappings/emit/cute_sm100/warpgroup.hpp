@@ -380,7 +380,7 @@ struct Warpgroup {
     }
 };
 
-//@ if releases
+//@ if releases and not paired
 // Gives a stage back: its mbarrier has one arrival more once all MMAs issued so far are complete. It is named by its
 // address, or by the word or object that it is. Before the next MMAs all warps meet again: none misses the phase of a
 // stage that it waits for.
@@ -403,7 +403,11 @@ CUTE_DEVICE void give_back(Warpgroup& tc, Barrier&& mbarrier) {
 }
 //@ end
 //@ if pipelines
+//@ if paired
+// Gives a stage back, to both CTAs, once all MMAs issued so far are complete.
+//@ else
 // The same of a stage of a pipeline.
+//@ end
 //@ if paired
 template <int kStages, class Cluster, class Ctas, class State>
 CUTE_DEVICE void give_back(Warpgroup& tc, cutlass::PipelineTmaUmmaAsync<kStages, Cluster, Ctas>& pipeline,

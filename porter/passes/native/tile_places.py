@@ -17,7 +17,6 @@ from porter.model.program import Program
 from porter.model.scopes import Variable, resolve
 from porter.passes.native.sites import Place
 
-_DEEPEST = 6
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,9 @@ def spelled(function: Function, node: Node) -> str:
     return "".join(function.text(node).split())
 
 
-def same(program: Program, here: tuple[Frame, Node], there: tuple[Function, Node], depth: int = 0) -> bool:
+def same(
+    program: Program, here: tuple[Frame, Node], there: tuple[Function, Node], seen: frozenset[str] = frozenset()
+) -> bool:
     """Whether a name stands for the same values, tile by tile, in the function of a frame and in the kernel: it is one
     variable, or both are made of the same text, in the kernel's words."""
     frame, name = here
@@ -77,15 +78,16 @@ def same(program: Program, here: tuple[Frame, Node], there: tuple[Function, Node
         return one is None and other is None
     if one.key == other.key:
         return True
-    if depth > _DEEPEST or one.declaration is None or other.declaration is None or one.function is not frame.function:
+    if one.declaration is None or other.declaration is None or one.function is not frame.function:
         return False
     wording = Wording(program)
     if _said(wording, frame, one) != _said(wording, Frame(there[0]), other):
         return False
     return all(
-        same(program, (frame, inner), (there[0], other.declaration), depth + 1)
+        same(program, (frame, inner), (there[0], other.declaration), seen | {text})
         for inner in find(one.declaration, "identifier")
         if not _is_declared(one.declaration, inner) and _is_local(frame.function, inner)
+        and frame.function.text(inner) not in {text, *seen}
     )
 
 

@@ -9,6 +9,7 @@ half of the columns are stored as those of a tile were, one after the other.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,9 +18,10 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.facts import Commit, Pipeline, RegisterFence, Wait
-from porter.model.functions import Style
+from porter.model.functions import Function, Style
 from porter.model.pipeline.facts import HostLaunch
-from porter.model.scopes import declared_names, resolve
+from porter.model.pipeline.operations import Site
+from porter.model.scopes import LOOPS, declared_names, resolve
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native import mma_thread, release
 from porter.passes.native.grids import in_pairs
@@ -27,6 +29,7 @@ from porter.passes.native.mainloop import in_loop, inside
 from porter.passes.native.pair import BLOCK, CTAS, RULE, Pair, Side
 from porter.passes.native.sites import Changes, Left, Place, path_of
 from porter.passes.native.texts import indented, ported_text
+from porter.passes.native.tile_edges import counts_parts
 from porter.passes.native.tile_places import TilePlace, mentions, place_of_tile, same, summand
 from porter.passes.native.tiled_loads import Load, Loads
 from porter.passes.native.tiled_mainloop import TiledPipelined, barriers_of
@@ -164,7 +167,14 @@ class TiledPair(Pair):
             raise kernel.begin.left(f"boxes of {LANES} rows of A, and of at most {widest} of B")
         self.places = [self._place_of(load, index, int(tile)) for (load,), tile in zip(self.groups, tiles, strict=True)]
         rows, columns = (Side(s, index, (), int(t), self._half(s)) for s, t in zip(sizes, tiles, strict=True))
+        self.parts = [self._counts_parts(side) for side in (rows, columns)]
         return rows, columns
+
+    def _counts_parts(self, side: Side) -> bool:
+        found = counts_parts(self.program, self.function, self._reached(), side.size)
+        if found is None:
+            raise self.kernel.begin.left(f"whether tiles that are not whole are counted, of `{side.size}` in tiles")
+        return found
 
     def _memory_of(self, operand: str) -> set[str]:
         """The shared memory that MMAs read an operand from."""
@@ -184,7 +194,25 @@ class TiledPair(Pair):
             raise load.place.left(f"tiles of {tile}, counted one by one or as what they hold: `{text}`")
         if not same(self.program, (load.frame, found.root), (self.function, self.move.range[0])):
             raise load.place.left(f"the same `{found.text}` where sums are stored")
+        self._steps(load, index, found)
         return found
+
+    def _steps(self, load: Load, index: int, place: TilePlace) -> None:
+        """That each tile has the same steps, which both CTAs take together: none follows from the tile."""
+        function, node = load.call.caller, load.call.node
+        loops = [n for n in _around(function, node) if n.type in LOOPS]
+        if not loops:
+            raise load.place.left("loads in a loop over tiles")
+        names = _following(function, loops[-1], function.text(place.root))
+        asked = [n for i, n in enumerate(load.coords) if i != index]
+        for above in _around(function, node):
+            if above.id != loops[-1].id:
+                asked += [c for part in ("condition", "initializer", "update", "value")
+                          if (c := above.child_by_field_name(part)) is not None]  # fmt: skip
+        for one in asked:
+            for name in find(one, "identifier"):
+                if function.text(name) in names:
+                    raise Place(function, name).left(f"steps that do not follow from the tile: `{function.text(name)}` does")
 
     def _drained(self) -> None:
         """That no CTA ends before the commits of the other have arrived: who loads waits for all stages."""
@@ -213,8 +241,9 @@ class TiledPair(Pair):
 
     @cached_property
     def of_stores(self) -> list[Node]:
-        """Declarations ahead of the stores whose variables these alone ask for."""
+        """Declarations ahead of the stores whose variables these alone ask for, and not as the place of a tile."""
         function, region = self.function, self._region_span()
+        self._tiles_there = [n for p in self.places for n in mentions(function, self._region(), p.text)]
         found = [d for d in find(function.body, "declaration") if not region.contains(function.span(d))]
         while True:
             kept = [d for d in found if self._is_asked_by(d, found, region)]
@@ -232,8 +261,10 @@ class TiledPair(Pair):
             and v.declaration is not None and v.declaration.id == declaration.id
         ]  # fmt: skip
         return bool(uses) and all(
-            region.contains(function.span(u)) or any(inside(o, u) for o in others) for u in uses
-        )  # fmt: skip
+            (region.contains(function.span(u)) and not any(inside(t, u) for t in self._tiles_there))
+            or any(inside(o, u) for o in others)
+            for u in uses
+        )
 
     # --- The two CTAs
 
@@ -324,13 +355,10 @@ class TiledPair(Pair):
             own_row=names[0],
             row=self._said(row),
             row_shift=row.over(rows.half),
-            row_place=row.times(names[0]),
-            rows=rows.size,
+            outside=self._outside(names),
             own_column=names[1],
             column=self._said(column),
             column_shift=column.over(columns.half),
-            column_place=column.times(names[1]),
-            columns=columns.size,
             width=columns.tile,
             state=self.context.names.warpgroup,
             sums=self.kernel.handles[0].name,
@@ -344,6 +372,14 @@ class TiledPair(Pair):
             f"\n{line}" for line in body
         )
         self.changes.whole(function, span, text + f"\n{pad}}}")
+
+    def _outside(self, names: list[str]) -> str:
+        """Whether the kernel has no such tile."""
+        found = []
+        for place, name, side, parts in zip(self.places, names, self.sides, self.parts, strict=True):
+            first = place.times(name)
+            found.append(f"{first} >= {side.size}" if parts else f"{first} + {side.tile} > {side.size}")
+        return " || ".join(found)
 
     def _said(self, place: TilePlace) -> str:
         """The place of a tile, as the kernel writes it."""
@@ -419,11 +455,35 @@ class TiledPair(Pair):
     def _is_of_loads(self, node: Node) -> bool:
         """Whether a statement is for threads that load, who have variables for themselves."""
         kernel = self.kernel
-        return any(
-            inside(node, site.node)
-            for o in kernel.walk.operations if o.kind == "arrive_tx" and not kernel.runs(o) & kernel.consumers
-            for site in o.sites if site.frame.function is self.function
-        )  # fmt: skip
+        frame = kernel.multiplies[0].sites[0].frame
+        there = kernel.who.runs((Site(frame, node),)).threads
+        return there is not None and not there & kernel.consumers
+
+
+def _around(function: Function, node: Node) -> Iterator[Node]:
+    """What a node of a function stands in, the innermost first."""
+    above = node.parent
+    while above is not None and above.id != function.body.id:
+        yield above
+        above = above.parent
+
+
+def _following(function: Function, loop: Node, root: str) -> set[str]:
+    """Names of variables whose values in a loop may follow from that of one of them."""
+    found = {root}
+    parts = ("init_declarator", "assignment_expression")
+    while True:
+        more = {
+            function.text(name)
+            for part in find(loop, *parts)
+            if found & {function.text(n) for n in find(part, "identifier")}
+            for target in (part.child_by_field_name("declarator") or part.child_by_field_name("left"),)
+            if target is not None
+            for name in ([target] if target.type == "identifier" else find(target, "identifier"))
+        }
+        if more <= found:
+            return found
+        found |= more
 
 
 __all__ = ["Left", "ahead", "take"]
