@@ -74,7 +74,8 @@ PLANTED: dict[str, tuple[str, str, str]] = {
     ),
     "no meeting of both at the end": (".hpp", r"(~Tmem\(\) \{\s*fence_before_sync\(\);\s*)sync_pair\(\);", r"\1"),
     "no meeting of both ahead of the first load": (
-        ".hpp", r"(fence_before_sync\(\);\s*)sync_pair\(\);(\s*fence_after_sync\(\);\s*\}\s*Tmem)", r"\1__syncthreads();\2",
+        ".hpp", r"(fence_before_sync\(\);\s*)sync_pair\(\);(\s*fence_after_sync\(\);\s*\}\s*Tmem)",
+        r"\1__syncthreads();\2",
     ),
 }  # fmt: skip
 
@@ -82,6 +83,6 @@ PLANTED: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_mistake_is_found(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ending, pattern, instead = PLANTED[name]
-    what, said = errors(planted(made(tmp_path, [], []), ending, pattern, instead), monkeypatch)
+    what, _ = errors(planted(made(tmp_path, [], []), ending, pattern, instead), monkeypatch)
     assert what
     assert "nvcc" not in what, what

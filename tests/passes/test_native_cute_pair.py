@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CTAs of CuTe C++ kernels multiply in pairs: ways of writing that are understood, and what is refused with which missing
-fact. Values and order are shown by the slow tests of `tests/cute/test_cute_native_pair.py`."""
+"""CTAs of CuTe C++ kernels multiply in pairs: ways of writing that are understood, and what is refused with which
+missing fact. Values and order are shown by the slow tests of `tests/cute/test_cute_native_pair.py`."""
 
 from __future__ import annotations
 
@@ -146,5 +146,3 @@ def test_headers_without_pairs_know_nothing_of_them() -> None:
     assert "pair" not in alone.replace("pair of warpgroups", "")
     assert "cta_group::2" not in alone
     assert "cta_group::1" not in header_text(4, True, True, 1, 2, paired=True)
-
-

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a kernel counts the tiles of a product whose size is no multiple of a tile: a last one that is not whole is one of
+"""How a kernel counts the tiles of a product whose size is no multiple of a tile: one that is not whole is one of
 them, or is none."""
 
 from __future__ import annotations

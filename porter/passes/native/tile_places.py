@@ -14,9 +14,8 @@ from porter.lang.cuda import find
 from porter.model.functions import Function
 from porter.model.pipeline.frames import Frame, Wording
 from porter.model.program import Program
-from porter.model.scopes import Variable, resolve
+from porter.model.scopes import LOOPS, Variable, resolve
 from porter.passes.native.sites import Place
-
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,8 @@ def same(
     return all(
         same(program, (frame, inner), (there[0], other.declaration), seen | {text})
         for inner in find(one.declaration, "identifier")
-        if not _is_declared(one.declaration, inner) and _is_local(frame.function, inner)
+        if not _is_declared(one.declaration, inner)
+        and _is_local(frame.function, inner)
         and frame.function.text(inner) not in {text, *seen}
     )
 
@@ -159,3 +159,52 @@ def _is_whole(node: Node) -> bool:
 def summand(text: str) -> str:
     """An expression that something may be added to."""
     return f"({text})" if re.search(r"[?<>=&|^,]", text) else text
+
+
+def check_steps(load: Place, asked: list[Node], place: TilePlace) -> None:
+    """That each tile has the same steps, which both CTAs take together: none follows from the tile. `asked` are the
+    other coordinates of a load.
+
+    Raises:
+        Left: one may.
+    """
+    function = load.function
+    loops = [n for n in _around(function, load.node) if n.type in LOOPS]
+    if not loops:
+        raise load.left("loads in a loop over tiles")
+    names = _following(function, loops[-1], function.text(place.root))
+    for above in _around(function, load.node):
+        if above.id != loops[-1].id:
+            parts = (above.child_by_field_name(p) for p in ("condition", "initializer", "update", "value"))
+            asked = [*asked, *(p for p in parts if p is not None)]
+    for one in asked:
+        for name in find(one, "identifier"):
+            text = function.text(name)
+            if text in names:
+                raise Place(function, name).left(f"steps that do not follow from the tile: `{text}` does")
+
+
+def _around(function: Function, node: Node) -> Iterator[Node]:
+    """What a node of a function stands in, the innermost first."""
+    above = node.parent
+    while above is not None and above.id != function.body.id:
+        yield above
+        above = above.parent
+
+
+def _following(function: Function, loop: Node, root: str) -> set[str]:
+    """Names of variables whose values in a loop may follow from that of one of them."""
+    found = {root}
+    parts = ("init_declarator", "assignment_expression")
+    while True:
+        more = {
+            function.text(name)
+            for part in find(loop, *parts)
+            if found & {function.text(n) for n in find(part, "identifier")}
+            for target in (part.child_by_field_name("declarator") or part.child_by_field_name("left"),)
+            if target is not None
+            for name in ([target] if target.type == "identifier" else find(target, "identifier"))
+        }
+        if more <= found:
+            return found
+        found |= more

@@ -40,9 +40,7 @@ _State = tuple[dict[str, Any], dict[str, list[Edit]]]
 """Helpers and edits."""
 
 
-def take(
-    context: TiledContext, wanted: tuple[str, ...], count: int = 0, launches: Launches | None = None
-) -> Taken:
+def take(context: TiledContext, wanted: tuple[str, ...], count: int = 0, launches: Launches | None = None) -> Taken:
     """Take the wanted steps that there are for such kernels, or say what they lack; `count` stages are asked for, 0
     for those that there are. `launches`: what host code launches the kernels of the sources with."""
     port = context.port
