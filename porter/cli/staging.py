@@ -38,7 +38,7 @@ from porter.scan.boxes import boxes_of
 from porter.scan.draft.host import HOPPER
 from porter.scan.library_ring import held_stages, most_stages
 from porter.scan.native import native_steps
-from porter.scan.pipeline import pipelines
+from porter.scan.pipeline import launched, pipelines
 from porter.scan.staging import Asked, asked_of
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.expr import Number
@@ -131,16 +131,25 @@ def _relaunch(session: Session | None, plan: PortPlan, root: PortedRoot) -> Rela
     rows = _rows(session, plan, root) if root.permuted else ()
     if rows is None:
         return None
-    if not root.stages:
-        return Relaunch(None, pairs=pairs, rows=rows)
     original, rules = Path(root.path), _rules(session)
+    tiles = pairs and _launches_tiles(original, root, rules)
+    if not root.stages:
+        return Relaunch(None, pairs=pairs, rows=rows, tiles=tiles)
     before = asked_of(original, root.kernels[0], rules, root.include_dirs)
     after = asked_of(materialize(plan, original), root.kernels[0], rules, root.include_dirs, _major(session))
     if before is None or after is None or after.dynamic_smem is None:
         return None
     both = zip(before.template, after.template, strict=False)
     template = tuple((i, new) for i, (old, new) in enumerate(both) if old != new)
-    return Relaunch(after.dynamic_smem, template, pairs, rows)
+    return Relaunch(after.dynamic_smem, template, pairs, rows, tiles)
+
+
+def _launches_tiles(original: Path, root: PortedRoot, rules: Sequence[Rule]) -> bool:
+    """Whether blocks of the original stand in a grid of two dimensions."""
+    found = (k.launch for k in launched(original, rules, root.include_dirs) if k.pipeline.kernel == root.kernels[0])
+    launch = next(found, None)
+    grid = launch.grid if launch is not None and launch.grid is not None else ()
+    return len(grid) > 1 and grid[1] != "1"
 
 
 def _rows(session: Session | None, plan: PortPlan, root: PortedRoot) -> tuple[tuple[int, int], ...] | None:

@@ -151,8 +151,12 @@ class Pair:
             raise kernel.begin.left("its launch: no host code in these files makes one that is understood")
         if launch.cluster is not None and launch.cluster != ("1", "1", "1"):
             raise kernel.begin.left("a launch without clusters")
-        if launch.grid[1:] not in ((), ("1",), ("1", "1")):
-            raise kernel.begin.left("a grid of one dimension, of which each block takes one tile after another")
+        self._grid(launch.grid)
+
+    def _grid(self, grid: tuple[str, ...]) -> None:
+        if grid[1:] not in ((), ("1",), ("1", "1")):
+            what = "a grid of one dimension, of which each block takes one tile after another"
+            raise self.kernel.begin.left(what)
 
     def _reached(self) -> list[Function]:
         mine = reached(self.program, [self.function])

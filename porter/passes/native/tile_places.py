@@ -161,9 +161,9 @@ def summand(text: str) -> str:
     return f"({text})" if re.search(r"[?<>=&|^,]", text) else text
 
 
-def check_steps(load: Place, asked: list[Node], place: TilePlace) -> None:
+def check_steps(load: Place, asked: list[Node], place: TilePlace, root: str = "") -> None:
     """That each tile has the same steps, which both CTAs take together: none follows from the tile. `asked` are the
-    other coordinates of a load.
+    other coordinates of a load; `root` is what tells the tile, where that is no variable of a loop over tiles.
 
     Raises:
         Left: one may.
@@ -171,10 +171,11 @@ def check_steps(load: Place, asked: list[Node], place: TilePlace) -> None:
     function = load.function
     loops = [n for n in _around(function, load.node) if n.type in LOOPS]
     if not loops:
-        raise load.left("loads in a loop over tiles")
-    names = _following(function, loops[-1], function.text(place.root))
+        raise load.left("loads in a loop over tiles" if not root else "loads in a loop")
+    whole = function.body if root else loops[-1]
+    names = _following(function, whole, root or function.text(place.root))
     for above in _around(function, load.node):
-        if above.id != loops[-1].id:
+        if above.id != whole.id:
             parts = (above.child_by_field_name(p) for p in ("condition", "initializer", "update", "value"))
             asked = [*asked, *(p for p in parts if p is not None)]
     for one in asked:

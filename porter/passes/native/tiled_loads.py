@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.lang.cuda import find
-from porter.model.facts import Pipeline
+from porter.model.facts import Doubt, Pipeline
 from porter.model.functions import Call, Function
 from porter.model.pipeline.frames import Frame, Wording, first_value
 from porter.model.scopes import resolve
@@ -61,12 +61,21 @@ class Loads:
         found = [self._load(call) for call in self._calls()]
         for function in self.reached:
             for call in function.calls:
-                fact = self.program.facts.of_call(call)
-                if isinstance(fact, Pipeline) and fact.op == "full":
+                if self._gives_mbarrier(call):
                     self._is_for_loads(function, call.node, found)
         if not found:
             raise self.kernel.begin.left("loads of boxes of two dimensions into the stages of the pipeline")
         return found
+
+    def _gives_mbarrier(self, call: Call) -> bool:
+        """Whether a call of a pipeline only gives an mbarrier of it: each other one is an operation."""
+        if call.name not in self.program.vocabulary:
+            return False
+        fact = self.program.facts.of_call(call)
+        of_pipeline = isinstance(fact, Pipeline) or (isinstance(fact, Doubt) and fact.kind is Pipeline)
+        done = any(s.node.id == call.node.id and s.frame.function is call.caller
+                   for o in self.kernel.walk.operations for s in o.sites)  # fmt: skip
+        return of_pipeline and not done
 
     def _calls(self) -> Iterator[Call]:
         for function in self.reached:

@@ -11,21 +11,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 from porter.lang.cuda import find
-from porter.model.facts import Pipeline
 from porter.model.functions import Style
-from porter.model.pipeline.facts import HostLaunch
+from porter.model.pipeline.operations import EMPTY
 from porter.passes.native import mma_thread, release
 from porter.passes.native.grids import in_pairs
 from porter.passes.native.mainloop import in_loop, inside
-from porter.passes.native.pair import CTAS, RULE, Side
-from porter.passes.native.sites import Changes, Left, Place, path_of
+from porter.passes.native.pair import CTAS, Side
+from porter.passes.native.sites import Changes, Place, path_of
 from porter.passes.native.texts import ported_text
 from porter.passes.native.tile_edges import counts_parts
 from porter.passes.native.tile_places import TilePlace, check_steps, place_of_tile, same, summand
 from porter.passes.native.tiled_loads import Load, Loads
-from porter.passes.native.tiled_mainloop import TiledPipelined, barriers_of
+from porter.passes.native.tiled_mainloop import barriers_of
 from porter.passes.native.tiled_mma_thread import TiledMove
 from porter.passes.native.tiled_pair_stores import TiledStores
 from porter.passes.native.tiled_pipeline import PipelineObject, change_class
@@ -37,40 +37,13 @@ from porter.ptx.umma import Kind, legal_n
 _CLUSTER = re.compile(r"cluster", re.IGNORECASE)
 
 
-def ahead(context: TiledContext, found: list[TiledPipelined], launch: HostLaunch | None) -> None:
-    """Make the edits that other steps have to find: a kernel that is run for half of a product, by pairs.
-
-    Raises:
-        Left: a fact is missing.
-    """
-    changes = Changes(context.port, RULE)
-    TiledPair(_only(found), changes, launch, tiled=context).ahead()
-    changes.make()
-
-
-def take(context: TiledContext, found: list[TiledPipelined], launch: HostLaunch | None) -> None:
-    """Make the rest of the step's edits, behind that which gives MMAs a warp of their own.
-
-    Raises:
-        Left: a fact is missing.
-    """
-    changes = Changes(context.port, RULE)
-    TiledPair(_only(found), changes, launch, tiled=context).take()
-    changes.make()
-    context.port.helpers.paired = True
-
-
-def _only(found: list[TiledPipelined]) -> TiledPipelined:
-    if len(found) != 1:
-        raise found[0].begin.left("that the file has one kernel")
-    return found[0]
-
-
 @dataclass(eq=False)
 class TiledPair(TiledStores):
     """The step for one kernel."""
 
     tiled: TiledContext = field(kw_only=True)
+    of_tiles: ClassVar[bool] = False
+    """Whether blocks have a tile each, by their place in a grid of two dimensions."""
 
     def _moved(self) -> TiledMove:
         move = TiledMove(self.kernel, Changes(self.context, mma_thread.RULE))
@@ -89,8 +62,11 @@ class TiledPair(TiledStores):
             raise kernel.begin.left(f"MMAs of {LANES} rows for two consumers")
         if self.function is not kernel.kernel.function or len(kernel.handles) != 1:
             raise kernel.begin.left("one accumulator in the kernel itself")
-        if not in_loop(kernel.first, self.function):
-            raise kernel.begin.left("a loop over tiles: halves of a product are in whole tiles")
+        self._in_loop()
+
+    def _in_loop(self) -> None:
+        if not in_loop(self.kernel.first, self.function):
+            raise self.kernel.begin.left("a loop over tiles: halves of a product are in whole tiles")
 
     def _alone(self) -> None:
         super()._alone()
@@ -197,14 +173,14 @@ class TiledPair(TiledStores):
         for operation in kernel.walk.operations:
             site = operation.sites[-1]
             function = site.frame.function
-            for call in kernel.program.calls_by_node.get(site.node.id, ()):
-                fact = kernel.program.facts.of_call(call)
-                of_tail = call.caller is function and isinstance(fact, Pipeline) and fact.op == "tail"
-                once = not any(in_loop(s.node, s.frame.function) for s in operation.sites)
-                last = all(o.sites[-1].node.start_byte <= site.node.start_byte for o in kernel.walk.operations
-                           if o.kind == "arrive_tx" and o.sites[-1].frame.function is function)  # fmt: skip
-                if of_tail and once and last and loading == {kernel.runs(operation)}:
-                    return
+            mine = [o for o in kernel.walk.operations if o.sites[-1].node.id == site.node.id]
+            # who acquires a stage waits for it, and expects its bytes
+            of_all = operation.kind == "wait" and operation.barrier.endswith(f".{EMPTY}[]") and len(mine) == 1
+            once = not any(in_loop(s.node, s.frame.function) for s in operation.sites)
+            last = all(o.sites[-1].node.start_byte <= site.node.start_byte for o in kernel.walk.operations
+                       if o.kind == "arrive_tx" and o.sites[-1].frame.function is function)  # fmt: skip
+            if of_all and once and last and loading == {kernel.runs(operation)}:
+                return
         raise kernel.begin.left(f"that who loads waits for all stages of `{self.pipeline.name}` at its end")
 
     # --- The kernel, for half of a product
@@ -220,7 +196,7 @@ class TiledPair(TiledStores):
             self._loaded(load, place, side)
         self._epilogue()
         self._declared()
-        in_pairs(self.program, self.function, self.changes)
+        in_pairs(self.program, self.function, self.changes, tiles=self.of_tiles)
 
     def _of_pipeline(self) -> None:
         """Bytes of both CTAs count on the mbarriers of the first, and commits arrive on those of both."""
@@ -237,12 +213,16 @@ class TiledPair(TiledStores):
         function = load.call.caller
         if function.style is Style.MACRO:
             raise load.place.left("loads outside of macros")
-        half = side.half if load.frame.outer is None else Loads(self.kernel, []).name_of(load, side.size)
+        half = self._half_of_loads(load, place, side)
         coordinate = load.coords[side.index]
         text = cpp("of_second_cta", coordinate=summand(ported_text(self.context, function, function.span(coordinate))),
                    half=half)  # fmt: skip
         self.changes.replace(function, function.span(load.callee), cpp("load_of_pair"))
         self.changes.whole(function, function.span(coordinate), text)
 
+    def _half_of_loads(self, load: Load, place: TilePlace, side: Side) -> str:
+        """How far what the second CTA loads is from what the first one does."""
+        return side.half if load.frame.outer is None else Loads(self.kernel, []).name_of(load, side.size)
 
-__all__ = ["Left", "ahead", "take"]
+
+__all__ = ["TiledPair"]

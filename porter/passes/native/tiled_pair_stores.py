@@ -4,6 +4,7 @@ other: what is for these stores alone, and that they follow from the place of th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.facts import Commit, RegisterFence, Wait
+from porter.model.functions import Style
 from porter.model.pipeline.operations import Site
 from porter.model.scopes import declared_names, resolve
 from porter.passes.full_rate.renaming import reached
@@ -106,24 +108,25 @@ class TiledStores(Pair):
         self._all_stored(nodes)
         part, *names = (context.names.fresh(n) for n in ("part", "pair_row", "pair_column"))
         self._stores_by_place(nodes)
+        again = self._again(nodes)
         renamed = Changes(context, RULE)
         for place, name in zip(self.places, names, strict=True):
-            for node in mentions(function, nodes, place.text):
+            for node in mentions(function, [*nodes, *again], place.text):
                 renamed.replace(function, function.span(node), name)
         renamed.make()
-        (row, column), (rows, columns) = self.places, self.sides
+        (row, row_shift), (column, column_shift) = self._shifts()
         opening = cpp(
             "pair_stores",
             ctas=CTAS,
             part=part,
             own_row=names[0],
-            row=self._said(row),
-            row_shift=row.over(rows.half),
+            row=row,
+            row_shift=row_shift,
             outside=self._outside(names),
             own_column=names[1],
-            column=self._said(column),
-            column_shift=column.over(columns.half),
-            width=columns.tile,
+            column=column,
+            column_shift=column_shift,
+            width=self.sides[1].tile,
             state=self.context.names.warpgroup,
             sums=self.kernel.handles[0].name,
         )
@@ -132,8 +135,24 @@ class TiledStores(Pair):
         inner = ported_text(context, function, span).strip("\n")
         body = indented(inner, pad, pad + "    ")
         body[0] = pad + "    " + body[0].lstrip()
+        made = [line for node in again for line in self._remade(node, pad + "    ")]
+        body = [*made, *body]
         text = "".join(f"\n{pad}{line}" for line in opening.splitlines()) + "".join(f"\n{line}" for line in body)
         self.changes.whole(function, span, text + f"\n{pad}}}")
+
+    def _shifts(self) -> list[tuple[str, str]]:
+        """Of rows and columns, the place of the first CTA's tile and how far that of the second is."""
+        return [(self._said(p), p.over(s.half)) for p, s in zip(self.places, self.sides, strict=True)]
+
+    def _again(self, nodes: list[Node]) -> list[Node]:
+        """Declarations ahead of the stores that are made for each part."""
+        return []
+
+    def _remade(self, declaration: Node, pad: str) -> Iterator[str]:
+        function, context = self.function, self.context
+        span = function.span(declaration)
+        yield from indented(ported_text(context, function, span), context.indent(function, span), pad)
+        self.changes.drop(Place(function, declaration))
 
     def _outside(self, names: list[str]) -> str:
         """Whether the kernel has no such tile."""
@@ -185,18 +204,21 @@ class TiledStores(Pair):
 
     def _callees(self, nodes: list[Node], mine: list[Node]) -> None:
         """That no function which stores asks for the CTA."""
-        for call in self.function.calls:
+        calls = [c for f in self.program.functions if f is self.function or f.style is Style.LAMBDA for c in f.calls]
+        for call in (c for c in calls if c.caller.file is self.function.file):
             if not any(inside(n, call.node) for n in nodes) or any(inside(m, call.node) for m in mine):
                 continue
             ids = reached(self.program, self.program.targets(call))
             for function in (f for f in self.program.functions if id(f) in ids):
                 if BLOCK.search(function.text(function.node).encode()):
-                    raise Place(self.function, call.node).left(f"that `{call.name}` knows nothing of the CTA")
+                    raise Place(call.caller, call.node).left(f"that `{call.name}` knows nothing of the CTA")
 
     def _begins_anew(self, nodes: list[Node], mine: list[Node]) -> None:
         """That nothing which stores ask for goes on with tiles and not with their parts."""
         function, move = self.function, self.move
         region, kernel = self._region_span(), self.kernel
+        if not move.slice.loops:
+            return
         whole = move.slice.loops[0]
         exempt = {h.name for h in kernel.handles}
         exempt |= {h.mma[0].text(h.mma[1]) for h in kernel.handles if h.mma is not None}

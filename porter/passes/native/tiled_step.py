@@ -19,7 +19,7 @@ from porter.passes.native import (
     release,
     stages,
     tiled_mma_thread,
-    tiled_pair,
+    tiled_pairs,
     tiled_release,
     tiled_stages,
 )
@@ -99,10 +99,10 @@ class _Taking:
             raise found[0].begin.left("a thread of its own that issues the MMAs")
         self.restore(self.before[mma_thread.NAME])
         launch = self._launch()
-        tiled_pair.ahead(self.context, found, launch)
+        tiled_pairs.ahead(self.context, found, launch)
         for name in (n for n in (mma_thread.NAME, double_buffer.NAME) if n in self.taken):
             _TAKES[name](self.context, self._found())
-        tiled_pair.take(self.context, self._found(), launch)
+        tiled_pairs.take(self.context, self._found(), launch)
 
     def _launch(self) -> HostLaunch | None:
         kernel, sources = self.context.kernels[0].function.name, self.context.tiled.program.sources
