@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The persistent GEMM of CuTe C++ in ways of writing that matter where CTAs multiply in pairs."""
+"""GEMMs of CuTe C++ in ways of writing that matter where CTAs multiply in pairs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-KERNEL = Path(__file__).parents[1] / "corpus" / "cute_gemm_persistent" / "cute_gemm_persistent.cu"
+CORPUS = Path(__file__).parents[1] / "corpus"
+KERNEL = CORPUS / "cute_gemm_persistent" / "cute_gemm_persistent.cu"
+GRID = CORPUS / "cute_gemm_ws" / "cute_gemm_ws.cu"
+"""Its blocks have one tile each."""
 LOOP = "for (Tiles tiles(M, N); tiles.is_valid(); tiles.advance()) {"
 COORD = "make_coord(tiles.row(), tiles.column())"
 
@@ -75,9 +78,44 @@ WRITINGS: dict[str, list[Change]] = {
 }
 
 
-def source(changes: list[Change]) -> str:
-    """The kernel with some texts in place of others."""
-    text = TEXT
+SWAPPED: list[Change] = [
+    ("int(blockIdx.y) * BM", "int(blockIdx.x) * BM"),
+    ("int(blockIdx.x) * BN", "int(blockIdx.y) * BN"),
+    ("make_coord(blockIdx.y, blockIdx.x)", "make_coord(blockIdx.x, blockIdx.y)"),
+    ("dim3(N / BN, M / BM)", "dim3(M / BM, N / BN)"),
+]
+"""Rows along the first dimension of the grid."""
+NAMED: list[Change] = [
+    ("    for (int tile = 0; tile < tiles; ++tile, ++state) {",
+     "    const int row = blockIdx.y * BM, column = BN * static_cast<int>(blockIdx.x);\n"
+     "    for (int tile = 0; tile < tiles; ++tile, ++state) {"),
+    ("int(blockIdx.y) * BM", "row"),
+    ("int(blockIdx.x) * BN", "column"),
+    ("    multiply(pipeline, tiled_", "    const int m = blockIdx.y, n = blockIdx.x;\n    multiply(pipeline, tiled_"),
+    ("    Tensor gC = local_tile(mC, Shape<Int<BM>, Int<BN>>{}, make_coord(blockIdx.y, blockIdx.x));\n", ""),
+    ("    copy(tCrC, thread_mma.partition_C(gC));",
+     "    Tensor gC = local_tile(mC, Shape<Int<BM>, Int<BN>>{}, make_coord(m, n));\n"
+     "    copy(tCrC, thread_mma.partition_C(gC));"),
+]  # fmt: skip
+"""Places of tiles in variables."""
+GRID_EDGES: list[Change] = [
+    ("dim3(N / BN, M / BM)", "dim3((N + BN - 1) / BN, (M + BM - 1) / BM)"),
+    ("    copy(tCrC, thread_mma.partition_C(gC));",
+     "    Tensor cC = local_tile(make_identity_tensor(make_shape(M, N)), Shape<Int<BM>, Int<BN>>{},\n"
+     "                           make_coord(blockIdx.y, blockIdx.x));\n"
+     "    Tensor tCgC = thread_mma.partition_C(gC);\n    Tensor tCcC = thread_mma.partition_C(cC);\n"
+     "    Tensor results = make_tensor_like<float>(tCrC);\n    copy(tCrC, results);\n    CUTE_UNROLL\n"
+     "    for (int i = 0; i < size(results); ++i)\n"
+     "        if (elem_less(tCcC(i), make_shape(M, N))) tCgC(i) = results(i);"),
+]  # fmt: skip
+GRIDS: dict[str, list[Change]] = {
+    "rows first": SWAPPED, "places in variables": NAMED, "tiles at the edges of a grid": GRID_EDGES,
+}  # fmt: skip
+
+
+def source(changes: list[Change], kernel: Path = KERNEL) -> str:
+    """A kernel with some texts in place of others."""
+    text = kernel.read_text()
     for before, after in changes:
         assert before in text, before
         text = text.replace(before, after)

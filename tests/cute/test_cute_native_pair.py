@@ -4,36 +4,51 @@ in them are found."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
-from cute_pair_kernels import KERNEL, WRITINGS, Change, source
+from cute_pair_kernels import GRID, GRIDS, KERNEL, WRITINGS, Change, source
 from test_cute_native import errors, failure, planted
 
+from porter.build.port_plan import Relaunch
 from porter.cli.porting import launches_of, look
+from porter.cli.staging import port_plan
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
 
 pytestmark = [pytest.mark.external, pytest.mark.slow]
 
 STEPS = ("release", "mma-thread", "double-buffer", "pair")
-CASE = KERNEL.with_name("case.yaml").read_text()
 RAGGED = [
     ("sizes: {M: 384, N: 256, K: 256}", "sizes: {M: 200, N: 456, K: 256}"),
     ("{M: 128, N: 128, K: 64}", "{M: 8, N: 136, K: 64}"),
     ("{M: 128, N: 384, K: 128}", "{M: 264, N: 72, K: 128}"),
     ("multiples: {M: BM, N: BN, K: BK}", "multiples: {N: 8, K: BK}"),
 ]
+GRID_CASE = [("sizes: {M: 256, N: 128, K: 320}", "sizes: {M: 384, N: 640, K: 192}")]
+GRID_CASES: dict[str, list[Change]] = {
+    "rows first": [*GRID_CASE, ('["N / BN", "M / BM", 1]', '["M / BM", "N / BN", 1]')],
+    "tiles at the edges of a grid": [
+        ("sizes: {M: 256, N: 128, K: 320}", "sizes: {M: 264, N: 600, K: 192}"),
+        ("{M: 128, N: 128, K: 64}", "{M: 8, N: 136, K: 64}"),
+        ("multiples: {M: BM, N: BN, K: BK}", "multiples: {N: 4, K: BK}"),
+        ('["N / BN", "M / BM", 1]', '["(N + BN - 1) // BN", "(M + BM - 1) // BM", 1]'),
+    ],
+}
 CASES: dict[str, list[Change]] = {"tiles at the edges": RAGGED, "tiles of 64 columns": [("BN: 128", "BN: 64")]}
 
 
-def made(folder: Path, changes: list[Change], case: list[Change], steps: tuple[str, ...] = STEPS) -> Ported:
-    name = KERNEL.name
-    (folder / name).write_text(source(changes))
-    text = CASE
+def made(
+    folder: Path, changes: list[Change], case: list[Change], steps: tuple[str, ...] = STEPS, kernel: Path = KERNEL
+) -> Ported:
+    name = kernel.name
+    (folder / name).write_text(source(changes, kernel))
+    text = kernel.with_name("case.yaml").read_text()
     for before, after in case:
-        text = "\n".join(line.split("#")[0].rstrip().replace(before, after) for line in text.splitlines()) + "\n"
+        assert before in text
+        text = text.replace(before, after)
     (folder / "case.yaml").write_text(text)
     options = PortOptions(full_rate=True, native=steps, launches=partial(launches_of, ()))
     found = port_paths([folder / name], options, (), look)
@@ -41,9 +56,22 @@ def made(folder: Path, changes: list[Change], case: list[Change], steps: tuple[s
     return found
 
 
+def of_grid(folder: Path, name: str = "") -> Ported:
+    case = GRID_CASES.get(name, GRID_CASE)
+    found = made(folder, GRIDS.get(name, []), case, ("release", "mma-thread", "pair"), GRID)
+    plan = replace(port_plan(None, found, found.roots[0]), section=None)
+    assert plan.relaunch == Relaunch(None, pairs=True, tiles=True)
+    return found
+
+
 @pytest.mark.parametrize("name", ["", *WRITINGS])
 def test_a_way_of_writing_is_verified(tmp_path: Path, name: str) -> None:
     assert failure(made(tmp_path, WRITINGS.get(name, []), CASES.get(name, []))) == ""
+
+
+@pytest.mark.parametrize("name", ["", *GRIDS])
+def test_blocks_with_one_tile_each_are_verified(tmp_path: Path, name: str) -> None:
+    assert failure(of_grid(tmp_path, name)) == ""
 
 
 def test_one_accumulator_is_verified(tmp_path: Path) -> None:
@@ -84,5 +112,21 @@ PLANTED: dict[str, tuple[str, str, str]] = {
 def test_a_planted_mistake_is_found(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ending, pattern, instead = PLANTED[name]
     what, _ = errors(planted(made(tmp_path, [], []), ending, pattern, instead), monkeypatch)
+    assert what
+    assert "nvcc" not in what, what
+
+
+PLANTED_IN_GRIDS: dict[str, tuple[str, str]] = {
+    "both CTAs take one half of A": (r"int\(gridDim\.y\) \* 128", "0"),
+    "both CTAs take one half of B": (r"int\(porter::pair_count\(\)\) \* 128", "0"),
+    "one column of tiles for both parts": (r"part \* porter::pair_count\(\)", "part * 0"),
+    "the block's own row in both CTAs": (r"porter::pair_rank\(\) \* gridDim\.y;", "porter::pair_rank() * 0;"),
+    "the block's column as it was": (r"= porter::pair_index\(\)", "= blockIdx.x"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED_IN_GRIDS)
+def test_a_planted_mistake_of_a_grid_is_found(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    what, _ = errors(planted(of_grid(tmp_path), ".cu", *PLANTED_IN_GRIDS[name]), monkeypatch)
     assert what
     assert "nvcc" not in what, what

@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from cute_pair_kernels import BY_NUMBER, COORD, EDGES, WRITINGS, Change, source
+from cute_pair_kernels import BY_NUMBER, COORD, EDGES, GRID, GRIDS, KERNEL, WRITINGS, Change, source
 
+from porter.build.port_plan import Relaunch
 from porter.cli.porting import launches_of
 from porter.diagnostics import Code
 from porter.lang.sources import load_sources
@@ -20,9 +21,9 @@ STEPS = ("release", "mma-thread", "double-buffer", "pair")
 OPTIONS = PortOptions(full_rate=True, native=STEPS, launches=partial(launches_of, ()))
 
 
-def ported(folder: Path, changes: list[Change]) -> PortResult:
+def ported(folder: Path, changes: list[Change], kernel: Path = KERNEL) -> PortResult:
     path = folder / "kernel.cu"
-    path.write_text(source(changes))
+    path.write_text(source(changes, kernel))
     result = port_sources(load_sources(path), OPTIONS)
     assert int(result.exit_code) == 0, [str(d) for d in result.diagnostics]
     return result
@@ -139,6 +140,70 @@ def test_a_missing_fact_is_named(tmp_path: Path, name: str) -> None:
     assert what in said[0]
     assert "cluster_dims" not in text_of(result)
     assert "pair_" not in text_of(result)
+
+
+SAID_OF_GRIDS = {
+    "": [
+        "int(blockIdx.y) * BM + porter::pair_rank() * int(gridDim.y) * 128",
+        "int(porter::pair_index()) * BN + porter::pair_rank() * int(porter::pair_count()) * 128",
+        "const auto pair_row = blockIdx.y + porter::pair_rank() * gridDim.y;",
+        "porter::take_part<128>(tc, part, tCrC); Tensor gC = local_tile(mC, Shape<Int<BM>, Int<BN>>{},"
+        " make_coord(pair_row, pair_column)); porter::load(tCrC);",
+        "dim3(((N / BN) + 1) / 2 * 2, ((M / BM) + 1) / 2)",
+    ],
+    "rows first": ["const auto pair_row = porter::pair_index() + porter::pair_rank() * porter::pair_count();"],
+    "places in variables": [
+        "const int row = blockIdx.y * BM, column = BN * static_cast<int>(porter::pair_index());",
+        "row + porter::pair_rank() * int(gridDim.y) * 128",
+        "const int m = pair_row, n = pair_column;",
+    ],
+    "tiles at the edges of a grid": ["if (int(pair_row) * 128 >= M || int(pair_column) * 128 >= N) continue;"],
+}
+
+
+@pytest.mark.parametrize("name", SAID_OF_GRIDS)
+def test_blocks_with_one_tile_each_are_paired(tmp_path: Path, name: str) -> None:
+    result = ported(tmp_path, GRIDS.get(name, []), GRID)
+    assert missing(result) == []
+    text = text_of(result)
+    for line in SAID_OF_GRIDS[name]:
+        assert line in text
+
+
+REFUSED_OF_GRIDS: dict[str, tuple[list[Change], str]] = {
+    "steps that follow from the block": (
+        [("produce<Traits, BM, BN, BK, STAGES>(pipeline, storage, map_a, map_b, tiles);",
+          "produce<Traits, BM, BN, BK, STAGES>(pipeline, storage, map_a, map_b, tiles + blockIdx.x);")],
+        "that loads and stores alone ask for the block",
+    ),
+    "a grid of something else": (
+        [("dim3(N / BN, M / BM)", "dim3(N / BN + 1, M / BM)")], "as many blocks as there are tiles of 128 in `N`",
+    ),
+    "a tile beside the block's": (
+        [("int(blockIdx.x) * BN", "int(blockIdx.x + 1) * BN")], "as 128 times the block's index",
+    ),
+    "stores that know the grid": (
+        [("    copy(tCrC, thread_mma", "    if (gridDim.x > 1) copy(tCrC, thread_mma")],
+        "that sums are stored by the place of their tile",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED_OF_GRIDS)
+def test_a_missing_fact_of_a_grid_is_named(tmp_path: Path, name: str) -> None:
+    changes, what = REFUSED_OF_GRIDS[name]
+    result = ported(tmp_path, changes, GRID)
+    said = missing(result)
+    assert len(said) == 1
+    assert what in said[0]
+    assert "cluster_dims" not in text_of(result)
+
+
+def test_a_case_launches_half_the_rows_of_a_grid_of_tiles() -> None:
+    pairs = Relaunch(None, pairs=True, tiles=True)
+    assert pairs.section((), [5, 3, 1]) == {"launch": {"grid": [6, 2, 1], "cluster": [2, 1, 1]}}
+    assert pairs.section((), ["N / BN", "M / BM"])["launch"]["grid"] == ["(N / BN + 1) // 2 * 2", "(M / BM + 1) // 2"]
+    assert Relaunch(None, pairs=True).section((), [5, 1, 1])["launch"]["grid"] == [6, 1, 1]
 
 
 def test_headers_without_pairs_know_nothing_of_them() -> None:

@@ -14,16 +14,17 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.functions import Function
-from porter.model.pipeline.frames import Wording, first_value
+from porter.model.pipeline.frames import Frame, Wording, first_value
 from porter.model.scopes import resolve
 from porter.passes.native.mainloop import inside
 from porter.passes.native.pair import BLOCK, RULE, Side
 from porter.passes.native.sites import Changes, Left, Place
-from porter.passes.native.tile_places import TilePlace, check_steps, mentions
+from porter.passes.native.tile_places import TilePlace, as_text, check_steps, mentions
 from porter.passes.native.tiled_loads import Load
 from porter.passes.native.tiled_pair import TiledPair
 
 _AXES = ("x", "y")
+_DEEPEST = 8
 _INDEX = "blockIdx"
 _CAST = re.compile(r"\b(?:static_cast\s*<[\w\s:]+>|(?:u?int(?:32_t|64_t)?|unsigned(?:\s+int)?|size_t))\s*(?=\()")
 
@@ -49,7 +50,7 @@ class TiledGridPair(TiledPair):
         """The block's index that a coordinate is a multiple of."""
         function, launch = self.function, self.launch
         assert launch is not None
-        words = _CAST.sub("", Wording(self.program, objects=True).words(load.frame, load.coords[index]))
+        words = _CAST.sub("", self._words(load.frame, load.coords[index], 0))
         axes = set(re.findall(rf"\b{_INDEX}\s*\.\s*(\w)", words))
         given = dict(zip(function.template_params, launch.template, strict=False))
         constants = self.constants.extended({n: v for n, v in given.items() if v.isdigit()})
@@ -62,6 +63,24 @@ class TiledGridPair(TiledPair):
         check_steps(load.place, [c for i, c in enumerate(load.coords) if i != index], found, root=_INDEX)
         return found
 
+    def _words(self, frame: Frame, node: Node, depth: int) -> str:
+        """An expression in the kernel's words, with what variables of its function begin with in their place."""
+        function, wording = frame.function, Wording(self.program)
+        found, at = "", node.start_byte
+        for name in [node] if node.type == "identifier" else find(node, "identifier"):
+            variable = resolve(function, name, function.text(name))
+            value = first_value(variable) if variable is not None and variable.function is function else None
+            declared = variable.declaration if variable is not None else None
+            fixed = declared is not None and re.match(r"(?:static\s+)?const(?:expr)?\b", function.text(declared))
+            changes = variable is not None and not fixed and wording.changes(function, variable.name)
+            if value is not None and not changes and depth < _DEEPEST:
+                words = f"({self._words(frame, value, depth + 1)})"
+            else:
+                words = wording.words(frame, name)
+            found += as_text(function, at, name.start_byte) + words
+            at = name.end_byte
+        return found + as_text(function, at, node.end_byte)
+
     def _counts_parts(self, side: Side) -> bool:
         """The grid has a block for each tile; a last one that is not whole is one of them, or is none."""
         if len({p.text for p in self.places}) != len(_AXES):
@@ -73,8 +92,8 @@ class TiledGridPair(TiledPair):
         size, tile = re.escape(dim), side.tile
         if re.fullmatch(rf"{size} // {tile}", count):
             return False
-        up = (rf"\({size} \+ {tile - 1}\) // {tile}", rf"\({tile - 1} \+ {size}\) // {tile}",
-              rf"-\(-{size} // {tile}\)",
+        up = (rf"ceil_div\({size}, {tile}\)", rf"\({size} \+ {tile - 1}\) // {tile}",
+              rf"\({tile - 1} \+ {size}\) // {tile}", rf"-\(-{size} // {tile}\)",
               rf"\({size} - 1\) // {tile} \+ 1", rf"\({size} \+ {tile} - 1\) // {tile}")  # fmt: skip
         if any(re.fullmatch(pattern, count) for pattern in up):
             return True
@@ -112,7 +131,7 @@ class TiledGridPair(TiledPair):
         Raises:
             Left: something else does.
         """
-        nodes = [*self._region(), *self._again(self._region())]
+        nodes = [*self._region(), *self._for_each_part(self._region())]
         pairs = Changes(self.context, RULE)
         for function in self._reached():
             if self._stands_in(function):
@@ -159,7 +178,7 @@ class TiledGridPair(TiledPair):
 
     # --- Stores
 
-    def _again(self, nodes: list[Node]) -> list[Node]:
+    def _for_each_part(self, nodes: list[Node]) -> list[Node]:
         """Declarations for stores alone that follow from the place of the tile."""
         function = self.function
         found: list[Node] = []
@@ -181,7 +200,7 @@ class TiledGridPair(TiledPair):
 
     def _stores_by_place(self, nodes: list[Node]) -> None:
         function = self.function
-        again = self._again(nodes)
+        again = self._for_each_part(nodes)
         for place in self.places:
             if next(mentions(function, [*nodes, *again], place.text), None) is None:
                 what = f"that sums are stored by `{place.text}`, by which their operands are loaded"
@@ -202,7 +221,9 @@ class TiledGridPair(TiledPair):
         function = self.function
         for name in find(declaration, "identifier"):
             variable = resolve(function, name, function.text(name))
-            for use in function.named(function.text(name)) if variable is not None else ():
+            if variable is None:
+                continue
+            for use in function.named(variable.name):
                 if use.start_byte > declaration.end_byte and self.move.slice.gives(function, use, variable):
                     raise Place(function, use).left(f"`{variable.name}` as it is where sums are stored")
 

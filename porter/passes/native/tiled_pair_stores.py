@@ -108,7 +108,7 @@ class TiledStores(Pair):
         self._all_stored(nodes)
         part, *names = (context.names.fresh(n) for n in ("part", "pair_row", "pair_column"))
         self._stores_by_place(nodes)
-        again = self._again(nodes)
+        again = self._for_each_part(nodes)
         renamed = Changes(context, RULE)
         for place, name in zip(self.places, names, strict=True):
             for node in mentions(function, [*nodes, *again], place.text):
@@ -144,7 +144,7 @@ class TiledStores(Pair):
         """Of rows and columns, the place of the first CTA's tile and how far that of the second is."""
         return [(self._said(p), p.over(s.half)) for p, s in zip(self.places, self.sides, strict=True)]
 
-    def _again(self, nodes: list[Node]) -> list[Node]:
+    def _for_each_part(self, nodes: list[Node]) -> list[Node]:
         """Declarations ahead of the stores that are made for each part."""
         return []
 
