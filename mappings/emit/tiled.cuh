@@ -184,7 +184,31 @@ porter::give_back($warpgroup, $pipeline, $state);
 //@ end
 
 //@ section pipeline_type
+//@ if pairs
+cutlass::PipelineTmaUmmaAsync<$stages, cute::Shape<cute::_2, cute::_1, cute::_1>, cute::Shape<cute::_2, cute::_1, cute::_1>>
+//@ else
 cutlass::PipelineTmaUmmaAsync<$stages, cute::Shape<cute::_1, cute::_1, cute::_1>>
+//@ end
+
+//@ section cluster_of_pair
+cute::Shape<cute::_2, cute::_1, cute::_1>{}
+
+//@ section params_of_pair
+porter::of_pair($params)
+
+//@ section load_of_pair
+porter::load_of_pair
+
+//@ section of_second_cta
+$coordinate + porter::pair_rank() * $half
+
+//@ section pair_stores
+// Half of the rows are this CTA's. Columns that the second CTA loaded follow those of the first.
+for (int $part = 0; $part < $ctas; ++$part) {
+    const auto $own_row = $row + porter::pair_rank() * $row_shift;
+    const auto $own_column = $column + $part * $column_shift;
+    if ($outside) continue;
+    porter::take_part<$width>($state, $part, $sums);
 
 //@ section arrive
 //@ if operand and before

@@ -32,7 +32,7 @@ from porter.rules.engine import Selection
 from porter.rules.load import load_rules
 from porter.scan import boxes
 from porter.scan.boxes import KernelBoxes
-from porter.scan.pipeline import KernelPipeline, pipelines
+from porter.scan.pipeline import KernelPipeline, launched
 from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.launching import ported_case
 
@@ -45,7 +45,7 @@ def look(path: Path) -> Beside:
 
 def launches_of(rule_directories: tuple[str, ...], path: Path, include_dirs: Sequence[Path]) -> list[KernelPipeline]:
     """What the host code of a file launches its kernels with."""
-    return pipelines(path, load_rules(rule_directories), include_dirs)
+    return launched(path, load_rules(rule_directories), include_dirs)
 
 
 def boxes_of(rule_directories: tuple[str, ...], path: Path, include_dirs: Sequence[Path]) -> list[KernelBoxes]:

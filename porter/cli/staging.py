@@ -38,7 +38,7 @@ from porter.scan.boxes import boxes_of
 from porter.scan.draft.host import HOPPER
 from porter.scan.library_ring import held_stages, most_stages
 from porter.scan.native import native_steps
-from porter.scan.pipeline import pipelines
+from porter.scan.pipeline import launched, pipelines
 from porter.scan.staging import Asked, asked_of
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.expr import Number
@@ -138,9 +138,10 @@ def _relaunch(session: Session | None, plan: PortPlan, root: PortedRoot) -> Rela
     rows = _rows(session, plan, root) if root.permuted or root.halved is not None else ()
     if rows is None:
         return None
-    if not root.stages and root.halved is None:
-        return Relaunch(None, pairs=pairs, rows=rows)
     original, rules = Path(root.path), rules_of(session)
+    tiles = pairs and _launches_tiles(original, root, rules)
+    if not root.stages and root.halved is None:
+        return Relaunch(None, pairs=pairs, rows=rows, tiles=tiles)
     before = asked_of(original, root.kernels[0], rules, root.include_dirs)
     after = asked_of(materialize(plan, original), root.kernels[0], rules, root.include_dirs, major_of(session))
     if before is None or after is None or after.dynamic_smem is None:
@@ -148,7 +149,15 @@ def _relaunch(session: Session | None, plan: PortPlan, root: PortedRoot) -> Rela
     smem = after.dynamic_smem if after.dynamic_smem != before.dynamic_smem else None
     both = zip(before.template, after.template, strict=False)
     template = tuple((i, new) for i, (old, new) in enumerate(both) if old != new)
-    return Relaunch(smem, template, pairs, rows, root.halved)
+    return Relaunch(smem, template, pairs, rows, tiles, root.halved)
+
+
+def _launches_tiles(original: Path, root: PortedRoot, rules: Sequence[Rule]) -> bool:
+    """Whether blocks of the original stand in a grid of two dimensions."""
+    found = (k.launch for k in launched(original, rules, root.include_dirs) if k.pipeline.kernel == root.kernels[0])
+    launch = next(found, None)
+    grid = launch.grid if launch is not None and launch.grid is not None else ()
+    return len(grid) > 1 and grid[1] != "1"
 
 
 def _rows(session: Session | None, plan: PortPlan, root: PortedRoot) -> tuple[tuple[int, int], ...] | None:

@@ -40,6 +40,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "part_of_a_thread": "a method that gives a thread's part of a tensor",
         "part_of_b": "the same of the operand B of an MMA",
         "of_a_warpgroup": "a function that all warps of a warpgroup call together",
+        "load_of_box": "a class whose `copy` loads a box of two dimensions by a tensor map",
         "to_several_ctas": "a name of a copy that several CTAs of a cluster get",
         "electing_function": "a function that is true in one lane of a warp",
         "pipeline_of_threads": "a class of pipelines whose stages threads give back",

@@ -147,7 +147,7 @@ def _port_kernels(
     tiled = find_tiled(program)
     accumulators = find_accumulators(program)
     if tiled is not None:
-        return _port_tiled(program, accumulators, tiled, placement, full_rate, native, stages)
+        return _port_tiled(program, accumulators, tiled, placement, full_rate, native, stages, launches)
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
         words = frozenset(program.identifiers()) if program.statements else frozenset()
@@ -200,6 +200,7 @@ def _port_tiled(
     full_rate: bool,
     native: tuple[str, ...],
     stages: int,
+    launches: native_steps.Launches | None,
 ) -> KernelPort:
     """The port of sources whose MMAs a library issues."""
     findings = model_findings(program, accumulators)
@@ -212,7 +213,7 @@ def _port_tiled(
 
     def steps(tiled: TiledContext) -> None:
         nonlocal taken
-        taken = tiled_step.take(tiled, native, stages)
+        taken = tiled_step.take(tiled, native, stages, launches)
 
     stopped, plans = port_tiled(context, tiled, full_rate, steps if native else None)
     if taken.steps:

@@ -20,7 +20,7 @@ from porter.scan.draft.launches import best_launch, cluster_of
 from porter.scan.draft.numbers import Num
 from porter.scan.draft.values import LaunchFacts, MapValue, Word
 
-__all__ = ["KernelPipeline", "pipelines"]
+__all__ = ["KernelPipeline", "launched", "pipelines"]
 
 
 def pipelines(path: Path, rules: Sequence[Rule], include_dirs: Sequence[Path] = ()) -> list[KernelPipeline]:
@@ -29,9 +29,17 @@ def pipelines(path: Path, rules: Sequence[Rule], include_dirs: Sequence[Path] = 
     Raises:
         PorterError: what reading the sources raises.
     """
+    return [k for k in launched(path, rules, include_dirs) if k.pipeline.barriers or k.pipeline.roles]
+
+
+def launched(path: Path, rules: Sequence[Rule], include_dirs: Sequence[Path] = ()) -> list[KernelPipeline]:
+    """All kernels of a file and its headers, those without a pipeline of their own among them: a library may have it.
+
+    Raises:
+        PorterError: what reading the sources raises.
+    """
     program = build_program(load_sources(path, include_dirs), vocabulary(rules))
-    found = [_kernel(program, kernel) for kernel in program.kernels]
-    return [k for k in found if k.pipeline.barriers or k.pipeline.roles]
+    return [_kernel(program, kernel) for kernel in program.kernels]
 
 
 def _kernel(program: Program, kernel: Function) -> KernelPipeline:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`porter port --style native`: the first product of a turn is issued a turn ahead where the grade finds that faster and
-a case verified it. The slow tests run ports of kernels in different forms, and plant mistakes in them."""
+"""`porter port --style native`: the first product of a turn is issued a turn ahead where the grade finds that faster
+and a case verified it. The slow tests run ports of kernels in different forms, and plant mistakes in them."""
 
 from __future__ import annotations
 

@@ -40,6 +40,17 @@ CUTE_DEVICE void take_sums(Warpgroup& tc, Accs const&... accs) {
     tc.take_sums();
     ((accs.data().home->in_tmem = IsMirror<typename Accs::engine_type::iterator>::Fragment::kAll), ...);
 }
+//@ if paired
+// Of the sums of a pair's tile, those whose columns of B one of both CTAs has loaded.
+template <int kN, class Acc>
+CUTE_DEVICE void take_part(Warpgroup& tc, int part, Acc const& acc) {
+    using F = typename IsMirror<typename Acc::engine_type::iterator>::Fragment;
+    static_assert(F::kTiles == 1 && F::kN == kN, "each CTA of a pair multiplies one tile, by one MMA of its columns");
+    static_assert(2 * kN <= 256, "MMAs of a pair have at most 256 columns");
+    tc.take_part(part, kN);
+    acc.data().home->in_tmem = F::kAll;
+}
+//@ end
 
 //@ end
 // A fragment (V, M, K) of A into Tensor Memory as a whole, as fragment i of a batch.

@@ -97,10 +97,14 @@ struct Facts {
         using Scale = ScaleOf<typename Mma::MMA_Op>;
         constexpr auto kClamp = saturates<typename Mma::MMA_Op>() ? UMMA::Saturate::True : UMMA::Saturate::False;
         return static_cast<uint32_t>(
+//@ if paired
+            UMMA::make_instr_desc<TA, TB, TC, 2 * 128, 2 * kN, OperandOf<typename Mma::FrgTypeA>::kMajor,
+//@ else
 //@ if joined
             UMMA::make_instr_desc<TA, TB, TC, 128, kN, OperandOf<typename Mma::FrgTypeA>::kMajor,
 //@ else
             UMMA::make_instr_desc<TA, TB, TC, 64, kN, OperandOf<typename Mma::FrgTypeA>::kMajor,
+//@ end
 //@ end
                                   OperandOf<typename Mma::FrgTypeB>::kMajor, Scale::kA, Scale::kB, kClamp>());
     }

@@ -6,7 +6,7 @@ CUTE_DEVICE void fence_after_sync() { asm volatile("tcgen05.fence::after_thread_
 #define PORTER_MMA(kind, operand)                                                                       \
     asm volatile(                                                                                       \
         "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"                                                     \
-        "tcgen05.mma.cta_group::1.kind::" kind " [%0], " operand ", %2, %3, p;\n}\n" ::"r"(d), TERM(a), \
+        "tcgen05.mma.cta_group::$ctas.kind::" kind " [%0], " operand ", %2, %3, p;\n}\n" ::"r"(d), TERM(a), \
         "l"(b), "r"(descriptor), "r"(accumulate)                                                        \
         : "memory")
 
@@ -55,7 +55,75 @@ CUTE_DEVICE unsigned int first_thread_index() { return __shfl_sync(~0u, thread_i
 //@ if own_warp
 constexpr unsigned int kMmaWarp = $mma_warp;  // does nothing but wait for stages and issue MMAs
 constexpr uint32_t kBuffers = $buffers;        // accumulators that take turns
+//@ if paired
+
+// The two CTAs of a cluster are a pair: one issues MMAs for both, each has half of their rows and half of their columns
+// in its shared memory. A pair does the work of one CTA for half the rows and half the columns of the product; its first
+// CTA does so for the first half of each, and the second one for the second half.
+constexpr uint16_t kBothOfPair = 3;  // ranks in the cluster, as a mask
+CUTE_DEVICE int pair_rank() {
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return int(rank);
+}
+CUTE_DEVICE unsigned int pair_index() { return blockIdx.x / 2; }
+CUTE_DEVICE unsigned int pair_count() { return gridDim.x / 2; }
+
+// Half of the rows or columns of a product, in whole tiles.
+template <class Size>
+CUTE_DEVICE Size half_of(Size size, int tile) {
+    return (size + 2 * tile - 1) / (2 * tile) * tile;
+}
+
+// Both CTAs meet, with all of their threads that have not ended.
+CUTE_DEVICE void sync_pair() {
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// The same place in the first CTA of the pair, whose mbarriers count the bytes of both.
+CUTE_DEVICE uint32_t of_first(void const* mbarrier) {
+    uint32_t found;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(found) : "r"(cast_smem_ptr_to_uint(mbarrier)));
+    return found;
+}
+CUTE_DEVICE void arrive_at_first(uint64_t const& mbarrier) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(of_first(&mbarrier)) : "memory");
+}
+// Waits for what both CTAs do.
+CUTE_DEVICE void wait_of_pair(uint64_t const& mbarrier, uint32_t parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred complete;\n"
+        "WAIT:\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 complete, [%0], %1;\n"
+        "@!complete bra WAIT;\n"
+        "}" ::"r"(cast_smem_ptr_to_uint(&mbarrier)),
+        "r"(parity)
+        : "memory");
+}
+
+// Of a pipeline whose stages both CTAs fill: the first expects the bytes of both.
+template <class Params>
+CUTE_DEVICE Params of_pair(Params params) {
+    params.transaction_bytes *= 2;
+    params.is_leader = params.is_leader && pair_rank() == 0;
+    return params;
+}
+
+// Loads a box into this CTA's shared memory; its bytes count on the first CTA's mbarrier.
+CUTE_DEVICE void load_of_pair(void const* map, uint64_t* mbarrier, uint64_t hint, void* to, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2.L2::cache_hint "
+        "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(cast_smem_ptr_to_uint(to)),
+        "l"(map), "r"(of_first(mbarrier)), "r"(x), "r"(y), "l"(hint)
+        : "memory");
+}
+
+// One CTA of a pair issues for both.
+CUTE_DEVICE bool is_mma_warp() { return thread_rank() / 32 == kMmaWarp && pair_rank() == 0; }
+//@ else
 CUTE_DEVICE bool is_mma_warp() { return thread_rank() / 32 == kMmaWarp; }
+//@ end
 //@ end
 
 // ---- Warpgroups ---------------------------------------------------------------------------------------------------
@@ -222,7 +290,7 @@ struct Warpgroup {
         if (committed - completed >= ring) complete(committed - ring + 1);  // Room among the mbarriers.
         meet();
         if (issues()) {
-            asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
+            asm volatile("tcgen05.commit.cta_group::$ctas.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
                              cast_smem_ptr_to_uint(done + committed % ring))
                          : "memory");
         }
@@ -243,7 +311,11 @@ struct Warpgroup {
 //@ if own_warp
     // Of the warp that issues MMAs: those of a tile may write the accumulator whose turn it is, which has been read.
     CUTE_DEVICE void begin_sums() {
+//@ if paired
+        wait_of_pair(sums.read[turn % kBuffers], turn / kBuffers % 2 ^ 1);
+//@ else
         wait_barrier(sums.read[turn % kBuffers], turn / kBuffers % 2 ^ 1);
+//@ end
         fence_after_sync();
         shift = turn % kBuffers * sums.columns;
     }
@@ -251,9 +323,16 @@ struct Warpgroup {
     CUTE_DEVICE void end_sums() {
         __syncwarp();
         if (issues()) {
+//@ if paired
+            asm volatile(
+                "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(
+                    cast_smem_ptr_to_uint(sums.there + turn % kBuffers)), "h"(kBothOfPair)
+                : "memory");
+//@ else
             asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
                              cast_smem_ptr_to_uint(sums.there + turn % kBuffers))
                          : "memory");
+//@ end
         }
         ++turn;
         open = false;
@@ -261,14 +340,28 @@ struct Warpgroup {
     // Of all others: until the sums of the next tile are complete.
     CUTE_DEVICE void take_sums() {
         shift = turn % kBuffers * sums.columns;
+//@ if paired
+        wait_of_pair(sums.there[turn % kBuffers], turn / kBuffers % 2);
+//@ else
         wait_barrier(sums.there[turn % kBuffers], turn / kBuffers % 2);
+//@ end
         fence_after_sync();
     }
+//@ if paired
+    // The columns of B that one of both CTAs has loaded, of so many each.
+    CUTE_DEVICE void take_part(uint32_t part, uint32_t columns) {
+        shift = turn % kBuffers * sums.columns + part * columns;
+    }
+//@ end
     // This warp has read them.
     CUTE_DEVICE void return_sums() {
         fence_before_sync();
         __syncwarp();
+//@ if paired
+        if (elect_one_sync()) arrive_at_first(sums.read[turn % kBuffers]);
+//@ else
         if (elect_one_sync()) arrive_barrier(sums.read[turn % kBuffers]);
+//@ end
         ++turn;
     }
 //@ end
@@ -287,7 +380,7 @@ struct Warpgroup {
     }
 };
 
-//@ if releases
+//@ if releases and not paired
 // Gives a stage back: its mbarrier has one arrival more once all MMAs issued so far are complete. It is named by its
 // address, or by the word or object that it is. Before the next MMAs all warps meet again: none misses the phase of a
 // stage that it waits for.
@@ -310,9 +403,19 @@ CUTE_DEVICE void give_back(Warpgroup& tc, Barrier&& mbarrier) {
 }
 //@ end
 //@ if pipelines
+//@ if paired
+// Gives a stage back, to both CTAs, once all MMAs issued so far are complete.
+//@ else
 // The same of a stage of a pipeline.
+//@ end
+//@ if paired
+template <int kStages, class Cluster, class Ctas, class State>
+CUTE_DEVICE void give_back(Warpgroup& tc, cutlass::PipelineTmaUmmaAsync<kStages, Cluster, Ctas>& pipeline,
+                           State const& state) {
+//@ else
 template <int kStages, class Cluster, class State>
 CUTE_DEVICE void give_back(Warpgroup& tc, cutlass::PipelineTmaUmmaAsync<kStages, Cluster>& pipeline, State const& state) {
+//@ end
     tc.meet();
     if (tc.issuing_warp()) pipeline.consumer_release(state);  // tcgen05.commit, by the thread that issues
     tc.apart = true;
@@ -337,7 +440,11 @@ struct SharedBytes {
 template <int kColumns, int kWarpgroups, int kRing = 1, int kFirstWarpgroup = 0, int kLast = kColumns>
 class Tmem {
 //@ if own_warp
+//@ if paired
+    static constexpr int kEach = 2 * kColumns;  // of both CTAs' columns
+//@ else
     static constexpr int kEach = kWarpgroups / 2 * kColumns + kWarpgroups % 2 * kLast;
+//@ end
     static constexpr int kNeeded = kEach * int(kBuffers);
 //@ else
     static constexpr int kNeeded = kWarpgroups / 2 * kColumns + kWarpgroups % 2 * kLast;
@@ -358,9 +465,12 @@ class Tmem {
 
 public:
     CUTE_DEVICE explicit Tmem(Slots<kWarpgroups, kRing>& slots) : slots(slots) {
+//@ if paired
+        sync_pair();  // the other CTA is there
+//@ end
         if (owns()) {
-            TMEM::Allocator1Sm{}.allocate(kAllocated, &slots.tmem);
-            TMEM::Allocator1Sm{}.release_allocation_lock();
+            TMEM::Allocator${ctas}Sm{}.allocate(kAllocated, &slots.tmem);
+            TMEM::Allocator${ctas}Sm{}.release_allocation_lock();
             if (elect_one_sync()) {
                 for (int i = 0; i < kWarpgroups; ++i) {
                     for (int j = 0; j < kRing; ++j) initialize_barrier(slots.done[i][j], 1);
@@ -373,7 +483,11 @@ public:
 //@ if own_warp
                 for (uint32_t i = 0; i < kBuffers; ++i) {
                     initialize_barrier(slots.there[i], 1);
+//@ if paired
+                    initialize_barrier(slots.read[i], 2 * 4 * kWarpgroups);
+//@ else
                     initialize_barrier(slots.read[i], 4 * kWarpgroups);
+//@ end
                 }
 //@ end
                 const int warps = int(blockDim.x * blockDim.y * blockDim.z + 31) / 32 - 4 * kFirstWarpgroup;
@@ -382,11 +496,25 @@ public:
             }
         }
         fence_before_sync();
+//@ if paired
+        sync_pair();
+//@ else
         __syncthreads();
+//@ end
         fence_after_sync();
     }
     Tmem(Tmem const&) = delete;
 
+//@ if paired
+    // Neither CTA ends while the other one may still read its shared memory or arrive on its mbarriers.
+    CUTE_DEVICE ~Tmem() {
+        fence_before_sync();
+        sync_pair();
+        fence_after_sync();
+        __syncwarp();
+        if (owns()) TMEM::Allocator2Sm{}.free(slots.tmem, kAllocated);
+    }
+//@ else
     // A warp that issues no MMA leaves at any time, the others when their own work is done; only the owner waits.
     CUTE_DEVICE ~Tmem() {
         const uint32_t warpgroup = thread_rank() / 128 - kFirstWarpgroup;
@@ -401,6 +529,7 @@ public:
             TMEM::Allocator1Sm{}.free(slots.tmem, kAllocated);
         }
     }
+//@ end
 
     // Warpgroup i of those that issue MMAs. Two share columns: each has a half of their lanes.
     CUTE_DEVICE Warpgroup warpgroup(uint32_t i) const {

@@ -18,8 +18,9 @@ _INTEGERS = frozenset({"int", "unsigned", "unsigned int", "uint32_t", "int32_t",
                        "uint64_t", "uint", "auto"})  # fmt: skip
 
 
-def in_pairs(program: Program, kernel: Function, changes: Changes) -> None:
-    """Make the first dimension of each grid even.
+def in_pairs(program: Program, kernel: Function, changes: Changes, tiles: bool = False) -> None:
+    """Make the first dimension of each grid even; of one whose blocks are `tiles` of two dimensions halve the second,
+    as each of a pair has two of the first.
 
     Raises:
         Left: a launch is not understood.
@@ -28,11 +29,12 @@ def in_pairs(program: Program, kernel: Function, changes: Changes) -> None:
     if not places:
         raise Left(kernel, kernel.span(kernel.body), "a launch by host code in these files")
     for caller, node in places:
-        at = _first(caller, node)
-        text = caller.text(at)
-        if at.type in ("binary_expression", "conditional_expression"):
-            text = f"({text})"
-        changes.replace(caller, caller.span(at), f"({text} + 1) / 2 * 2")
+        for index, halved in enumerate(("({} + 1) / 2 * 2", "({} + 1) / 2")[: 1 + tiles]):
+            at = _dimension(caller, node, index)
+            text = caller.text(at)
+            if at.type in ("binary_expression", "conditional_expression"):
+                text = f"({text})"
+            changes.replace(caller, caller.span(at), halved.format(text))
 
 
 def _grids(program: Program, kernel: Function) -> Iterator[tuple[Function, Node]]:
@@ -50,8 +52,8 @@ def _grids(program: Program, kernel: Function) -> Iterator[tuple[Function, Node]
                 raise Place(caller, call.node).left("a launch in brackets: a cluster is the kernel's own here")
 
 
-def _first(caller: Function, node: Node) -> Node:
-    """The expression of a grid's first dimension.
+def _dimension(caller: Function, node: Node, index: int) -> Node:
+    """The expression of a dimension of a grid.
 
     Raises:
         Left: it is not found.
@@ -60,8 +62,9 @@ def _first(caller: Function, node: Node) -> Node:
         node = node.named_children[0]
     if node.type == "call_expression":
         called, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-        if called is not None and arguments is not None and caller.text(called) == "dim3" and arguments.named_children:
-            return _number(caller, arguments.named_children[0])
+        given = [n for n in (arguments.named_children if arguments is not None else ()) if n.type != "comment"]
+        if called is not None and caller.text(called) == "dim3" and len(given) > index:
+            return _number(caller, given[index])
     if node.type == "identifier":
         variable = resolve(caller, node, caller.text(node))
         declared = variable.declaration if variable is not None else None
@@ -70,8 +73,12 @@ def _first(caller: Function, node: Node) -> Node:
             lists = [n for n in find(declared, "argument_list", "initializer_list") if n.named_children]
             changed = [n for n in find(caller.body, "field_expression", "assignment_expression")
                        if caller.text(n).startswith((f"{variable.name}.", f"{variable.name} ="))]  # fmt: skip
-            if len(lists) >= 1 and not changed and len(declared.children_by_field_name("declarator")) == 1:
-                return _number(caller, lists[0].named_children[0])
+            alone = len(declared.children_by_field_name("declarator")) == 1
+            given = [n for n in (lists[0].named_children if lists else ()) if n.type != "comment"]
+            if len(given) > index and not changed and alone:
+                return _number(caller, given[index])
+    if index:
+        raise Place(caller, node).left("the second dimension of the grid, as a number")
     return _number(caller, node)
 
 
@@ -91,4 +98,4 @@ def _number(caller: Function, node: Node) -> Node:
         called = node.child_by_field_name("function")
         if called is not None and caller.text(called) in ("min", "std::min", "max", "std::max"):
             return node
-    raise Place(caller, node).left("the first dimension of the grid, as a number")
+    raise Place(caller, node).left("the dimensions of the grid, as numbers")

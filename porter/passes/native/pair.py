@@ -41,7 +41,7 @@ CTAS = 2
 _PLAIN = frozenset({"cp", "async", "bulk", "tensor", "2d", "shared::cluster", "shared::cta", "global", "tile",
                     "mbarrier::complete_tx::bytes"})  # fmt: skip
 _STATEMENTS = ("declaration", "expression_statement", "condition_clause")
-_BLOCK = re.compile(rb"\b(blockIdx|gridDim)\b(?:\s*\.\s*([xyz])\b)?")
+BLOCK = re.compile(rb"\b(blockIdx|gridDim)\b(?:\s*\.\s*([xyz])\b)?")
 _OF_CLUSTER = re.compile(r"%%?(?:n?ctaid|n?cluster|is_explicit)|\bmapa\b|barrier\.cluster|multicast")
 _NAME = re.compile(r"(?<![\w.>:])[A-Za-z_]\w*(?!\s*(?:::|\())")
 
@@ -65,7 +65,7 @@ def ahead(context: PortContext, found: list[Pipelined], launch: HostLaunch | Non
         Left: a fact is missing.
     """
     changes = Changes(context, RULE)
-    _Pair(_only(found), changes, launch).ahead()
+    Pair(_only(found), changes, launch).ahead()
     return changes
 
 
@@ -76,7 +76,7 @@ def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None
         Left: a fact is missing.
     """
     changes = Changes(context, RULE)
-    _Pair(_only(found), changes, launch).take()
+    Pair(_only(found), changes, launch).take()
     context.helpers.paired = True
     return changes
 
@@ -88,7 +88,9 @@ def _only(found: list[Pipelined]) -> Pipelined:
 
 
 @dataclass(eq=False)
-class _Pair:
+class Pair:
+    """The step for one kernel."""
+
     kernel: Pipelined
     changes: Changes
     launch: HostLaunch | None
@@ -99,14 +101,26 @@ class _Pair:
         self.context = self.kernel.context
         self.program = self.kernel.program
         self.constants = self.kernel.constants
-        self.move = mma_thread.moved(self.kernel)
+        self.move = self._moved()
         self.loads = self._unused("loads")
         self._whole()
         self.sides = self._sides()
 
+    def _moved(self) -> mma_thread.Move:
+        return mma_thread.moved(self.kernel)
+
+    @staticmethod
+    def _helper(name: str) -> str:
+        """What a port has a helper as."""
+        return qualified(name)
+
     # --- What has to be known
 
     def _whole(self) -> None:
+        self._sums()
+        self._alone()
+
+    def _sums(self) -> None:
         kernel, helpers = self.kernel, self.context.helpers
         if not helpers.joined:
             raise kernel.begin.left(f"MMAs of {LANES} rows for two consumers")
@@ -122,6 +136,10 @@ class _Pair:
             raise kernel.begin.left(f"MMAs of one width, of at most {widest // CTAS} columns")
         if CTAS * max(self.n) * max(helpers.buffers, 1) > COLUMNS:
             raise kernel.begin.left(f"room for {CTAS * max(self.n) * helpers.buffers} columns of Tensor Memory")
+
+    def _alone(self) -> None:
+        """That no CTA knows of another, and each takes one tile after another."""
+        kernel = self.kernel
         for function in self._reached():
             for statement in function.asm:
                 if _OF_CLUSTER.search(statement.template):
@@ -133,8 +151,12 @@ class _Pair:
             raise kernel.begin.left("its launch: no host code in these files makes one that is understood")
         if launch.cluster is not None and launch.cluster != ("1", "1", "1"):
             raise kernel.begin.left("a launch without clusters")
-        if launch.grid[1:] not in ((), ("1",), ("1", "1")):
-            raise kernel.begin.left("a grid of one dimension, of which each block takes one tile after another")
+        self._grid(launch.grid)
+
+    def _grid(self, grid: tuple[str, ...]) -> None:
+        if grid[1:] not in ((), ("1",), ("1", "1")):
+            what = "a grid of one dimension, of which each block takes one tile after another"
+            raise self.kernel.begin.left(what)
 
     def _reached(self) -> list[Function]:
         mine = reached(self.program, [self.function])
@@ -186,7 +208,7 @@ class _Pair:
         region = self._region_span()
         for name in find(self.function.body, "identifier", "type_identifier"):
             text = self.function.text(name)
-            if text not in names or region.contains(self.function.span(name)):
+            if text not in names or region.contains(self.function.span(name)) or self._is_of_stores(name):
                 continue
             # `Schedule schedule(M, N);` is read as the declaration of a function
             variable = resolve(self.function, name, text)
@@ -205,7 +227,7 @@ class _Pair:
         rows, columns = self.sides
         text = emit.lines(
             "pair_halves",
-            half_of=qualified("half_of"),
+            half_of=self._helper("half_of"),
             half_rows=rows.half,
             rows=rows.size,
             tile_rows=rows.tile,
@@ -215,6 +237,10 @@ class _Pair:
         )
         span, text = self.context.statement_before(self.function, top, text, above_comments=True)
         self.changes.replace(self.function, span, text)
+
+    def _is_of_stores(self, node: Node) -> bool:
+        """Whether a part of the kernel ahead of its stores is for these alone."""
+        return False
 
     def _waits(self) -> None:
         """Waits for what both CTAs load, and for what the MMAs of both give back, are waits for the other CTA."""
@@ -238,7 +264,7 @@ class _Pair:
         foreign |= {id(f) for f in self.program.functions if self._makes(f, theirs)}
         counted = False
         for path, file in self.program.sources.files.items():
-            for match in _BLOCK.finditer(file.lexed.code):
+            for match in BLOCK.finditer(file.lexed.code):
                 span = Span(match.start(), match.end())
                 around = [f for f in self.program.functions if f.file.path == path
                           and f.span(f.node).contains(span)]  # fmt: skip
@@ -255,7 +281,7 @@ class _Pair:
                     raise Left(inner, span, "a grid of one dimension")
                 counted |= match[1] == b"gridDim"
                 helper = "pair_index()" if match[1] == b"blockIdx" else "pair_count()"
-                self.changes.replace(inner, span, qualified(helper))
+                self.changes.replace(inner, span, self._helper(helper))
         if not counted:
             raise self.kernel.begin.left("blocks that take one tile after another, as far apart as there are blocks")
 
@@ -447,10 +473,9 @@ class _Pair:
                 return name, at[1] or 0
         raise path_of(copy)[0].left(f"`{text}` as a multiple of the tile's index")
 
-    def _epilogue(self) -> None:
-        """The sums of each half of the columns are stored as those of a tile were."""
-        function, context = self.function, self.context
-        nodes = self._region()
+    def _all_stored(self, nodes: list[Node]) -> None:
+        """That nothing leaves the stores of a tile."""
+        function = self.function
         for node in nodes:
             for leaving in find(node, "continue_statement", "break_statement", "return_statement", "goto_statement"):
                 above = leaving.parent
@@ -460,6 +485,12 @@ class _Pair:
                     above.id == node.id and node.type not in (*LOOPS, "switch_statement")
                 ):  # fmt: skip
                     raise Place(function, leaving).left("that all sums of a tile are stored")
+
+    def _epilogue(self) -> None:
+        """The sums of each half of the columns are stored as those of a tile were."""
+        function, context = self.function, self.context
+        nodes = self._region()
+        self._all_stored(nodes)
         (rows, row_factor), (columns, column_factor) = (self._tile_variable(s) for s in self.sides)
         slicing = self.move.slice
         for node in nodes:
@@ -548,7 +579,7 @@ class _Pair:
                     continue
                 what = f"that sums are stored by row and column of their tile: `{variable.name}` is of half a product"
                 raise Place(self.function, name).left(what)
-            if _BLOCK.search(self.function.text(node).encode()):
+            if BLOCK.search(self.function.text(node).encode()):
                 raise Place(self.function, node).left("that sums are stored by row and column of their tile")
 
     def _of_halves(self) -> set[tuple[int, int, str]]:
@@ -587,7 +618,7 @@ class _Pair:
 
     def _asks_halves(self, node: Node, sizes: set[str], found: set[tuple[int, int, str]]) -> bool:
         function = self.function
-        if _BLOCK.search(function.text(node).encode()):
+        if BLOCK.search(function.text(node).encode()):
             return True
         for name in find(node, "identifier", "type_identifier"):
             text = function.text(name)
@@ -619,4 +650,4 @@ def _times(name: str, factor: int) -> str:
     return name if factor == 1 else f"{name} * {factor}"
 
 
-__all__ = ["CTAS", "NAME", "RULE", "ahead", "take"]
+__all__ = ["BLOCK", "CTAS", "NAME", "RULE", "Pair", "Side", "ahead", "take"]

@@ -197,7 +197,8 @@ class _Taking:
         kernel = self.context.kernels[0].function.name
         root = self.context.program.sources
         known = self.launches(Path(root.root), root.include_dirs) if self.launches is not None else ()
-        return next((k.launch for k in known if k.pipeline.kernel == kernel), None)
+        mine = (k for k in known if k.pipeline.kernel == kernel and (k.pipeline.barriers or k.pipeline.roles))
+        return next((k.launch for k in mine), None)
 
     def _state(self) -> _State:
         edits = self.context.edits

@@ -137,8 +137,9 @@ class PipelineObject:
         raise Place(function, node).left(f"what is done with pipeline `{self.name}` here")
 
 
-def change_class(program: Program, changes: Changes, kernel: Function) -> None:
-    """Name the class of pipelines that the tensor core gives stages of back, wherever the sources name the other.
+def change_class(program: Program, changes: Changes, kernel: Function, pairs: bool = False) -> None:
+    """Name the class of pipelines that the tensor core gives stages of back, wherever the sources name the other;
+    `pairs`: to two CTAs that fill them together.
 
     Raises:
         Left: it is named in a header, or not as a type with its stages.
@@ -156,7 +157,7 @@ def change_class(program: Program, changes: Changes, kernel: Function) -> None:
                 raise _at(file, name, own)
             stages = file.text(arguments.named_children[0])
             scope = _SCOPE.search(file.source, 0, whole.start_byte)
-            text = cpp("pipeline_type", stages=stages)
+            text = cpp("pipeline_type", stages=stages, pairs=pairs)
             changes.replace(own, Span(scope.start() if scope is not None else whole.start_byte, whole.end_byte), text)
 
 

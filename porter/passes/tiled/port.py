@@ -46,10 +46,12 @@ def header_text(
     pipelines: bool = False,
     mma_warp: int | None = None,
     buffers: int = 1,
+    paired: bool = False,
 ) -> str:
     """The header beside ports, as one file; of MMAs for two warpgroups with the warp that issues them. `releases`:
     with commits that arrive on the kernel's own mbarriers, `pipelines` on those of the library's pipelines. `mma_warp`
-    issues the MMAs of all and does nothing else, for `buffers` accumulators that take turns."""
+    issues the MMAs of all and does nothing else, for `buffers` accumulators that take turns, of both CTAs where these
+    are `paired`."""
     (whole,) = parsed(f"//@ section header\n{joined(HEADER, _PARTS)}", HEADER).values()
     given = {
         "joined": issuer is not None,
@@ -59,6 +61,8 @@ def header_text(
         "own_warp": mma_warp is not None,
         "mma_warp": mma_warp,
         "buffers": buffers,
+        "paired": paired,
+        "ctas": 2 if paired else 1,
     }
     return "".join(whole.written(given))
 
@@ -91,6 +95,6 @@ def port_tiled(
             steps(context)
         given = port.helpers
         own = given.mma_warp if given.own_thread else None
-        text = header_text(issuer, given.releases, given.pipelines, own, given.buffers)
+        text = header_text(issuer, given.releases, given.pipelines, own, given.buffers, given.paired)
         insert_header(port, HEADER, text)
     return found, [kernel_plan(context, k) for k in context.kernels if id(k.function) in context.frames]

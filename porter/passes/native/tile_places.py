@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What functions of a kernel call the place of a tile among the rows or columns of a product: where it is loaded, and
+where it is stored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.model.functions import Function
+from porter.model.pipeline.frames import Frame, Wording
+from porter.model.program import Program
+from porter.model.scopes import LOOPS, Variable, resolve
+from porter.passes.native.sites import Place
+
+
+@dataclass(frozen=True)
+class TilePlace:
+    """An expression, `text`, that counts `factor` rows or columns each."""
+
+    text: str
+    root: Node
+    factor: int
+
+    def over(self, half: str) -> str:
+        return half if self.factor == 1 else f"({half} / {self.factor})"
+
+    def times(self, name: str) -> str:
+        return name if self.factor == 1 else f"{name} * {self.factor}"
+
+
+def place_of_tile(program: Program, place: Place, coordinate: Node) -> TilePlace:
+    """The place that a coordinate of a load is a multiple of.
+
+    Raises:
+        Left: it is not one.
+    """
+    function = place.function
+    constants = program.constants_in(function)
+    node, factor = _plain(coordinate), 1
+    if node.type == "binary_expression" and function.text(node.children[1]) == "*":
+        sides = [s for s in (node.child_by_field_name("left"), node.child_by_field_name("right")) if s is not None]
+        numbers = [constants.evaluate(function.text(s)) for s in sides]
+        if len(sides) == 2 and (numbers[0] is None) != (numbers[1] is None):
+            node, factor = _plain(sides[numbers[0] is not None]), numbers[0] or numbers[1] or 0
+    root = _root(node)
+    if root is None or factor <= 0:
+        raise place.left(f"`{function.text(coordinate)}` as a multiple of the tile's place")
+    return TilePlace(spelled(function, node), root, factor)
+
+
+def mentions(function: Function, nodes: Sequence[Node], text: str) -> Iterator[Node]:
+    """Where an expression stands below nodes."""
+    for node in nodes:
+        found = [n for n in find(node, "identifier", "call_expression", "field_expression")
+                 if spelled(function, n) == text]  # fmt: skip
+        yield from (n for n in found if _is_whole(n))
+
+
+def spelled(function: Function, node: Node) -> str:
+    return "".join(function.text(node).split())
+
+
+def same(
+    program: Program, here: tuple[Frame, Node], there: tuple[Function, Node], seen: frozenset[str] = frozenset()
+) -> bool:
+    """Whether a name stands for the same values, tile by tile, in the function of a frame and in the kernel: it is one
+    variable, or both are made of the same text, in the kernel's words."""
+    frame, name = here
+    text = frame.function.text(name)
+    one, other = resolve(frame.function, name, text), resolve(there[0], there[1], text)
+    if one is None or other is None:
+        return one is None and other is None
+    if one.key == other.key:
+        return True
+    if one.declaration is None or other.declaration is None or one.function is not frame.function:
+        return False
+    wording = Wording(program)
+    if _said(wording, frame, one) != _said(wording, Frame(there[0]), other):
+        return False
+    return all(
+        same(program, (frame, inner), (there[0], other.declaration), seen | {text})
+        for inner in find(one.declaration, "identifier")
+        if not _is_declared(one.declaration, inner)
+        and _is_local(frame.function, inner)
+        and frame.function.text(inner) not in {text, *seen}
+    )
+
+
+def _said(wording: Wording, frame: Frame, variable: Variable) -> str:
+    """A declaration, with what stands for parameters of the function in the kernel's words."""
+    function, node = frame.function, variable.declaration
+    assert node is not None
+    found, at = "", node.start_byte
+    for name in find(node, "identifier", "type_identifier"):
+        if function.param(function.text(name)) is not None and name.start_byte >= at:
+            # `Tiles tiles(M, N);` may be read as the declaration of a function
+            given = frame.bound.get(function.text(name))
+            words = function.text(name) if given is None or frame.outer is None else wording.words(frame.outer, given)
+            found += as_text(function, at, name.start_byte) + words
+            at = name.end_byte
+    return "".join((found + as_text(function, at, node.end_byte)).split())
+
+
+def as_text(function: Function, start: int, end: int) -> str:
+    return function.file.source[start + function.shift : end + function.shift].decode("utf-8", "replace")
+
+
+def _is_local(function: Function, name: Node) -> bool:
+    variable = resolve(function, name, function.text(name))
+    return variable is not None and variable.param is None
+
+
+def _is_declared(declaration: Node, name: Node) -> bool:
+    for declarator in declaration.children_by_field_name("declarator"):
+        inner: Node | None = declarator
+        while inner is not None and inner.type != "identifier":
+            inner = inner.child_by_field_name("declarator")
+        if inner is not None and inner.id == name.id:
+            return True
+    return False
+
+
+def _plain(node: Node) -> Node:
+    while node.type == "parenthesized_expression" and len(node.named_children) == 1:
+        node = node.named_children[0]
+    return node
+
+
+def _root(node: Node) -> Node | None:
+    """The variable that a place is, or is asked of: by a member, or by a method without arguments."""
+    if node.type == "call_expression":
+        called, given = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+        if called is None or called.type != "field_expression" or given is None or given.named_children:
+            return None
+        node = called
+    if node.type == "field_expression":
+        held = node.child_by_field_name("argument")
+        return held if held is not None and held.type == "identifier" else None
+    return node if node.type == "identifier" else None
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether a name is not a part of a longer one."""
+    above = node.parent
+    if above is None:
+        return True
+    if above.type == "field_expression":
+        held = above.child_by_field_name("argument")
+        return held is None or held.id != node.id
+    called = above.child_by_field_name("function")
+    return above.type != "call_expression" or called is None or called.id != node.id
+
+
+def summand(text: str) -> str:
+    """An expression that something may be added to."""
+    return f"({text})" if re.search(r"[?<>=&|^,]", text) else text
+
+
+def check_steps(load: Place, asked: list[Node], place: TilePlace, root: str = "") -> None:
+    """That each tile has the same steps, which both CTAs take together: none follows from the tile. `asked` are the
+    other coordinates of a load; `root` is what tells the tile, where that is no variable of a loop over tiles.
+
+    Raises:
+        Left: one may.
+    """
+    function = load.function
+    loops = [n for n in _around(function, load.node) if n.type in LOOPS]
+    if not loops:
+        raise load.left("loads in a loop over tiles" if not root else "loads in a loop")
+    whole = function.body if root else loops[-1]
+    names = _following(function, whole, root or function.text(place.root))
+    for above in _around(function, load.node):
+        if above.id != whole.id:
+            parts = (above.child_by_field_name(p) for p in ("condition", "initializer", "update", "value"))
+            asked = [*asked, *(p for p in parts if p is not None)]
+    for one in asked:
+        for name in find(one, "identifier"):
+            text = function.text(name)
+            if text in names:
+                raise Place(function, name).left(f"steps that do not follow from the tile: `{text}` does")
+
+
+def _around(function: Function, node: Node) -> Iterator[Node]:
+    """What a node of a function stands in, the innermost first."""
+    above = node.parent
+    while above is not None and above.id != function.body.id:
+        yield above
+        above = above.parent
+
+
+def _following(function: Function, loop: Node, root: str) -> set[str]:
+    """Names of variables whose values in a loop may follow from that of one of them."""
+    found = {root}
+    parts = ("init_declarator", "assignment_expression")
+    while True:
+        more = {
+            function.text(name)
+            for part in find(loop, *parts)
+            if found & {function.text(n) for n in find(part, "identifier")}
+            for target in (part.child_by_field_name("declarator") or part.child_by_field_name("left"),)
+            if target is not None
+            for name in ([target] if target.type == "identifier" else find(target, "identifier"))
+        }
+        if more <= found:
+            return found
+        found |= more
