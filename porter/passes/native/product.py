@@ -79,7 +79,7 @@ class Product:
         if len(loads) != 1:
             raise self._left(loads[1], "one place where threads take the results of the first product")
         if last > self.load.start_byte:
-            raise self._left(self.load, "a first product that no turn of the loop issues ahead already")
+            raise self._left(self.load, "all MMAs of the first product in one loop, in the turn that reads them")
         self._split(mine)
 
     def _why(self, loads: Sequence[Node], mine: Sequence[Node]) -> str:
@@ -88,7 +88,7 @@ class Product:
         if any(inside(loop, n) for loop in around for n in mine):
             some = [loop for loop in around if any(inside(loop, n) for n in mine)]
             if not all(inside(some[0], n) for n in mine):
-                return "a first product that no turn of the loop issues ahead already"
+                return "all MMAs of the first product in one loop, in the turn that reads them"
             if any(self._is_other(e) for e in self._events if inside(some[0], e.node)):
                 return "that every turn of the loop takes the results of the first product, in its own block"
         return ONE_PRODUCT
