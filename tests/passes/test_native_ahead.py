@@ -56,12 +56,23 @@ UNDERSTOOD: dict[str, tuple[Pairs, list[str], bool]] = {
     ),
     "K and V in one ring": (kernels.ONE_RING, ["ring.next();\n            ++block;"], False),
     "one warpgroup": (kernels.ALONE, ["issue_ahead(ring, 0);"], True),
+    "what the loop declares beside": (
+        (*kernels.TURNS, ("    for (int block = 0; block < blocks; ++block) {\n        float scores",
+                          "    for (int block = 0, last = blocks; block < last; ++block) {\n        float scores")),
+        ["[&](auto ring, int block, int last)", "issue_ahead(ring, 0, blocks);"], True,
+    ),
+    "a stage that a macro names": (
+        (*kernels.MODULO, ("constexpr int kStages = 2;", "constexpr int kStages = 2;\n#define STAGE (block % kStages)"),
+         ("mbarrier_wait(&smem.k_full[stage], phase);", "mbarrier_wait(&smem.k_full[STAGE], phase);")),
+        ["mbarrier_wait(&smem.k_full[STAGE], phase);"], True,
+    ),
     "128 keys a turn": (kernels.WIDE, ["umma_ss_m64n128k16(scores_tmem, desc_q, desc_k, k != 0);"], True),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", some(UNDERSTOOD, "stages by the turn", "a loop that counts in its body",
-                                      "one warpgroup", "128 keys a turn"))  # fmt: skip
+                                      "one warpgroup", "128 keys a turn",
+                                      "what the loop declares beside"))  # fmt: skip
 def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
     pairs, expected, late = UNDERSTOOD[name]
     result = ported(tmp_path, pairs)
@@ -185,6 +196,33 @@ REFUSED: dict[str, tuple[Pairs, str]] = {
           "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        same.next();\n")),
         "`ring` is changed by its own name alone",
     ),
+    "a stage that a macro turns": (
+        (("constexpr int kStages = 2;", "constexpr int kStages = 2;\n#define NEXT_STAGE ring.next()"),
+         ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n",
+          "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        NEXT_STAGE;\n")),
+        "that `NEXT_STAGE` does not change `ring`",
+    ),
+    "a stage by a pointer": (
+        ((LAMBDA, LAMBDA.replace("    for", "    Ring* same;\n    same = &ring;\n    for", 1)),
+         ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n",
+          "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        same->next();\n")),
+        "`ring` is changed by its own name alone",
+    ),
+    "a stage that an object turns": (
+        (("__device__ __forceinline__ float quad_max",
+          "struct Turning {\n    Ring& ring;\n    __device__ void next() { ring.next(); }\n};\n\n"
+          "__device__ __forceinline__ float quad_max"),
+         (LAMBDA, LAMBDA.replace("    for", "    Turning turning{ring};\n    for", 1)),
+         ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n",
+          "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        turning.next();\n")),
+        "`ring` is changed by its own name alone",
+    ),
+    "a ring that counts its copies": (
+        (("    int stage = 0;\n    uint32_t phase = 0;\n\n    __device__ void next",
+          "    int stage = 0;\n    uint32_t phase = 0;\n    __device__ ~Ring() { stage = 0; }\n"
+          "    __device__ void next"),),
+        "that `ring` is a number, or an object of numbers",
+    ),
     "a phase that depends on sums": (
         (("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n",
           "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n"
@@ -212,6 +250,8 @@ REFUSED: dict[str, tuple[Pairs, str]] = {
 
 @pytest.mark.parametrize("name", some(REFUSED, "a turn that is left out", "no commit of its own", "consumers that load",
                                       "a phase that depends on sums", "a stage by a reference", "one stage",
+                                      "a stage by a pointer",
+                                      "a stage that an object turns", "a ring that counts its copies",
                                       "threads write to shared memory"))  # fmt: skip
 def test_what_is_not_known_refuses_the_step(tmp_path: Path, name: str) -> None:
     pairs, expected = REFUSED[name]
