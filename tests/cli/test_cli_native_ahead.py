@@ -148,6 +148,7 @@ FORMS: dict[str, tuple[Pairs, dict[str, object]]] = {
     "a stage that goes on ahead of the results": (kernels.EARLY_NEXT, {}),
     "K and V in one ring": (kernels.ONE_RING, {"stages": 4, "one_ring": True}),
     "one warpgroup": (kernels.ALONE, {"consumers": 1}),
+    "one tile after another": (kernels.TILES, {"heads": (64,), "one_block": True}),
     "128 keys a turn": (kernels.WIDE, {"keys": 128, "heads": (128,)}),
     "as in the corpus": ((), {}),
 }

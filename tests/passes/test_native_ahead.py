@@ -66,13 +66,14 @@ UNDERSTOOD: dict[str, tuple[Pairs, list[str], bool]] = {
          ("mbarrier_wait(&smem.k_full[stage], phase);", "mbarrier_wait(&smem.k_full[STAGE], phase);")),
         ["mbarrier_wait(&smem.k_full[STAGE], phase);"], True,
     ),
+    "one tile after another": (kernels.TILES, ["issue_ahead(ring, 0);"], True),
     "128 keys a turn": (kernels.WIDE, ["umma_ss_m64n128k16(scores_tmem, desc_q, desc_k, k != 0);"], True),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", some(UNDERSTOOD, "stages by the turn", "a loop that counts in its body",
                                       "one warpgroup", "128 keys a turn",
-                                      "what the loop declares beside"))  # fmt: skip
+                                      "what the loop declares beside", "one tile after another"))  # fmt: skip
 def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
     pairs, expected, late = UNDERSTOOD[name]
     result = ported(tmp_path, pairs)

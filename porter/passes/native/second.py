@@ -113,8 +113,8 @@ class Second:
                     touched.append(node)
                 elif inside(product.loop, node) or node.end_byte <= product.loop.start_byte:
                     continue
-        if not touched:
-            raise self._left(self.wait, "where a turn takes the sums of the turn before")
+        # where threads leave sums to the MMAs, these are what needs the last ones, and the operands that they read
+        touched += [e.node for e in product.events_in(self.rest, Kind.FENCE, Kind.MMA)]
         earliest = min(touched, key=lambda n: n.start_byte)
         self.needed = next(n for n in self.rest if inside(n, earliest))
 
