@@ -140,6 +140,43 @@ ALONE: Pairs = (
     ("constexpr int kConsumers = 2;", "constexpr int kConsumers = 1;"),
 )
 """One consumer warpgroup."""
+TILES: Pairs = (
+    *TURNS,
+    ("uint64_t q_full;", "uint64_t q_full, q_empty;"),
+    ("            mbarrier_init(&smem.v_empty[s], kConsumers * 128);\n        }\n",
+     "            mbarrier_init(&smem.v_empty[s], kConsumers * 128);\n        }\n"
+     "        mbarrier_init(&smem.q_empty, kConsumers * 128);\n"),
+    ("                                        int blocks) {\n",
+     "                                        int blocks, int tile, Ring& ring) {\n"
+     "    mbarrier_wait(&smem.q_empty, tile % 2 ^ 1);\n"),
+    ("    Ring ring;\n    for (int block = 0; block < blocks; ++block) {\n        mbarrier_wait(&smem.k_empty",
+     "    for (int block = 0; block < blocks; ++block) {\n        mbarrier_wait(&smem.k_empty"),
+    ("    const int query0 = blockIdx.x * kBlockM;\n", ""),
+    ("    // with the causal mask no query of this CTA sees keys from query0 + kBlockM on\n"
+     "    const int keys = Causal ? min(seqlen, query0 + kBlockM) : seqlen;\n"
+     "    const int blocks = (keys + kBlockN - 1) / kBlockN;\n", ""),
+    ("        if (threadIdx.x == 0) produce(smem, map_q, map_k, map_v, query0, head, blocks);\n        return;\n",
+     "        Ring ring;\n        if (threadIdx.x == 0) {\n"
+     "            for (int tile = 0; tile * kBlockM < seqlen; ++tile) {\n"
+     "                const int keys = Causal ? min(seqlen, tile * kBlockM + kBlockM) : seqlen;\n"
+     "                produce(smem, map_q, map_k, map_v, tile * kBlockM, head, (keys + kBlockN - 1) / kBlockN, tile,\n"
+     "                        ring);\n"
+     "            }\n        }\n        return;\n"),
+    ("    const int row = query0 + consumer * 64 + warp * 16 + lane / 4;  // and row + 8\n", ""),
+    ("    float o[HeadDim / 2];\n",
+     "    Ring ring;\n    for (int tile = 0; tile * kBlockM < seqlen; ++tile) {\n"
+     "    const int query0 = tile * kBlockM;\n"
+     "    const int keys = Causal ? min(seqlen, query0 + kBlockM) : seqlen;\n"
+     "    const int blocks = (keys + kBlockN - 1) / kBlockN;\n"
+     "    const int row = query0 + consumer * 64 + warp * 16 + lane / 4;\n    float o[HeadDim / 2];\n"),
+    ("    mbarrier_wait(&smem.q_full, 0);\n\n    Ring ring;\n", "    mbarrier_wait(&smem.q_full, tile % 2);\n\n"),
+    ("        ring.next();\n    }\n\n#pragma unroll\n    for (int h = 0; h < 2; ++h) {\n        const int query",
+     "        ring.next();\n    }\n    mbarrier_arrive(&smem.q_empty);\n\n#pragma unroll\n"
+     "    for (int h = 0; h < 2; ++h) {\n        const int query"),
+    ("            if (lane % 4 == 0) lse[at] = row_max[h] * softmax_scale + logf(sum);\n        }\n    }\n",
+     "            if (lane % 4 == 0) lse[at] = row_max[h] * softmax_scale + logf(sum);\n        }\n    }\n    }\n"),
+)  # fmt: skip
+"""A block does all tiles of a head; stages go on from one to the next."""
 WIDE: Pairs = (
     *TURNS,
     ("constexpr int kBlockN = 64;", "constexpr int kBlockN = 128;"),
@@ -195,12 +232,19 @@ def sources(pairs: Pairs) -> dict[str, str]:
 
 
 def case(
-    consumers: int = 2, keys: int = 64, stages: int = 2, one_ring: bool = False, heads: tuple[int, ...] = (64, 128)
+    consumers: int = 2,
+    keys: int = 64,
+    stages: int = 2,
+    one_ring: bool = False,
+    heads: tuple[int, ...] = (64, 128),
+    one_block: bool = False,
 ) -> str:
     """The case beside it: heads of these sizes, causal and not."""
     text = (CORPUS / "case.yaml").read_text()
     text = text.replace("BM: 128, BN: 64, STAGES: 2", f"BM: {64 * consumers}, BN: {keys}, STAGES: {stages}")
     text = text.replace("block: [384, 1, 1]", f"block: [{128 * (consumers + 1)}, 1, 1]")
+    if one_block:
+        text = text.replace('grid: ["ceil_div(S, BM)", H, 1]', "grid: [1, H, 1]")
     if one_ring:
         text = text.replace("(BM + 2 * STAGES * BN)", "(BM + STAGES * BN)")
     every = [

@@ -17,7 +17,8 @@ from porter.diagnostics import Diagnostic
 from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
 from porter.lang.sources import is_python
-from porter.passes.native.ahead import NAME, NO_USE
+from porter.passes.native.ahead import NAME
+from porter.passes.native.product import NO_USE
 from porter.passes.ported import Ported, PortedRoot
 
 AS_FAST = "a gain: by the grade its loops are as fast without"

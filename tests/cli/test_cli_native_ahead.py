@@ -88,6 +88,7 @@ LEFT = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEFT)
 def test_products_are_issued_in_their_turn(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given, expected = LEFT[name]
@@ -105,7 +106,9 @@ WITH_TWO = {
 }
 
 
-@pytest.mark.parametrize("name", WITH_TWO)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n != "one block, ahead" else []) for n in WITH_TWO]
+)
 def test_the_fastest_of_blocks_and_ahead_is_given(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two, has_two, has_ahead = WITH_TWO[name]
     fast = replace(TWO, work=Work(3000, 8704, True))
@@ -116,6 +119,7 @@ def test_the_fastest_of_blocks_and_ahead_is_given(name: str, tmp_path: Path, mon
     assert ("has the step blocks" in said) is has_two
 
 
+@pytest.mark.slow
 def test_a_port_that_fails_is_given_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, said = ported(tmp_path, monkeypatch, wrong=lambda text: "issue_ahead" in text)
     assert "is without the step ahead: results differ" in said
@@ -144,6 +148,7 @@ FORMS: dict[str, tuple[Pairs, dict[str, object]]] = {
     "a stage that goes on ahead of the results": (kernels.EARLY_NEXT, {}),
     "K and V in one ring": (kernels.ONE_RING, {"stages": 4, "one_ring": True}),
     "one warpgroup": (kernels.ALONE, {"consumers": 1}),
+    "one tile after another": (kernels.TILES, {"heads": (64,), "one_block": True}),
     "128 keys a turn": (kernels.WIDE, {"keys": 128, "heads": (128,)}),
     "as in the corpus": ((), {}),
 }

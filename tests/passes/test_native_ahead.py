@@ -4,10 +4,12 @@ with which missing fact. That ports are right is shown by the slow tests of `tes
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import attention_kernels as kernels
 import pytest
+from _pytest.mark import ParameterSet
 from attention_kernels import Pairs
 from native_kernels import missing
 
@@ -21,6 +23,12 @@ def ported(folder: Path, pairs: Pairs = (), full_rate: bool = True, asked: bool 
     sources = load_sources(folder / "attention_fwd.cu")
     roots = frozenset({sources.root} if asked else ())
     return port_sources(sources, PortOptions(full_rate=full_rate, native=("ahead",), aheads=roots))
+
+
+def some(names: Iterable[str], *slow: str) -> list[ParameterSet]:
+    """Names of forms, of which those that others are much like take their time."""
+    assert set(slow) <= set(names)
+    return [pytest.param(n, marks=[pytest.mark.slow] if n in slow else []) for n in names]
 
 
 def text_of(result: PortResult) -> str:
@@ -48,11 +56,24 @@ UNDERSTOOD: dict[str, tuple[Pairs, list[str], bool]] = {
     ),
     "K and V in one ring": (kernels.ONE_RING, ["ring.next();\n            ++block;"], False),
     "one warpgroup": (kernels.ALONE, ["issue_ahead(ring, 0);"], True),
+    "what the loop declares beside": (
+        (*kernels.TURNS, ("    for (int block = 0; block < blocks; ++block) {\n        float scores",
+                          "    for (int block = 0, last = blocks; block < last; ++block) {\n        float scores")),
+        ["[&](auto ring, int block, int last)", "issue_ahead(ring, 0, blocks);"], True,
+    ),
+    "a stage that a macro names": (
+        (*kernels.MODULO, ("constexpr int kStages = 2;", "constexpr int kStages = 2;\n#define STAGE (block % kStages)"),
+         ("mbarrier_wait(&smem.k_full[stage], phase);", "mbarrier_wait(&smem.k_full[STAGE], phase);")),
+        ["mbarrier_wait(&smem.k_full[STAGE], phase);"], True,
+    ),
+    "one tile after another": (kernels.TILES, ["issue_ahead(ring, 0);"], True),
     "128 keys a turn": (kernels.WIDE, ["umma_ss_m64n128k16(scores_tmem, desc_q, desc_k, k != 0);"], True),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNDERSTOOD)
+@pytest.mark.parametrize("name", some(UNDERSTOOD, "stages by the turn", "a loop that counts in its body",
+                                      "one warpgroup", "128 keys a turn",
+                                      "what the loop declares beside", "one tile after another"))  # fmt: skip
 def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
     pairs, expected, late = UNDERSTOOD[name]
     result = ported(tmp_path, pairs)
@@ -122,7 +143,7 @@ AT_ONCE: dict[str, Pairs] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", AT_ONCE)
+@pytest.mark.parametrize("name", some(AT_ONCE, "sums are read in their own turn"))
 def test_the_last_product_is_waited_for_at_once(tmp_path: Path, name: str) -> None:
     text = text_of(ported(tmp_path, AT_ONCE[name]))
     assert "issue_ahead(ring, block);" in text
@@ -132,7 +153,7 @@ def test_the_last_product_is_waited_for_at_once(tmp_path: Path, name: str) -> No
 
 LAMBDA = "    Ring ring;\n    for (int block = 0; block < blocks; ++block) {\n        float scores"
 REFUSED: dict[str, tuple[Pairs, str]] = {
-    "issued ahead already": (kernels.ISSUED_AHEAD, "that no turn of the loop issues ahead already"),
+    "issued ahead already": (kernels.ISSUED_AHEAD, "in the turn that reads them"),
     "one stage": ((("constexpr int kStages = 2;", "constexpr int kStages = 1;"),), "2 stages of smem.k_empty[]"),
     "two stages of one ring": (
         (*kernels.ONE_RING[:1], ("constexpr int kStages = 2;", "constexpr int kStages = 2 ;"), *kernels.ONE_RING[1:4],
@@ -176,6 +197,33 @@ REFUSED: dict[str, tuple[Pairs, str]] = {
           "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        same.next();\n")),
         "`ring` is changed by its own name alone",
     ),
+    "a stage that a macro turns": (
+        (("constexpr int kStages = 2;", "constexpr int kStages = 2;\n#define NEXT_STAGE ring.next()"),
+         ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n",
+          "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        NEXT_STAGE;\n")),
+        "that `NEXT_STAGE` does not change `ring`",
+    ),
+    "a stage by a pointer": (
+        ((LAMBDA, LAMBDA.replace("    for", "    Ring* same;\n    same = &ring;\n    for", 1)),
+         ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n",
+          "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        same->next();\n")),
+        "`ring` is changed by its own name alone",
+    ),
+    "a stage that an object turns": (
+        (("__device__ __forceinline__ float quad_max",
+          "struct Turning {\n    Ring& ring;\n    __device__ void next() { ring.next(); }\n};\n\n"
+          "__device__ __forceinline__ float quad_max"),
+         (LAMBDA, LAMBDA.replace("    for", "    Turning turning{ring};\n    for", 1)),
+         ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n",
+          "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        turning.next();\n")),
+        "`ring` is changed by its own name alone",
+    ),
+    "a ring that counts its copies": (
+        (("    int stage = 0;\n    uint32_t phase = 0;\n\n    __device__ void next",
+          "    int stage = 0;\n    uint32_t phase = 0;\n    __device__ ~Ring() { stage = 0; }\n"
+          "    __device__ void next"),),
+        "that `ring` is a number, or an object of numbers",
+    ),
     "a phase that depends on sums": (
         (("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n",
           "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n"
@@ -201,7 +249,11 @@ REFUSED: dict[str, tuple[Pairs, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", some(REFUSED, "a turn that is left out", "no commit of its own", "consumers that load",
+                                      "a phase that depends on sums", "a stage by a reference", "one stage",
+                                      "a stage by a pointer",
+                                      "a stage that an object turns", "a ring that counts its copies",
+                                      "threads write to shared memory"))  # fmt: skip
 def test_what_is_not_known_refuses_the_step(tmp_path: Path, name: str) -> None:
     pairs, expected = REFUSED[name]
     result = ported(tmp_path, pairs)

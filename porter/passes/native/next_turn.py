@@ -27,6 +27,8 @@ _ACTS = re.compile(
     r"|atomic\w+|printf|clock\w*|assert"
 )
 """Functions of the toolkit that do not only compute from what they are handed."""
+_ACTS_IN_TEXT = re.compile(r"\basm\b|;|(?<![=!<>])=(?!=)|\+\+|--|->|\w\s*\(")
+"""What a macro that only names values has none of."""
 _NO_STATEMENT = ("comment", "preproc_call")
 
 
@@ -219,7 +221,10 @@ class NextTurn:
             self._aliases(name, variable)
             return
         self._by_name(name, variable)
-        if variable.key in self.carried or not self._changes(variable):
+        if variable.key in self.carried:
+            return
+        begin = self.loop.child_by_field_name("initializer")
+        if not self._changes(variable) and (begin is None or declared is None or declared.id != begin.id):
             return
         if declared is not None and any(_holds(s, declared) for s in self.done):
             # it has its value by then, unless it changes later
@@ -281,19 +286,39 @@ class NextTurn:
             found = resolve(self.function, name, variable.name)
             if found is None or found.key != variable.key or self._declares(variable, name):
                 continue
-            if not self._writes.gives(self.function, name, variable):
-                continue
-            kept, above = False, name.parent
-            while above is not None and above.id != self.function.body.id:
-                if above.type == "lambda_expression" or (above.type == "init_declarator" and above.id != name.id):
-                    kept = True
-                if above.type in ("call_expression", "expression_statement") and not kept:
-                    # what is handed on is looked at where it is
-                    kept = any(n.type == "lambda_expression" for n in _around(above, self.function.body))
-                    break
-                above = above.parent
-            if kept:
+            if self._is_held(name) or (self._writes.gives(self.function, name, variable) and self._is_kept(name)):
                 raise self._left(at, f"that `{variable.name}` is changed by its own name alone")
+        for name in find(self.loop, "identifier"):
+            macro, macros = self.function.text(name), self.program.macros
+            names_it = macro in macros.by_name and variable.name in macros.words(macro)
+            if names_it and _ACTS_IN_TEXT.search(macros.text(macro)) is not None:
+                raise self._left(name, f"that `{macro}` does not change `{variable.name}`")
+
+    def _is_kept(self, name: Node) -> bool:
+        """Whether a lambda changes a variable, or its address is kept."""
+        around = list(_around(name, self.function.body))
+        if any(n.type == "lambda_expression" for n in around):
+            return True
+        for above in around:
+            if above.type in ("call_expression", "expression_statement"):
+                return False
+            right = above.child_by_field_name("right") if above.type == "assignment_expression" else None
+            if above.type == "init_declarator" or (right is not None and _holds(right, name)):
+                return True
+        return False
+
+    def _is_held(self, name: Node) -> bool:
+        """Whether an object is made of a variable, to which it may keep a reference."""
+        for above in _around(name, self.function.body):
+            if above.type in ("call_expression", "expression_statement", "subscript_expression", "binary_expression"):
+                return False
+            if above.type in ("argument_list", "initializer_list"):
+                made = above.parent
+                if made is None or made.type != "init_declarator" or made.parent is None:
+                    return False
+                kind = made.parent.child_by_field_name("type")
+                return kind is None or kind.type not in ("primitive_type", "sized_type_specifier")
+        return False
 
     def _makes(self, statement: Node) -> bool:
         """Whether a statement gives a variable its value that is needed."""
@@ -475,7 +500,10 @@ class NextTurn:
         if not classes:
             raise self._left(at, what)
         for scope in classes:
-            if scope.node is None or scope.bases:
+            if scope.node is None or scope.bases or scope.file is None:
+                raise self._left(at, what)
+            text = scope.file.text(scope.node)
+            if re.search(rf"~\s*{scope.name}\b|\b{scope.name}\s*\(\s*(?:const\s+)?{scope.name}\b", text) is not None:
                 raise self._left(at, what)
             for member in find(scope.node, "field_declaration", "friend_declaration"):
                 inner = [member.child_by_field_name("declarator")]

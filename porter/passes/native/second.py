@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tree_sitter import Node
 
@@ -16,11 +15,9 @@ from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, Variable
 from porter.passes.native.mainloop import inside
+from porter.passes.native.product import Product
 from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.native.texts import indented, ported_text
-
-if TYPE_CHECKING:
-    from porter.passes.native.ahead import Product
 
 
 def second_of(product: Product) -> Second | None:
@@ -116,8 +113,8 @@ class Second:
                     touched.append(node)
                 elif inside(product.loop, node) or node.end_byte <= product.loop.start_byte:
                     continue
-        if not touched:
-            raise self._left(self.wait, "where a turn takes the sums of the turn before")
+        # where threads leave sums to the MMAs, these are what needs the last ones, and the operands that they read
+        touched += [e.node for e in product.events_in(self.rest, Kind.FENCE, Kind.MMA)]
         earliest = min(touched, key=lambda n: n.start_byte)
         self.needed = next(n for n in self.rest if inside(n, earliest))
 
