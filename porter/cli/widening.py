@@ -5,7 +5,7 @@ and where its host code follows."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -16,10 +16,13 @@ from porter.cli.context import Session
 from porter.cli.staging import Counts, NoneLeftError, major_of, problem_of, rules_of, shape_of, staged
 from porter.diagnostics import Code, Diagnostic
 from porter.grade.changes import Impossible, fitting
-from porter.lang.sources import is_python
+from porter.lang.sources import is_python, load_sources
 from porter.passes.native.given import Left
 from porter.passes.native.wide import AS_WIDE, NAME
 from porter.passes.ported import Ported, PortedRoot
+from porter.passes.widening import why_not
+from porter.rules.rule import Rule
+from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.scan.staging import HostLaunch, launch_of
 from porter.verify.expr import FUNCTIONS, ExpressionError, evaluate
 
@@ -39,16 +42,30 @@ def widened(session: Session, ported: Ported, make: Make) -> Chosen:
     roots = [
         r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels and NAME not in r.native
     ]
+    told = {r.path: _why_not(session, ported, r) for r in roots}
+    said = [d for d in told.values() if d is not None and d.values["what"] != AS_WIDE]
+    roots = [r for r in roots if told[r.path] is None]
     wanted = frozenset(r.path for r in roots)
     if not wanted:
-        return Chosen(ported)
+        return Chosen(ported, said=tuple(said))
     trial = make(wide=wanted)
     choices = [_Choice(session, ported, root) for root in roots]
-    said = [d for choice in choices for d in choice.try_to(partial(choice.choose, trial, make))]
+    said += [d for choice in choices for d in choice.try_to(partial(choice.choose, trial, make))]
     found = frozenset(c.root.path for c in choices if c.chosen)
     if found == wanted:
         return Chosen(trial, found, tuple(said))
     return Chosen(make(wide=found) if found else ported, found, tuple(said))
+
+
+def _why_not(session: Session, ported: Ported, root: PortedRoot) -> Diagnostic | None:
+    """What the text of a root lacks, which is cheaper to ask than to port it."""
+    sources = load_sources(Path(root.path), root.include_dirs)
+    launches = partial(pipelines_of, rules_of(session))
+    return why_not(sources, rules_of(session), launches, ported.keeps_hopper)
+
+
+def pipelines_of(rules: Sequence[Rule], path: Path, include_dirs: Sequence[Path]) -> list[KernelPipeline]:
+    return pipelines(path, rules, include_dirs)
 
 
 class _Choice(Choice):
@@ -62,7 +79,7 @@ class _Choice(Choice):
             WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling raises.
         """
         if not self.has_step(trial):
-            raise WithoutError(*(d for d in _about(trial, self.root) if d.values["what"] != AS_WIDE))
+            raise WithoutError(*_about(trial, self.root))
         root = next(r for r in trial.roots if r.path == self.root.path)
         rates = []
         for made, one, how in ((self.ported, self.root, make), (trial, root, self._only(make))):

@@ -16,6 +16,7 @@ from test_cli_native_port import CORPUS, failure, planted
 
 from porter.build import trust
 from porter.cli import full_rate, sharing
+from porter.cli.choosing import Chosen
 from porter.cli.porting import look
 from porter.cli.sharing import _Built
 from porter.cli.staging import Staged
@@ -58,6 +59,7 @@ def ported(
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
+    monkeypatch.setattr(full_rate, "widened", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
     monkeypatch.setattr(sharing._Choice, "_built", built)
     kernel = CORPUS / name / f"{name}.cu"
