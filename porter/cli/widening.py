@@ -122,8 +122,8 @@ def not_followed(session: Session | None, plan: PortPlan, root: PortedRoot) -> s
     after = launch_of(materialize(plan, original), kernel, rules, root.include_dirs, major_of(session))
     if before is None or after is None or before.grid is None or after.grid is None or root.halved is None:
         return NOT_SAID
-    if len(before.grid) != len(after.grid) or before.cluster != after.cluster:
-        return "its host code launches another grid"
+    if len(before.grid) != len(after.grid) or _other(before) != _other(after):
+        return "its host code launches it with other arguments, threads or clusters, or makes other tensor maps"
     for dimension, (old, new) in enumerate(zip(before.grid, after.grid, strict=True)):
         for names in _samples(before, after):
             values = [_value(text, names) for text in (old, new)]
@@ -141,6 +141,12 @@ def not_followed(session: Session | None, plan: PortPlan, root: PortedRoot) -> s
     if old_box[0] != new_box[0] or any(a is None or b != 2 * a for a, b in rows) or len(rows) != 1:
         return f"twice the rows of `{changed[0]}` in its host code"
     return ""
+
+
+def _other(launch: HostLaunch) -> tuple[object, ...]:
+    """What a launch has beside its grid, its shared memory and the boxes of its tensor maps."""
+    maps = [(m.param, m.base, m.rank, m.dims, m.strides, m.swizzle, m.element) for m in launch.maps]
+    return launch.block, launch.cluster, launch.sizes, maps
 
 
 def _samples(*launches: HostLaunch) -> Iterator[Mapping[str, int]]:

@@ -19,6 +19,13 @@ from porter.passes.native.step import STEPS
 from porter.passes.ported import Ported, port_paths
 from porter.verify.builder import PORT_ARCH
 
+ENCODES = """\
+template <int ROWS>
+CUtensorMap map_of(T* data, int rows, int columns) {
+    CUtensorMap map;
+    encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, data, rows, columns, ROWS, BK);
+    return map;
+}"""
 GUARD = "if (w < BN / 8 / 2 || column0 + BN <= N) {"
 GRID = "dim3((N / (BN / 2) + 1) / 2, M / BM)"
 
@@ -65,8 +72,13 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
          "HELP": "constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }"},
         ["dim3(ceil_div(N, BN), M / BM)", "column0 + BN / 2 < N"],
     ),
-    "a function that encodes the map": (
-        {"BOX": "rows_of<BN>()", "HELP": "template <int R> uint32_t rows_of() { return R; }"}, ["rows_of<BN>()", GUARD],
+    "a template that encodes maps": (
+        {"HELP": ENCODES, "MAP": "map_a = map_of<BM>(A, M, K); map_b = map_of<BN>(B, N, K);"},
+        ["map_b = map_of<BN>(B, N, K);", GUARD],
+    ),
+    "a grid in variables": (
+        {"HOST": "const int columns = N / BN; dim3 grid(columns, M / BM);", "GRID": "columns"},
+        ["const int columns = (N / (BN / 2) + 1) / 2; dim3 grid(columns, M / BM);"],
     ),
     "results that leave by TMA": (BY_TMA, ["part < BN / 16; ++part) {", GRID]),
 }  # fmt: skip
@@ -119,6 +131,19 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     ),
     "a width that a build chooses": (
         {"CONST": "#if defined(NARROW)\nconstexpr int BN = 16;\n#endif"}, "outside of `#if`: a build may choose it",
+    ),
+    "sums of host code": (
+        {"HOST": "const size_t bytes = size_t(M) * (N / BN); std::printf(\"%zu\", bytes);"}, "what `N / BN` has to do",
+    ),
+    "a remainder that is used": ({"HOST": "int rest = N % BN; N -= rest;"}, "what `N % BN` has to do"),
+    "an argument of something else": (
+        {"HELP": "void tune(int columns);", "HOST": "tune(BN);"}, "what `tune(BN);` has to do",
+    ),
+    "two launches": (
+        {"MAP": "product<<<dim3(N / BN, M / BM), 128>>>(map_a, map_b, C, N, K);"}, "one place that launches",
+    ),
+    "a block of columns in the kernel": (
+        {"STORE": STORE.replace("d[w * 4];", "d[w * 4] * C[column0 / BN];")}, "what `column0 / BN` has to do",
     ),
     "registers whose order is not read": (
         {"MMA": mma(16, element="d[{i:#x}]")},

@@ -28,6 +28,7 @@ from porter.model.program import Program
 from porter.model.scopes import resolve
 from porter.passes.native.counting import Mention
 from porter.passes.native.feeding import feeds
+from porter.passes.native.host_places import HostPlaces
 from porter.passes.native.sites import Left, path_of
 from porter.passes.native.wide_mma import arrays, column_extent, wider
 from porter.passes.native.width import Judging, Widths
@@ -103,7 +104,10 @@ class _Wide:
         if enclosing(literal.node, "preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else") is not None:
             raise self.widths.left(literal.file, literal.node, f"`{constant}` outside of `#if`: a build may choose it")
         self.mentions = list(self.widths.mentions(constant))
-        judging = Judging(self.program, self.constants, self.widths, self.width)
+        host = HostPlaces(self.program, self.function)
+        if host.launches != 1:
+            raise self._left("one place that launches it")
+        judging = Judging(self.program, self.constants, self.widths, self.width, size, host)
         edits = [_edit(literal.file, literal.node, literal.instead(2 * self.width))]
         edits += judging.edits(self.mentions)
         if not judging.rounds:
