@@ -88,7 +88,6 @@ def remade(
     registers: Counts = frozenset(),
     blocks: frozenset[str] = frozenset(),
     bulk_stores: frozenset[str] = frozenset(),
-    wide: frozenset[str] = frozenset(),
 ) -> Ported:
     """The same port with what was chosen for it."""
     return make(
@@ -98,7 +97,6 @@ def remade(
         registers=registers,
         blocks=blocks,
         bulk_stores=bulk_stores,
-        wide=wide,
     )
 
 

@@ -13,9 +13,12 @@ from typing import Protocol
 from porter.build.port_plan import PortPlan, materialize
 from porter.cli.choosing import GAIN, Choice, Chosen, WithoutError
 from porter.cli.context import Session
-from porter.cli.staging import Counts, NoneLeftError, major_of, problem_of, rules_of, shape_of, staged
+from porter.cli.sharing import shared
+from porter.cli.staging import Counts, NoneLeftError, major_of, problem_of, remade, rules_of, shape_of, staged
+from porter.cli.storing import stored
 from porter.diagnostics import Code, Diagnostic
 from porter.grade.changes import Impossible, fitting
+from porter.grade.shape import Shape
 from porter.lang.sources import is_python, load_sources
 from porter.passes.native.given import Left
 from porter.passes.native.wide import AS_WIDE, NAME
@@ -32,9 +35,17 @@ _SIZES = tuple(8 * k + more for k in (*range(1, 65), *range(80, 161, 16)) for mo
 
 
 class Make(Protocol):
-    """The same port, with tiles twice as wide in some roots, and with what `staged` asks for."""
+    """The same port, with tiles twice as wide in some roots, and with what other steps that are chosen ask for."""
 
-    def __call__(self, *, wide: frozenset[str] = ..., stages: Counts = ..., without: Left = ...) -> Ported: ...
+    def __call__(
+        self,
+        *,
+        wide: frozenset[str] = ...,
+        stages: Counts = ...,
+        without: Left = ...,
+        blocks: frozenset[str] = ...,
+        bulk_stores: frozenset[str] = ...,
+    ) -> Ported: ...
 
 
 def widened(session: Session, ported: Ported, make: Make) -> Chosen:
@@ -83,10 +94,8 @@ class _Choice(Choice):
         root = next(r for r in trial.roots if r.path == self.root.path)
         rates = []
         for made, one, how in ((self.ported, self.root, make), (trial, root, self._only(make))):
-            chosen = staged(self.session, made, how)
-            again = next(r for r in chosen.ported.roots if r.path == one.path)
             try:
-                shape = shape_of(self.session, chosen.ported, again)
+                shape = self._with_others(made, one, how)
             except NoneLeftError as none:
                 raise self.without("; ".join(str(d.values["what"]) for d in none.said)) from None
             except ValueError as error:
@@ -100,6 +109,17 @@ class _Choice(Choice):
             what = f"a gain at {problem_of(self.session)}: by the grade tiles twice as wide reach {rates[1]:.1%}, "
             raise self.without(f"{what}tiles as they are {rates[0]:.1%}")
         self.chosen = True
+
+    def _with_others(self, ported: Ported, root: PortedRoot, make: Make) -> Shape:
+        """What the grade takes of a port with all other steps that are chosen for it."""
+        chosen = staged(self.session, ported, make)
+        if chosen.counts or chosen.without:
+            ported, make = chosen.ported, partial(remade, make, chosen)
+        sharing = shared(self.session, ported, make)
+        if sharing.roots:
+            ported, make = sharing.ported, partial(make, blocks=sharing.roots)
+        ported = stored(self.session, ported, make).ported
+        return shape_of(self.session, ported, next(r for r in ported.roots if r.path == root.path))
 
     def _only(self, make: Make) -> Make:
         return partial(make, wide=frozenset({self.root.path}))

@@ -52,8 +52,8 @@ def ported(
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     for module in (full_rate, widening):
         monkeypatch.setattr(module, "staged", lambda session, ported, make: Staged(ported, frozenset()))
-    monkeypatch.setattr(full_rate, "shared", unchanged)
-    monkeypatch.setattr(full_rate, "stored", unchanged)
+        monkeypatch.setattr(module, "shared", unchanged)
+        monkeypatch.setattr(module, "stored", unchanged)
     monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
     monkeypatch.setattr(widening, "shape_of", shape_of)
     result = porter("port", "--style", "native", "--no-compile", *more, KERNEL, "-o", folder)

@@ -19,6 +19,7 @@ from porter.passes.native.step import STEPS
 from porter.passes.ported import Ported, port_paths
 from porter.verify.builder import PORT_ARCH
 
+CORPUS = Path(__file__).parents[2] / "corpus"
 ENCODES = """\
 template <int ROWS>
 CUtensorMap map_of(T* data, int rows, int columns) {
@@ -80,6 +81,11 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
         {"HOST": "const int columns = N / BN; dim3 grid(columns, M / BM);", "GRID": "columns"},
         ["const int columns = (N / (BN / 2) + 1) / 2; dim3 grid(columns, M / BM);"],
     ),
+    "descriptors that go on": (
+        {"LOOP": "uint64_t left = desc(a), right = desc(b);\n        for (int i = 0; i < BK / 16; ++i) "
+                 "{ multiply(d, left, right); left += 2; right += 2; }"},
+        ["constexpr int BN = 32;", GUARD],
+    ),
     "results that leave by TMA": (BY_TMA, ["part < BN / 16; ++part) {", GRID]),
 }  # fmt: skip
 
@@ -121,6 +127,10 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     ),
     "columns by another block's index": (
         {"PLACE": "const int column0 = (blockIdx.x + blockIdx.y) * BN;"}, "follows from the block's index in the grid",
+    ),
+    "columns that change": (
+        {"PLACE": "int column0 = blockIdx.x * BN; if (K == 1) column0 += 16;"},
+        "that `column0` keeps its value",
     ),
     "columns that do not begin at tiles": (
         {"PLACE": "const int column0 = blockIdx.x * BN + 16;"}, "as a multiple of the tile's index",
@@ -205,7 +215,7 @@ def planted(found: Ported, pattern: str, instead: str) -> Ported:
 
 
 PASSES = ("a constant", "a wrapper that chooses the instruction", "registers in two dimensions",
-          "a constant of host code, handed by a template", "a number of tiles that is rounded up")  # fmt: skip
+          "a constant of host code, handed by a template", "a number of tiles that is rounded up", "descriptors that go on")  # fmt: skip
 
 
 @pytest.mark.slow
@@ -213,6 +223,15 @@ PASSES = ("a constant", "a wrapper that chooses the instruction", "registers in 
 @pytest.mark.parametrize("name", PASSES)
 def test_the_gate_takes_a_way_of_writing(tmp_path: Path, name: str) -> None:
     assert failure(made(tmp_path, **UNDERSTOOD[name][0])) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.external
+@pytest.mark.parametrize("name", ["gemm_ws", "gemm_cluster", "gemm_cooperative_128"])
+def test_the_gate_takes_a_corpus_kernel(name: str) -> None:
+    """Of a cluster each block loads half of B, and TMA stores the results of the last one."""
+    path = CORPUS / name / f"{name}.cu"
+    assert failure(port_paths([path], options(path), (), look)) == ""
 
 
 PLANTED: dict[str, tuple[str, str]] = {

@@ -52,8 +52,8 @@ class Widths(Counting):
 
 
 class Judging:
-    """What becomes of each mention, as edits of the text. `width` is how wide tiles are, `size` what host code calls the
-    columns of the product.
+    """What becomes of each mention, as edits of the text. `width` is how wide tiles are, `size` what host code calls
+    the columns of the product.
 
     Raises:
         Left: a place is not understood.
@@ -115,6 +115,8 @@ class Judging:
             return
         elif sign in ("+", "-"):
             product = (not host or self._is_of_host(mention, above)) and self._is_summand(mention, above)
+            # what is made of a width is an amount of memory, of which others are made
+            product |= not host and mention.word.derived
             if not (host and self._is_rounding(mention, above)) and not product:
                 raise self._left(mention)
         elif sign in ("<", "!=") and is_right and self.loops and _holds(self.loops[-1], above):
