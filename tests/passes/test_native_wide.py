@@ -215,7 +215,8 @@ def planted(found: Ported, pattern: str, instead: str) -> Ported:
 
 
 PASSES = ("a constant", "a wrapper that chooses the instruction", "registers in two dimensions",
-          "a constant of host code, handed by a template", "a number of tiles that is rounded up", "descriptors that go on")  # fmt: skip
+          "a constant of host code, handed by a template", "a number of tiles that is rounded up",
+          "descriptors that go on")  # fmt: skip
 
 
 @pytest.mark.slow
