@@ -60,8 +60,9 @@ and `problem=8192x8192x1024` grade another kernel beside this one; repeat the op
 may stand in any order: what has to fit is the result, and with `pair` the tile is that of both blocks. An original and
 its port are both asked; which of them does not allow a change is said (PT5072), and none that does is an error. What
 nobody knows can be stated: `--what-if stages=4`. `--problem MxNxK` grades all at another size, `--sizes D=128` what
-the case compiles for another of its sizes. The order of tiles is no part of the model: whether tiles that run at a time load less in another one,
-`porter port --style native` says alone (`raster` in [full_rate.md](full_rate.md#native-steps)).
+the case compiles for another of its sizes. The order of tiles is no part of the model: whether tiles that run at a
+time load less in another one, `porter port --style native` says alone (`raster` in
+[full_rate.md](full_rate.md#native-steps)).
 `--timeline FILE` writes what one SM does when, in clocks, for ui.perfetto.dev.
 
 ```

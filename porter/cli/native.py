@@ -182,6 +182,10 @@ def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, 
                 gains.append(gain)
                 continue
             shared = shared or (step.name == BLOCKS and step.taken)
+            if step.name == WIDE and not step.taken:
+                # the port's other steps are those of tiles as they are
+                gains.append(replace(gain, before=rate, after=after))
+                continue
         shape = changed
         gains.append(replace(gain, before=rate, after=after))
         rate = after

@@ -89,7 +89,6 @@ def remade(
     blocks: frozenset[str] = frozenset(),
     bulk_stores: frozenset[str] = frozenset(),
     aheads: frozenset[str] = frozenset(),
-    wide: frozenset[str] = frozenset(),
 ) -> Ported:
     """The same port with what was chosen for it."""
     return make(
@@ -100,7 +99,6 @@ def remade(
         blocks=blocks,
         bulk_stores=bulk_stores,
         aheads=aheads,
-        wide=wide,
     )
 
 

@@ -5,7 +5,7 @@ and where its host code follows."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -13,13 +13,19 @@ from typing import Protocol
 from porter.build.port_plan import PortPlan, materialize
 from porter.cli.choosing import GAIN, Choice, Chosen, WithoutError
 from porter.cli.context import Session
-from porter.cli.staging import Counts, NoneLeftError, major_of, problem_of, rules_of, shape_of, staged
+from porter.cli.sharing import shared
+from porter.cli.staging import Counts, NoneLeftError, major_of, problem_of, remade, rules_of, shape_of, staged
+from porter.cli.storing import stored
 from porter.diagnostics import Code, Diagnostic
 from porter.grade.changes import Impossible, fitting
-from porter.lang.sources import is_python
+from porter.grade.shape import Shape
+from porter.lang.sources import is_python, load_sources
 from porter.passes.native.given import Left
 from porter.passes.native.wide import AS_WIDE, NAME
 from porter.passes.ported import Ported, PortedRoot
+from porter.passes.widening import why_not
+from porter.rules.rule import Rule
+from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.scan.staging import HostLaunch, launch_of
 from porter.verify.expr import FUNCTIONS, ExpressionError, evaluate
 
@@ -29,9 +35,17 @@ _SIZES = tuple(8 * k + more for k in (*range(1, 65), *range(80, 161, 16)) for mo
 
 
 class Make(Protocol):
-    """The same port, with tiles twice as wide in some roots, and with what `staged` asks for."""
+    """The same port, with tiles twice as wide in some roots, and with what other steps that are chosen ask for."""
 
-    def __call__(self, *, wide: frozenset[str] = ..., stages: Counts = ..., without: Left = ...) -> Ported: ...
+    def __call__(
+        self,
+        *,
+        wide: frozenset[str] = ...,
+        stages: Counts = ...,
+        without: Left = ...,
+        blocks: frozenset[str] = ...,
+        bulk_stores: frozenset[str] = ...,
+    ) -> Ported: ...
 
 
 def widened(session: Session, ported: Ported, make: Make) -> Chosen:
@@ -39,16 +53,30 @@ def widened(session: Session, ported: Ported, make: Make) -> Chosen:
     roots = [
         r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels and NAME not in r.native
     ]
+    told = {r.path: _why_not(session, ported, r) for r in roots}
+    said = [d for d in told.values() if d is not None and d.values["what"] != AS_WIDE]
+    roots = [r for r in roots if told[r.path] is None]
     wanted = frozenset(r.path for r in roots)
     if not wanted:
-        return Chosen(ported)
+        return Chosen(ported, said=tuple(said))
     trial = make(wide=wanted)
     choices = [_Choice(session, ported, root) for root in roots]
-    said = [d for choice in choices for d in choice.try_to(partial(choice.choose, trial, make))]
+    said += [d for choice in choices for d in choice.try_to(partial(choice.choose, trial, make))]
     found = frozenset(c.root.path for c in choices if c.chosen)
     if found == wanted:
         return Chosen(trial, found, tuple(said))
     return Chosen(make(wide=found) if found else ported, found, tuple(said))
+
+
+def _why_not(session: Session, ported: Ported, root: PortedRoot) -> Diagnostic | None:
+    """What the text of a root lacks, which is cheaper to ask than to port it."""
+    sources = load_sources(Path(root.path), root.include_dirs)
+    launches = partial(pipelines_of, rules_of(session))
+    return why_not(sources, rules_of(session), launches, ported.keeps_hopper)
+
+
+def pipelines_of(rules: Sequence[Rule], path: Path, include_dirs: Sequence[Path]) -> list[KernelPipeline]:
+    return pipelines(path, rules, include_dirs)
 
 
 class _Choice(Choice):
@@ -62,14 +90,12 @@ class _Choice(Choice):
             WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling raises.
         """
         if not self.has_step(trial):
-            raise WithoutError(*(d for d in _about(trial, self.root) if d.values["what"] != AS_WIDE))
+            raise WithoutError(*_about(trial, self.root))
         root = next(r for r in trial.roots if r.path == self.root.path)
         rates = []
         for made, one, how in ((self.ported, self.root, make), (trial, root, self._only(make))):
-            chosen = staged(self.session, made, how)
-            again = next(r for r in chosen.ported.roots if r.path == one.path)
             try:
-                shape = shape_of(self.session, chosen.ported, again)
+                shape = self._with_others(made, one, how)
             except NoneLeftError as none:
                 raise self.without("; ".join(str(d.values["what"]) for d in none.said)) from None
             except ValueError as error:
@@ -83,6 +109,17 @@ class _Choice(Choice):
             what = f"a gain at {problem_of(self.session)}: by the grade tiles twice as wide reach {rates[1]:.1%}, "
             raise self.without(f"{what}tiles as they are {rates[0]:.1%}")
         self.chosen = True
+
+    def _with_others(self, ported: Ported, root: PortedRoot, make: Make) -> Shape:
+        """What the grade takes of a port with all other steps that are chosen for it."""
+        chosen = staged(self.session, ported, make)
+        if chosen.counts or chosen.without:
+            ported, make = chosen.ported, partial(remade, make, chosen)
+        sharing = shared(self.session, ported, make)
+        if sharing.roots:
+            ported, make = sharing.ported, partial(make, blocks=sharing.roots)
+        ported = stored(self.session, ported, make).ported
+        return shape_of(self.session, ported, next(r for r in ported.roots if r.path == root.path))
 
     def _only(self, make: Make) -> Make:
         return partial(make, wide=frozenset({self.root.path}))
@@ -105,8 +142,8 @@ def not_followed(session: Session | None, plan: PortPlan, root: PortedRoot) -> s
     after = launch_of(materialize(plan, original), kernel, rules, root.include_dirs, major_of(session))
     if before is None or after is None or before.grid is None or after.grid is None or root.halved is None:
         return NOT_SAID
-    if len(before.grid) != len(after.grid) or before.cluster != after.cluster:
-        return "its host code launches another grid"
+    if len(before.grid) != len(after.grid) or _other(before) != _other(after):
+        return "its host code launches it with other arguments, threads or clusters, or makes other tensor maps"
     for dimension, (old, new) in enumerate(zip(before.grid, after.grid, strict=True)):
         for names in _samples(before, after):
             values = [_value(text, names) for text in (old, new)]
@@ -124,6 +161,12 @@ def not_followed(session: Session | None, plan: PortPlan, root: PortedRoot) -> s
     if old_box[0] != new_box[0] or any(a is None or b != 2 * a for a, b in rows) or len(rows) != 1:
         return f"twice the rows of `{changed[0]}` in its host code"
     return ""
+
+
+def _other(launch: HostLaunch) -> tuple[object, ...]:
+    """What a launch has beside its grid, its shared memory and the boxes of its tensor maps."""
+    maps = [(m.param, m.base, m.rank, m.dims, m.strides, m.swizzle, m.element) for m in launch.maps]
+    return launch.block, launch.cluster, launch.sizes, maps
 
 
 def _samples(*launches: HostLaunch) -> Iterator[Mapping[str, int]]:

@@ -135,6 +135,17 @@ def widened(sources: SourceSet, rules: Sequence[Rule], launches: Launches | None
     return Widened(sources, with_text(sources, sources.root, text), edits, found.axis, found.kernel)
 
 
+def why_not(
+    sources: SourceSet, rules: Sequence[Rule], launches: Launches | None, keeps_hopper: bool
+) -> Diagnostic | None:
+    """What keeps sources from wider tiles, as far as their own text says; None if nothing does."""
+    try:
+        widened(sources, rules, launches, keeps_hopper)
+    except Left as error:
+        return not_widened(error)
+    return None
+
+
 def _launch(sources: SourceSet, launches: Launches | None) -> HostLaunch | None:
     known = launches(Path(sources.root), sources.include_dirs) if launches is not None else ()
     return known[0].launch if len(known) == 1 else None

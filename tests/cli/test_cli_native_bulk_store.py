@@ -51,6 +51,7 @@ def ported(
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
+    monkeypatch.setattr(full_rate, "widened", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
     monkeypatch.setattr(storing._Choice, "_shapes", shapes)

@@ -19,6 +19,14 @@ from porter.passes.native.step import STEPS
 from porter.passes.ported import Ported, port_paths
 from porter.verify.builder import PORT_ARCH
 
+CORPUS = Path(__file__).parents[2] / "corpus"
+ENCODES = """\
+template <int ROWS>
+CUtensorMap map_of(T* data, int rows, int columns) {
+    CUtensorMap map;
+    encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, data, rows, columns, ROWS, BK);
+    return map;
+}"""
 GUARD = "if (w < BN / 8 / 2 || column0 + BN <= N) {"
 GRID = "dim3((N / (BN / 2) + 1) / 2, M / BM)"
 
@@ -65,8 +73,18 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
          "HELP": "constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }"},
         ["dim3(ceil_div(N, BN), M / BM)", "column0 + BN / 2 < N"],
     ),
-    "a function that encodes the map": (
-        {"BOX": "rows_of<BN>()", "HELP": "template <int R> uint32_t rows_of() { return R; }"}, ["rows_of<BN>()", GUARD],
+    "a template that encodes maps": (
+        {"HELP": ENCODES, "MAP": "map_a = map_of<BM>(A, M, K); map_b = map_of<BN>(B, N, K);"},
+        ["map_b = map_of<BN>(B, N, K);", GUARD],
+    ),
+    "a grid in variables": (
+        {"HOST": "const int columns = N / BN; dim3 grid(columns, M / BM);", "GRID": "columns"},
+        ["const int columns = (N / (BN / 2) + 1) / 2; dim3 grid(columns, M / BM);"],
+    ),
+    "descriptors that go on": (
+        {"LOOP": "uint64_t left = desc(a), right = desc(b);\n        for (int i = 0; i < BK / 16; ++i) "
+                 "{ multiply(d, left, right); left += 2; right += 2; }"},
+        ["constexpr int BN = 32;", GUARD],
     ),
     "results that leave by TMA": (BY_TMA, ["part < BN / 16; ++part) {", GRID]),
 }  # fmt: skip
@@ -110,6 +128,10 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "columns by another block's index": (
         {"PLACE": "const int column0 = (blockIdx.x + blockIdx.y) * BN;"}, "follows from the block's index in the grid",
     ),
+    "columns that change": (
+        {"PLACE": "int column0 = blockIdx.x * BN; if (K == 1) column0 += 16;"},
+        "that `column0` keeps its value",
+    ),
     "columns that do not begin at tiles": (
         {"PLACE": "const int column0 = blockIdx.x * BN + 16;"}, "as a multiple of the tile's index",
     ),
@@ -119,6 +141,19 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     ),
     "a width that a build chooses": (
         {"CONST": "#if defined(NARROW)\nconstexpr int BN = 16;\n#endif"}, "outside of `#if`: a build may choose it",
+    ),
+    "sums of host code": (
+        {"HOST": "const size_t bytes = size_t(M) * (N / BN); std::printf(\"%zu\", bytes);"}, "what `N / BN` has to do",
+    ),
+    "a remainder that is used": ({"HOST": "int rest = N % BN; N -= rest;"}, "what `N % BN` has to do"),
+    "an argument of something else": (
+        {"HELP": "void tune(int columns);", "HOST": "tune(BN);"}, "what `tune(BN);` has to do",
+    ),
+    "two launches": (
+        {"MAP": "product<<<dim3(N / BN, M / BM), 128>>>(map_a, map_b, C, N, K);"}, "one place that launches",
+    ),
+    "a block of columns in the kernel": (
+        {"STORE": STORE.replace("d[w * 4];", "d[w * 4] * C[column0 / BN];")}, "what `column0 / BN` has to do",
     ),
     "registers whose order is not read": (
         {"MMA": mma(16, element="d[{i:#x}]")},
@@ -180,7 +215,8 @@ def planted(found: Ported, pattern: str, instead: str) -> Ported:
 
 
 PASSES = ("a constant", "a wrapper that chooses the instruction", "registers in two dimensions",
-          "a constant of host code, handed by a template", "a number of tiles that is rounded up")  # fmt: skip
+          "a constant of host code, handed by a template", "a number of tiles that is rounded up",
+          "descriptors that go on")  # fmt: skip
 
 
 @pytest.mark.slow
@@ -188,6 +224,15 @@ PASSES = ("a constant", "a wrapper that chooses the instruction", "registers in 
 @pytest.mark.parametrize("name", PASSES)
 def test_the_gate_takes_a_way_of_writing(tmp_path: Path, name: str) -> None:
     assert failure(made(tmp_path, **UNDERSTOOD[name][0])) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.external
+@pytest.mark.parametrize("name", ["gemm_ws", "gemm_cluster", "gemm_cooperative_128"])
+def test_the_gate_takes_a_corpus_kernel(name: str) -> None:
+    """Of a cluster each block loads half of B, and TMA stores the results of the last one."""
+    path = CORPUS / name / f"{name}.cu"
+    assert failure(port_paths([path], options(path), (), look)) == ""
 
 
 PLANTED: dict[str, tuple[str, str]] = {

@@ -58,7 +58,7 @@ product(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUten
         }
         wait(&ready, k & 1);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-        for (int i = 0; i < BK / 16; ++i) @CALL@(d, desc(a + i * 16), desc(b + i * 16));
+        @LOOP@
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
         __syncthreads();
@@ -126,6 +126,7 @@ DEFAULTS = {
     "BYTES": "(BM + @BN@) * BK * int(sizeof(T))",
     "COLUMN": "column0",
     "CALL": "multiply",
+    "LOOP": "for (int i = 0; i < BK / 16; ++i) @CALL@(d, desc(a + i * 16), desc(b + i * 16));",
     "STORE": STORE,
     "HELP": "",
     "HOST": "",

@@ -28,6 +28,7 @@ from porter.model.program import Program
 from porter.model.scopes import resolve
 from porter.passes.native.counting import Mention
 from porter.passes.native.feeding import feeds
+from porter.passes.native.host_places import HostPlaces
 from porter.passes.native.sites import Left, path_of
 from porter.passes.native.wide_mma import arrays, column_extent, wider
 from porter.passes.native.width import Judging, Widths
@@ -89,7 +90,20 @@ class _Wide:
         sizes = {o.multiplies.n for o in self.multiplies if o.multiplies is not None}
         if not sizes:
             raise self._left("which statements multiply")
-        copy, coordinate, size = self._columns()
+        found, missing = [], []
+        for copy, coordinate, size in self._columns():
+            try:
+                found.append(self._side(copy, coordinate, size, sizes))
+            except Left as left:
+                missing.append(left)
+        if len(found) > 1:
+            raise self._left("which copies bring A and which bring B")
+        if not found:
+            raise missing[0]
+        return found[0]
+
+    def _side(self, copy: Operation, coordinate: str, size: str, sizes: set[int]) -> Wider:
+        """The step, if the columns of a tile are those by which a copy loads."""
         name, axis = self._constant(copy, coordinate)
         constant, literal = self.widths.literal(name.rpartition("::")[2])
         self.width = literal.value
@@ -103,12 +117,15 @@ class _Wide:
         if enclosing(literal.node, "preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else") is not None:
             raise self.widths.left(literal.file, literal.node, f"`{constant}` outside of `#if`: a build may choose it")
         self.mentions = list(self.widths.mentions(constant))
-        judging = Judging(self.program, self.constants, self.widths, self.width)
+        host = HostPlaces(self.program, self.function)
+        if host.launches != 1:
+            raise self._left("one place that launches it")
+        judging = Judging(self.program, self.constants, self.widths, self.width, size, host)
         edits = [_edit(literal.file, literal.node, literal.instead(2 * self.width))]
         edits += judging.edits(self.mentions)
         if not judging.rounds:
             raise self._left(f"a grid that host code makes of `{constant}`")
-        self._tile(coordinate, axis)
+        self._tile(axis)
         names, registers = self._registers()
         follows = [(m.file.path, m.span) for m in self.mentions]
         named = 2 * self.width not in sizes
@@ -117,7 +134,7 @@ class _Wide:
         # where templates choose the instruction, parameters of others stay as they are
         around = None if named else self.function
         edits += arrays(self.program, self.function, self.constants, names, registers, follows, around)
-        half = self._half(copy, coordinate, size, judging)
+        half = self._half(copy, coordinate, size, "xyz"[axis], judging)
         edits += self._loops(judging.loops, names, registers, half)
         if any(e.path != self.program.sources.root for e in edits):
             raise self._left("all that makes a tile in the file itself: others may include its headers")
@@ -128,41 +145,67 @@ class _Wide:
 
     # --- Which columns a block has
 
-    def _columns(self) -> tuple[Operation, str, str]:
+    def _columns(self) -> Iterator[tuple[Operation, str, str]]:
         """A copy that fills B, the coordinate by which it takes the columns of a tile, and what host code calls their
-        number."""
+        number. Where the text of MMAs does not say which of two copies that is, both."""
         launch = self.launch
         if launch is None or launch.grid is None:
             raise self._left("its launch: no host code in these files makes one that is understood")
         maps = {m.param: m for m in launch.maps}
         sides = [[o for o in self.copies if feeds(self.program, self.multiplies, o, operand)] for operand in ("a", "b")]
-        if any(not s for s in sides) or set(sides[0]) & set(sides[1]):
-            raise self._left("which copies bring A and which bring B")
+        if any(len(s) != 1 for s in sides) or sides[0] == sides[1]:
+            if len(self.copies) != 2:
+                raise self._left("one load of A and one of B for each stage")
+            orders = [(0, 1), (1, 0)]
+        else:
+            self.copies, orders = [sides[0][0], sides[1][0]], [(0, 1)]
         dims = []
-        for copy in (sides[0][0], sides[1][0]):
+        for copy in self.copies:
             known = maps.get(copy.map)
             if known is None or len(known.dims) != 2 or len(copy.coords) != 2:
                 raise path_of(copy)[0].left("the tensor map of what is loaded, of two dimensions")
             dims.append(known.dims)
-        own = set(dims[1]) - set(dims[0])
-        if len(own) != 1 or len(sides[1]) != 1:
-            raise self._left("one load of B for each stage, and which of its dimensions are columns")
-        size = own.pop()
-        return sides[1][0], sides[1][0].coords[dims[1].index(size)], size
+        for a, b in orders:
+            own = set(dims[b]) - set(dims[a])
+            if len(own) != 1:
+                raise self._left("which dimensions of A and B are rows and columns")
+            size = own.pop()
+            yield self.copies[b], self.copies[b].coords[dims[b].index(size)], size
 
     def _constant(self, copy: Operation, coordinate: str) -> tuple[str, int]:
         """The constant that columns of tiles are multiples of, and the dimension of the grid that counts tiles."""
+        for name in set(re.findall(_WORD, coordinate)) & self.offsets.keys():
+            if self._is_changed(name):
+                raise path_of(copy)[0].left(f"that `{name}` keeps its value")
         text = self._expanded(coordinate)
         axes = set(_AXIS.findall(text))
         if len(axes) != 1:
             raise path_of(copy)[0].left(f"that `{coordinate}` follows from the block's index in the grid")
-        at = [self.constants.evaluate(_AXIS.sub(f"({v})", text)) for v in (0, 1, 2, 5)]
+        at = [self._first_of(_AXIS.sub(f"({v})", text)) for v in (0, 1, 2, 5)]
         if at[0] != 0 or not at[1] or at[2] != 2 * at[1] or at[3] != 5 * at[1]:
             raise path_of(copy)[0].left(f"`{coordinate}` as a multiple of the tile's index")
         names = [n for n in dict.fromkeys(re.findall(_WORD, text)) if self.constants.evaluate(n) == at[1]]
         if len(names) != 1:
             raise path_of(copy)[0].left(f"the constant that `{coordinate}` is a multiple of")
         return names[0], "xyz".index(axes.pop())
+
+    def _is_changed(self, name: str) -> bool:
+        """Whether a variable of the kernel gets another value than its first."""
+        for node in self.function.named(name):
+            above = node.parent
+            left = above.child_by_field_name("left") if above is not None else None
+            if above is not None and (
+                above.type in ("update_expression", "pointer_expression")
+                or (above.type == "assignment_expression" and left is not None and left.id == node.id)
+            ):
+                return True
+        return False
+
+    def _first_of(self, text: str) -> int | None:
+        """The value of a coordinate, of the first of the blocks of a cluster that each load a part of a tile."""
+        if "cluster" in text:
+            text = re.sub(rf"(?<![\w.:]){_WORD}\s*\(\s*\)", lambda m: "(0)" if "rank" in m[0] else m[0], text)
+        return self.constants.evaluate(text)
 
     def _expanded(self, text: str) -> str:
         """A text with what its variables begin with in place of their names."""
@@ -181,7 +224,7 @@ class _Wide:
         if "__cluster_dims__" in self.function.text(self.function.node):
             raise self._left("a kernel without clusters of its own")
 
-    def _tile(self, coordinate: str, axis: int) -> None:
+    def _tile(self, axis: int) -> None:
         """That the number of a tile among the columns is for its place alone."""
         counted = rf"blockIdx\s*\.\s*{'xyz'[axis]}"
         number = next((n for n, t in self.offsets.items() if re.fullmatch(counted, t.strip())), None)
@@ -259,7 +302,7 @@ class _Wide:
 
     # --- What is done with sums
 
-    def _half(self, copy: Operation, coordinate: str, size: str, judging: Judging) -> str:
+    def _half(self, copy: Operation, coordinate: str, size: str, axis: str, judging: Judging) -> str:
         """What a thread asks to know whether the second half of the tile has columns; empty where copies store the
         tile, which leave out what is outside."""
         if self.stores:
@@ -270,6 +313,8 @@ class _Wide:
         if size not in given:
             raise self._left("columns of the product as a parameter of the kernel, as the last tile may have fewer")
         whole = self._name()
+        if "cluster" in self._expanded(coordinate):
+            coordinate = f"blockIdx.{axis} * {whole}"
         for name in re.findall(r"[A-Za-z_]\w*", coordinate):
             here = resolve(self.function, path_of(copy)[0].node, name)
             last = max((o.sites[0].node for o in self.multiplies), key=lambda n: n.end_byte)

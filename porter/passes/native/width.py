@@ -15,6 +15,7 @@ from porter.model.constants import Constants, returned
 from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.passes.native.counting import Counting, Mention
+from porter.passes.native.host_places import HostPlaces
 
 _PRINTS = re.compile(r"(?:std::)?(?:v?f?printf|v?sn?printf)|(?:std::)?format")
 _AROUND = ("parenthesized_expression", "cast_expression")
@@ -51,14 +52,18 @@ class Widths(Counting):
 
 
 class Judging:
-    """What becomes of each mention, as edits of the text. `width` is how wide tiles are.
+    """What becomes of each mention, as edits of the text. `width` is how wide tiles are, `size` what host code calls
+    the columns of the product.
 
     Raises:
         Left: a place is not understood.
     """
 
-    def __init__(self, program: Program, constants: Constants, widths: Widths, width: int) -> None:
+    def __init__(
+        self, program: Program, constants: Constants, widths: Widths, width: int, size: str, host: HostPlaces
+    ) -> None:
         self.program, self.constants, self.widths, self.width = program, constants, widths, width
+        self.size, self.host = size, host
         self.rounds = 0
         """How many numbers of tiles host code makes of it."""
         self.checks = False
@@ -83,28 +88,36 @@ class Judging:
             yield from self._in_expression(mention, node, above, host)
         elif above.type in ("argument_list", "template_argument_list", "type_descriptor", "initializer_list"):
             yield from self._argument(mention, above, host)
-        elif (
-            above.type not in ("array_declarator", "sizeof_expression", "condition_clause")
-            and not (host and above.type in ("init_declarator", "return_statement"))
-            and not (mention.word.derived and above.type == "gnu_asm_input_operand")
-        ):
+        elif not self._is_by_itself(mention, node, above, host):
             raise self._left(mention)
+
+    def _is_by_itself(self, mention: Mention, node: Node, above: Node, host: bool) -> bool:
+        """Whether a number that nothing is computed with may be another one where it stands."""
+        if host:
+            return self._is_of_host(mention, node)
+        if above.type == "gnu_asm_input_operand":
+            return mention.word.derived
+        return above.type in ("array_declarator", "sizeof_expression", "condition_clause")
 
     def _in_expression(self, mention: Mention, node: Node, above: Node, host: bool) -> Iterator[Edit]:
         sign = mention.text(above.children[1])
         right = above.child_by_field_name("right")
         is_right = right is not None and right.id == node.id
-        if sign == "%" and is_right and host and not mention.word.derived:
-            self.checks = True
+        if sign == "%" and is_right and host and not mention.word.derived and self.host.is_asked(mention.file, above):
+            left = above.child_by_field_name("left")
+            self.checks |= left is not None and mention.text(left) == self.size
             yield self._as_it_was(mention)
-        elif sign == "/" and is_right:
-            yield from self._count(mention, above, host)
-        elif sign == "/":
+        elif sign == "/" and is_right and host and self.host.is_grid(mention.file, above):
+            yield from self._count(mention, above)
+        elif sign == "/" and not is_right and (not host or self._is_of_host(mention, above)):
             self._part(mention, right)
-        elif sign == "*" and not (host and self._is_of_a_check(mention, above)):
+        elif sign == "*" and (not host or self._is_of_host(mention, above)):
             return
         elif sign in ("+", "-"):
-            if not self._is_rounding(mention, above) and not self._is_summand(mention, above):
+            product = (not host or self._is_of_host(mention, above)) and self._is_summand(mention, above)
+            # what is made of a width is an amount of memory, of which others are made
+            product |= not host and mention.word.derived
+            if not (host and self._is_rounding(mention, above)) and not product:
                 raise self._left(mention)
         elif sign in ("<", "!=") and is_right and self.loops and _holds(self.loops[-1], above):
             return
@@ -114,11 +127,11 @@ class Judging:
         else:
             raise self._left(mention)
 
-    def _count(self, mention: Mention, above: Node, host: bool) -> Iterator[Edit]:
+    def _count(self, mention: Mention, above: Node) -> Iterator[Edit]:
         """A number of tiles: half as many, the last of which may be half a tile."""
         if mention.word.derived:
             raise self._left(mention)
-        self.rounds += host
+        self.rounds += 1
         text = "".join(mention.text(above).split())
         if CEILING.fullmatch(text.replace("::", "")):
             return
@@ -146,7 +159,7 @@ class Judging:
         while node is not None and node.type in ("binary_expression", "parenthesized_expression"):
             text = "".join(mention.text(node).split()).replace("::", "")
             if CEILING.fullmatch(text):
-                return True
+                return self.host.is_grid(mention.file, node)
             node = node.parent
         return False
 
@@ -159,12 +172,9 @@ class Judging:
             outer = outer.parent
         return outer is not None and outer.type == "binary_expression" and mention.text(outer.children[1]) == "*"
 
-    @staticmethod
-    def _is_of_a_check(mention: Mention, above: Node) -> bool:
-        outer = above.parent
-        while outer is not None and outer.type in _AROUND:
-            outer = outer.parent
-        return outer is not None and outer.type == "binary_expression" and mention.text(outer.children[1]) == "%"
+    def _is_of_host(self, mention: Mention, node: Node) -> bool:
+        """Whether host code makes shared memory of a launch, or a tensor map, of it."""
+        return self.host.is_amount(mention.file, node) or self.host.is_encoded(mention.file, node)
 
     def _ends_loop(self, node: Node) -> None:
         """Note the loop that what is made of a width is the end of."""
@@ -179,9 +189,11 @@ class Judging:
         name = mention.text(called) if called is not None else ""
         if above.type == "argument_list" and host and _PRINTS.fullmatch(name):
             yield self._as_it_was(mention)
-        elif self._rounds_up(name, mention, above):
-            self.rounds += host
-        elif host or (mention.word.derived and above.type == "argument_list"):
+        elif host and call is not None and self._rounds_up(name, mention, above):
+            if not self.host.is_grid(mention.file, call):
+                raise self._left(mention)
+            self.rounds += 1
+        elif self._is_of_host(mention, mention.node) if host else mention.word.derived:
             return
         else:
             raise self._left(mention)
