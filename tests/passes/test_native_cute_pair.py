@@ -182,6 +182,18 @@ REFUSED_OF_GRIDS: dict[str, tuple[list[Change], str]] = {
     "a tile beside the block's": (
         [("int(blockIdx.x) * BN", "int(blockIdx.x + 1) * BN")], "as 128 times the block's index",
     ),
+    "a macro for the block's index": (
+        [("template <int BM, int BN, int BK, int STAGES>\nstruct", "#define COLUMN blockIdx.x\n"
+          "template <int BM, int BN, int BK, int STAGES>\nstruct"),
+         ("make_coord(blockIdx.y, blockIdx.x)", "make_coord(blockIdx.y, COLUMN)")],
+        "which block this is, outside of macros",
+    ),
+    "two launches": (
+        [("    return cudaGetLastError();\n}",
+          "    kernel<<<dim3(M / BM, N / BN), 384, bytes, stream>>>(map_b, map_a, C, N, M, K);\n"
+          "    return cudaGetLastError();\n}")],
+        "one launch",
+    ),
     "stores that know the grid": (
         [("    copy(tCrC, thread_mma", "    if (gridDim.x > 1) copy(tCrC, thread_mma")],
         "that sums are stored by the place of their tile",
