@@ -67,6 +67,14 @@ EDGES: list[Change] = [
      "            if (elem_less(tCcD(i), make_shape(M, N))) tCgD(i) = results(i);"),
 ]  # fmt: skip
 """Tiles at the edges of a product that are not whole."""
+AHEAD: list[Change] = [
+    ("        mma.accumulate_ = GMMA::ScaleOut::Zero;",
+     f"        const auto place = {COORD};\n"
+     "        Tensor gD = local_tile(mD, Shape<Int<kM>, Int<kN>>{}, place);\n"
+     "        mma.accumulate_ = GMMA::ScaleOut::Zero;"),
+    (f"        Tensor gD = local_tile(mD, Shape<Int<kM>, Int<kN>>{{}}, {COORD});\n", ""),
+]  # fmt: skip
+"""What stores have for the place of their tile stands ahead of its MMAs."""
 NARROW: list[Change] = [("kN = 128", "kN = 64"), ("SM90_64x128x16", "SM90_64x64x16")]
 
 WRITINGS: dict[str, list[Change]] = {
@@ -75,6 +83,7 @@ WRITINGS: dict[str, list[Change]] = {
     "places in rows and columns": BY_ROWS,
     "tiles at the edges": EDGES,
     "tiles of 64 columns": NARROW,
+    "places that are made ahead": AHEAD,
 }
 
 

@@ -152,7 +152,8 @@ def _relaunch(session: Session | None, plan: PortPlan, root: PortedRoot) -> Rela
 
 def _launches_tiles(original: Path, root: PortedRoot, rules: Sequence[Rule]) -> bool:
     """Whether blocks of the original stand in a grid of two dimensions."""
-    found = (k.launch for k in launched(original, rules, root.include_dirs) if k.pipeline.kernel == root.kernels[0])
+    name = root.kernels[0].split("::")[-1]
+    found = (k.launch for k in launched(original, rules, root.include_dirs) if k.pipeline.kernel == name)
     launch = next(found, None)
     grid = launch.grid if launch is not None and launch.grid is not None else ()
     return len(grid) > 1 and grid[1] != "1"

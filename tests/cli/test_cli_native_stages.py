@@ -75,7 +75,10 @@ def test_a_port_has_the_stages_that_the_grade_finds_best(tmp_path: Path, monkeyp
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "count", "relaunch"),
-    [("cute_gemm_ws", "STAGES", Relaunch(164864, ((3, "5"),))), ("cute_gemm_persistent", "kStages", Relaunch(164864))],
+    [
+        ("cute_gemm_ws", "STAGES", Relaunch(164864, ((3, "5"),), pairs=True, tiles=True)),
+        ("cute_gemm_persistent", "kStages", Relaunch(164864, pairs=True)),
+    ],
 )
 def test_stages_in_types_of_a_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, count: str, relaunch: Relaunch

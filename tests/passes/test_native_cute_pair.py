@@ -4,10 +4,12 @@ missing fact. Values and order are shown by the slow tests of `tests/cute/test_c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from cute_pair_kernels import BY_NUMBER, COORD, EDGES, GRID, GRIDS, KERNEL, WRITINGS, Change, source
 
 from porter.build.port_plan import Relaunch
@@ -38,6 +40,17 @@ def missing(result: PortResult) -> list[str]:
     return [str(d.values["what"]) for d in found]
 
 
+SLOW = {
+    "tiles of 64 columns", "places in rows and columns", "edges of both kinds", "tiles of 256 columns",
+    "a grid of something else", "a tile beside the block's", "one tile of a block", "CTAs that know of each other",
+}  # fmt: skip
+"""Each takes a second; these are for the long run."""
+
+
+def few(names: Iterable[str]) -> list[str | ParameterSet]:
+    return [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in names]
+
+
 SAID = {
     "tiles that are numbered": [
         "const int rows = half_m / config::kM, count = rows * (half_n / config::kN);",
@@ -59,11 +72,16 @@ SAID = {
         "if (pair_row * 128 >= M || pair_column * 128 >= N) continue;",
         "make_identity_tensor(make_shape(M, N))",
     ],
+    "places that are made ahead": [
+        "porter::take_part<128>(tc, part, sums); const auto place = make_coord(pair_row, pair_column);"
+        " Tensor gD = local_tile(mD, Shape<Int<kM>, Int<kN>>{}, place);",
+        "mma.accumulate_ = GMMA::ScaleOut::Zero; porter::take_sums(tc, sums);",
+    ],
     "tiles of 64 columns": ["porter::half_of(N, 64);", "porter::take_part<64>(tc, part, sums);"],
 }
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", few(SAID))
 def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
     result = ported(tmp_path, WRITINGS[name])
     assert missing(result) == []
@@ -98,10 +116,10 @@ REFUSED: dict[str, tuple[list[Change], str]] = {
         [(COORD, "make_coord(tiles.row() + 0 * tiles.next, tiles.column())")],
         "that sums are stored by the place of their tile: `tiles` is of half a product",
     ),
-    "a place that is made ahead": (
+    "a place that is changed": (
         [("        mma.accumulate_ = GMMA::ScaleOut::Zero;",
-          "        const auto place = make_coord(tiles.row(), tiles.column());\n"
-          "        mma.accumulate_ = GMMA::ScaleOut::Zero;"), (f"Int<kN>>{{}}, {COORD}", "Int<kN>>{}, place")],
+          "        int place = tiles.row();\n        place += 0;\n"
+          "        mma.accumulate_ = GMMA::ScaleOut::Zero;"), (COORD, "make_coord(place, tiles.column())")],
         "that sums are stored by `tiles.row()`",
     ),
     "stages that nobody waits for at the end": (
@@ -131,7 +149,7 @@ REFUSED: dict[str, tuple[list[Change], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", few(REFUSED))
 def test_a_missing_fact_is_named(tmp_path: Path, name: str) -> None:
     changes, what = REFUSED[name]
     result = ported(tmp_path, changes)
@@ -182,6 +200,18 @@ REFUSED_OF_GRIDS: dict[str, tuple[list[Change], str]] = {
     "a tile beside the block's": (
         [("int(blockIdx.x) * BN", "int(blockIdx.x + 1) * BN")], "as 128 times the block's index",
     ),
+    "a macro for the block's index": (
+        [("template <int BM, int BN, int BK, int STAGES>\nstruct", "#define COLUMN blockIdx.x\n"
+          "template <int BM, int BN, int BK, int STAGES>\nstruct"),
+         ("make_coord(blockIdx.y, blockIdx.x)", "make_coord(blockIdx.y, COLUMN)")],
+        "which block this is, outside of macros",
+    ),
+    "two launches": (
+        [("    return cudaGetLastError();\n}",
+          "    kernel<<<dim3(M / BM, N / BN), 384, bytes, stream>>>(map_b, map_a, C, N, M, K);\n"
+          "    return cudaGetLastError();\n}")],
+        "one launch",
+    ),
     "stores that know the grid": (
         [("    copy(tCrC, thread_mma", "    if (gridDim.x > 1) copy(tCrC, thread_mma")],
         "that sums are stored by the place of their tile",
@@ -189,7 +219,7 @@ REFUSED_OF_GRIDS: dict[str, tuple[list[Change], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED_OF_GRIDS)
+@pytest.mark.parametrize("name", few(REFUSED_OF_GRIDS))
 def test_a_missing_fact_of_a_grid_is_named(tmp_path: Path, name: str) -> None:
     changes, what = REFUSED_OF_GRIDS[name]
     result = ported(tmp_path, changes, GRID)

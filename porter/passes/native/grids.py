@@ -28,6 +28,8 @@ def in_pairs(program: Program, kernel: Function, changes: Changes, tiles: bool =
     places = list(_grids(program, kernel))
     if not places:
         raise Left(kernel, kernel.span(kernel.body), "a launch by host code in these files")
+    if tiles and len(places) > 1:
+        raise Place(*places[1]).left("one launch: whose first dimension is that of rows, or of columns")
     for caller, node in places:
         for index, halved in enumerate(("({} + 1) / 2 * 2", "({} + 1) / 2")[: 1 + tiles]):
             at = _dimension(caller, node, index)

@@ -13,9 +13,10 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.lang.text import Span
-from porter.model.functions import Function
+from porter.model.functions import Function, Style
 from porter.model.pipeline.frames import Frame, Wording, first_value
 from porter.model.scopes import resolve
+from porter.passes.full_rate.renaming import reached
 from porter.passes.native.mainloop import inside
 from porter.passes.native.pair import BLOCK, RULE, Side
 from porter.passes.native.sites import Changes, Left, Place
@@ -131,7 +132,8 @@ class TiledGridPair(TiledPair):
         Raises:
             Left: something else does.
         """
-        nodes = [*self._region(), *self._for_each_part(self._region())]
+        self._known_functions()
+        nodes = [*self._region(), *self._for_each_part()]
         pairs = Changes(self.context, RULE)
         for function in self._reached():
             if self._stands_in(function):
@@ -148,6 +150,23 @@ class TiledGridPair(TiledPair):
                 if match[2] == b"x":
                     pairs.replace(function, span, "porter::pair_index()")
         pairs.make()
+
+    def _known_functions(self) -> None:
+        """That no macro, and no function of which it is not known who calls it, asks for the block."""
+        mine = {id(f) for f in self._reached()}
+        foreign = reached(self.program, [k for k in self.program.kernels if k is not self.function])
+        for path, file in self.program.sources.files.items():
+            for match in BLOCK.finditer(file.lexed.code):
+                span = Span(match.start(), match.end())
+                around = [f for f in self.program.functions if f.file.path == path
+                          and f.span(f.node).contains(span)]  # fmt: skip
+                inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
+                if inner is None or inner.style is Style.MACRO:
+                    raise self.kernel.begin.left("which block this is, outside of macros")
+                if id(inner) not in mine and id(inner) not in foreign:
+                    raise Left(inner, span, "who calls what asks for the block")
+                if id(inner) in mine & foreign:
+                    raise Left(inner, span, "code that no other kernel comes to")
 
     def _stands_in(self, function: Function) -> bool:
         """Whether it is a lambda, whose text is that of the function around it."""
@@ -178,19 +197,8 @@ class TiledGridPair(TiledPair):
 
     # --- Stores
 
-    def _for_each_part(self, nodes: list[Node]) -> list[Node]:
-        """Declarations for stores alone that follow from the place of the tile."""
-        function = self.function
-        found: list[Node] = []
-        names: set[str] = set()
-        for declaration in sorted(self.of_stores, key=lambda n: n.start_byte):
-            asks = BLOCK.search(function.text(declaration).encode()) is not None
-            asks |= bool(names & {function.text(n) for n in find(declaration, "identifier")})
-            if asks:
-                found.append(declaration)
-                names |= {d.decode() for n in find(declaration, "init_declarator")
-                          if (c := n.child_by_field_name("declarator")) is not None and (d := c.text)}  # fmt: skip
-        return found
+    def _asks_place(self, declaration: Node) -> bool:
+        return BLOCK.search(self.function.text(declaration).encode()) is not None
 
     def _shifts(self) -> list[tuple[str, str]]:
         return [(self._first(p), self._count(p)) for p in self.places]
@@ -200,14 +208,12 @@ class TiledGridPair(TiledPair):
 
     def _stores_by_place(self, nodes: list[Node]) -> None:
         function = self.function
-        again = self._for_each_part(nodes)
+        again = self._for_each_part()
         for place in self.places:
             if next(mentions(function, [*nodes, *again], place.text), None) is None:
                 what = f"that sums are stored by `{place.text}`, by which their operands are loaded"
                 raise self.kernel.begin.left(what)
-        for declaration in again:
-            self.move.slice.pure(declaration)
-            self._is_kept(declaration)
+        self._are_kept(again)
         mine = [n for p in self.places for n in mentions(function, [*nodes, *again], p.text)]
         for node in (*nodes, *again):
             for match in find(node, "identifier"):
@@ -215,17 +221,6 @@ class TiledGridPair(TiledPair):
                 if of_grid and not any(inside(m, match) for m in mine):
                     raise Place(function, match).left("that sums are stored by the place of their tile")
         self._callees([*nodes, *again], [])
-
-    def _is_kept(self, declaration: Node) -> None:
-        """That what a declaration is made of is the same where it stands and where sums are stored."""
-        function = self.function
-        for name in find(declaration, "identifier"):
-            variable = resolve(function, name, function.text(name))
-            if variable is None:
-                continue
-            for use in function.named(variable.name):
-                if use.start_byte > declaration.end_byte and self.move.slice.gives(function, use, variable):
-                    raise Place(function, use).left(f"`{variable.name}` as it is where sums are stored")
 
 
 def _bytes(function: Function) -> tuple[int, int]:

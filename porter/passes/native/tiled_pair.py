@@ -34,7 +34,7 @@ from porter.passes.tiled.text import cpp
 from porter.ptx.tmem import LANES
 from porter.ptx.umma import Kind, legal_n
 
-_CLUSTER = re.compile(r"cluster", re.IGNORECASE)
+_CLUSTER = re.compile(r"cluster|this_grid", re.IGNORECASE)
 
 
 @dataclass(eq=False)

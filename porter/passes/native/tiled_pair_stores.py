@@ -42,7 +42,7 @@ class TiledStores(Pair):
     def of_stores(self) -> list[Node]:
         """Declarations ahead of the stores whose variables these alone ask for, and not as the place of a tile."""
         function, region = self.function, self._region_span()
-        self._tiles_there = [n for p in self.places for n in mentions(function, self._region(), p.text)]
+        self._tiles_there = [n for p in self.places for n in mentions(function, [function.body], p.text)]
         found = [d for d in find(function.body, "declaration") if not region.contains(function.span(d))]
         while True:
             kept = [d for d in found if self._is_asked_by(d, found, region)]
@@ -108,7 +108,7 @@ class TiledStores(Pair):
         self._all_stored(nodes)
         part, *names = (context.names.fresh(n) for n in ("part", "pair_row", "pair_column"))
         self._stores_by_place(nodes)
-        again = self._for_each_part(nodes)
+        again = self._for_each_part()
         renamed = Changes(context, RULE)
         for place, name in zip(self.places, names, strict=True):
             for node in mentions(function, [*nodes, *again], place.text):
@@ -144,9 +144,33 @@ class TiledStores(Pair):
         """Of rows and columns, the place of the first CTA's tile and how far that of the second is."""
         return [(self._said(p), p.over(s.half)) for p, s in zip(self.places, self.sides, strict=True)]
 
-    def _for_each_part(self, nodes: list[Node]) -> list[Node]:
-        """Declarations ahead of the stores that are made for each part."""
-        return []
+    def _for_each_part(self) -> list[Node]:
+        """Declarations for stores alone that follow from the place of the tile."""
+        function = self.function
+        found: list[Node] = []
+        names: set[str] = set()
+        for declaration in sorted(self.of_stores, key=lambda n: n.start_byte):
+            asked = {function.text(n) for n in find(declaration, "identifier")}
+            if self._asks_place(declaration) or names & asked:
+                found.append(declaration)
+                named = (n for d in declaration.children_by_field_name("declarator") for n in declared_names(d))
+                names |= {function.text(n) for n in named}
+        return found
+
+    def _asks_place(self, declaration: Node) -> bool:
+        return any(next(mentions(self.function, [declaration], p.text), None) is not None for p in self.places)
+
+    def _are_kept(self, declarations: list[Node]) -> None:
+        """That declarations which are made again only compute, and of what is the same where sums are stored."""
+        function = self.function
+        for declaration in declarations:
+            self.move.slice.pure(declaration)
+            for name in find(declaration, "identifier"):
+                variable = resolve(function, name, function.text(name))
+                for use in function.named(variable.name) if variable is not None else ():
+                    behind = use.start_byte > declaration.end_byte and use.start_byte < self._region()[0].start_byte
+                    if variable is not None and behind and self.move.slice.gives(function, use, variable):
+                        raise Place(function, use).left(f"`{variable.name}` as it is where sums are stored")
 
     def _remade(self, declaration: Node, pad: str) -> Iterator[str]:
         function, context = self.function, self.context
@@ -164,7 +188,7 @@ class TiledStores(Pair):
 
     def _said(self, place: TilePlace) -> str:
         """The place of a tile, as the kernel writes it."""
-        node = next(mentions(self.function, self._region(), place.text))
+        node = next(mentions(self.function, [*self._region(), *self._for_each_part()], place.text))
         return self.function.text(node)
 
     def _stores_by_place(self, nodes: list[Node]) -> None:
@@ -175,6 +199,9 @@ class TiledStores(Pair):
             Left: it does not.
         """
         function, known = self.function, self._of_halves()
+        again = self._for_each_part()
+        self._are_kept(again)
+        nodes = [*nodes, *again]
         mine = []
         for place in self.places:
             found = list(mentions(function, nodes, place.text))
