@@ -31,6 +31,10 @@ constexpr uint32_t idesc = $value;
 if ($elect()) {
     $state_type $state = $tmem.mma_thread();
 
+//@ section begun
+// Sums that nothing was added to are not read as zeros there.
+if (!$tile.accumulate) __trap();
+
 //@ section tiles
 $tiles_type $tiles = $tmem.tiles();
 while ($tiles.next()) {

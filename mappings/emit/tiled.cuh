@@ -29,6 +29,12 @@ porter::thread_rank()
 //@ section thread_index
 porter::thread_index()
 
+//@ section pair_index
+porter::pair_index()
+
+//@ section pair_count
+porter::pair_count()
+
 //@ section index_of_library
 int(porter::$thread$terms)
 

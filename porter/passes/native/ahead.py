@@ -13,7 +13,7 @@ from tree_sitter import Node
 from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.model.kernels import Kernel
-from porter.passes import epilogue, residency
+from porter.passes import emit, epilogue, residency
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native.mainloop import inside
@@ -117,7 +117,7 @@ class _Ahead:
             f"{inner}if (!({condition})) return{' false' if second else ''};",
             *(f"{inner}{line}" for line in self._tile()),
             *self._issued(inner),
-            f"{inner}if (!{tile}.accumulate) __trap();",
+            *(f"{inner}{line}" for line in emit.lines("begun", tile=tile).splitlines()),
             *([f"{inner}return true;"] if second else []),
             "};",
             *(second.ahead() if second else []),

@@ -23,6 +23,7 @@ from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.native.tile_places import TilePlace, as_text, check_steps, mentions
 from porter.passes.native.tiled_loads import Load
 from porter.passes.native.tiled_pair import TiledPair
+from porter.passes.tiled.text import cpp
 
 _AXES = ("x", "y")
 _DEEPEST = 8
@@ -108,11 +109,11 @@ class TiledGridPair(TiledPair):
 
     @staticmethod
     def _first(place: TilePlace) -> str:
-        return "porter::pair_index()" if place.text.endswith("x") else place.text
+        return cpp("pair_index") if place.text.endswith("x") else place.text
 
     @staticmethod
     def _count(place: TilePlace) -> str:
-        return "porter::pair_count()" if place.text.endswith("x") else "gridDim.y"
+        return cpp("pair_count") if place.text.endswith("x") else "gridDim.y"
 
     # --- What changes
 
@@ -148,7 +149,7 @@ class TiledGridPair(TiledPair):
                 if not any(self._is_of_load(function, span, load) for load in self.boxes):
                     raise Left(function, span, "that loads and stores alone ask for the block")
                 if match[2] == b"x":
-                    pairs.replace(function, span, "porter::pair_index()")
+                    pairs.replace(function, span, cpp("pair_index"))
         pairs.make()
 
     def _known_functions(self) -> None:
