@@ -97,6 +97,19 @@ def test_tiles_that_are_numbered(tmp_path: Path, steps: tuple[str, ...]) -> None
     assert text_of(result).count(wanted) == (2 if steps is TILES else 1)
 
 
+DIRECT = {**LINEAR, "PLACE": "const int row = blockIdx.x / (N / 16), column = blockIdx.x % (N / 16);"}
+
+
+@pytest.mark.parametrize("steps", [STEPS, TILES])
+def test_tiles_that_are_numbered_without_a_name(tmp_path: Path, steps: tuple[str, ...]) -> None:
+    result = tile_kernels.ported(tmp_path, steps, **DIRECT)
+    assert (missing(result), result.plans[0].native) == ([], steps)
+    index = "tiles.index.x" if steps is TILES else "blockIdx.x"
+    wanted = (f"const int row = tcgen05::tile_quotient({index}, (N / 16), gridDim.x), "
+              f"column = tcgen05::tile_remainder({index}, (N / 16), gridDim.x);")  # fmt: skip
+    assert text_of(result).count(wanted) == (2 if steps is TILES else 1)
+
+
 def test_tiles_of_a_loop(tmp_path: Path) -> None:
     result = persistent_kernels.ported(tmp_path, STEPS)
     assert (missing(result), result.plans[0].native) == ([], STEPS)
@@ -125,6 +138,16 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "columns of two widths": (
         {**LINEAR, "PLACE": "const int tile = blockIdx.x;\nconst int row = tile / (N / 16), column = tile % (N / 32);"},
         "a tile's row and column by the grid",
+    ),
+    "columns of two widths, without a name": (
+        {**LINEAR, "PLACE": "const int row = blockIdx.x / (N / 16), column = blockIdx.x % (N / 32);"},
+        "a tile's row and column by the grid",
+    ),
+    "a remainder alone": (
+        {**LINEAR, "PLACE": "const int row = 0, column = blockIdx.x % (N / 16);"}, "a tile's row and column by the grid",
+    ),
+    "an index that is something else, too": (
+        {**DIRECT, "STORE": STORE + "\nout[blockIdx.x] = out[blockIdx.x];"}, "a tile's row and column by the grid",
     ),
     "a number that is something else, too": (
         {**LINEAR, "STORE": STORE + "\nout[tile] = out[tile];"}, "that `tile` is for a tile's row and column alone",
@@ -184,7 +207,7 @@ def test_a_loop_that_is_not_understood_keeps_its_order(tmp_path: Path, name: str
 
 @pytest.mark.slow
 @pytest.mark.external
-@pytest.mark.parametrize("parts", [{}, LINEAR], ids=["grid", "numbers"])
+@pytest.mark.parametrize("parts", [{}, LINEAR, DIRECT], ids=["grid", "numbers", "no name"])
 @pytest.mark.parametrize("steps", [STEPS, TILES])
 def test_the_gate_takes_it(tmp_path: Path, steps: tuple[str, ...], parts: dict[str, str]) -> None:
     found = made(tmp_path, steps, **parts)

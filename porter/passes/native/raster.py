@@ -97,9 +97,11 @@ class _Raster:
 
     def _numbers(self) -> None:
         """Row and column of another number in place of those of this one."""
-        name, count = self._number()
         divisors: set[str] = set()
-        parts = list(self._mentions(name))
+        parts, count = self._by_itself(), "gridDim.x"
+        if not parts:
+            name, count = self._number()
+            parts = list(self._mentions(name))
         if {operator for _, operator in parts} != set(_PARTS):
             raise self._left(_ORDER)
         for node, operator in parts:
@@ -114,6 +116,21 @@ class _Raster:
             self.changes.replace(self.function, Span(span.end, span.end), f", {count})")
         if len(divisors) != 1:
             raise self._left(_ORDER)
+
+    def _by_itself(self) -> list[tuple[Node, str]]:
+        """Quotients and remainders of the block's index, if that is all that is asked of it."""
+        found = []
+        for node in self._indices():
+            index = node.parent
+            whole = index.parent if index is not None else None
+            left = whole.child_by_field_name("left") if whole is not None else None
+            operator = whole.child_by_field_name("operator") if whole is not None else None
+            if index is None or left is None or operator is None or left.id != index.id or operator.type not in _PARTS:
+                return []
+            if enclosing(index, *LOOPS) is not None:
+                return []
+            found.append((index, operator.type))
+        return found
 
     def _number(self) -> tuple[str, str]:
         """The variable that has the number of a tile, in each loop over tiles, and how many there are."""
