@@ -144,7 +144,8 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         "a tile's row and column by the grid",
     ),
     "a remainder alone": (
-        {**LINEAR, "PLACE": "const int row = 0, column = blockIdx.x % (N / 16);"}, "a tile's row and column by the grid",
+        {**LINEAR, "PLACE": "const int row = 0, column = blockIdx.x % (N / 16);"},
+        "a tile's row and column by the grid",
     ),
     "an index that is something else, too": (
         {**DIRECT, "STORE": STORE + "\nout[blockIdx.x] = out[blockIdx.x];"}, "a tile's row and column by the grid",
