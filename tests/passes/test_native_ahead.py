@@ -117,6 +117,13 @@ COMMIT = "        warpgroup_commit();\n        // the last turn"
 STORED = "        const int key0 = block * kBlockN + lane % 4 * 2;\n"
 V_LOAD = "tma_load_3d(smem.v[ring.stage][s], &map_v, &smem.v_full[ring.stage], s * 64, block * kBlockN, head);\n"
 V_WAIT = "        mbarrier_wait(&smem.v_full[ring.stage], ring.phase);\n        warpgroup_arrive();"
+IN_TWO: Pairs = (
+    ("#pragma unroll\n        for (int k = 0; k < kBlockN / 16; ++k) {\n            wgmma_rs<HeadDim>(",
+     "        for (int k = 0; k < 2; ++k) {\n            wgmma_rs<HeadDim>(\n"
+     "                o, p[k], mn_major_desc(smem.v[ring.stage][0] + k * 16 * 64, sizeof(smem.v[0][0])));\n        }\n"
+     "        warpgroup_commit();\n        warpgroup_arrive();\n"
+     "        for (int k = 2; k < kBlockN / 16; ++k) {\n            wgmma_rs<HeadDim>("),
+)  # fmt: skip
 AT_ONCE: dict[str, Pairs] = {
     "V is loaded ahead of K": (
         ("mbarrier_wait(&smem.k_empty[ring.stage], ring.phase ^ 1);\n"
@@ -136,6 +143,18 @@ AT_ONCE: dict[str, Pairs] = {
          "        for (int s = 0; s < HeadDim / 64; ++s) {\n"
          "            " + V_LOAD.replace(".v", ".k").replace("_v", "_k") + "        }\n        ring.next();"),
     ),
+    "who loads waits for both stages first": (
+        ("        mbarrier_wait(&smem.v_empty[ring.stage], ring.phase ^ 1);\n", ""),
+        ("        mbarrier_wait(&smem.k_empty[ring.stage], ring.phase ^ 1);\n",
+         "        mbarrier_wait(&smem.k_empty[ring.stage], ring.phase ^ 1);\n"
+         "        mbarrier_wait(&smem.v_empty[ring.stage], ring.phase ^ 1);\n"),
+    ),
+    "K goes back with V": (
+        ("        mbarrier_arrive(&smem.k_empty[ring.stage]);\n", ""),
+        ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n",
+         "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        mbarrier_arrive(&smem.k_empty[ring.stage]);\n"),
+    ),
+    "V in two batches": IN_TWO,
     "sums are read in their own turn": (
         ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n",
          "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        row_sum[0] += 0.f * o[0];\n"),
