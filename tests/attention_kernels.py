@@ -80,6 +80,46 @@ OWN_HELPERS: Pairs = (
     (TURNS[3]),
     *LOOSE,
 )  # fmt: skip
+WHOLE_HELPERS: Pairs = (
+    ("template <int HeadDim, bool Causal>\n__global__", """\
+template <int HeadDim>
+__device__ __forceinline__ void begin_turn(float (&s)[kBlockN / 2], SharedStorage<HeadDim>& smem, const Ring& ring,
+                                           int consumer) {
+    mbarrier_wait(&smem.k_full[ring.stage], ring.phase);
+    warpgroup_arrive();
+#pragma unroll
+    for (int k = 0; k < HeadDim / 16; ++k) {
+        wgmma_ss_m64n64k16(s, k_major_desc(smem.q[k / 4] + consumer * 64 * 64 + k % 4 * 16),
+                           k_major_desc(smem.k[ring.stage][k / 4] + k % 4 * 16), k != 0);
+    }
+    warpgroup_commit();
+}
+
+__device__ __forceinline__ void mask(float (&s)[kBlockN / 2], int key0, int row, int seqlen, bool causal) {
+#pragma unroll
+    for (int i = 0; i < kBlockN / 2; ++i) {
+        const int key = key0 + i / 4 * 8 + i % 2;
+        const int query = row + (i & 2) * 4;
+        if (key >= seqlen || (causal && key > query)) s[i] = -INFINITY;
+    }
+}
+
+template <int HeadDim, bool Causal>
+__global__"""),
+    (PRODUCT,
+     "        begin_turn<HeadDim>(scores, smem, ring, consumer);\n"
+     "        warpgroup_wait<0>();\n        mbarrier_arrive(&smem.k_empty[ring.stage]);\n"),
+    (TURNS[3]),
+    ("""\
+#pragma unroll
+            for (int i = 0; i < kBlockN / 2; ++i) {
+                const int key = key0 + i / 4 * 8 + i % 2;
+                const int query = row + (i & 2) * 4;
+                if (key >= seqlen || (Causal && key > query)) scores[i] = -INFINITY;
+            }
+""", "            mask(scores, key0, row, seqlen, Causal);\n"),
+)  # fmt: skip
+"""Functions that wait and issue, and that mask."""
 MODULO: Pairs = (
     *TURNS,
     (LOOP + "        float scores[kBlockN / 2];\n",

@@ -117,6 +117,7 @@ def _structure(one: Grade) -> str:
     tile = f"tile {shape.tile_m} x {shape.tile_n} x {shape.tile_k}, " if shape.is_product else ""
     of = f" of {one.problem}" if one.problem is not None else ", one long loop"
     pair = " by pairs of blocks" if shape.cta_group == 2 else ""
+    pair += f", {sum(count for _, count in shape.ahead)} of these ahead of it" if shape.ahead else ""
     return f"{tile}{mmas} a stage{pair}, {shape.stages} stages of {shape.load_bytes} bytes, {shape.roles}{of}"
 
 
@@ -159,6 +160,8 @@ def _kernel(change: str, what: Graded, one: Grade) -> dict[str, Any]:
             "store": shape.epilogue.store,
             "overlapped": shape.epilogue.overlapped,
             "batches": shape.batches,
+            "ahead": sum(count for _, count in shape.ahead),
+            "late": round(shape.late, 3),
         },
         "work": {
             "instructions": shape.work.instructions,

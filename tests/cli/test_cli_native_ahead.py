@@ -143,6 +143,7 @@ def test_what_if_products_were_issued_ahead() -> None:
 
 FORMS: dict[str, tuple[Pairs, dict[str, object]]] = {
     "functions of its own": (kernels.OWN_HELPERS, {}),
+    "a function that waits and issues": (kernels.WHOLE_HELPERS, {"heads": (64,)}),
     "stages by the turn": (kernels.MODULO, {}),
     "a loop that counts in its body": (kernels.WHILE, {"heads": (64,)}),
     "a stage that goes on ahead of the results": (kernels.EARLY_NEXT, {}),

@@ -44,6 +44,9 @@ UNDERSTOOD: dict[str, tuple[Pairs, list[str], bool]] = {
     "functions of its own, stage and phase": (
         kernels.OWN_HELPERS, ["advance(stage, phase);\n            ++block;", "issue_ahead(stage, phase, 0);"], True,
     ),
+    "a function that waits and issues": (
+        kernels.WHOLE_HELPERS, ["begin_turn<HeadDim>(tc, scores_tmem, smem, ring, consumer);"], True,
+    ),
     "stages by the turn": (
         kernels.MODULO,
         ["issue_ahead = [&](uint32_t block)", "return issue_ahead(block);", "stage_before = stage;"], True,
@@ -71,7 +74,8 @@ UNDERSTOOD: dict[str, tuple[Pairs, list[str], bool]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", some(UNDERSTOOD, "stages by the turn", "a loop that counts in its body",
+@pytest.mark.parametrize("name", some(UNDERSTOOD, "functions of its own, stage and phase",
+                                      "stages by the turn", "a loop that counts in its body",
                                       "one warpgroup", "128 keys a turn",
                                       "what the loop declares beside", "one tile after another"))  # fmt: skip
 def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
@@ -82,9 +86,10 @@ def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
     assert result.plans[0].native == ("ahead",)
     # the product of K stands once, ahead of the loop
     loop = text.index("float scores[")
-    kernel = text[text.index("tcgen05::Warpgroup tc =") :]
-    assert kernel.count("umma_ss_m64n") + kernel.count("issue_scores<HeadDim>(") == 1
-    assert max(text.find("umma_ss_m64n"), text.find("issue_scores<HeadDim>(")) < loop
+    kernel = text.index("tcgen05::Warpgroup tc =")
+    calls = ("umma_ss_m64n", "issue_scores<HeadDim>(", "begin_turn<HeadDim>(")
+    assert [text.count(c, kernel, loop) for c in calls if c in text[kernel:]] == [1]
+    assert not any(c in text[loop:] for c in calls)
     # results are loaded ahead of the next product
     assert text.index("tcgen05::load(scores, scores_tmem);") < text.index("issue_ahead(", loop)
     assert ("if (sums_behind) complete_sums(" in text) is late
@@ -117,6 +122,13 @@ COMMIT = "        warpgroup_commit();\n        // the last turn"
 STORED = "        const int key0 = block * kBlockN + lane % 4 * 2;\n"
 V_LOAD = "tma_load_3d(smem.v[ring.stage][s], &map_v, &smem.v_full[ring.stage], s * 64, block * kBlockN, head);\n"
 V_WAIT = "        mbarrier_wait(&smem.v_full[ring.stage], ring.phase);\n        warpgroup_arrive();"
+IN_TWO: Pairs = (
+    ("#pragma unroll\n        for (int k = 0; k < kBlockN / 16; ++k) {\n            wgmma_rs<HeadDim>(",
+     "        for (int k = 0; k < 2; ++k) {\n            wgmma_rs<HeadDim>(\n"
+     "                o, p[k], mn_major_desc(smem.v[ring.stage][0] + k * 16 * 64, sizeof(smem.v[0][0])));\n        }\n"
+     "        warpgroup_commit();\n        warpgroup_arrive();\n"
+     "        for (int k = 2; k < kBlockN / 16; ++k) {\n            wgmma_rs<HeadDim>("),
+)  # fmt: skip
 AT_ONCE: dict[str, Pairs] = {
     "V is loaded ahead of K": (
         ("mbarrier_wait(&smem.k_empty[ring.stage], ring.phase ^ 1);\n"
@@ -136,6 +148,18 @@ AT_ONCE: dict[str, Pairs] = {
          "        for (int s = 0; s < HeadDim / 64; ++s) {\n"
          "            " + V_LOAD.replace(".v", ".k").replace("_v", "_k") + "        }\n        ring.next();"),
     ),
+    "who loads waits for both stages first": (
+        ("        mbarrier_wait(&smem.v_empty[ring.stage], ring.phase ^ 1);\n", ""),
+        ("        mbarrier_wait(&smem.k_empty[ring.stage], ring.phase ^ 1);\n",
+         "        mbarrier_wait(&smem.k_empty[ring.stage], ring.phase ^ 1);\n"
+         "        mbarrier_wait(&smem.v_empty[ring.stage], ring.phase ^ 1);\n"),
+    ),
+    "K goes back with V": (
+        ("        mbarrier_arrive(&smem.k_empty[ring.stage]);\n", ""),
+        ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n",
+         "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        mbarrier_arrive(&smem.k_empty[ring.stage]);\n"),
+    ),
+    "V in two batches": IN_TWO,
     "sums are read in their own turn": (
         ("        mbarrier_arrive(&smem.v_empty[ring.stage]);\n",
          "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        row_sum[0] += 0.f * o[0];\n"),

@@ -119,20 +119,13 @@ class Second:
         self.needed = next(n for n in self.rest if inside(n, earliest))
 
     def _order(self) -> None:
-        """That who loads loads the first product's operands ahead of the second's in each turn: it waits for what the
-        second gives back, and must not do so for that of this turn."""
+        """That who loads waits for what is given back here behind its loads for the first product, in each turn: the
+        next turn's threads wait for these before they give it back."""
         product = self.product
-        waited = {
-            split_index(o.barrier)[0]
-            for o in product.walk
-            if o.kind == "wait" and any(self._is_in(o, n) for n in product.rest)
-        }
-        copies = [o for o in product.walk if o.kind == "copy"]
-        first = [o for o in copies if split_index(o.barrier)[0] in product.filled]
-        second = [o for o in copies if split_index(o.barrier)[0] in waited]
-        if waited & product.filled:
-            raise self._left(self.wait, "a ring of its own for each operand")
-        if not first or not second or not all(_precedes(a, b) for a in first for b in second):
+        names = {split_index(o.barrier)[0] for o in product.walk if any(self._is_in(o, n) for n in self.given)}
+        waits = [o for o in product.walk if o.kind == "wait" and split_index(o.barrier)[0] in names]
+        loads = [o for o in product.walk if o.kind == "copy" and split_index(o.barrier)[0] in product.filled]
+        if not loads or not all(_precedes(load, wait) for load in loads for wait in waits):
             raise self._left(self.wait, "that the first product's operands are loaded first in each turn")
 
     def _save(self) -> None:
