@@ -5,6 +5,7 @@ which missing fact, and mistakes that are planted in ports, each of which fails 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,13 @@ CUtensorMap map_of(T* data, int rows, int columns) {
 GUARD = "if (w < BN / 8 / 2 || column0 + BN <= N) {"
 GRID = "dim3((N / (BN / 2) + 1) / 2, M / BM)"
 
+QUICK = (
+    "a constant", "a macro", "an enumerator", "a constant of host code, handed by a template",
+    "a wrapper that chooses the instruction", "registers in two dimensions", "a loop that a number ends",
+    "a number of tiles that is rounded up", "results that leave by TMA", "sums that are stored one by one",
+    "columns that the kernel does not know", "TMA, and tiles that are rounded down", "a grid of a number",
+    "a tile's number for something else", "another loop by the width", "sums of host code", "two launches",
+)  # fmt: skip
 UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
     "a constant": ({}, ["constexpr int BN = 32;", GUARD, GRID, "N % (BN / 2)",
                         'std::printf("whole tiles of %d x %d\\n", BM, (BN / 2))',
@@ -90,7 +98,12 @@ UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNDERSTOOD)
+def some(names: Iterable[str], quick: tuple[str, ...]) -> list[object]:
+    """All names, of which those that are not quick run with the slow tests."""
+    return [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
+@pytest.mark.parametrize("name", some(UNDERSTOOD, QUICK))
 def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
     parts, expected = UNDERSTOOD[name]
     result = ported(tmp_path, **parts)
@@ -169,7 +182,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", some(REFUSED, QUICK))
 def test_what_is_missing_is_said(tmp_path: Path, name: str) -> None:
     parts, expected = REFUSED[name]
     result = ported(tmp_path, **parts)
