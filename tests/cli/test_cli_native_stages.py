@@ -51,6 +51,7 @@ def ported(
 
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(full_rate, "widened", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(full_rate, "stored", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(staging, "best_count", best_count)
