@@ -57,11 +57,11 @@ kernel does not say is named (PT5066) and not guessed; what is concluded stands 
 `--what-if stages=6`, `--what-if tile=128x256x64,stages=4`, `--what-if pair`, `m128`, `specialize`, `persistent`,
 `overlap`, `wide` (twice the columns), `bulk-store`, `ahead`, `blocks=2` (on an SM, with the registers that each has
 then) and `problem=8192x8192x1024` grade another kernel beside this one; repeat the option for more. Changes of one
-option may stand in any order: what has to fit is the result, and with `pair` the tile is that of both blocks. An original and
-its port are both asked; which of them does not allow a change is said (PT5072), and none that does is an error. What
-nobody knows can be stated: `--what-if stages=4`. `--problem MxNxK` grades all at another size, `--sizes D=128` what
-the case compiles for another of its sizes. The order of tiles is no part of the model: whether tiles that run at a
-time load less in another one, `porter port --style native` says alone (`raster` in
+option may stand in any order: what has to fit is the result, and with `pair` the tile is that of both blocks. An
+original and its port are both asked; which of them does not allow a change is said (PT5072), and none that does is an
+error. What nobody knows can be stated: `--what-if stages=4`. `--problem MxNxK` grades all at another size, `--sizes
+D=128` what the case compiles for another of its sizes. The order of tiles is no part of the model: whether tiles that
+run at a time load less in another one, `porter port --style native` says alone (`raster` in
 [full_rate.md](full_rate.md#native-steps)).
 `--timeline FILE` writes what one SM does when, in clocks, for ui.perfetto.dev.
 
