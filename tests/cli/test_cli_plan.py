@@ -107,6 +107,7 @@ def test_native_steps_without_a_case_have_no_grades(tmp_path: Path) -> None:
     assert {s["name"]: s["port"] for s in native["steps"] if s["port"]} == {
         "m128": "porter port --style full-rate",
         "release": "porter port --style native",
+        "mma-thread": "porter port --style native",
     }
     assert all(s["after"] is None for s in native["steps"])
     text = CliRunner().invoke(main, ["plan", "--style", "native", str(source)]).stdout
