@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of CuTe DSL ports of kernels whose MMAs stand in several loops behind each other, or in statements: which of them
-one warp runs, which facts others lack, that ports are right, and that mistakes are found by the runs that verify a port."""
+"""Steps of CuTe DSL ports of kernels whose MMAs stand in several loops behind each other, or in statements: which of
+them one warp runs, which facts others lack, that ports are right, and that mistakes are found by the runs that verify a
+port."""
 
 from __future__ import annotations
 
@@ -67,6 +68,10 @@ def prologue(count: int, ahead: str = ADD.format(False), more: str = "", between
 
 
 PEELED = ADD.format(False) + PRODUCT + loop("1, k_tiles", PRODUCT, given_back(1)) + given_back(0)
+CONSTANT, UNROLLED = (
+    "in cutlass.range_constexpr(cute.size(tCrA, mode=[2])):",
+    ("in cutlass.range(cute.size(tCrA, mode=[2]), unroll_full=True):"),
+)
 FORMS = {
     "one in flight": prologue(1),
     "two in flight": prologue(2),
@@ -76,10 +81,12 @@ FORMS = {
     "the first step by itself": PEELED,
     "the first step gives its stage back": ADD.format(False) + PRODUCT + given_back(0)
     + loop("1, k_tiles", PRODUCT, given_back(0)),
-    "the last step by itself": ADD.format(False) + loop("k_tiles - 1", PRODUCT, given_back(0)) + ADD.format("k_tiles > 1")
-    + PRODUCT + given_back(0),
+    "the last step by itself": CLEAR + loop("k_tiles - 1", PRODUCT, given_back(0)) + PRODUCT + given_back(0),
     "two steps in a turn": ADD.format(False) + PRODUCT
     + loop("1, k_tiles, 2", PRODUCT, given_back(1), PRODUCT, given_back(1)) + given_back(0),
+    "loops in both loops": prologue(1).replace(CONSTANT, UNROLLED),
+    "a loop in the one loop": ADD.format(False)
+    + loop("k_tiles", PRODUCT, given_back(0)).replace(CONSTANT, UNROLLED),
 }  # fmt: skip
 STRAIGHT = ("the first step by itself", "the first step gives its stage back", "two steps in a turn")
 """Forms whose sums are read in the loop, that over tiles, in which some of them are made."""
@@ -91,7 +98,10 @@ def kernel_of(folder: Path, form: str, wide: bool = False) -> Path:
     path = folder / "dsl_gemm_persistent.py"
     before, _, rest = path.read_text().partition(BEGIN)
     path.write_text(before + textwrap.indent(form, 16 * " ") + "\n" + END + rest.partition(END)[2])
-    return folder / ("wide.case.yaml" if wide else "case.yaml")
+    case = folder / ("wide.case.yaml" if wide else "case.yaml")
+    # Sizes that the compiler knows would be numbers in the bounds of loops.
+    case.write_text(case.read_text().replace("dsl:\n", "dsl:\n  dynamic: true\n"))
+    return case
 
 
 def plan(case: Path, steps: tuple[str, ...] = TAKEN, edit: Callable[[str], str] = lambda text: text) -> PortPlan:
@@ -128,7 +138,8 @@ def test_forms_that_one_warp_runs(name: str, wide: bool, tmp_path: Path) -> None
 
 SYNC = "cute.arch.sync_warp()\n"
 SOME = "if tidx % 128 < 64:\n    loads.consumer_release(done_state)\n"
-WHILE = "turn = cutlass.Int32(0)\nwhile turn < cutlass.min(1, k_tiles):\n" + textwrap.indent(PRODUCT + "turn += 1\n", "    ")
+WHILE = "turn = cutlass.Int32(0)\nwhile turn < cutlass.min(1, k_tiles):\n"
+WHILE += textwrap.indent(PRODUCT + "turn += 1\n", "    ")
 REFUSED: dict[str, tuple[str, str, str]] = {
     "threads meet between the loops": (prologue(1, between=SYNC), "release", "does more than to wait for stages"),
     "sums are read between the loops": (
@@ -177,9 +188,12 @@ def test_ports_are_right(name: str, k: int, steps: tuple[str, ...], tmp_path: Pa
     assert verdicts(path, plan(path, steps), k, "random") <= {Verdict.CLEAN, Verdict.REVIEW}
 
 
-COMMITS = "            with _if(cutlass.Boolean(allowed)), cute.arch.elect_one():\n                self._commit_to(pointer)\n"
+COMMITS = (
+    "            with _if(cutlass.Boolean(allowed)), cute.arch.elect_one():\n                self._commit_to(pointer)\n"
+)
 RUNS = "            copying.clone(op)\n"
-AHEAD = "            made = copying.clone(op)\n            _strip_all([made] if op == self.release.stretch.ops[0] else [])\n"
+AHEAD = RUNS.replace("copying", "made = copying")
+AHEAD += "            _strip_all([made] if op == self.release.stretch.ops[0] else [])\n"
 MISTAKES: dict[str, tuple[str, str, str] | None] = {
     "": None,
     "a stage goes back a turn early": ("two steps in a turn", "min(waits) >= max(1, groups)", "min(waits) >= 1"),

@@ -45,15 +45,17 @@ class _Apart:
     def _sums_begin(self) -> None:
         """The first MMA of a tile adds to nothing: what is in Tensor Memory is of another tile."""
         before = next(i.before for i in self.emitter.items if i.before is not None and self.stretch.holds(i.op))
-        begun: dict[_Part, _Turn] = {}
+        begun: dict[_Part, list[_Turn]] = {}
         for turn in self.release.turns:
             for event in (e for batch in turn.batches for e in batch.batch):
                 for part in event.parts:
-                    if part in begun and (begun[part] is turn or turn.only_behind(begun[part])):
+                    if any(t is turn or turn.only_behind(t) for t in begun.get(part, ())):
                         continue
-                    begun.setdefault(part, turn)
+                    loops = [p for p in _loops(event.marker) if self.stretch.holds(p)]
+                    if all(_turns_of(p) for p in loops if turn.loop is None or p != turn.loop):
+                        begun.setdefault(part, []).append(turn)
                     cleared = set(before[part]) == {ZERO} and _cleared(event)
-                    if not cleared and _at_first(event.accumulate, turn.loop, self.release.numbers) != 0:
+                    if not cleared and _at_first(event.accumulate, loops, self.release.numbers) != 0:
                         raise _Left(event.where, "the first MMA of a tile may add to the sums of the last one")
 
     def _sums_are_read(self) -> None:
@@ -190,29 +192,29 @@ def _of_event(event: _Event) -> Iterator[ir.Value]:
         yield _raw(flag)
 
 
-def _at_first(value: Any, loop: ir.Operation | None, numbers: _Numbers) -> int | None:
-    """What a number, or the accumulate flag of an atom, is in the first turn of a loop, or where none is;
-    None if nobody knows."""
+def _at_first(value: Any, loops: list[ir.Operation], numbers: _Numbers) -> int | None:
+    """What a number, or the accumulate flag of an atom, is in the first turn of loops; None if nobody knows."""
     value = getattr(value, "value", value)
     if isinstance(value, (bool, int)):
         return int(value)
     value = _raw(value)
     op = _owner(value)
     if op is None:
-        if value.owner.owner.operation != loop:
+        loop = value.owner.owner.operation
+        if loop not in loops:
             return None
         number = ir.BlockArgument(value).arg_number
-        return _at_first(_operands(loop)[2 + number if number else 0], loop, numbers)
+        return _at_first(_operands(loop)[2 + number if number else 0], loops, numbers)
     name, operands = op.name, _operands(op)
     if name == "arith.constant":
         return _constant(op)
     if name == "cute_nvgpu.atom.get_value":
-        return _at_first(operands[0], loop, numbers)
+        return _at_first(operands[0], loops, numbers)
     if name == "cute_nvgpu.atom.set_value":
-        return _at_first(operands["accum_c" in str(op.attributes["field"])], loop, numbers)
+        return _at_first(operands["accum_c" in str(op.attributes["field"])], loops, numbers)
     if not name.startswith("arith."):
         return None
-    parts = [_at_first(v, loop, numbers) for v in operands]
+    parts = [_at_first(v, loops, numbers) for v in operands]
     if None in parts or not parts:
         return None
     if name == "arith.select":

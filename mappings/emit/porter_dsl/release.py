@@ -15,13 +15,15 @@ def _computes(op: ir.Operation) -> bool:
 
 @dataclasses.dataclass(eq=False)
 class _Turn:
-    """What follows each other in a stretch without a loop around it, or in a turn of `loop`: batches of MMAs, and
-    arrivals, in place of which one commit ahead of the batches (`early`) or behind them gives stages back."""
+    """What follows each other in a stretch without a loop around it, or in a turn of `loop`: batches of MMAs, some of
+    them in loops of that turn (`nested`), and arrivals, in place of which one commit ahead of the batches (`early`) or
+    behind them gives stages back."""
 
     loop: ir.Operation | None
     batches: list[_Item] = dataclasses.field(default_factory=list)
     arrivals: list[ir.Operation] = dataclasses.field(default_factory=list)
     early: bool = False
+    nested: bool = False
 
     def only_behind(self, other: _Turn) -> bool:
         """Whether another one has been gone through whenever this one is."""
@@ -48,10 +50,10 @@ class _Release:
         if any(e.operand is not None for e in events):
             raise _Left(self.where, "its operand A is in registers")
         batches = [i for i in _items(program.blocks) if i.multiplies()]
-        if any(self.stretch.top(b.op) not in (b.op, b.op.block.owner.operation) for b in batches):
-            raise _Left(self.where, "its loop has MMAs under a condition")
         self.markers = {e.marker for e in program.kernel.events}
         self._widen()
+        if any(p.name != "scf.for" for b in batches for p in _around_to(b.op, self.stretch.top(b.op))):
+            raise _Left(self.where, "its loop has MMAs under a condition")
         inside = list(self.stretch.all())
         self.arrivals = [op for op in inside if op.name == "nvvm.mbarrier.arrive"]
         for op in inside:
@@ -78,10 +80,18 @@ class _Release:
         return bool(item.array.parts or item.array.slots)
 
     def _widen(self) -> None:
-        """Statements that multiply wait for stages ahead of their MMAs, and commit them behind these."""
-        stretch = self.stretch
+        """Statements that multiply wait for stages ahead of their MMAs, and commit them behind these. A loop of them
+        may do nothing else."""
         sums = {i.op for i in _items(self.program.blocks) if i.kind == "access" and self._is_of_sums(i)}
         commits = {e.marker for e in self.program.kernel.events if e.kind == "commit"}
+        while (outer := self.stretch.block.owner.operation).name == "scf.for":
+            looped = [o for op in self.stretch.ops if op.name == "scf.for" for o in _all_operations(op)]
+            if any(o.name == "nvvm.mbarrier.arrive" for o in looped):
+                break
+            if not all(self._is_known(o) and o not in sums for o in _all_operations(outer)):
+                break
+            self.stretch = _Stretch(outer, outer)
+        stretch = self.stretch
         operations = [view.operation for view in stretch.block.operations]
         first, last = operations.index(stretch.first), operations.index(stretch.last)
         for op in operations[:first][::-1] if stretch.first.name != "scf.for" else ():
@@ -117,8 +127,10 @@ class _Release:
             inner = [e for e in events if turn.loop is not None and turn.loop in _loops(e.marker)]
             groups = sum(e.kind == "commit" for e in inner)
             waits = [e.pending for e in inner if e.kind == "wait"]
+            counted = all(_loops(e.marker)[0] == turn.loop for e in inner if e.kind in ("commit", "wait"))
             # Groups of this turn may be among those that a wait leaves in flight.
-            turn.early = bool(waits) and min(waits) >= max(1, groups)
+            turn.early = counted and bool(waits) and min(waits) >= max(1, groups)
+            turn.nested = any(b.op != self.stretch.top(b.op) and _loops(b.op)[0] != turn.loop for b in turn.batches)
         for op in self.arrivals:
             top = self.stretch.top(op)
             turn = next((t for t in self.turns if t.loop is not None and t.loop == top), None)
@@ -248,7 +260,7 @@ class _Alone:
     def _multiply_alone(self, item: _Item) -> None:
         """One warp waits for stages and multiplies. What it gives back is what MMAs before these read, or these."""
         turn = self.release.turn_of(item)
-        if turn.early and item is turn.batches[0]:
+        if turn.early and not turn.nested and item is turn.batches[0]:
             self._give_back(turn.arrivals)
         for event in item.batch:
             event.enabled = [self._enable(event, start) for start, _ in event.tiles]
@@ -263,7 +275,7 @@ class _Alone:
                 part.note(1, 1)
                 if part.group is not None:
                     part.group[0] = self.committed[0]
-        if not turn.early and item is turn.batches[-1]:
+        if not turn.early and not turn.nested and item is turn.batches[-1]:
             self._give_back(turn.arrivals)
 
     def _give_back(self, arrivals: list[ir.Operation]) -> None:
@@ -301,6 +313,11 @@ class _Alone:
             stretch.widen(zero, stretch.last)
         super().run()
         stretch.settle()
+        for turn in (t for t in self.release.turns if t.nested):
+            batch = turn.batches[0 if turn.early else -1].op
+            place = _around_to(batch, turn.loop)[-2]
+            with ir.InsertionPoint(place) if turn.early else ir.InsertionPoint.after(place), place.location:
+                self._give_back(turn.arrivals)
         for op in self.release.in_place:
             place = next(p for p in _places(op) if p.block == stretch.block or p.block.owner.operation.name in _LOOPS)
             with ir.InsertionPoint(place), op.location:

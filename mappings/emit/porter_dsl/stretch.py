@@ -68,12 +68,18 @@ def _stretch_of(events: list[_Event], where: tuple[str, int]) -> _Stretch:
     common = next(op for op in places[0] if all(any(op.block == o.block for o in others) for others in places)).block
     tops = [next(op for op in others if op.block == common) for others in places]
     for top, event in zip(tops, events, strict=True):
-        if top != event.marker and (top.name != "scf.for" or _loops(event.marker)[0] != top):
+        if any(op.name != "scf.for" for op in _around_to(event.marker, top)):
             text = "its MMAs do not stand in one loop with a known number of turns, nor in such loops behind each other"
             raise _Left(where, text)
     operations = [view.operation for view in common.operations]
     order = sorted(tops, key=operations.index)
     return _Stretch(order[0], order[-1])
+
+
+def _around_to(op: ir.Operation, top: ir.Operation) -> list[ir.Operation]:
+    """What an operation stands in up to another one; nothing for that itself."""
+    places = _places(op)
+    return places[1 : places.index(top) + 1]
 
 
 def _places(op: ir.Operation) -> list[ir.Operation]:
