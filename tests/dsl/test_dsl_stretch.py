@@ -18,10 +18,13 @@ from porter.build.dsl import DslTraced
 from porter.build.port_plan import PortPlan, materialize
 from porter.passes.dsl.outputs import DSL_STEPS
 from porter.passes.dsl.port import port_python
+from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
+from porter.passes.native.pair import NAME as PAIR
 from porter.verify.builder import PORT_ARCH, ToolkitBuilder
 from porter.verify.case import load_case
 from porter.verify.outcome import Verdict
 from porter.verify.problem import bind
+from porter.verify.proof import Claim, prove
 from porter.verify.settings import SimOptions
 from porter.verify.sweep import Wanted, verify_cases
 
@@ -168,6 +171,19 @@ def test_what_keeps_a_kernel_from_it_is_named(name: str, tmp_path: Path) -> None
 
 
 # --- runs
+
+
+@pytest.mark.slow
+def test_the_gate_verifies_all_steps_with_one_case(tmp_path: Path) -> None:
+    path = kernel_of(tmp_path / "kernel", FORMS["one in flight"])
+    path.with_name("wide.case.yaml").unlink()
+    path.write_text(path.read_text().replace("K: 256, L: 1", "K: 128, L: 1"))
+    claim = Claim(load_case(path).kernel, (), plan(path, DSL_STEPS), takes_turns=True, dsl=True, steps=DSL_STEPS,
+                  turning=DOUBLE_BUFFER, paired=PAIR)  # fmt: skip
+    found = prove(claim, ToolkitBuilder())
+    assert found.missing == ""
+    assert found.lacking == ()
+    assert found.cases == ("case.yaml",)
 
 
 def verdicts(path: Path, made: PortPlan, k: int, schedule: str = "late") -> set[Verdict]:

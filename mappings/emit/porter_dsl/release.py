@@ -223,7 +223,7 @@ def _made_of(op: ir.Operation) -> list[ir.Value]:
 
 
 def _is_known_ahead(value: ir.Value, top: ir.Operation) -> bool:
-    """Whether a value of a loop's turn, or of another operation's regions, can be computed once more elsewhere in it."""
+    """Whether a value of a loop's turn, or of another operation's regions, can be computed elsewhere in it."""
     op = _owner(value)
     place = value.owner.owner.operation if op is None else op
     if top not in _places(place)[op is not None :]:
