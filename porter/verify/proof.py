@@ -125,7 +125,9 @@ def prove(
             return Proof(missing="no size with so many blocks that the requests of one come round again")
         if claim.halved is not None and any(half_tiles(c, claim.halved) is None for c in cases):
             return Proof(missing="no size of the case at which the last tile is a half, and one at which all are whole")
-        for wanted in _runs(claim, turning):
+        pairs = claim.dsl and claim.paired in claim.steps
+        enlarged = pairs and any(_even(claim, c, noting) for c in cases)
+        for wanted in _runs(claim, turning, enlarged):
             wanted = replace(wanted, budget=budget or Budget(), known=known)
             # the first run builds all cases: a kernel that none of them runs is known behind it
             wrong = _wrong(verify_cases(cases, wanted, noting, tell))
@@ -247,11 +249,11 @@ class _Turning:
         return build_port(problem or bind(case), self.claim.plan.on(case.template, ()), self.builder)
 
 
-def _runs(claim: Claim, turns: _Turning) -> Iterator[Wanted]:
+def _runs(claim: Claim, turns: _Turning, enlarged: bool) -> Iterator[Wanted]:
     """Every size, each under the late schedule with all families and under random ones with those that are exact; the
     checker looks on at strict level. With other stages or CTAs a long loop is run, too, and with several accumulators
     many tiles of a block: a phase that does not turn with them shows when they come round again. Of blocks that do the
-    work of others one does that of all."""
+    work of others one does that of all. `enlarged`: CTAs of a case are pairs at a larger size alone."""
 
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
         return claim.plan.on(case.template, case.launch.grid, case.map_params), []
@@ -278,7 +280,7 @@ def _runs(claim: Claim, turns: _Turning) -> Iterator[Wanted]:
     further = [long] if claim.plan.changes_turns else []
     further += [turning] if claim.takes_turns else []
     further += [halves] if claim.halved is not None else []
-    further += [even] if claim.dsl and claim.paired in claim.steps else []
+    further += [even] if enlarged else []
     for sizes in further:
         yield replace(late, sizes=sizes, families=_EXACT)
     if claim.takes_over:

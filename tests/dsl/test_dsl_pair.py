@@ -85,7 +85,7 @@ KERNELS: dict[str, tuple[str, Sizes, str]] = {
     "turns": ("dsl_gemm_helpers/pingpong.case.yaml", SMALL, "may wait for each other at a named barrier"),
     "A from registers": ("dsl_gemm_helpers/registers.case.yaml", SMALL, "operand A is in registers"),
     "a block for each tile": ("dsl_gemm_gated/case.yaml", {}, "no loop takes one tile after another"),
-    "multicast": ("dsl_gemm_cluster/case.yaml", {}, "do not stand in one loop"),
+    "multicast": ("dsl_gemm_cluster/case.yaml", {}, "its loop does more than"),
 }  # fmt: skip
 """Kernels of the corpus at a size, with what keeps them from pairs."""
 

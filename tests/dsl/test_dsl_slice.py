@@ -116,7 +116,7 @@ def copied(dsl: Any, body: str, first: str = "") -> str:
         program = types.SimpleNamespace(function=function, sources={})
         with dsl._scratch():
             aside = ir.InsertionPoint.current
-            found = dsl._Slice(program, loop, outer, ("kernel.py", 7), [], [], {}, [])
+            found = dsl._Slice(program, dsl._Stretch(loop, loop), outer, ("kernel.py", 7), [], [], {}, [])
             with ir.InsertionPoint(outer):
                 dsl._Copying(found, 128, aside, lambda copying: copying.clone(loop), lambda scope, copying: None).run()
         assert module.operation.verify()

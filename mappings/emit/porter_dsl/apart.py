@@ -5,9 +5,9 @@ _MEETING = re.compile(r"nvvm\.(barrier|mbarrier\.(try_wait|test_wait)|cluster\.w
 
 
 class _Apart:
-    """What a loop of MMAs that one warp can run (`release`) takes so that a warp beside those that multiply runs it,
+    """What loops of MMAs that one warp can run (`release`) takes so that a warp beside those that multiply runs it,
     for one tile after another. `warp` is that warp; its statements go in front of `before`. `scopes` are places
-    behind the loop where stages are given back, each with the arrivals in it. Behind `read` the sums of a tile have
+    behind the loops where stages are given back, each with the arrivals in it. Behind `read` the sums of a tile have
     been read, ahead of it if `in_front`.
 
     Raises:
@@ -16,12 +16,12 @@ class _Apart:
 
     def __init__(self, emitter: _Wide, release: _Release) -> None:
         self.emitter, self.release, self.program = emitter, release, emitter.program
-        self.loop, self.where = release.loop, release.where
+        self.stretch, self.where = release.stretch, release.where
         self.function = self.program.function
-        self.tile = self.loop.block.owner.operation
+        self.tile = self.stretch.block.owner.operation
         if self.tile.name not in _LOOPS:
             raise _Left(self.where, "no loop takes one tile after another, with its MMAs under no condition")
-        self.outer = _around(self.loop, self.function)[-1]
+        self.outer = _around(self.stretch.ops[0], self.function)[-1]
         self._events()
         self._sums_begin()
         self._sums_are_read()
@@ -35,30 +35,32 @@ class _Apart:
         for scope, ops in self.scopes.items():
             for op in ops:
                 reads[scope] += [c for c, _ in self.agreed(op, scope)]
-        return _Slice(self.program, self.loop, self.outer, self.where, values, places, reads, own)
+        return _Slice(self.program, self.stretch, self.outer, self.where, values, places, reads, own)
 
     def _events(self) -> None:
         for event in self.program.kernel.events[1:-1]:
-            if event.kind == "commit" and self.loop not in _loops(event.marker):
+            if event.kind == "commit" and not self.stretch.holds(event.marker):
                 raise _Left(event.where, "a group is committed outside of the loop of MMAs")
 
     def _sums_begin(self) -> None:
         """The first MMA of a tile adds to nothing: what is in Tensor Memory is of another tile."""
-        before = next(i.before for i in self.emitter.items if i.kind == "region" and i.op == self.loop)
-        begun: set[_Part] = set()
-        for batch in self.release.batches:
-            for event in batch.batch:
+        before = next(i.before for i in self.emitter.items if i.before is not None and self.stretch.holds(i.op))
+        begun: dict[_Part, list[_Turn]] = {}
+        for turn in self.release.turns:
+            for event in (e for batch in turn.batches for e in batch.batch):
                 for part in event.parts:
-                    if part in begun:
+                    if any(t is turn or turn.only_behind(t) for t in begun.get(part, ())):
                         continue
-                    begun.add(part)
+                    loops = [p for p in _loops(event.marker) if self.stretch.holds(p)]
+                    if all(_turns_of(p) for p in loops if turn.loop is None or p != turn.loop):
+                        begun.setdefault(part, []).append(turn)
                     cleared = set(before[part]) == {ZERO} and _cleared(event)
-                    if not cleared and _at_first(event.accumulate, self.loop, self.release.numbers) != 0:
+                    if not cleared and _at_first(event.accumulate, loops, self.release.numbers) != 0:
                         raise _Left(event.where, "the first MMA of a tile may add to the sums of the last one")
 
     def _sums_are_read(self) -> None:
         items = self.emitter.items
-        last = max(i.number for i in items if self.loop in i.loops)
+        last = max(i.number for i in items if self.stretch.holds(i.op))
         reads = [i for i in items if i.kind == "access" and not i.full and i.before is not None
                  and any(_in_memory(i.before[p]) for p in i.array.parts)]  # fmt: skip
         for item in reads:
@@ -73,7 +75,7 @@ class _Apart:
 
     def _meetings(self) -> None:
         """What threads that multiply wait for ahead of their MMAs another warp would not have waited for."""
-        place = self.loop
+        place = self.stretch.ops[0]
         while place != self.function:
             for view in place.block.operations:
                 op = view.operation
@@ -87,7 +89,7 @@ class _Apart:
             place = place.block.owner.operation
 
     def _scopes(self) -> dict[ir.Operation, list[ir.Operation]]:
-        """Arrivals behind the loop by the outermost condition around them that chooses among threads."""
+        """Arrivals behind the loops by the outermost condition around them that chooses among threads."""
         found: dict[ir.Operation, list[ir.Operation]] = {}
         for op in self.release.later:
             around = _around(op, self.function)
@@ -108,8 +110,8 @@ class _Apart:
         if self.tile not in around:
             raise _Left(where, text)
         last = around[around.index(self.tile) - 1] if around[0] != self.tile else op
-        operations = [view.operation for view in self.loop.block.operations]
-        first = operations.index(self.loop) + 1
+        operations = [view.operation for view in self.stretch.block.operations]
+        first = operations.index(self.stretch.ops[-1]) + 1
         if last not in operations[first:]:
             raise _Left(where, text)
         markers = {e.marker for e in self.program.kernel.events}
@@ -190,28 +192,29 @@ def _of_event(event: _Event) -> Iterator[ir.Value]:
         yield _raw(flag)
 
 
-def _at_first(value: Any, loop: ir.Operation, numbers: _Numbers) -> int | None:
-    """What a number, or the accumulate flag of an atom, is in the first turn of a loop; None if nobody knows."""
+def _at_first(value: Any, loops: list[ir.Operation], numbers: _Numbers) -> int | None:
+    """What a number, or the accumulate flag of an atom, is in the first turn of loops; None if nobody knows."""
     value = getattr(value, "value", value)
     if isinstance(value, (bool, int)):
         return int(value)
     value = _raw(value)
     op = _owner(value)
     if op is None:
-        if value.owner.owner.operation != loop:
+        loop = value.owner.owner.operation
+        if loop not in loops:
             return None
         number = ir.BlockArgument(value).arg_number
-        return _at_first(_operands(loop)[2 + number if number else 0], loop, numbers)
+        return _at_first(_operands(loop)[2 + number if number else 0], loops, numbers)
     name, operands = op.name, _operands(op)
     if name == "arith.constant":
         return _constant(op)
     if name == "cute_nvgpu.atom.get_value":
-        return _at_first(operands[0], loop, numbers)
+        return _at_first(operands[0], loops, numbers)
     if name == "cute_nvgpu.atom.set_value":
-        return _at_first(operands["accum_c" in str(op.attributes["field"])], loop, numbers)
+        return _at_first(operands["accum_c" in str(op.attributes["field"])], loops, numbers)
     if not name.startswith("arith."):
         return None
-    parts = [_at_first(v, loop, numbers) for v in operands]
+    parts = [_at_first(v, loops, numbers) for v in operands]
     if None in parts or not parts:
         return None
     if name == "arith.select":
@@ -220,7 +223,7 @@ def _at_first(value: Any, loop: ir.Operation, numbers: _Numbers) -> int | None:
 
 
 class _Detached:
-    """Emits the loop of MMAs for a warp of its own, which goes ahead of those that read the sums by as many tiles as
+    """Emits the loops of MMAs for a warp of its own, which goes ahead of those that read the sums by as many tiles as
     there are accumulators. Part of an emitter in which one warp multiplies."""
 
     apart: _Apart
@@ -262,21 +265,20 @@ class _Detached:
         self.quarter = quarter
 
     def _split(self) -> None:
-        apart, loop = self.apart, self.release.loop
-        for op in self.release.arrivals:
-            op.erase()
+        apart, stretch = self.apart, self.release.stretch
+        where = stretch.ops[-1].location
         with _scratch():
             aside = ir.InsertionPoint.current
             found = apart.slice([], [], [_raw(self.begun), _raw(self.sent)])
-            with ir.InsertionPoint(apart.before), loop.location:
+            with ir.InsertionPoint(apart.before), where:
                 warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
                 with _if(self._multiplies(warp)):
                     _Copying(found, 128 * self.warpgroups[0], aside, self._tile, self._given_back).run()
                 self._last(warp)
         for op in self.release.later:
             op.erase()
-        _strip(loop)
-        with ir.InsertionPoint.after(loop), loop.location:
+        _strip_all(stretch.ops)
+        with ir.InsertionPoint.after(stretch.last), where:
             number = self.committed[0]
             self.committed[0] = number + 1
             self._wait_for(number)
@@ -289,7 +291,7 @@ class _Detached:
         """Behind the last tile of the warp that multiplies."""
 
     def _multiplies(self, warp: Any) -> Any:
-        """Whether a warp is the one that runs the loop."""
+        """Whether a warp is the one that runs the loops."""
         return warp == self.apart.warp
 
     def _readers(self) -> int:
@@ -307,19 +309,19 @@ class _Detached:
         with _if(self.sent[0] == 0):
             _here(cute.arch.mbarrier_arrive, barrier)
 
-    def _tile(self, copying: _Copying) -> ir.Operation:
-        """One tile: when its accumulator has been read, the loop; a commit says that the sums are complete."""
+    def _tile(self, copying: _Copying) -> None:
+        """One tile: when its accumulator has been read, the loops; a commit says that the sums are complete."""
         number = self.begun[0]
         use = number // self.buffers
         self._wait(self.free + number % self.buffers, (use % 2) ^ 1)
-        made = copying.clone(self.release.loop)
+        for op in self.release.stretch.ops:
+            copying.clone(op)
         with cute.arch.elect_one():
             self._complete(self.done + number % RING)
         self.begun[0] = number + 1
-        return made
 
     def _given_back(self, scope: ir.Operation, copying: _Copying) -> None:
-        """Commits in place of arrivals behind the loop."""
+        """Commits in place of arrivals behind the loops."""
         for op in self.apart.scopes[scope]:
             allowed = cutlass.Boolean(True).ir_value()
             for condition, wanted in self.apart.agreed(op, scope):

@@ -24,7 +24,7 @@ class _Halves(_Pairing):
         if not self.ranks.same(self.b.source):
             raise _Left(self.b.where, "the two CTAs of a pair may multiply by different columns")
         self._same(self.expected, self.where, "the arrival that says how many bytes a stage gets")
-        self._same(release.loop, self.where, "the MMAs")
+        self._same(release.stretch.ops[0], self.where, "the MMAs")
         self._same(apart.read, _line(apart.read, self.where), "the sums of a tile")
         for event in self.events:
             if not all(map(self.ranks.same, (event.accumulate, _raw(event.a), _raw(event.b)))):

@@ -65,7 +65,7 @@ class _Pairing:
                 op.name == "llvm.inline_asm" and "cluster" in str(op.attributes["asm_string"])
             ):
                 raise _Left(_line(op, self.where), f"it knows of clusters, or of more than a CTA ({op.name})")
-        polls = [o for o in _all_operations(release.loop) if o.name.startswith(_POLLS)]
+        polls = [o for o in release.stretch.all() if o.name.startswith(_POLLS)]
         bases = {_base(_operands(o)[0]) for o in polls}
         if len(bases) != 1:
             raise _Left(self.where, "the mbarrier that says that a stage is full is not known")
@@ -80,7 +80,7 @@ class _Pairing:
         for op in (o for o in every if o.name.startswith("nvvm.mbarrier.") and len(_operands(o))):
             waits = op.name != "nvvm.mbarrier.init" and not op.name.startswith(("nvvm.mbarrier.arrive", _POLLS))
             asks = op.name.startswith(_POLLS) and not len(op.results)
-            ours = _base(_operands(op)[0]) != self.full or self.release.loop in _around(op, self.function)
+            ours = _base(_operands(op)[0]) != self.full or self.release.stretch.holds(op)
             if (waits or asks) and not ours:
                 raise _Left(_line(op, self.where), "others than those that multiply wait for a stage")
 

@@ -3,7 +3,7 @@
 _NUMBER_OF_A_THREAD = re.compile(r"nvvm\.read\.ptx\.sreg\.(tid\.[xyz]|laneid)$")
 _OTHER_NUMBER = re.compile(r"nvvm\.(read\.ptx\.sreg\.(warpid|smid|clock|globaltimer)|elect\.sync|atomic|vote|match)")
 _WRITES = re.compile(r"\b(st|red|atom|multimem)\.")
-_POLLS = "nvvm.mbarrier.try_wait.parity"
+_POLLS = _WAITS
 
 
 def _terminator(block: ir.Block) -> ir.Operation:
@@ -11,19 +11,20 @@ def _terminator(block: ir.Block) -> ir.Operation:
 
 
 class _Slice:
-    """The statements of a kernel that lead to a loop and compute what it reads, for a warp of its own: those that
+    """The statements of a kernel that lead to a stretch and compute what it reads, for a warp of its own: those that
     stand in `outer`, and others that depend on the thread and can be computed once more. `values` are needed in the
-    loop besides what its operations name, and what decides about `places`; `scopes` are operations in the place of
+    stretch besides what its operations name, and what decides about `places`; `scopes` are operations in the place of
     which something else is done with values; `own` are registers that the warp keeps by itself.
 
     Raises:
-        _Left: what the loop needs cannot be computed by another warp.
+        _Left: what the stretch needs cannot be computed by another warp.
     """
 
-    def __init__(self, program: _Program, loop: ir.Operation, outer: ir.Operation, where: tuple[str, int],
+    def __init__(self, program: _Program, stretch: _Stretch, outer: ir.Operation, where: tuple[str, int],
                  values: list[ir.Value], places: list[ir.Operation], scopes: dict[ir.Operation, list[ir.Value]],
                  own: list[ir.Value]) -> None:  # fmt: skip
-        self.program, self.function, self.loop, self.outer, self.where = program, program.function, loop, outer, where
+        self.program, self.function, self.outer, self.where = program, program.function, outer, where
+        self.stretch = stretch
         self.scopes = scopes
         self.own = set().union(*map(self._arrays, own))
         self.values: set[ir.Value] = set()
@@ -44,16 +45,16 @@ class _Slice:
             ):
                 self._globals.append(op)
         self._left: list[ir.Value] = []
-        for place in (loop, *places):
+        for place in (stretch.ops[0], *places):
             self._lead(place)
-        for op in [loop, *_all_operations(loop)]:
-            self._left += [v for v in _operands(op) if not self._within(v, loop)]
+        for op in stretch.all():
+            self._left += [v for v in _operands(op) if not stretch.makes(v)]
             self._memory(op)
         for scope, reads in scopes.items():
             self._lead(scope)
             for read in reads:
                 self._outside(read, scope)
-        self._left += [v for v in values if not self._within(v, loop)]
+        self._left += [v for v in values if not stretch.makes(v)]
         while self._left:
             self._need(self._left.pop())
 
@@ -122,7 +123,7 @@ class _Slice:
         op = _owner(value)
         if op is None:
             self._argument(value)
-        elif op == self.loop:
+        elif self.stretch.holds(op):
             return
         elif len(op.regions):
             self._result(op, value)
@@ -230,7 +231,7 @@ class _Slice:
             return
         for array in self._arrays(_operands(op)[0]) - self.own:
             for store in self._stores.get(array, ()):
-                if self.loop in _around(store, self.function) or store in self.ops:
+                if self.stretch.holds(store) or store in self.ops:
                     continue
                 if self.outer in _around(store, self.function):
                     if store.name not in _REGISTER_STORES:
@@ -256,10 +257,10 @@ def _space(value: ir.Value) -> str:
 
 class _Copying:
     """Emits a slice at the insertion point. `thread` is the number that the warp has; `in_place` is called for the
-    loop, `instead` for each scope. Values are looked at `aside`, where the bindings may put operations of theirs."""
+    stretch, `instead` for each scope. Values are looked at `aside`, where the bindings may put operations of theirs."""
 
     def __init__(self, slice_: _Slice, thread: int, aside: ir.InsertionPoint,
-                 in_place: Callable[[_Copying], ir.Operation],
+                 in_place: Callable[[_Copying], None],
                  instead: Callable[[ir.Operation, _Copying], None]) -> None:  # fmt: skip
         self.slice, self.thread, self.aside = slice_, thread, aside
         self.in_place, self.instead = in_place, instead
@@ -280,14 +281,7 @@ class _Copying:
 
     def clone(self, op: ir.Operation) -> ir.Operation:
         """An operation at the insertion point, of what its operands have become there."""
-        made = op.clone(ir.InsertionPoint.current)
-        with self.aside:
-            for one, other in zip([op, *_all_operations(op)], [made, *_all_operations(made)], strict=True):
-                for i, operand in enumerate(_operands(one)):
-                    if operand in self.known:
-                        other.operands[i] = self.known[operand]
-        self._note(op.results, made.results)
-        return made
+        return _clones([op], self.known, self.aside)[0]
 
     def in_scope(self, value: ir.Value, scope: ir.Operation) -> ir.Value:
         """A value of a scope, computed at the insertion point."""
@@ -311,8 +305,8 @@ class _Copying:
             with op.location:
                 if op in self.slice.scopes:
                     self.instead(op, self)
-                if op == self.slice.loop:
-                    self._note(op.results, self.in_place(self).results)
+                if op == self.slice.stretch.ops[0]:
+                    self.in_place(self)
                 elif op in self.slice.ops:
                     self._copy(op)
 

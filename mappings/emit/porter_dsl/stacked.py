@@ -64,7 +64,9 @@ class _Stacking:
         if any(s != states[0] for s in states):
             raise _Left(where, "tiles of an accumulator that are read at different times")
         around = _loops(item.op)
-        if any(loops and set(loops) <= set(around) for loops in (_loops(e.marker) for e in events)):
+        makers = [_loops(e.marker) for e in events]
+        deepest = [loops for loops in makers if len(loops) == max(map(len, makers))]
+        if any(loops and set(loops) <= set(around) for loops in deepest):
             raise _Left(where, "the sums of two tiles are read in the loop that makes them")
         for one in same:
             one.together(item.op, where)
