@@ -36,7 +36,7 @@ EXAMPLE = "70_blackwell_gemm/70_blackwell_fp16_gemm"
 TILES = (((128, 128), (1, 1)), ((128, 256), (1, 1)), ((256, 128), (2, 1)), ((256, 128), (2, 2)), ((256, 256), (2, 1)))
 """Tiles of an MMA, in M and N, and clusters that example 70 is compiled for; K of a stage is 64. The fourth is the
 example as it is."""
-PORTS = ("gemm_ws", "gemm_cluster", "gemm_persistent")
+PORTS = ("gemm_ws", "gemm_cluster", "gemm_persistent", "cute_gemm_persistent")
 
 
 class Program(NamedTuple):
