@@ -71,6 +71,7 @@ def prologue(count: int, ahead: str = ADD.format(False), more: str = "", between
 
 
 PEELED = ADD.format(False) + PRODUCT + loop("1, k_tiles", PRODUCT, given_back(1)) + given_back(0)
+ASK = "ready = loads.consumer_try_wait(mma_state)\n"
 CONSTANT, UNROLLED = (
     "in cutlass.range_constexpr(cute.size(tCrA, mode=[2])):",
     ("in cutlass.range(cute.size(tCrA, mode=[2]), unroll_full=True):"),
@@ -87,11 +88,19 @@ FORMS = {
     "the last step by itself": CLEAR + loop("k_tiles - 1", PRODUCT, given_back(0)) + PRODUCT + given_back(0),
     "two steps in a turn": ADD.format(False) + PRODUCT
     + loop("1, k_tiles, 2", PRODUCT, given_back(1), PRODUCT, given_back(1)) + given_back(0),
+    "stages that are asked for ahead": ADD.format(False) + ASK + PRODUCT.replace("(mma_state)", "(mma_state, ready)", 1)
+    + ASK + loop("1, k_tiles", PRODUCT.replace("(mma_state)", "(mma_state, ready)", 1), given_back(1), ASK)
+    + given_back(0),
     "loops in both loops": prologue(1).replace(CONSTANT, UNROLLED),
     "a loop in the one loop": ADD.format(False)
     + loop("k_tiles", PRODUCT, given_back(0)).replace(CONSTANT, UNROLLED),
 }  # fmt: skip
-STRAIGHT = ("the first step by itself", "the first step gives its stage back", "two steps in a turn")
+STRAIGHT = (
+    "stages that are asked for ahead",
+    "the first step by itself",
+    "the first step gives its stage back",
+    "two steps in a turn",
+)
 """Forms whose sums are read in the loop, that over tiles, in which some of them are made."""
 
 

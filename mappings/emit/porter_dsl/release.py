@@ -94,9 +94,13 @@ class _Release:
         stretch = self.stretch
         operations = [view.operation for view in stretch.block.operations]
         first, last = operations.index(stretch.first), operations.index(stretch.last)
+        stages = _waited_at(list(stretch.all()))
         for op in operations[:first][::-1] if stretch.first.name != "scf.for" else ():
-            if not self._goes_along(op, sums):
+            found = _waited_at([op, *_all_operations(op)])
+            # Those for something else stay those of all threads.
+            if not self._goes_along(op, sums) or (stages and not found <= stages):
                 break
+            stages |= found
             if any(o.name.startswith(_WAITS) and not len(o.results) for o in (op, *_all_operations(op))):
                 stretch.widen(op, stretch.last)
         for op in operations[last + 1 : -1] if stretch.last.name != "scf.for" else ():
@@ -187,6 +191,11 @@ class _Release:
     def same_conditions(self, op: ir.Operation) -> list[tuple[ir.Value, int]]:
         """The conditions in the stretch around an arrival that do not choose among threads."""
         return [c for c in self._conditions(op, self.stretch.top(op)) if self.same.holds(c[0])]
+
+
+def _waited_at(operations: list[ir.Operation]) -> set[ir.Value]:
+    """What the mbarriers that operations wait at are counted from."""
+    return {_base(_operands(op)[0]) for op in operations if op.name.startswith(_WAITS)}
 
 
 def _base(pointer: ir.Value) -> ir.Value:
