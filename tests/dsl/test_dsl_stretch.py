@@ -140,6 +140,11 @@ def test_forms_that_one_warp_runs(name: str, wide: bool, tmp_path: Path) -> None
 
 ASK = "ready = loads.consumer_try_wait(mma_state)\n"
 ASKED = PRODUCT.replace("consumer_wait(mma_state)", "consumer_wait(mma_state, ready)")
+POLLED = """\
+there = cutlass.Boolean(False)
+while not there:
+    there = cute.arch.mbarrier_try_wait(storage.load_barriers.data_ptr(), 0)
+"""
 SYNC = "cute.arch.sync_warp()\n"
 SOME = "if tidx % 128 < 64:\n    loads.consumer_release(done_state)\n"
 WHILE = "turn = cutlass.Int32(0)\nwhile turn < cutlass.min(1, k_tiles):\n"
@@ -148,6 +153,8 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "stages that are asked for ahead": (
         ADD.format(False) + ASK + loop("k_tiles", ASKED, given_back(0), ASK), "release",
         "does more than to wait for stages and to multiply (nvvm.mbarrier.wait.parity)"),
+    "consumers ask until something is there": (
+        POLLED + prologue(1), "mma-thread", "wait for something ahead of a tile"),
     "threads meet between the loops": (prologue(1, between=SYNC), "release", "does more than to wait for stages"),
     "sums are read between the loops": (
         prologue(1, between="first_sum = accumulators[0]\n"), "release", "uses the registers of sums"),
