@@ -130,7 +130,6 @@ def some(names: dict[str, str], *quick: str) -> list[object]:
 @pytest.mark.parametrize("name", some(FORMS, "one in flight"))
 def test_forms_that_one_warp_runs(name: str, wide: bool, tmp_path: Path) -> None:
     told = traced(kernel_of(tmp_path / "kernel", FORMS[name], wide))
-    print(told)
     assert told.rows == 128
     assert told.steps == TAKEN
     assert told.without == ()
