@@ -236,7 +236,7 @@ RELEASE_MISTAKES = {
     "": None,
     "the count stays": ("            op.operands[1] = one\n", "            pass\n"),
     "given back as soon as it is issued": ("nvvm.tcgen05_commit(pointer)", "nvvm.mbarrier_arrive(pointer)"),
-    "nobody meets ahead of the loop": ("            self._meet()\n            choice =", "            choice ="),
+    "nobody meets ahead of the loop": ("self._meet()\n                choice =", "choice ="),
     "all threads arrive behind the loop": ("op.location, _if(self.warp == 0)", "op.location, _if(True)"),
 }  # fmt: skip
 

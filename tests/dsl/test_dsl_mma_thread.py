@@ -162,7 +162,7 @@ def test_two_accumulators_that_are_too_wide(tmp_path: Path) -> None:
 WAIT = "self._wait(self.free + number % self.buffers, (use % 2) ^ 1)\n"
 READ = "            nvvm.tcgen05_fence(BEFORE)\n            self._read(self.free"
 COUNTED = (
-    "        with ir.InsertionPoint.after(loop), loop.location:\n            number = self.committed[0]\n"
+    "        with ir.InsertionPoint.after(stretch.last), where:\n            number = self.committed[0]\n"
     "            self.committed[0] = number + 1\n            self._wait_for(number)\n"
 )
 SENT = "        with _if(self.sent[0] != 0):\n            _here(tcgen05.commit, barrier)\n"

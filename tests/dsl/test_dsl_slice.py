@@ -162,3 +162,66 @@ def test_registers_that_each_thread_writes_for_itself_are_refused(dsl: Any) -> N
         copied(dsl, body, own)
     text = copied(dsl, body, first + "llvm.store %n1, %kept : i32, !llvm.ptr<5>")
     assert text.count("llvm.load") == 2
+
+
+LOOPS = """
+module {{ "t.func"() ({{
+^bb0(%k: i32, %n: i32):
+    %n0 = arith.constant 0 : i32
+    %n1 = arith.constant 1 : i32
+    %n2 = arith.constant 2 : i32
+    {first}
+    scf.for %i = %n0 to %f step %n1 : i32 {{ "t.multiply"() : () -> () }}
+    scf.for %i = {start} to %k step %n1 : i32 {{ "t.multiply"() : () -> () }}
+}}) : () -> () }}
+"""
+BEHIND = {
+    "the least of one and the end": ("%f = arith.minsi %n1, %k : i32", "%f", True),
+    "the least of the end and two": ("%f = arith.minsi %k, %n2 : i32", "%f", True),
+    "the least of none and the end": ("%f = arith.minsi %n0, %k : i32", "%f", False),
+    "the least of two ends": ("%f = arith.minsi %k, %n : i32", "%f", False),
+    "the least of one and another end": ("%f = arith.minsi %n1, %n : i32", "%f", False),
+    "the most of one and the end": ("%f = arith.maxsi %n1, %k : i32", "%f", False),
+    "another beginning": ("%f = arith.minsi %n1, %k : i32", "%n1", False),
+}
+"""How a first loop ends, where a second one begins, and whether that has no turn where the first has none."""
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_loop_that_has_turns_only_behind_those_of_another(dsl: Any, name: str) -> None:
+    from cutlass._mlir import ir
+
+    first, start, known = BEHIND[name]
+    with ir.Context() as context, ir.Location.unknown():
+        context.allow_unregistered_dialects = True
+        module = ir.Module.parse(LOOPS.format(first=first, start=start))
+        function = next(iter(module.body.operations)).operation
+        with dsl._scratch():
+            one, other = (op for op in dsl._all_operations(function) if op.name == "scf.for")
+            assert dsl._Turn(other).only_behind(dsl._Turn(one)) is known
+            assert dsl._Turn(one).only_behind(dsl._Turn(other)) is False
+            assert dsl._Turn(None).only_behind(dsl._Turn(one)) is False
+            assert dsl._Turn(other).only_behind(dsl._Turn(None)) is True
+
+
+def test_a_stretch_knows_what_it_makes_and_what_others_use(dsl: Any) -> None:
+    from cutlass._mlir import ir
+
+    with ir.Context() as context, ir.Location.unknown():
+        context.allow_unregistered_dialects = True
+        module = ir.Module.parse(PROGRAM.format(body="%v = arith.addi %t, %q : i32", first=""))
+        function = next(iter(module.body.operations)).operation
+        with dsl._scratch():
+            every = list(dsl._all_operations(function))
+            loop = next(op for op in every if op.name == "scf.for")
+            epilogue, following = (next(op for op in every if op.name == n) for n in ("t.epilogue", "scf.yield"))
+            stretch = dsl._Stretch(loop, epilogue)
+            assert [op.name for op in stretch.ops] == ["scf.for", "t.epilogue"]
+            assert stretch.top(following) == loop
+            assert stretch.holds(epilogue)
+            assert not stretch.holds(loop.block.owner.operation)
+            assert [str(v.type) for v in stretch.handed()] == ["i32", "i32"]
+            made = next(op for op in every if op.name == "arith.addi" and op.block == loop.block)
+            stretch.widen(loop, made)
+            assert [op.name for op in stretch.ops] == ["scf.for", "t.epilogue", "arith.addi"]
+            assert len(stretch.handed()) == 3

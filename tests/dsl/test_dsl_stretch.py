@@ -71,10 +71,8 @@ def prologue(count: int, ahead: str = ADD.format(False), more: str = "", between
 
 
 PEELED = ADD.format(False) + PRODUCT + loop("1, k_tiles", PRODUCT, given_back(1)) + given_back(0)
-CONSTANT, UNROLLED = (
-    "in cutlass.range_constexpr(cute.size(tCrA, mode=[2])):",
-    ("in cutlass.range(cute.size(tCrA, mode=[2]), unroll_full=True):"),
-)
+CONSTANT = "in cutlass.range_constexpr(cute.size(tCrA, mode=[2])):"
+UNROLLED = "in cutlass.range(cute.size(tCrA, mode=[2]), unroll_full=True):"
 FORMS = {
     "one in flight": prologue(1),
     "two in flight": prologue(2),
@@ -95,15 +93,16 @@ STRAIGHT = ("the first step by itself", "the first step gives its stage back", "
 """Forms whose sums are read in the loop, that over tiles, in which some of them are made."""
 
 
-def kernel_of(folder: Path, form: str, wide: bool = False) -> Path:
-    """The persistent kernel with another form of its loops over K, of one consumer warpgroup, or of two."""
+def kernel_of(folder: Path, form: str, wide: bool = False, dynamic: bool = True) -> Path:
+    """The persistent kernel with another form of its loops over K, of one consumer warpgroup, or of two. The bounds of
+    its loops are numbers unless sizes are `dynamic`."""
     shutil.copytree(PERSISTENT, folder)
     path = folder / "dsl_gemm_persistent.py"
     before, _, rest = path.read_text().partition(BEGIN)
     path.write_text(before + textwrap.indent(form, 16 * " ") + "\n" + END + rest.partition(END)[2])
     case = folder / ("wide.case.yaml" if wide else "case.yaml")
-    # Sizes that the compiler knows would be numbers in the bounds of loops.
-    case.write_text(case.read_text().replace("dsl:\n", "dsl:\n  dynamic: true\n"))
+    if dynamic:
+        case.write_text(case.read_text().replace("dsl:\n", "dsl:\n  dynamic: true\n"))
     return case
 
 
@@ -131,7 +130,6 @@ def some(names: dict[str, str], *quick: str) -> list[object]:
 @pytest.mark.parametrize("name", some(FORMS, "one in flight"))
 def test_forms_that_one_warp_runs(name: str, wide: bool, tmp_path: Path) -> None:
     told = traced(kernel_of(tmp_path / "kernel", FORMS[name], wide))
-    print(told)
     assert told.rows == 128
     assert told.steps == TAKEN
     assert told.without == ()
@@ -139,11 +137,23 @@ def test_forms_that_one_warp_runs(name: str, wide: bool, tmp_path: Path) -> None
 
 # --- what a kernel may not do
 
+ASK = "ready = loads.consumer_try_wait(mma_state)\n"
+ASKED = PRODUCT.replace("consumer_wait(mma_state)", "consumer_wait(mma_state, ready)")
+POLLED = """\
+there = cutlass.Boolean(False)
+while not there:
+    there = cute.arch.mbarrier_try_wait(storage.load_barriers.data_ptr(), 0)
+"""
 SYNC = "cute.arch.sync_warp()\n"
 SOME = "if tidx % 128 < 64:\n    loads.consumer_release(done_state)\n"
 WHILE = "turn = cutlass.Int32(0)\nwhile turn < cutlass.min(1, k_tiles):\n"
 WHILE += textwrap.indent(PRODUCT + "turn += 1\n", "    ")
 REFUSED: dict[str, tuple[str, str, str]] = {
+    "stages that are asked for ahead": (
+        ADD.format(False) + ASK + loop("k_tiles", ASKED, given_back(0), ASK), "release",
+        "does more than to wait for stages and to multiply (nvvm.mbarrier.wait.parity)"),
+    "consumers ask until something is there": (
+        POLLED + prologue(1), "mma-thread", "wait for something ahead of a tile"),
     "threads meet between the loops": (prologue(1, between=SYNC), "release", "does more than to wait for stages"),
     "sums are read between the loops": (
         prologue(1, between="first_sum = accumulators[0]\n"), "release", "uses the registers of sums"),
@@ -175,7 +185,7 @@ def test_what_keeps_a_kernel_from_it_is_named(name: str, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_the_gate_verifies_all_steps_with_one_case(tmp_path: Path) -> None:
-    path = kernel_of(tmp_path / "kernel", FORMS["one in flight"])
+    path = kernel_of(tmp_path / "kernel", FORMS["one in flight"], dynamic=False)
     path.with_name("wide.case.yaml").unlink()
     path.write_text(path.read_text().replace("K: 256, L: 1", "K: 128, L: 1"))
     claim = Claim(load_case(path).kernel, (), plan(path, DSL_STEPS), takes_turns=True, dsl=True, steps=DSL_STEPS,
@@ -200,7 +210,7 @@ RIGHT = [(name, k) for name in FORMS for k in ((320,) if name == "two steps in a
 @pytest.mark.parametrize("steps", [TAKEN[:1], TAKEN, DSL_STEPS], ids=["one of them", "a warp", "pairs"])
 @pytest.mark.parametrize(("name", "k"), RIGHT)
 def test_ports_are_right(name: str, k: int, steps: tuple[str, ...], tmp_path: Path) -> None:
-    path = kernel_of(tmp_path / "kernel", FORMS[name], wide=name in STRAIGHT)
+    path = kernel_of(tmp_path / "kernel", FORMS[name], wide=name in STRAIGHT, dynamic=steps != DSL_STEPS)
     assert verdicts(path, plan(path, steps), k, "random") <= {Verdict.CLEAN, Verdict.REVIEW}
 
 

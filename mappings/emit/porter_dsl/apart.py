@@ -1,7 +1,7 @@
 # --- a warp of its own multiplies
 
 _HARMLESS = ("cute_nvgpu.prefetch_tma_desc", "nvvm.prefetch")
-_MEETING = re.compile(r"nvvm\.(barrier|mbarrier\.(try_wait|test_wait)|cluster\.wait|cp\.async\.wait)")
+_MEETING = re.compile(r"nvvm\.(barrier|mbarrier\.(try_wait|test_wait|wait)|cluster\.wait|cp\.async\.wait)")
 
 
 class _Apart:
@@ -82,7 +82,10 @@ class _Apart:
                 if op == place:
                     break
                 for inner in (op, *_all_operations(op)) if place != self.outer else ():
-                    if _MEETING.match(inner.name) and not len(inner.results):
+                    # One that asks once waits for nothing.
+                    asks = inner.name.startswith("nvvm.mbarrier.") and len(inner.results)
+                    again = any(p.name == "scf.while" for p in _around_to(inner, op))
+                    if _MEETING.match(inner.name) and (not asks or again):
                         raise _Left(
                             _line(inner, self.where), "threads that multiply wait for something ahead of a tile"
                         )
