@@ -23,7 +23,7 @@ from porter.model.registers import CASTS
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.model.settings import settings_of
 from porter.model.thread_values import ThreadValues, is_const
-from porter.model.threads import TO_A_LOOP, Threads
+from porter.model.threads import BRANCHES, TO_A_LOOP, Threads
 
 Vector = tuple[int, ...]
 Poly = dict[tuple[str, ...], Vector]
@@ -190,10 +190,22 @@ class Affine:
             function = variable.function
             nodes = [s.node for s in settings_of(self.program, variable)]
             self._apart[variable.key] = any(
-                self._differ.splits(function, node, function.body) or self._leave_apart(function, node)
-                for node in nodes
+                self._splits(function, node) or self._leave_apart(function, node) for node in nodes
             )
         return self._apart[variable.key]
+
+    def _splits(self, function: Function, node: Node) -> bool:
+        """Whether a node stands in a branch or loop that some of the threads may enter without the others."""
+        inner, current = node, node.parent
+        while current is not None and inner.id != function.body.id:
+            condition = current.child_by_field_name("condition") if current.type in BRANCHES else None
+            if condition is not None and self._differ.differ(function, condition):
+                values = self._values.of(function, condition)
+                mine = {None if v is None else bool(v) for v in (values[t] for t in self._who)} if values else {None}
+                if len(mine) != 1 or None in mine:
+                    return True
+            inner, current = current, current.parent
+        return False
 
     def _leave_apart(self, function: Function, node: Node) -> bool:
         """Whether some threads may leave a loop around a node, or one of its turns, by themselves."""

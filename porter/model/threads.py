@@ -30,7 +30,7 @@ _WORD = re.compile(rb"[A-Za-z_]\w*")
 _LEAVING = frozenset({"return", "goto", "exit", "ret"})
 _ASKING = re.compile(r"\b(?:if|while|for|switch)\b|\?|&&|\|\||@")
 TO_A_LOOP = ("break_statement", "continue_statement")
-_BRANCHES = ("if_statement", "switch_statement", *LOOPS)
+BRANCHES = ("if_statement", "switch_statement", *LOOPS)
 
 
 def ends_thread(statement: AsmStatement) -> bool:
@@ -173,7 +173,7 @@ class Threads:
         """Whether `node` stands in a branch or loop, inside `outer`, that only some threads may enter."""
         inner, current = node, node.parent
         while current is not None and inner.id != outer.id:
-            if current.type in _BRANCHES and self._asks(function, current):
+            if current.type in BRANCHES and self._asks(function, current):
                 return True
             inner, current = current, current.parent
         return False

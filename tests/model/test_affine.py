@@ -32,6 +32,9 @@ kernel(float* out, __nv_bfloat16* half, int ld, int m, short few, const int* ord
     while (true) { turns += 1; if (turns > lane) break; }
     for (int i = 0; i < lane; ++i) sent *= 2;
     for (int i = 0; i < m; ++i) { if (i == few) continue; stage ^= 1; }
+    int of_role = 0, of_all = 0;
+    if (threadIdx.x / 32 == 1) { for (int i = 0; i < m; ++i) ++of_role; }
+    if (threadIdx.x < 64) { for (int i = 0; i < m; ++i) ++of_all; }
     float* line = out + size_t(row) * ld;
     @LEFT@ = 0;
 }
@@ -102,6 +105,14 @@ def test_a_variable_that_all_threads_set_is_a_name(tmp_path: Path, name: str) ->
     found = lvalue(tmp_path, f"out[{name}]")
     assert found is not None
     assert {n.partition("@")[0]: v for names, v in found.at.items() for n in names} == {"&out": EACH, name: times(4)}
+
+
+@pytest.mark.parametrize(("name", "who", "known"), [
+    ("of_role", range(64), False), ("of_role", range(32, 64), True), ("of_role", range(32), True),
+    ("of_all", range(64), True),
+])  # fmt: skip
+def test_a_variable_that_one_role_sets(tmp_path: Path, name: str, who: range, known: bool) -> None:
+    assert (lvalue(tmp_path, f"out[{name}]", who) is not None) is known
 
 
 @pytest.mark.parametrize("name", UNKNOWN)

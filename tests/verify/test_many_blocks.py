@@ -55,7 +55,7 @@ def test_one_block_does_the_work_of_all(
         return VerifyResult((), "sim", "late", "float64", 0, 0.0, (), (), ())
 
     monkeypatch.setattr(proof, "verify_cases", verify)
-    monkeypatch.setattr(proof, "many_blocks", lambda case: many)
+    monkeypatch.setattr(proof, "many_blocks", lambda case, *over: many)
     monkeypatch.setattr(proof, "_wrong", lambda result: "")
     monkeypatch.setattr(proof, "_left_out", lambda claim, noting: "")
     found = prove(Claim(case.kernel, [case.entry], PortPlan(), takes_over=over), FakeBuilder())
