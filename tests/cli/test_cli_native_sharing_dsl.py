@@ -53,6 +53,7 @@ def ported(
     return (folder / "out" / "porter_dsl.py").read_bytes(), " ".join(result.output.split())
 
 
+@pytest.mark.slow
 def test_one_kernel_shares_an_sm_and_another_has_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module, said = ported(tmp_path, monkeypatch)
     assert module == support_module(True, ("blocks",))

@@ -97,6 +97,7 @@ def test_without_a_gain_a_library_has_the_stages_that_it_had(tmp_path: Path, mon
     assert "missing: a gain: by the grade 3 stages are as fast as 7" in found.said
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_is_left_out_and_its_launch_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = ported(tmp_path, monkeypatch, 5, "STAGES = 5")
     assert "constexpr int STAGES = 3;" in found.text

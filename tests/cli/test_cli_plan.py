@@ -126,6 +126,7 @@ def test_native_steps_are_graded_on_top_of_each_other() -> None:
     assert all(s["after"] > s["before"] for s in graded)
 
 
+@pytest.mark.slow
 def test_native_steps_are_graded_for_the_problem_that_is_asked_for() -> None:
     rates = []
     for problem in ("1024x1024x1024", "8192x8192x8192"):
