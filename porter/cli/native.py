@@ -105,41 +105,27 @@ def _staged(step: Step, shape: Shape, problem: Problem, using: Calibration | Non
     return replace(step, what_if=f"stages={best}", taken=not what, why=(*why, f"missing: {what}") if what else why)
 
 
-def _shared(step: Step, before: float, after: float, refused: Refused) -> Step:
-    """The step to two blocks on an SM, if the grade finds it faster."""
+_AS_FAST = {
+    BLOCKS: "one block on an SM is as fast",
+    BULK_STORE: "results leave as fast without",
+    AHEAD: "its loops are as fast without",
+    WIDE: "tiles as they are are as fast",
+}
+"""What the grade says where a step brings nothing."""
+_SPILLING = (BLOCKS, AHEAD)
+"""Steps that take registers."""
+
+
+def _if_faster(step: Step, before: float, after: float, refused: Refused) -> Step:
+    """A step that is taken if the grade finds it faster, and the text allows it."""
     if after <= before * (1 + GAIN):
-        return replace(step, applies=False, why=(*step.why, "by the grade one block on an SM is as fast"))
-    what = refused(BLOCKS)
-    why = (*step.why, f"missing: {what}" if what else "if ptxas spills no more than without")
-    return replace(step, taken=not what, why=why)
+        return replace(step, applies=False, why=(*step.why, f"by the grade {_AS_FAST[step.name]}"))
+    what = refused(step.name)
+    said = [f"missing: {what}"] if what else ["if ptxas spills no more than without"] if step.name in _SPILLING else []
+    return replace(step, taken=not what, why=(*step.why, *said))
 
 
-def _stored(step: Step, before: float, after: float, refused: Refused) -> Step:
-    """The step to bulk copies of results, if the grade finds it faster."""
-    if after <= before * (1 + GAIN):
-        return replace(step, applies=False, why=(*step.why, "by the grade results leave as fast without"))
-    what = refused(BULK_STORE)
-    return replace(step, taken=not what, why=(*step.why, f"missing: {what}") if what else step.why)
-
-
-def _ahead(step: Step, before: float, after: float, refused: Refused) -> Step:
-    """The step to first products that are issued a turn ahead, if the grade finds it faster."""
-    if after <= before * (1 + GAIN):
-        return replace(step, applies=False, why=(*step.why, "by the grade its loops are as fast without"))
-    what = refused(AHEAD)
-    why = (*step.why, f"missing: {what}" if what else "if ptxas spills no more than without")
-    return replace(step, taken=not what, why=why)
-
-
-def _widened(step: Step, before: float, after: float, refused: Refused) -> Step:
-    """The step to tiles of twice the width, if the grade finds it faster."""
-    if after <= before * (1 + GAIN):
-        return replace(step, applies=False, why=(*step.why, "by the grade tiles as they are are as fast"))
-    what = refused(WIDE)
-    return replace(step, taken=not what, why=(*step.why, f"missing: {what}") if what else step.why)
-
-
-_CHOSEN = {BLOCKS: _shared, BULK_STORE: _stored, AHEAD: _ahead, WIDE: _widened}
+_CHOSEN = dict.fromkeys(_AS_FAST, _if_faster)
 """Steps that are taken only where they are faster."""
 
 

@@ -47,7 +47,9 @@ def ported(
     def shape_of(session: object, ported: Ported, root: PortedRoot) -> Shape:
         return after if "wide" in root.native else NARROW
 
-    unchanged = lambda session, ported, make: Chosen(ported)  # noqa: E731
+    def unchanged(session: object, ported: Ported, make: object) -> Chosen:
+        return Chosen(ported)
+
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     for module in (full_rate, widening):

@@ -9,6 +9,7 @@ columns of both halves, one behind the other.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
@@ -19,6 +20,7 @@ from porter.model.functions import Function, Style
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
+from porter.model.program import Program
 from porter.model.scopes import LOOPS, Variable, declared_names, resolve
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
@@ -85,6 +87,17 @@ def _only(found: list[Pipelined]) -> Pipelined:
     if len(found) != 1:
         raise found[0].begin.left("that the file has one kernel")
     return found[0]
+
+
+def asking(program: Program) -> Iterator[tuple[Function | None, Span, re.Match[bytes]]]:
+    """Places that ask which block this is, or how many there are, each with the innermost function around it; None
+    where that is a macro, or nobody knows."""
+    for path, file in program.sources.files.items():
+        for match in BLOCK.finditer(file.lexed.code):
+            span = Span(match.start(), match.end())
+            around = [f for f in program.functions if f.file.path == path and f.span(f.node).contains(span)]
+            inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
+            yield None if inner is None or inner.style is Style.MACRO else inner, span, match
 
 
 @dataclass(eq=False)
@@ -263,25 +276,20 @@ class Pair:
         theirs = [f for f in self.program.functions if id(f) in foreign]
         foreign |= {id(f) for f in self.program.functions if self._makes(f, theirs)}
         counted = False
-        for path, file in self.program.sources.files.items():
-            for match in BLOCK.finditer(file.lexed.code):
-                span = Span(match.start(), match.end())
-                around = [f for f in self.program.functions if f.file.path == path
-                          and f.span(f.node).contains(span)]  # fmt: skip
-                inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
-                if inner is None or inner.style is Style.MACRO:
-                    raise self.kernel.begin.left("which CTA this is, outside of macros")
-                if not any(f is inner for f in mine):
-                    if id(inner) in foreign:
-                        continue
-                    raise Left(inner, span, "who calls what asks for the CTA")
+        for inner, span, match in asking(self.program):
+            if inner is None:
+                raise self.kernel.begin.left("which CTA this is, outside of macros")
+            if not any(f is inner for f in mine):
                 if id(inner) in foreign:
-                    raise Left(inner, span, "code that no other kernel comes to")
-                if match[2] != b"x":
-                    raise Left(inner, span, "a grid of one dimension")
-                counted |= match[1] == b"gridDim"
-                helper = "pair_index()" if match[1] == b"blockIdx" else "pair_count()"
-                self.changes.replace(inner, span, self._helper(helper))
+                    continue
+                raise Left(inner, span, "who calls what asks for the CTA")
+            if id(inner) in foreign:
+                raise Left(inner, span, "code that no other kernel comes to")
+            if match[2] != b"x":
+                raise Left(inner, span, "a grid of one dimension")
+            counted |= match[1] == b"gridDim"
+            helper = "pair_index()" if match[1] == b"blockIdx" else "pair_count()"
+            self.changes.replace(inner, span, self._helper(helper))
         if not counted:
             raise self.kernel.begin.left("blocks that take one tile after another, as far apart as there are blocks")
 

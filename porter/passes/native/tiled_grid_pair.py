@@ -13,12 +13,12 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.lang.text import Span
-from porter.model.functions import Function, Style
+from porter.model.functions import Function
 from porter.model.pipeline.frames import Frame, Wording, first_value
 from porter.model.scopes import resolve
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native.mainloop import inside
-from porter.passes.native.pair import BLOCK, RULE, Side
+from porter.passes.native.pair import BLOCK, RULE, Side, asking
 from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.native.tile_places import TilePlace, as_text, check_steps, mentions
 from porter.passes.native.tiled_loads import Load
@@ -156,18 +156,13 @@ class TiledGridPair(TiledPair):
         """That no macro, and no function of which it is not known who calls it, asks for the block."""
         mine = {id(f) for f in self._reached()}
         foreign = reached(self.program, [k for k in self.program.kernels if k is not self.function])
-        for path, file in self.program.sources.files.items():
-            for match in BLOCK.finditer(file.lexed.code):
-                span = Span(match.start(), match.end())
-                around = [f for f in self.program.functions if f.file.path == path
-                          and f.span(f.node).contains(span)]  # fmt: skip
-                inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
-                if inner is None or inner.style is Style.MACRO:
-                    raise self.kernel.begin.left("which block this is, outside of macros")
-                if id(inner) not in mine and id(inner) not in foreign:
-                    raise Left(inner, span, "who calls what asks for the block")
-                if id(inner) in mine & foreign:
-                    raise Left(inner, span, "code that no other kernel comes to")
+        for inner, span, _ in asking(self.program):
+            if inner is None:
+                raise self.kernel.begin.left("which block this is, outside of macros")
+            if id(inner) not in mine and id(inner) not in foreign:
+                raise Left(inner, span, "who calls what asks for the block")
+            if id(inner) in mine & foreign:
+                raise Left(inner, span, "code that no other kernel comes to")
 
     def _stands_in(self, function: Function) -> bool:
         """Whether it is a lambda, whose text is that of the function around it."""

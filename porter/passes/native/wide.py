@@ -406,10 +406,10 @@ class _Wide:
             if not any(function.text(n) == variable for n in find(index, "identifier")):
                 continue
             turns = self._value(bound)
-            at = [self._evaluate(function, index, variable, v) for v in (0, 1, 2)]
-            if turns is None or None in at or at[2] - at[1] != at[1] - at[0]:  # type: ignore[operator]
+            first, second, third = (self._evaluate(function, index, variable, v) for v in (0, 1, 2))
+            if turns is None or first is None or second is None or third is None:
                 continue
-            if (at[1] - at[0]) * turns == extent:  # type: ignore[operator]
+            if third - second == second - first and (second - first) * turns == extent:
                 found.append(around)
         if found:
             return next((f for f in found if any(f.id == loop.id for loop in follow)), found[0])
