@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from porter.build.port_plan import PortPlan
@@ -20,6 +20,7 @@ from porter.cli.tuning import tuned
 from porter.cli.widening import widened
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
+from porter.lang.sources import load_sources
 from porter.passes import ported as engine
 from porter.passes.full_rate.step import RULE
 from porter.passes.helpers import Placement
@@ -45,7 +46,20 @@ def look(path: Path) -> Beside:
 
 def launches_of(rule_directories: tuple[str, ...], path: Path, include_dirs: Sequence[Path]) -> list[KernelPipeline]:
     """What the host code of a file launches its kernels with."""
-    return launched(path, load_rules(rule_directories), include_dirs)
+    if rule_directories:
+        return launched(path, load_rules(rule_directories), include_dirs)
+    sources = load_sources(path, include_dirs)
+    texts = tuple((key, file.source) for key, file in sources.files.items())
+    return list(_launches_of(path, tuple(include_dirs), sources.include_dirs, texts))
+
+
+@lru_cache(maxsize=8)
+def _launches_of(
+    path: Path, include_dirs: tuple[Path, ...], searched: tuple[Path, ...], texts: tuple[tuple[str, bytes], ...]
+) -> tuple[KernelPipeline, ...]:
+    """By Porter's own rules. Steps of a port ask for them one after the other, of the same texts: `searched` and
+    `texts` tell those from others."""
+    return tuple(launched(path, load_rules(), include_dirs))
 
 
 def boxes_of(rule_directories: tuple[str, ...], path: Path, include_dirs: Sequence[Path]) -> list[KernelBoxes]:

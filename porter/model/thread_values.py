@@ -461,8 +461,17 @@ def _combined(sign: str, left: Values | None, right: Values | None) -> Values | 
     operation = _OPERATORS.get(sign)
     if operation is None or left is None or right is None:
         return None
-    results = (None if a is None or b is None else operation(a, b) for a, b in zip(left, right, strict=True))
-    return tuple(v if v is not None and 0 <= v <= _LARGEST else None for v in results)
+    both = list(zip(left, right, strict=True))
+    # most threads have the values of others: each pair is worked out once
+    results = {pair: _within(operation, *pair) for pair in set(both)}
+    return tuple(map(results.__getitem__, both))
+
+
+def _within(operation: Callable[[int, int], int], left: int | None, right: int | None) -> int | None:
+    if left is None or right is None:
+        return None
+    value = operation(left, right)
+    return value if 0 <= value <= _LARGEST else None
 
 
 def _truth(values: Values) -> Values:

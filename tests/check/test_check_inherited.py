@@ -286,7 +286,7 @@ RACES = {
 }
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.external
 @pytest.mark.parametrize("race", RACES)
 def test_a_race_of_the_original_is_not_blamed_on_its_port(tmp_path: Path, race: str) -> None:
@@ -307,6 +307,7 @@ def test_a_race_of_the_original_is_not_blamed_on_its_port(tmp_path: Path, race: 
     assert "also in the original" in run("hazards", kernel, "--only", "port", code=0)
 
 
+@pytest.mark.slow
 @pytest.mark.external
 def test_verify_says_what_the_port_has_from_its_original(tmp_path: Path) -> None:
     kernel = planted(tmp_path, *RACES["H27-fence"])

@@ -54,7 +54,7 @@ def test_port_is_sm_100a_code(case: Case, tmp_path: Path) -> None:
     assert any(o.startswith("tcgen05.dealloc.") for o in opcodes)
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 def test_port_verifies(case: Case) -> None:
     outcome = CliRunner().invoke(main, ["verify", "--style", "compat", str(case.kernel.parent)])
     assert outcome.exit_code == ExitCode.OK, outcome.output
