@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate
 
 import tree_sitter_cuda
@@ -340,7 +340,11 @@ def function_specifiers(file: CudaFile, function: Node) -> frozenset[str]:
 
 def find(node: Node, *types: str) -> Iterator[Node]:
     """Nodes of the given named types at or below `node`, parents first, in source order."""
-    found = QueryCursor(_of_types(types)).captures(node).get("node", [])
+    query = _of_types(types).worth(node.descendant_count)
+    if query is None:
+        wanted = frozenset(types)
+        return iter([n for n in walk(node) if n.is_named and n.type in wanted])
+    found = QueryCursor(query).captures(node).get("node", [])
     found.sort(key=lambda n: (n.start_byte, -n.end_byte))
     return iter(found)
 
@@ -370,9 +374,41 @@ def find_around(root: Node, kind: str, places: Sequence[int]) -> list[Node]:
     return found
 
 
+_WALKED = 20_000
+"""To compile a query takes as long as to walk over some so many nodes."""
+
+
+class _OfTypes:
+    """Nodes of these types: walked to, and by a query once as much was walked over as that would have taken. Names of
+    several types, as `expression` is one, no node has for its own."""
+
+    def __init__(self, types: tuple[str, ...]) -> None:
+        self.types = types
+        own = {kind for kind in types if LANGUAGE.id_for_node_kind(kind, True) is not None} - _supertypes()
+        self._left = _WALKED if own == set(types) else 0
+
+    def worth(self, nodes: int) -> Query | None:
+        """The query for a tree of `nodes` nodes; None where that is to be walked over.
+
+        Raises:
+            tree_sitter.QueryError: there is no such type.
+        """
+        self._left -= nodes
+        return self._query if self._left < 0 else None
+
+    @cached_property
+    def _query(self) -> Query:
+        return Query(LANGUAGE, f"[{' '.join(f'({kind})' for kind in self.types)}] @node")
+
+
+@cache
+def _supertypes() -> set[str | None]:
+    return {LANGUAGE.node_kind_for_id(number) for number in LANGUAGE.supertypes}
+
+
 @lru_cache(maxsize=256)
-def _of_types(types: tuple[str, ...]) -> Query:
-    return Query(LANGUAGE, f"[{' '.join(f'({kind})' for kind in types)}] @node")
+def _of_types(types: tuple[str, ...]) -> _OfTypes:
+    return _OfTypes(types)
 
 
 def enclosing(node: Node, *types: str) -> Node | None:

@@ -180,7 +180,7 @@ def built(path: Path) -> BuiltKernel:
     return ToolkitBuilder().build(bind(case), source, PORT_ARCH)
 
 
-@pytest.mark.spread(4)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow) if n.partition("/")[0] in LONG else n for n in ROWS]
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tree_sitter import Query, QueryCursor, Tree
+from tree_sitter import Node, Query, QueryCursor, QueryError, Tree
 
 from porter.lang import cuda
 from porter.lang.cuda import (
@@ -31,6 +31,7 @@ def check_lengths(file: CudaFile) -> None:
     assert line_ends(file.masked) == line_ends(file.source)
 
 
+KERNEL = Path(__file__).parents[2] / "corpus/gemm_ws/gemm_ws.cu"
 HARD = {
     "align": b"__global__ void k() { extern __shared__ __align__(128) unsigned char s[]; }\n",
     "postfix alignas": b"__global__ void k() { extern __shared__ float s[] alignas(128); }\n",
@@ -232,6 +233,31 @@ def test_errors_are_those_that_a_query_finds(name: str) -> None:
         assert len(error_nodes(tree)) == len(expected)
         seen += len(expected)
     assert seen
+
+
+TYPES = [
+    ("identifier",), ("call_expression", "field_expression"), ("declaration", "init_declarator"),
+    ("function_definition", "compound_statement"), ("number_literal", "true", "type_identifier", "primitive_type"),
+    ("expression",), ("comment", "ERROR", "statement"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("types", TYPES)
+def test_nodes_are_the_same_by_walk_and_by_query(types: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = [*HARD.values(), KERNEL.read_bytes()]
+    found: list[list[Node]] = []
+    for walked in (0, 10**9):
+        monkeypatch.setattr(cuda, "_WALKED", walked)
+        cuda._of_types.cache_clear()
+        roots = [parse_tree(source).root_node for source in sources]
+        found.append([n for root in roots for part in (root, *root.named_children) for n in cuda.find(part, *types)])
+    assert found[0]
+    assert [(span(n), n.type) for n in found[0]] == [(span(n), n.type) for n in found[1]]
+
+
+def test_a_type_that_is_not_one_is_no_type() -> None:
+    with pytest.raises(QueryError):
+        cuda.find(parse_tree(b"int i;").root_node, "identifer")
 
 
 def test_nodes_around_places() -> None:

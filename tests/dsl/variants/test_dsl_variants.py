@@ -21,7 +21,7 @@ QUICK = (
 )  # fmt: skip
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in VARIANTS
 ])  # fmt: skip
