@@ -130,12 +130,32 @@ _CHOSEN = dict.fromkeys(_AS_FAST, _if_faster)
 
 
 def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, refused: Refused) -> NativePlan:
-    """The plan with the grade before and after each step that applies, on top of those in front of it."""
+    """The plan with the grade before and after each step that applies, on top of those in front of it that the port
+    has. Whether tiles are wider is decided by all steps together, as it is for the port."""
+    gains, rate = _on_top(session, plan.gains, shape, missing, refused)
+    if any(g.step.name == WIDE and g.step.port for g in gains):
+        narrow = tuple(_as_they_are(g) if g.step.name == WIDE else g for g in plan.gains)
+        others, without = _on_top(session, narrow, shape, missing, refused)
+        if rate <= without * (1 + GAIN):
+            gains = others
+    return replace(plan, gains=gains, graded=f"of {problem_of(session)}, each step on top of those above it that the port has")
+
+
+def _as_they_are(gain: Gain) -> Gain:
+    assert isinstance(gain.step, Step)
+    why = (*gain.step.why, f"by the grade {_AS_FAST[WIDE]}, with the other steps")
+    return replace(gain, step=replace(gain.step, applies=False, taken=False, why=why))
+
+
+def _on_top(
+    session: Session, plan: Sequence[Gain], shape: Shape, missing: Missing, refused: Refused
+) -> tuple[tuple[Gain, ...], float]:
+    """Steps with their grades, and the one of a port with all that it can have of them."""
     using, problem = calibration_of(session, None), problem_of(session)
     rate = grade_with(shape, problem, using, lifts=False).rate
     shared = False
     gains = []
-    for gain in plan.gains:
+    for gain in plan:
         step = gain.step
         if not step.applies:
             gains.append(gain)
@@ -168,11 +188,7 @@ def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, 
                 gains.append(gain)
                 continue
             shared = shared or (step.name == BLOCKS and step.taken)
-            if step.name == WIDE and not step.taken:
-                # the port's other steps are those of tiles as they are
-                gains.append(replace(gain, before=rate, after=after))
-                continue
-        shape = changed
         gains.append(replace(gain, before=rate, after=after))
-        rate = after
-    return replace(plan, gains=tuple(gains), graded=f"of {problem}, each step on top of those above it")
+        if step.port:
+            shape, rate = changed, after
+    return tuple(gains), rate

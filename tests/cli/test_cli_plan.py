@@ -11,9 +11,14 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from porter.cli import native
+from porter.cli.context import Session
 from porter.cli.main import main
 from porter.diagnostics import ExitCode
+from porter.grade.shape import Epilogue, Mma, Residency, Shape
 from porter.report.json import schema
+from porter.report.native import Gain, NativePlan
+from porter.scan.native import Step
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 SMALL = """#pragma once
@@ -120,10 +125,42 @@ def test_native_steps_are_graded_on_top_of_each_other() -> None:
     kernel = str(CORPUS / "gemm_persistent" / "gemm_persistent.cu")
     result = CliRunner().invoke(main, ["--format", "json", "plan", "--style", "native", kernel])
     (native,) = json.loads(result.stdout)["native"]
-    graded = [s for s in native["steps"] if s["after"] is not None]
+    graded = [s for s in native["steps"] if s["after"] is not None and s["port"]]
     assert [s["name"] for s in graded] == ["m128", "release", "double-buffer", "pair", "stages"]
     assert all(a["after"] == b["before"] for a, b in pairwise(graded))
     assert all(s["after"] > s["before"] for s in graded)
+
+
+SHAPE = Shape("sm_100a", ((Mma(128, 128), 4),), 128, 128, 32768, 3, "specialized", 128, persistent=True,
+              epilogue=Epilogue(4, overlapped=True), residency=Residency(100000, 256, 416, 168))  # fmt: skip
+
+
+def graded(shape: Shape, *steps: tuple[str, str, bool]) -> dict[str, Gain]:
+    """Steps of a port of this shape, each with what the grade is asked about it and whether the port has it."""
+    gains = tuple(Gain(Step(name, "", True, (), what_if, "", taken)) for name, what_if, taken in steps)
+    plan = NativePlan("kernel", "k.cu:1", gains, "")
+    found = native._graded(Session(), plan, shape, lambda count: "", lambda name: "")
+    return {gain.step.name: gain for gain in found.gains}
+
+
+def test_steps_that_a_port_lacks_are_not_counted_below_them() -> None:
+    most = ("stages", "stages=6", True)
+    found = graded(SHAPE, ("pair", "pair", False), most)
+    assert found["pair"].after > found["pair"].before == found["stages"].before
+    taken = graded(SHAPE, ("pair", "pair", True), most)
+    assert taken["stages"].before == taken["pair"].after
+
+
+def test_tiles_are_wider_where_all_steps_together_are_faster() -> None:
+    wide = ("wide", "wide", True)
+    alone = graded(SHAPE, wide)["wide"]
+    assert alone.step.applies
+    assert alone.after > alone.before
+    # a step that gives tiles this width whatever they had
+    beside = graded(SHAPE, wide, ("pair", "pair,tile=256x256", True))
+    assert beside["wide"].step.applies is False
+    assert "as fast, with the other steps" in " ".join(beside["wide"].step.why)
+    assert beside["pair"].after > alone.after
 
 
 @pytest.mark.slow
