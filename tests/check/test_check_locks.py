@@ -41,6 +41,7 @@ LOCKS: dict[str, tuple[dict[str, str], set[str]]] = {
 }
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("level", [pytest.param("strict", marks=pytest.mark.slow), "practice"])
 @pytest.mark.parametrize("name", LOCKS)
 def test_a_lock_orders_what_is_done_under_it(name: str, level: str) -> None:

@@ -262,6 +262,7 @@ def test_processes_do_not_change_what_is_said_of_a_tree(command: str, tmp_path: 
     assert one.count("wgmma") > 0
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("name", [b"k\xff.cu", b"k\xe9\n.cu", b"k\xff.py"])
 @pytest.mark.parametrize("command", ["scan", "plan", "port"])
 def test_a_name_that_is_not_utf_8(command: str, name: bytes, tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     return load_case(request.param)
 
 
+@pytest.mark.spread(2)
 def test_port_is_sm_100a_code(case: Case, tmp_path: Path) -> None:
     result = port_sources(load_sources(case.kernel))
     source = materialize(PortPlan(files=result.files), case.kernel, tmp_path)
