@@ -18,6 +18,7 @@ pytest.importorskip("cutlass", reason="needs nvidia-cutlass-dsl")
 from dsl_variant_catalog import VARIANTS
 from dsl_variant_run import Outcome, run
 from dsl_variant_types import Mma, Variant
+from dsl_variants_warpgroups import IN_TURN
 
 from porter.build.port_plan import PortPlan, materialize
 from porter.passes.dsl.outputs import support_module
@@ -48,6 +49,8 @@ SHARED = {
     "two tiles, N = 48": replace(ONE, n=48),
     "two tiles twice in N": replace(ONE, n=128, mmas={"mma": Mma((1, 1), 64)}),
     "two tiles of two warpgroups": replace(VARIANTS["beside_each_other"], m=128),
+    "tiles by turns of a loop": VARIANTS["tiles_by_turns_of_a_loop"],
+    "turns at mbarriers": VARIANTS["turns_at_mbarriers"],
     "sums that are scaled": replace(VARIANTS["added_to_values"], m=128, block=(256, 1, 1), mmas={"mma": Mma((2, 1))}),
 }
 """Kernels whose tiles can be one."""
@@ -60,6 +63,17 @@ LEFT = {
     "read in the loop": (replace(VARIANTS["promoted"], m=128), "read in the loop that makes them"),
     "N = 24": (replace(TWO, n=24), "N is 24"),
     "turns": (VARIANTS["ping_pong"], "wait for each other at a named barrier"),
+    "turns with more than MMAs": (
+        replace(
+            VARIANTS["turns_at_mbarriers"],
+            body=IN_TURN.format(ahead="cute.arch.fence_proxy('async.shared', space='cta')", behind=""),
+        ),
+        "do more than to multiply",
+    ),
+    "turns that wait": (
+        replace(VARIANTS["turns_at_mbarriers"], body=IN_TURN.format(ahead="", behind="warpgroup.wait_group(0)")),
+        "do more than to multiply",
+    ),
     "both branches": (VARIANTS["both_branches"], "may part here"),
     "one after the other": (VARIANTS["one_after_the_other"], "may part here"),
     "known at run time": (VARIANTS["known_at_run_time"], "may part here"),
@@ -112,6 +126,7 @@ MISTAKES: dict[str, tuple[Variant, list[tuple[str, str]], str]] = {
     "other lanes": (TWO, [("{first: 0, second: 16 << 16}", "{first: 16 << 16, second: 0}")], ""),
     "tiles change places": (ONE, [("(2 * m + self.warp // 2,", "(2 * (1 - m) + self.warp // 2,")], "differ"),
     "halves change places": (ONE, [("// 2, self.warp % 2, i)", "// 2, 1 - self.warp % 2, i)")], "differ"),
+    "turns are not given up": (SHARED["turns at mbarriers"], [("op.move_before(self.arrival)", "pass")], "deadlock"),
     "read before all have written": (ONE, [(HANDED_ON, HANDED_ON.replace("            self._meet()\n", ""))], ""),
 }
 
