@@ -1,6 +1,7 @@
 # --- the tensor core gives stages back
 
-_WAITS = "nvvm.mbarrier.try_wait.parity"
+_WAITS = ("nvvm.mbarrier.try_wait.parity", "nvvm.mbarrier.wait.parity")
+"""Operations that wait at an mbarrier, or ask once whether a phase is complete: then they have a result."""
 _REGISTER_STORES = ("cute.memref.store", "cute.memref.store_vec")
 
 
