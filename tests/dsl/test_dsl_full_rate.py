@@ -18,6 +18,7 @@ pytest.importorskip("cutlass", reason="needs nvidia-cutlass-dsl")
 from dsl_variant_catalog import VARIANTS
 from dsl_variant_run import Outcome, run
 from dsl_variant_types import Mma, Variant
+from dsl_variants_warpgroups import IN_TURN
 
 from porter.build.port_plan import PortPlan, materialize
 from porter.passes.dsl.outputs import support_module
@@ -48,6 +49,8 @@ SHARED = {
     "two tiles, N = 48": replace(ONE, n=48),
     "two tiles twice in N": replace(ONE, n=128, mmas={"mma": Mma((1, 1), 64)}),
     "two tiles of two warpgroups": replace(VARIANTS["beside_each_other"], m=128),
+    "tiles by turns of a loop": VARIANTS["tiles_by_turns_of_a_loop"],
+    "turns at mbarriers": VARIANTS["turns_at_mbarriers"],
     "sums that are scaled": replace(VARIANTS["added_to_values"], m=128, block=(256, 1, 1), mmas={"mma": Mma((2, 1))}),
 }
 """Kernels whose tiles can be one."""
@@ -60,6 +63,17 @@ LEFT = {
     "read in the loop": (replace(VARIANTS["promoted"], m=128), "read in the loop that makes them"),
     "N = 24": (replace(TWO, n=24), "N is 24"),
     "turns": (VARIANTS["ping_pong"], "wait for each other at a named barrier"),
+    "turns with more than MMAs": (
+        replace(
+            VARIANTS["turns_at_mbarriers"],
+            body=IN_TURN.format(ahead="cute.arch.fence_proxy('async.shared', space='cta')", behind=""),
+        ),
+        "do more than to multiply",
+    ),
+    "turns that wait": (
+        replace(VARIANTS["turns_at_mbarriers"], body=IN_TURN.format(ahead="", behind="warpgroup.wait_group(0)")),
+        "do more than to multiply",
+    ),
     "both branches": (VARIANTS["both_branches"], "may part here"),
     "one after the other": (VARIANTS["one_after_the_other"], "may part here"),
     "known at run time": (VARIANTS["known_at_run_time"], "may part here"),
@@ -112,6 +126,7 @@ MISTAKES: dict[str, tuple[Variant, list[tuple[str, str]], str]] = {
     "other lanes": (TWO, [("{first: 0, second: 16 << 16}", "{first: 16 << 16, second: 0}")], ""),
     "tiles change places": (ONE, [("(2 * m + self.warp // 2,", "(2 * (1 - m) + self.warp // 2,")], "differ"),
     "halves change places": (ONE, [("// 2, self.warp % 2, i)", "// 2, 1 - self.warp % 2, i)")], "differ"),
+    "turns are not given up": (SHARED["turns at mbarriers"], [("op.move_before(self.arrival)", "pass")], "deadlock"),
     "read before all have written": (ONE, [(HANDED_ON, HANDED_ON.replace("            self._meet()\n", ""))], ""),
 }
 
@@ -230,6 +245,30 @@ def test_kernels_that_give_stages_back_by_commits(name: str) -> None:
     assert told.rows == 128
     assert told.steps == (() if RELEASES[name] else ("release",))
     assert [RELEASES[name] in one for one in why] == [True] * bool(RELEASES[name])
+
+
+WAIT = "                    loads.consumer_wait(mma_state)\n"
+ASKED_AHEAD = """\
+                    there = loads.consumer_try_wait(mma_state)
+                    loads.consumer_wait(mma_state, there)
+"""
+
+
+@pytest.mark.slow
+def test_threads_that_ask_for_a_stage_before_they_wait_for_it(tmp_path: Path) -> None:
+    kernel = tmp_path / "dsl_gemm_persistent.py"
+    text = (CORPUS / "dsl_gemm_persistent" / kernel.name).read_text()
+    assert text.count(WAIT) == 1
+    kernel.write_text(text.replace(WAIT, ASKED_AHEAD))
+    case = tmp_path / "case.yaml"
+    case.write_text((CORPUS / "dsl_gemm_persistent" / "case.yaml").read_text())
+    plan = with_release(case)
+    (told,) = ToolkitBuilder().build(bind(load_case(case)), materialize(plan, kernel), PORT_ARCH).traced
+    assert told.steps == ("release",), told.without
+    wanted = Wanted(SimOptions(), families=("integers",), sizes=lambda c: (c.sizes,), hazards=True,
+                    port_of=lambda case: (plan, []))  # fmt: skip
+    verdicts = {row.verdict for row in verify_cases([case], wanted, ToolkitBuilder()).rows}
+    assert verdicts <= {Verdict.CLEAN, Verdict.REVIEW}
 
 
 RELEASE_MISTAKES = {

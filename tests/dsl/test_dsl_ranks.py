@@ -114,7 +114,18 @@ FITS = {
     "the tile behind all others": (
         "%v = scf.while (%a = %x) : (i32) -> i32 {\n%go = arith.cmpi slt, %a, %arg : i32\nscf.condition(%go) %a : i32\n"
         "} do {\n^bb0(%a: i32):\n%a1 = arith.addi %a, %g : i32\nscf.yield %a1 : i32 }", False),
-    "no tile further on": ("%v = arith.addi %x, %n3 : i32", True),
+    "a number that leads to numbers alone": ("%w = arith.addi %x, %n3 : i32" + BEHIND, True),
+    "a place of its own for each CTA": ("%v = arith.addi %x, %n3 : i32", False),
+    "a place by how many there are": ('"t.tile"(%g) : (i32) -> ()' + BEHIND, False),
+    "a place by the tile and the CTA that takes it": (
+        "scf.for %i = %x to %arg step %g : i32 {\n%q = arith.addi %i, %x : i32\n"
+        '"t.tile"(%q) : (i32) -> ()\nscf.yield }' + BEHIND, False),
+    "a place by the tile or the CTA": (
+        "%c = arith.cmpi eq, %arg, %n3 : i32\nscf.for %i = %x to %arg step %g : i32 {\n"
+        "%q = scf.if %c -> (i32) { scf.yield %i : i32 } else { scf.yield %x : i32 }\n"
+        '"t.tile"(%q) : (i32) -> ()\nscf.yield }' + BEHIND, False),
+    "something that only some CTAs do": (
+        '%c = arith.cmpi slt, %x, %n8 : i32\nscf.if %c { "t.tile"(%n3) : (i32) -> () }' + BEHIND, False),
     "steps of a number of its own": (
         f"scf.for %i = %x to %arg step %n3 : i32 {{ {TAKES} }}" + BEHIND, False),
     "a number of its own further on": (

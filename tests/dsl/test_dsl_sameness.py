@@ -101,6 +101,72 @@ def test_values_that_are_the_same_in_two_warpgroups(dsl: Any, name: str) -> None
             assert same.holds(dsl._operands(here)[0]) is wanted
 
 
+GROUP = "%g = arith.divsi %x, %n128 : i32\n"
+ADVANCED = """%v = scf.for %i = %n1 to %g step %n1 iter_args(%s = {first}) -> (i32) : i32 {{
+%a = arith.addi %s, %n1 : i32
+scf.yield %a : i32 }}"""
+# The state of a pipeline, of which each tile uses two stages: one of both is that of a warpgroup.
+TILES = """
+%two = arith.constant 2 : i32
+%all:2 = scf.while (%s = {first}, %t = %n0) : (i32, i32) -> (i32, i32) {{
+%c = arith.cmpi slt, %t, %b : i32
+scf.condition(%c) %s, %t : i32, i32 }} do {{
+^bb0(%s: i32, %t: i32):
+%mine = scf.for %i = %n1 to %g step %n1 iter_args(%u = %s) -> (i32) : i32 {{
+%a = arith.addi %u, %n1 : i32
+%full = arith.cmpi eq, %a, %two : i32
+%w = scf.if %full -> (i32) {{ scf.yield %n0 : i32 }} else {{ scf.yield %a : i32 }}
+scf.yield %w : i32 }}
+"t.inside"(%mine) : (i32) -> ()
+%first = arith.cmpi eq, %g, %n1 : i32
+%left = scf.if %first -> (i32) {{ scf.yield {left} : i32 }} else {{ scf.yield %n1 : i32 }}
+%end = arith.addi %mine, %left : i32
+%next = arith.remsi %end, %two : i32
+%turn = arith.addi %t, %n1 : i32
+scf.yield %next, %turn : i32, i32 }}
+%v = arith.addi %all#0, %n0 : i32
+"""
+IN_EACH = {
+    "as often as the warpgroup says": (GROUP + ADVANCED.format(first="%n0"), [[0], [1]]),
+    "from the block on": (GROUP + ADVANCED.format(first="%b"), None),
+    "of a branch": (GROUP + "%c = arith.cmpi eq, %g, %n1 : i32\n%w = scf.if %c -> (i32) { scf.yield %n128 : i32 } "
+                    "else { scf.yield %n0 : i32 }\n%v = arith.addi %w, %n1 : i32", [[129], [1]]),
+    "of a branch by the block": ("%c = arith.cmpi eq, %b, %n1 : i32\n%v = scf.if %c -> (i32) { scf.yield %n128 : i32 "
+                                 "} else { scf.yield %n0 : i32 }", None),
+    "of both branches": ("%c = arith.cmpi eq, %b, %n1 : i32\n%v = scf.if %c -> (i32) { scf.yield %n1 : i32 "
+                         "} else { scf.yield %n1 : i32 }", [[1], [1]]),
+    "of a loop that may have no turn": ("%v = scf.for %i = %n0 to %b step %n1 iter_args(%s = %n0) -> (i32) : i32 {\n"
+                                        "scf.yield %n1 : i32 }", None),
+    "of a loop that keeps it": ("%v = scf.for %i = %n0 to %b step %n1 iter_args(%s = %n1) -> (i32) : i32 {\n"
+                                "scf.yield %s : i32 }", [[1], [1]]),
+    "of a loop by the lane": ("%v = scf.for %i = %n0 to %x step %n1 iter_args(%s = %n0) -> (i32) : i32 {\n"
+                              "%a = arith.addi %s, %n1 : i32\nscf.yield %a : i32 }", None),
+    "of a counter without an end": ("%v = scf.while (%s = %n0) : (i32) -> i32 {\n%c = arith.cmpi ne, %s, %b : i32\n"
+                                    "scf.condition(%c) %s : i32 } do {\n^bb0(%t: i32):\n"
+                                    "%a = arith.addi %t, %n1 : i32\nscf.yield %a : i32 }", None),
+    "behind tiles": (GROUP + TILES.format(first="%n0", left="%two"), [[0], [0]]),
+    "inside of tiles": (GROUP + TILES.format(first="%n0", left="%two") + "// inside", [[0], [1]]),
+    "inside of tiles that go on elsewhere": (GROUP + TILES.format(first="%n0", left="%n1") + "// inside", None),
+    "inside of tiles from the block on": (GROUP + TILES.format(first="%b", left="%two") + "// inside", None),
+}  # fmt: skip
+"""Values, and what each of two warpgroups has for them; `inside`: what an operation in a loop is handed."""
+
+
+@pytest.mark.parametrize("name", IN_EACH)
+def test_numbers_of_each_warpgroup_through_branches_and_loops(dsl: Any, name: str) -> None:
+    from cutlass._mlir import ir
+
+    body, wanted = IN_EACH[name]
+    with ir.Context() as context, ir.Location.unknown():
+        context.allow_unregistered_dialects = True
+        function, here = parsed(ir, body)
+        with dsl._scratch():
+            if body.endswith("inside"):
+                here = next(o for o in dsl._all_operations(function) if o.name == "t.inside")
+            same = dsl._Same(types.SimpleNamespace(function=function), dsl._Numbers(function), [1, 2])
+            assert same.in_each(dsl._operands(here)[0]) == wanted
+
+
 def test_what_holds_inside_of_conditions_is_forgotten_outside(dsl: Any) -> None:
     from cutlass._mlir import ir
 

@@ -41,8 +41,12 @@ def _chosen_emitter(program: _Program) -> _Emitter:
 def _of_rows(program: _Program, told: dict[str, Any]) -> _Emitter:
     """The emitter of a kernel's MMAs, of 128 rows where that can be."""
     events = [e for e in program.kernel.events if e.kind == "mma"]
+    program.turns = []
     try:
-        first = _Joining(program).first
+        joining = _Joining(program)
+        first, program.turns = joining.first, joining.turns
+        for turn in program.turns:
+            turn.give_way()
         return _of(_Joined, told, program, [first, first + 1])
     except _Left as left:
         why = left

@@ -30,6 +30,7 @@ class _Joining:
             self.same.together(event.marker, event.where)
             if event.kind == "mma":
                 self._operands(event)
+        self.turns = _turns_at_mbarriers(program, self.same)
 
     def _operation(self, op: ir.Operation) -> None:
         """Operations that other threads than before come to."""

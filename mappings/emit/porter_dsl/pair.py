@@ -78,7 +78,7 @@ class _Pairing:
     def _waiters(self, every: list[ir.Operation]) -> None:
         """Nobody but those that multiply waits for a stage: in the second CTA it does not become full."""
         for op in (o for o in every if o.name.startswith("nvvm.mbarrier.") and len(_operands(o))):
-            waits = op.name != "nvvm.mbarrier.init" and not op.name.startswith(("nvvm.mbarrier.arrive", _POLLS))
+            waits = op.name != "nvvm.mbarrier.init" and not op.name.startswith(("nvvm.mbarrier.arrive", *_POLLS))
             asks = op.name.startswith(_POLLS) and not len(op.results)
             ours = _base(_operands(op)[0]) != self.full or self.release.stretch.holds(op)
             if (waits or asks) and not ours:

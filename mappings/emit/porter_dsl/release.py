@@ -1,6 +1,7 @@
 # --- the tensor core gives stages back
 
-_WAITS = "nvvm.mbarrier.try_wait.parity"
+_WAITS = ("nvvm.mbarrier.try_wait.parity", "nvvm.mbarrier.wait.parity")
+"""Operations that wait at an mbarrier, or ask once whether a phase is complete: then they have a result."""
 _REGISTER_STORES = ("cute.memref.store", "cute.memref.store_vec")
 
 
@@ -49,6 +50,8 @@ class _Release:
         self.stretch = _stretch_of(events, self.where)
         if any(e.operand is not None for e in events):
             raise _Left(self.where, "its operand A is in registers")
+        if program.turns:
+            raise _Left(_line(program.turns[0].arrival, self.where), "its consumers take turns at mbarriers")
         batches = [i for i in _items(program.blocks) if i.multiplies()]
         self.markers = {e.marker for e in program.kernel.events}
         self._widen()

@@ -8,7 +8,12 @@ _LOADS = (*_READS, "cute.load", "cute.ptr.load", "llvm.load")
 
 
 class _Numbers(_Threads):
-    """The same with tuples of numbers, as coordinates are made of."""
+    """The same with tuples of numbers, as coordinates are made of, and through branches and loops."""
+
+    def __init__(self, function: ir.Operation) -> None:
+        super().__init__(function)
+        self._function = function
+        self._paths: dict[int, _Followed] = {}
 
     def reach(self, op: ir.Operation, stop: ir.Operation) -> frozenset:
         found = super().reach(op, stop)
@@ -22,7 +27,15 @@ class _Numbers(_Threads):
         if op is not None and op.name == "cute.get_scalars":
             found = self.tuple(_operands(op)[0], thread)
             return None if found is None or len(found) != len(op.results) else found[ir.OpResult(value).result_number]
-        return super()._value(value, thread)
+        if op is None or op.name in _LOOPS:
+            return self._path(thread).always.get(value)
+        found = super()._value(value, thread)
+        return self._path(thread).always.get(value) if found is None and op.name == "scf.if" else found
+
+    def _path(self, thread: int) -> _Followed:
+        if thread not in self._paths:
+            self._paths[thread] = _Followed(self._function, thread)
+        return self._paths[thread]
 
     def tuple(self, value: ir.Value, thread: int) -> list[int] | None:
         """The numbers of a tuple that its type does not have."""

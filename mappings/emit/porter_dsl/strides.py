@@ -1,11 +1,13 @@
 # --- kernels that do the same in a grid of another size
 
-ANY, NUMBER, COUNT, BOUND = "any", "number", "count", "bound to the grid"
+ANY, NUMBER, OF_NUMBER, COUNT = "any", "number", "of the number", "count"
+BOUND = "bound to the grid"
 TURN, OF_TURN, NEXT, OF_NEXT = "turn", "of a turn", "next turn", "of the next turn"
-"""Not of the grid; the CTA's number; how many CTAs there are; what depends on the size of the grid in another way. The
-number, and one further for each turn by as many as there are, and what follows from that alone; the same of the turn
-behind this one."""
-_NOW, _THEN = {NUMBER, TURN, OF_TURN}, {NEXT, OF_NEXT}
+"""Not of the grid; the CTA's number, and what follows from that alone; how many CTAs there are; what depends on the size
+of the grid in another way. The number, and one further for each turn by as many as there are, and what follows from that
+alone; the same of the turn behind this one."""
+_PUTS = (*_REGISTER_STORES, "cute.copy", "cute.ptr.store")
+_FIRST, _NOW, _THEN = {NUMBER, OF_NUMBER}, {TURN, OF_TURN}, {NEXT, OF_NEXT}
 
 
 class _Strides(_Flowing):
@@ -22,8 +24,19 @@ class _Strides(_Flowing):
 
     def _does_same(self, op: ir.Operation) -> bool:
         found = [self._known.get(v) for v in _operands(op)]
+        if len(op.regions):
+            return self._goes_same(op, found)
+        if op.name.startswith("scf."):
+            return BOUND not in found
+        # What each CTA does once, for its own number, or with that for a turn, others do in another grid.
+        once = op.name in _PUTS or not op.name.startswith(_PURE)
+        return not _mixed(found) and not (once and {COUNT, *_FIRST} & set(found))
+
+    def _goes_same(self, op: ir.Operation, found: list[str | None]) -> bool:
         steps = found[:3:2] if op.name == "scf.for" else []
-        return BOUND not in found and (NUMBER not in steps or steps == [NUMBER, COUNT])
+        by_number = steps != [NUMBER, COUNT] and bool(_FIRST & {self._known.get(v) for v in _parting(op)})
+        results = [[self._known.get(o) for v, o in _edges(op) if v == _raw(r)] for r in op.results]
+        return BOUND not in found and not by_number and (op.name in _LOOPS or not any(map(_mixed, results)))
 
     def _argument(self, number: int) -> str:
         return ANY
@@ -31,13 +44,17 @@ class _Strides(_Flowing):
     def _either(self, found: set[str]) -> str:
         if found <= {NUMBER, TURN}:
             return TURN
-        return OF_TURN if found <= {ANY, *_NOW} else OF_NEXT if found <= {ANY, *_THEN} else BOUND
+        if found <= {ANY, *_FIRST}:
+            return OF_NUMBER
+        return OF_TURN if found <= {ANY, *_FIRST, *_NOW} else OF_NEXT if found <= {ANY, *_THEN} else BOUND
 
     def _constant(self, number: int | None) -> str:
         return ANY
 
     def _enters(self, op: ir.Operation, known: list[str]) -> bool:
-        return BOUND not in known and (COUNT not in known or (known[:1], known[2:]) == ([NUMBER], [COUNT]))
+        if op.name == "scf.for" and (known[:1], known[2:]) == ([NUMBER], [COUNT]):
+            return BOUND != known[1]
+        return BOUND not in known and COUNT not in known
 
     def _counter(self, first: str, last: str, step: str) -> str:
         if (first, step) == (NUMBER, COUNT):
@@ -46,7 +63,9 @@ class _Strides(_Flowing):
 
     def _handed(self, op: ir.Operation, value: ir.Value, other: ir.Value, known: str) -> str:
         """A turn hands on what is of the next one; what is behind all turns depends on how many there were."""
-        if op.name not in _LOOPS or known in (ANY, COUNT, BOUND):
+        if op.name not in _LOOPS:
+            return known
+        if known in (ANY, COUNT, BOUND, OF_NUMBER):
             return known
         if not isinstance(value.owner, ir.Block):
             return BOUND
@@ -85,8 +104,8 @@ class _Strides(_Flowing):
         if len(found) == 2 and unit == {1} and name in ("arith.muli", "cute.tuple_mul", "cute.tuple_div"):
             return found[0]
         sides = set(found) - {ANY}
-        pure = name.startswith(_PURE)
-        return OF_TURN if pure and sides <= _NOW else OF_NEXT if pure and sides <= _THEN else BOUND
+        alike = (_FIRST, OF_NUMBER), (_FIRST | _NOW, OF_TURN), (_THEN, OF_NEXT)
+        return next((made for of, made in alike if sides <= of), BOUND) if name.startswith(_PURE) else BOUND
 
     def _counts(self, name: str, operands: list[ir.Value], found: list[str]) -> str:
         others = [i for i, f in enumerate(found) if f != COUNT]
@@ -106,6 +125,11 @@ class _Strides(_Flowing):
             return COUNT if name != "cute.tuple_div" or others == [1] else BOUND
         of_grid = name == "cute.make_int_tuple" and len(found) == 3 and found.count(ANY) == 2
         return COUNT if of_grid and all(_of_grid(v) for v in operands) else BOUND
+
+
+def _mixed(found: list[str | None]) -> bool:
+    """Whether something follows from the CTA's number and from a turn, or from the grid."""
+    return BOUND in found or bool(_FIRST & set(found) and _NOW & set(found))
 
 
 class _OfCluster(_Flowing):

@@ -33,9 +33,9 @@ def _apart(same: _Same, value: ir.Value) -> int | None:
         number = 1 if op.name == "cute.mma.make_fragment" else 0
         others = operands[:number] + operands[number + 1 :]
         return _apart(same, operands[number]) if all(map(same.holds, others)) else None
-    if op.name not in ("cute.slice", "cute.add_offset", "cute.tiled.mma.partition"):
+    if op.name not in ("cute.slice", "cute.add_offset", "cute.tiled.mma.partition", "cute.local_tile"):
         return None
-    view = operands[-2]
+    view = operands[0 if op.name == "cute.local_tile" else -2]
     before, step, unit = _apart(same, view), _moved(same, op), _unit(view)
     return None if before is None or step is None or unit is None else before + step * unit
 
@@ -53,8 +53,25 @@ def _moved(same: _Same, op: ir.Operation) -> int | None:
     one, other = (_filled(moved, n) for n in numbers)
     if op.name == "cute.add_offset":
         return other - one if isinstance(one, int) else None
+    if op.name == "cute.local_tile":
+        tile, view = view, _operands(op)[0]
+        one, other = (_begin_of_tile(tile, view, n) for n in (one, other))
+        if one is None or other is None:
+            return None
     layout = _layout(view)
     return None if layout is None else _index(other, *layout) - _index(one, *layout)
+
+
+def _begin_of_tile(tile: ir.Value, view: ir.Value, place: Any) -> Any:
+    """Where in a view the tile begins that has a place among its tiles; None if nobody knows."""
+    found = re.fullmatch(r"\[((?:\d+:1;?)+)\]", _text(tile))
+    sizes = [int(n.partition(":")[0]) for n in found[1].split(";")] if found is not None else []
+    shape = (_layout(view) or (None,))[0]
+    if not sizes or not isinstance(place, tuple) or not isinstance(shape, tuple) or len(place) != len(shape):
+        return None
+    if not all(n is None or isinstance(n, int) for n in place):
+        return None
+    return tuple(n if n is None else n * size for n, size in zip(place, sizes + [1] * len(place), strict=False))
 
 
 def _row_of_slice(same: _Same, op: ir.Operation) -> int | None:

@@ -20,8 +20,8 @@ from porter.passes.native.release import NAME as RELEASE
 
 _PARTS = ("head", "calls", "values", "program", "threads", "flow", "finish", "code", "emitter")
 """What the support module is made of, in `mappings/emit`; each part names what stands in others."""
-_FULL_RATE = (*(p if p != "finish" else "full_rate" for p in _PARTS), "sameness", "tiles", "wide", "joined",
-              "pieces", "stacked")  # fmt: skip
+_FULL_RATE = (*(p if p != "finish" else "full_rate" for p in _PARTS), "followed", "sameness", "tiles", "wide", "turns",
+              "joined", "pieces", "stacked")  # fmt: skip
 """The same with MMAs of 128 rows where that can be; how threads come to them say further parts."""
 DSL_STEPS = (RELEASE, MMA_THREAD, DOUBLE_BUFFER, PAIR)
 """Steps of the native style that the support module knows, each on top of those ahead of it."""

@@ -122,6 +122,42 @@ add(
     """, block=TWO, m=128,
 )  # fmt: skip
 add(
+    "warpgroups", "tiles_by_turns_of_a_loop", """
+    place = cutlass.Int32(0)
+    for i in cutlass.range(warp_idx // 4, unroll=1):
+        place += 1
+    mine = cute.local_tile(sA, (64, TILE_K), (place, 0, None))
+    product(mma, mine, sB, cute.local_tile(mC, (64, N), (place, 0)), tiles, tidx % 128)
+    """, block=TWO, m=128,
+)  # fmt: skip
+IN_TURN = """
+group = warp_idx // 4
+order = smem.allocate_array(cutlass.Int64, 2)
+if tidx == 0:
+    for i in cutlass.range_constexpr(2):
+        cute.arch.mbarrier_init(order + i, 128)
+cute.arch.mbarrier_init_fence()
+cute.arch.sync_threads()
+thr = mma.get_slice(tidx % 128)
+tCrA = mma.make_fragment_A(thr.partition_A(cute.local_tile(sA, (64, TILE_K), (group, 0, None))))
+tCrB = mma.make_fragment_B(thr.partition_B(sB))
+acc = mma.make_fragment_C(mma.partition_shape_C((64, N)))
+phase = 1 - group
+for t in cutlass.range(tiles, unroll=1):
+    cute.arch.mbarrier_wait(order + group, phase)
+    {ahead}
+    mma.set(warpgroup.Field.ACCUMULATE, t > 0)
+    warpgroup.fence()
+    cute.gemm(mma, acc, tCrA[None, None, None, t], tCrB[None, None, None, t], acc)
+    warpgroup.commit_group()
+    {behind}
+    cute.arch.mbarrier_arrive(order + 1 - group)
+    warpgroup.wait_group(0)
+    phase ^= 1
+store(mma, acc, cute.local_tile(mC, (64, N), (group, 0)), tidx % 128)
+"""
+add("warpgroups", "turns_at_mbarriers", IN_TURN.format(ahead="", behind=""), block=TWO, m=128)
+add(
     "warpgroups", "refills_by_a_producer", """
     thr = mma.get_slice(tidx % 128)
     if warp_idx < 4:
