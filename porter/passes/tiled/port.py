@@ -50,9 +50,9 @@ def header_text(
     stacked: bool = False,
 ) -> str:
     """The header beside ports, as one file; of MMAs for two warpgroups with the warp that issues them, or of MMAs for
-    two tiles of one warpgroup (`stacked`). `releases`: with commits that arrive on the kernel's own mbarriers, `pipelines` on those of the library's pipelines. `mma_warp`
-    issues the MMAs of all and does nothing else, for `buffers` accumulators that take turns, of both CTAs where these
-    are `paired`."""
+    two tiles of one warpgroup (`stacked`). `releases`: with commits that arrive on the kernel's own mbarriers,
+    `pipelines` on those of the library's pipelines. `mma_warp` issues the MMAs of all and does nothing else, for
+    `buffers` accumulators that take turns, of both CTAs where these are `paired`."""
     (whole,) = parsed(f"//@ section header\n{joined(HEADER, _PARTS)}", HEADER).values()
     given = {
         "joined": issuer is not None,
