@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import stacked_gemm
 from test_cli_full_rate import CORPUS, failure, made
 
 from porter.build import trust
@@ -28,7 +29,7 @@ def test_files_with_other_mmas_have_headers_of_their_own(tmp_path: Path) -> None
         text = found.new[str(tmp_path / name)].decode()
         headers[file.stem] = re.findall(r"kIssuer = (\d+);", text)
     assert headers == {"cute_gemm_ws": ["4"], "cute_gemm_multistage": ["0"], "cute_gemm_tma": []}
-    assert {Path(r.path).stem for r in taken(found)} == {"cute_gemm_ws", "cute_gemm_multistage"}
+    assert {Path(r.path).stem for r in taken(found)} == set(names)
 
 
 # --- the gate itself, on a simulator
@@ -41,6 +42,13 @@ PLANTED = {
     "the second tile over the first": (r"slots\.tmem \+ i \* kUpperHalf", "slots.tmem", "differ"),
     "no wait for the MMAs": (r"wait_barrier\(done\[[^;]*;", "", ""),
 }
+STACKED = {
+    "no relabelling": (r"Stride<_1, _32, _16>>;", "Stride<_1, _16, _64>>;", "differ"),
+    "M = 64": (r"make_instr_desc<TA, TB, TC, 128,", "make_instr_desc<TA, TB, TC, 64,", "differ"),
+    "A of the second tile": (r"return first;", "return second;", "differ"),
+    "no wait for the MMAs": (r"wait_barrier\(done\[[^;]*;", "", ""),
+}
+"""Of two tiles of one warpgroup."""
 
 
 @pytest.mark.slow
@@ -62,6 +70,40 @@ def test_a_planted_mistake_fails_the_gate(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.external
+@pytest.mark.parametrize("name", STACKED)
+def test_a_planted_mistake_in_two_tiles_of_a_warpgroup_fails_the_gate(name: str) -> None:
+    pattern, instead, says = STACKED[name]
+    found = made("cute_gemm_tma")
+    path = next(p for p in found.new if p.endswith(".hpp"))
+    text, count = re.subn(pattern, instead, found.new[path].decode())
+    assert count == 1
+    found.new[path] = text.encode()
+    what = failure(found)
+    assert what
+    assert "nvcc" not in what
+    assert says in what
+
+
+@pytest.mark.slow
+@pytest.mark.external
+@pytest.mark.parametrize("name", stacked_gemm.VARIANTS)
+def test_the_gate_takes_other_uses_of_two_tiles(name: str, tmp_path: Path) -> None:
+    found = port_paths([stacked_gemm.written(tmp_path, name)], PortOptions(full_rate=True), (), look)
+    assert failure(found) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.external
+def test_one_tile_of_a_warpgroup_does_not_compile(tmp_path: Path) -> None:
+    kernel = stacked_gemm.written(tmp_path, "four tiles")
+    case = tmp_path / "case.yaml"
+    case.write_text(re.sub(r"\bM: (?:256|512),", "M: 192,", case.read_text().replace("BM: 256", "BM: 192")))
+    what = failure(port_paths([kernel], PortOptions(full_rate=True), (), look))
+    assert "or an odd number" in what
+
+
+@pytest.mark.slow
+@pytest.mark.external
 def test_warpgroups_that_split_n_do_not_compile(tmp_path: Path) -> None:
     copy = shutil.copytree(CORPUS / "cute_gemm_ws", tmp_path / "cute_gemm_ws") / "cute_gemm_ws.cu"
     text = copy.read_text()
@@ -77,7 +119,16 @@ def test_warpgroups_that_split_n_do_not_compile(tmp_path: Path) -> None:
 @pytest.mark.external
 @pytest.mark.parametrize(
     "name",
-    ["cute_gemm_ws", "cute_gemm_stsm", "cute_gemm_rs", "cute_gemm_f16acc", "cute_gemm_multistage", "cute_attention"],
+    [
+        "cute_gemm_ws",
+        "cute_gemm_stsm",
+        "cute_gemm_rs",
+        "cute_gemm_f16acc",
+        "cute_gemm_multistage",
+        "cute_attention",
+        "cute_gemm_tma",
+        "cute_gemm_multicast",
+    ],
 )
 def test_the_gate_takes_a_corpus_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # references of some cases are functions

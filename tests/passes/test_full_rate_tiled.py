@@ -186,7 +186,6 @@ LEFT = {
         {"ROLE": f"if ({OWN}) cutlass::arch::warpgroup_reg_alloc<232>();"},
         "the consumers may part at",
     ),
-    "one warpgroup": ({"THREADS": "128"}, "one warpgroup runs its MMAs"),
     "three": ({"THREADS": "384"}, "3 warpgroups run its MMAs, not two"),
     "asm": ({"ROLE": 'int t; asm("mov.u32 %0, %%tid.x;" : "=r"(t));'}, "asm reads which warp of the CTA"),
     "groups": ({"HEAD": "#include <cooperative_groups.h>"}, "numbers threads itself"),

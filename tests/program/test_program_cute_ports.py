@@ -18,7 +18,7 @@ from kept_sources import kept
 
 from porter.diagnostics import ExitCode
 from porter.lang.sources import load_sources
-from porter.passes.port import port_sources
+from porter.passes.port import PortOptions, port_sources
 from porter.sim import GlobalMemory, Options
 from porter.verify.backends import simulator_options
 from porter.verify.hazards import OneRun, check_runs
@@ -31,7 +31,13 @@ pytestmark = pytest.mark.external
 
 Matrix = npt.NDArray[np.float64]
 Build = Callable[..., Path]
-NAMES = [pytest.param("wgmma_tma_sm90"), pytest.param("wgmma_sm90", marks=pytest.mark.slow)]
+NAMES = [
+    pytest.param("wgmma_tma_sm90"),
+    pytest.param("wgmma_sm90", marks=pytest.mark.slow),
+    pytest.param("wgmma_tma_sm90 full rate", marks=pytest.mark.slow),
+    pytest.param("wgmma_sm90 full rate", marks=pytest.mark.slow),
+]
+"""Tutorials, of which one warpgroup has two m64 tiles, and whether one M=128 MMA makes both."""
 SHAPES = [(256, 128, 256), (512, 128, 192), (256, 256, 320)]
 """M, N, K; a cluster of the second tutorial has 256 rows, and no tutorial looks for edges."""
 
@@ -48,9 +54,12 @@ def ported(built: Build) -> Callable[[str], Path]:
     """The executable of a tutorial's port."""
     root = cutlass()
 
-    def build(name: str) -> Path:
-        result = port_sources(load_sources(root / "examples/cute/tutorial/hopper" / f"{name}.cu"))
+    def build(wanted: str) -> Path:
+        name, full_rate = wanted.partition(" ")[0], "full rate" in wanted
+        sources = load_sources(root / "examples/cute/tutorial/hopper" / f"{name}.cu")
+        result = port_sources(sources, PortOptions(full_rate=full_rate))
         assert result.exit_code is ExitCode.OK, result.diagnostics
+        assert [p.mma_rows for p in result.plans] == [128 if full_rate else 64]
         folder = kept({Path(path).name: text for path, text in result.files.items()})
         return built(folder / f"{name}.cu", "sm_100a", (root / "include", root / "tools/util/include"))
 
@@ -107,7 +116,7 @@ def test_no_hazard_that_the_original_lacks(name: str, schedule: str, ported: Cal
         return as_run(run(program, ["256", "128", "256", "N", "T"], simulator_options(settings)))
 
     found = check_runs(once, name, "program", "", "sm_100a", "strict", SimOptions(schedule=schedule), [3])
-    assert {h.kind.id for h in found.hazards} <= LEFT_OUT[name], [
+    assert {h.kind.id for h in found.hazards} <= LEFT_OUT[name.partition(" ")[0]], [
         (h.kind.id, h.second.opcode, h.missing) for h in found.hazards
     ]
     assert found.verdict is not Verdict.INCOMPLETE

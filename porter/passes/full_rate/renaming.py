@@ -100,7 +100,7 @@ def rename(
     program = context.program
     others = [k for k in program.kernels if not any(k is one for one in kernels)]
     mine, foreign = reached(program, kernels), reached(program, others)
-    missing = [*_opaque(program, kernels[0], mine)]
+    missing = [*opaque(program, kernels[0], mine)]
     written = [*dropped, *(e for found in context.edits.values() for e in found)]
     edits, more = _of_libraries(program, mine, foreign, written, names)
     missing += more
@@ -148,7 +148,7 @@ def _of_libraries(
     return edits, missing
 
 
-def _opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missing]:
+def opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missing]:
     """What tells a warp its place and is not renamed."""
     for function in program.functions:
         for statement in function.asm:
