@@ -35,6 +35,8 @@ def functions_of(file: CudaFile, macros: dict[str, str] | None = None) -> list[F
         if function.style is Style.LAMBDA:
             outer = enclosing(function.node, "function_definition", "lambda_expression")
             function.parent = found.get(outer.id) if outer is not None else None
+            if function.parent is not None:
+                function.parent.lambdas[function.node.id] = function
     for statement in asm_statements(file, macros):
         home = enclosing(statement.node, "function_definition", "lambda_expression")
         if home is not None and home.id in found:

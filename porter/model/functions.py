@@ -101,6 +101,8 @@ class Function:
     """Whether it takes more arguments than `params`: `...`."""
     parent: Function | None = None
     """The function a lambda stands in."""
+    lambdas: dict[int, Function] = field(default_factory=dict, repr=False)
+    """The lambdas that stand in it, but not in each other, by the ids of their nodes."""
     block_size: str = ""
     """Of a kernel that is a class's call operator: the constant of the class that says how many threads a block has."""
     shift: int = 0

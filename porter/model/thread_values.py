@@ -13,7 +13,7 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from porter.lang.cuda import CudaFile, walk
+from porter.lang.cuda import CudaFile, find, walk
 from porter.model.facts import Broadcast, Constant, Index
 from porter.model.functions import Call, Function, Path, Style
 from porter.model.names.lookup import Known
@@ -65,6 +65,7 @@ class ThreadValues:
         self._changed: dict[tuple[int, int, str], list[Node] | None] = {}
         self._written: dict[str, str] = {}
         self._calls: dict[int, dict[int, Call]] = {}
+        self._as_types: dict[int, frozenset[str]] = {}
         self._indices: dict[Index, Values] = {}
         self._several_dimensions = several_dimensions(program)
         self._depth = 0
@@ -271,9 +272,18 @@ class ThreadValues:
                 or (outer.type == "argument_list" and not self._copied(function, outer, inner))
             ):
                 return None
-        if name in self._macro_words or name in self._outputs(function.file):
+        if name in self._macro_words or name in self._outputs(function.file) or name in self._read_as_types(function):
             return None
         return found
+
+    def _read_as_types(self, function: Function) -> frozenset[str]:
+        """Names in what reads as the declaration of a function: `int& q(n);` and `Made m(n);` may change `n`."""
+        known = self._as_types.get(id(function))
+        if known is None:
+            declared = (d for d in find(function.body, "function_declarator"))
+            found = (n for d in declared for n in find(d, "type_identifier"))
+            known = self._as_types[id(function)] = frozenset(function.text(n) for n in found)
+        return known
 
     @staticmethod
     def _is_statement(function: Function, variable: Variable, node: Node, change: Node) -> bool:

@@ -16,7 +16,7 @@ from porter.model.program import Program
 from porter.model.registers import CASTS
 from porter.model.scopes import Variable, resolve
 from porter.passes.full_rate.joining import Missing
-from porter.passes.full_rate.sameness import is_callee, own_declarator
+from porter.passes.full_rate.leading import is_callee, own_declarator
 
 _WAITS = re.compile(r"\b(?:bar|barrier|mbarrier)\b|\bcp\.async|\bcp\.reduce|\bld(?:matrix)?\.(?!param)")
 """Instructions that wait for other threads, or read what those may have written."""

@@ -22,7 +22,7 @@ from porter.model.program import Program
 from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep
 from porter.model.threads import TO_A_LOOP, Threads, ends_thread, target_of
-from porter.passes.full_rate.sameness import Sameness
+from porter.passes.full_rate.sameness import SHORT, Sameness
 from porter.ptx.tmem import LANES
 from porter.ptx.umma import N_STEPS
 
@@ -34,7 +34,6 @@ _LEFT_BY: dict[str, tuple[str, ...]] = {
 }
 """What a statement leaves."""
 _LEAVING = frozenset({"return", "break", "continue", "goto", "exit"})
-_SHORT = ("&&", "||", "and", "or")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -96,7 +95,7 @@ class Consumers:
             return
         parts = node.type in ("switch_statement", "conditional_expression") or node.type in LOOPS
         condition = node.child_by_field_name("condition") or node.child_by_field_name("right") if parts else None
-        if node.type == "binary_expression" and function.text(node.children[1]) in _SHORT:
+        if node.type == "binary_expression" and function.text(node.children[1]) in SHORT:
             parts, condition = True, node.child_by_field_name("left")
         if node.type == "call_expression" and macro_leaves(self.program, function.text(node)):
             parts, condition = True, node

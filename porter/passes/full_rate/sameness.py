@@ -14,31 +14,42 @@ from porter.lang.asm import AsmStatement
 from porter.lang.cuda import find, walk
 from porter.lang.text import Span
 from porter.model.facts import Index
-from porter.model.functions import ARRAY_DECLARATORS, Function, Param, Style, declared_name, outermost
-from porter.model.kernels import SHARED
+from porter.model.functions import Function, Param, Style, declared_name, outermost
 from porter.model.program import Program
 from porter.model.pure import is_pure
 from porter.model.registers import CASTS
-from porter.model.scopes import LOOPS, Variable, resolve
+from porter.model.scopes import LOOPS
 from porter.model.thread_values import ThreadValues
 from porter.model.threads import TO_A_LOOP, Threads, target_of
+from porter.passes.full_rate.leading import (
+    OF_CLASS,
+    Aliases,
+    Key,
+    cast,
+    first,
+    holds,
+    innermost,
+    key_of,
+    parts,
+    resolve,
+    root,
+    variable_of,
+)
 from porter.passes.full_rate.library import LibraryCalls
+from porter.passes.full_rate.writing import Writing
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
 WARPS = WARPGROUP // WARP
 _BRANCHES = ("if_statement", "switch_statement", *LOOPS)
-_AROUND = ("parenthesized_expression", "subscript_expression", "field_expression")
+_CHOICES = ("conditional_expression", "binary_expression")
+SHORT = ("&&", "||", "and", "or")
 _TIMED = re.compile(r"\bmbarrier\.(?:test|try)_wait\b|\bld\.(?:volatile|relaxed|acquire)\b")
 """Instructions whose result depends on when a thread comes to them (PTX ISA 9.7.13.15.16, 9.7.9.8)."""
 _OF_CONST = re.compile(r"\bconst\b[^*]*\*")
 
-_OF_CLASS = ("type_identifier", "template_type", "qualified_identifier")
 _READS = ("call_expression", "subscript_expression", "pointer_expression")
-_OF_TYPES = (*_OF_CLASS, "type_qualifier")
-
-_Key = tuple[int, int, str]
-"""A variable, or a name that is none in sight of its function."""
+_OF_TYPES = (*OF_CLASS, "type_qualifier")
 
 
 @dataclass(eq=False)
@@ -54,7 +65,10 @@ class Sameness:
     """What is known of calls of a library."""
     shapes: bool = False
     """Whether it is asked for shapes of tensors alone."""
-    _names: dict[int, set[_Key]] = field(default_factory=dict)
+    _names: dict[int, set[Key]] = field(default_factory=dict)
+    _led: dict[int, Aliases] = field(default_factory=dict)
+    _asked_of: set[int] = field(default_factory=set)
+    """Lambdas, by the ids of their nodes, of which it is being asked who comes to them."""
 
     @cached_property
     def _values(self) -> ThreadValues:
@@ -139,15 +153,15 @@ class Sameness:
     def _is_class(self, text: str) -> bool:
         return self._classes is not None and self._classes.search(text) is not None
 
-    def _says(self, function: Function, node: Node, names: set[_Key]) -> bool:
+    def _says(self, function: Function, node: Node, names: set[Key]) -> bool:
         library = self.library if node.type in _READS and not self.shapes else None
         if library is not None and library.reads_element(function, node):
             return True
         text = function.text(node) if node.type in _OF_TYPES else ""
-        if text == "volatile" or (text and (self._is_class(text) or _key(function, node) in names)):
+        if text == "volatile" or (text and (self._is_class(text) or key_of(function, node) in names)):
             return True
         if node.type == "identifier":
-            key = _key(function, node)
+            key = key_of(function, node)
             if key in names or self.threads.tells(function, node) or self._of_class(function, node, key[2]):
                 return True
             macro = key[2] in self.program.macros.by_name
@@ -185,19 +199,21 @@ class Sameness:
             return False
         return resolve(function, node, name) is None and self.program.value(function, name) is None
 
-    def names(self, function: Function) -> set[_Key]:
+    def names(self, function: Function) -> set[Key]:
         """Variables and parameters that may hold another value in another thread."""
         known = self._names.get(id(function))
         if known is not None:
             return known
         found = self._names[id(function)] = set(self.names(function.parent)) if function.parent is not None else set()
+        settled = set(self._names)
         for param in function.params if function.style is not Style.KERNEL else ():
             calls = [c for c in self.program.callers(function) if param.index < len(c.args)]
             if any(self._own(c.caller, c.args[param.index]) for c in calls):
-                found.add(_key(function, function.body, param.name))
+                found.add(key_of(function, function.body, param.name))
         while True:
             before = len(found)
             found.update(self._by_asm(function))
+            found.update(self._by_calls_of_lambdas(function))
             for key, node in self._set(function):
                 if key in found or not self.comes_to(function, node):
                     continue
@@ -205,55 +221,93 @@ class Sameness:
                     found.add(key)
             if len(found) == before:
                 return found
+            # what others were asked on the way they told by fewer names
+            for other in self._names.keys() - settled:
+                del self._names[other]
 
-    def _by_asm(self, function: Function) -> Iterator[_Key]:
+    def _by_calls_of_lambdas(self, function: Function) -> Iterator[Key]:
+        """Parameters of lambdas inside a function that are handed a thread's own value, or nobody sees what."""
+        for inner in function.lambdas.values():
+            calls = [(c.caller, list(c.args)) for c in self.program.callers(inner)]
+            above = inner.node.parent
+            if above is not None and above.type == "call_expression":
+                calls.append((function, _arguments(above)))
+            handed_on = [] if calls else list(_handed_to(function, inner))
+            others = [n for call in handed_on for n in _arguments(call) if n.type != "lambda_expression"]
+            unseen = not calls and (not handed_on or any(self._own(function, n) for n in others))
+            for param in inner.params:
+                handed = [(caller, args[param.index]) for caller, args in calls if param.index < len(args)]
+                if unseen or any(self._own(caller, argument) for caller, argument in handed):
+                    yield key_of(inner, inner.body, param.name)
+            yield from self._by_calls_of_lambdas(inner)
+
+    def _by_asm(self, function: Function) -> Iterator[Key]:
         """Variables that asm sets, and may set to another value in another thread."""
+        aliases = self._aliases(function)
         for statement in function.asm:
             nodes = [o.expr_node for o in statement.operands if o.is_output and o.expr_node is not None]
             inputs = [o.expr_node for o in statement.operands if not o.is_output and o.expr_node is not None]
             own = self.threads.asm_differs(statement) or _is_timed(statement)
             if own or any(self._own(function, n) for n in inputs) or self._where_parted(function, statement.node):
-                yield from (key for n in nodes if (key := _variable(function, n)) is not None)
+                yield from (key for n in nodes if (key := variable_of(function, n)) is not None)
+                yield from (led for n in nodes for led in aliases.of(root(function, n)))
+                # what it is handed the address of, it may write to
+                taken = (n for n in inputs if any(function.text(e)[:1] == "&" for e in find(n, "pointer_expression")))
+                yield from (v.key for n in taken if (v := first(function, n)) is not None)
 
-    def _set(self, function: Function) -> Iterator[tuple[_Key, Node]]:
+    def _set(self, function: Function) -> Iterator[tuple[Key, Node]]:
         """Variables that are set, with what tells the value."""
-        aliases = _aliases(function)
+        aliases = self._aliases(function)
         yield from self._assigned(function, aliases)
         yield from self._declared(function)
         yield from self._handed(function, aliases)
+        yield from self._writing.written(function, aliases)
 
-    def _assigned(self, function: Function, aliases: dict[_Key, list[_Key]]) -> Iterator[tuple[_Key, Node]]:
+    def _aliases(self, function: Function) -> Aliases:
+        if id(function) not in self._led:
+            self._led[id(function)] = Aliases(self.program, function)
+        return self._led[id(function)]
+
+    @cached_property
+    def _writing(self) -> Writing:
+        library = self.library
+        if library is None:
+            return Writing(self.program, None)
+        return Writing(self.program, lambda function, node: library.keeps(function, node, self.shapes))
+
+    def _assigned(self, function: Function, aliases: Aliases) -> Iterator[tuple[Key, Node]]:
         for node in find(function.body, "init_declarator", "assignment_expression", "update_expression"):
             target = node.child_by_field_name("declarator") or node.child_by_field_name("left")
             target = target or node.child_by_field_name("argument")
             value = node.child_by_field_name("value") or node.child_by_field_name("right") or target
-            for part in _parts(target) if target is not None and value is not None else ():
-                key = _variable(function, part)
+            for part in parts(target) if target is not None and value is not None else ():
+                key = variable_of(function, part)
                 element = self.library.element_of(function, part) if self.library is not None else None
                 if element is not None:
                     if not self.shapes:
-                        yield _key(function, element), node
+                        yield key_of(function, element), node
                 elif key is None and part.type in ("pointer_expression", "call_expression"):
                     # through a cast of its address, or of itself
-                    yield from ((v.key, node) for v in _cast(function, part))
+                    yield from ((v.key, node) for v in cast(function, part))
                 if key is not None and value is not None and node.type == "init_declarator":
                     # its own declaration is not in sight of the name that it declares
-                    yield (function.node.id, node.start_byte, key[2]), value
+                    yield (innermost(function, node).node.id, node.start_byte, key[2]), value
                     if part is not target:
                         yield (0, 0, key[2]), value
                 elif key is not None:
                     yield key, node
                 if node.type != "init_declarator":
-                    yield from ((led, node) for led in aliases.get(_root(function, part), ()))
+                    yield from ((led, node) for led in aliases.of(root(function, part)))
         for node in find(function.body, "for_range_loop"):
             target, value = node.child_by_field_name("declarator"), node.child_by_field_name("right")
             for each in find(target, "identifier") if target is not None else ():
                 if value is not None:
-                    yield _key(function, each), value
+                    yield key_of(function, each), value
 
-    def _declared(self, function: Function) -> Iterator[tuple[_Key, Node]]:
+    def _declared(self, function: Function) -> Iterator[tuple[Key, Node]]:
         """Variables whose type, or a constructor that their declaration calls, tells the value."""
         for node in find(function.body, "declaration"):
+            home = innermost(function, node).node.id
             kind = node.child_by_field_name("type")
             volatile = (c for c in node.children if c.type == "type_qualifier" and c.text == b"volatile")
             kind = next(volatile, kind)
@@ -261,17 +315,17 @@ class Sameness:
                 # what is handed to a constructor may read as the parameters of a function
                 first = declarator.child_by_field_name("declarator")
                 named = first if declarator.type == "function_declarator" and first is not None else declarator
-                key = _variable(function, named)
+                key = variable_of(function, named)
                 if key is not None and named is not declarator:
-                    yield (function.node.id, declarator.start_byte, key[2]), declarator
+                    yield (home, declarator.start_byte, key[2]), declarator
                 if kind is not None and key is not None and declarator.type != "init_declarator":
-                    yield (function.node.id, declarator.start_byte, key[2]), kind
+                    yield (home, declarator.start_byte, key[2]), kind
                 elif kind is not None and declarator.type == "init_declarator":
                     name = declared_name(declarator)
                     if name is not None:
-                        yield (function.node.id, declarator.start_byte, function.text(name)), kind
+                        yield (home, declarator.start_byte, function.text(name)), kind
 
-    def _handed(self, function: Function, aliases: dict[_Key, list[_Key]]) -> Iterator[tuple[_Key, Node]]:
+    def _handed(self, function: Function, aliases: Aliases) -> Iterator[tuple[Key, Node]]:
         """Variables that calls may write to."""
         for node in find(function.body, "call_expression"):
             arguments = node.child_by_field_name("arguments")
@@ -280,25 +334,24 @@ class Sameness:
             for argument in arguments.named_children:
                 inner = argument.named_children[0] if argument.type == "pointer_expression" else argument
                 if inner.type == "identifier" and (inner.id != argument.id or self.written(function, node, argument)):
-                    yield _key(function, inner), node
+                    yield key_of(function, inner), node
                 elif inner.type != "identifier":
-                    variable = _first(function, argument)
+                    variable = first(function, argument)
                     address = argument.type == "pointer_expression"
                     if variable is not None and (address or self.written(function, node, argument)):
                         yield variable.key, node
-                if inner.type == "identifier":
-                    yield from ((led, node) for led in aliases.get(_key(function, inner), ()))
+                yield from ((led, node) for led in aliases.of(root(function, inner)))
             callee = node.child_by_field_name("function")
             holder = callee.child_by_field_name("argument") if callee is not None else None
             if holder is not None and holder.type == "identifier":
                 # a method may keep what it is handed
-                yield _key(function, holder), arguments
+                yield key_of(function, holder), arguments
 
     def written(self, function: Function, node: Node, argument: Node) -> bool:
         """Whether a call may write to an argument that it is handed by its name."""
         calls = [c for c in self.program.calls_by_node.get(node.id, ()) if c.caller.file is function.file]
-        variable = _first(function, argument) if argument.type in ("identifier", "binary_expression") else None
-        own = variable is not None and _holds(variable)
+        variable = first(function, argument) if argument.type in ("identifier", "binary_expression") else None
+        own = variable is not None and holds(variable)
         for call in calls:
             index = next((i for i, a in enumerate(call.args) if a.id == argument.id), None)
             targets = self.program.targets(call) if index is not None else []
@@ -354,19 +407,42 @@ class Sameness:
     def _where_parted(self, function: Function, node: Node) -> bool:
         """Whether a place stands behind a condition that threads may answer differently, or in a loop that some of them
         may leave, or a turn of it, by themselves."""
-        return self._parted(function, node, function.body) or any(
-            self._parted(function, leaving, loop)
-            for loop in self._loops(function, node)
-            for leaving in find(loop, *TO_A_LOOP)
-            if target_of(leaving, function).id == loop.id
+        return (
+            self._parted(function, node, function.body)
+            or any(
+                self._parted(function, leaving, loop)
+                for loop in self._loops(function, node)
+                for leaving in find(loop, *TO_A_LOOP)
+                if target_of(leaving, function).id == loop.id
+            )
+            or self._in_parted_lambda(function, node)
         )
+
+    def _in_parted_lambda(self, function: Function, node: Node) -> bool:
+        """Whether a place stands in a lambda that threads may call, or leave, by themselves."""
+        inner = innermost(function, node)
+        while inner is not function and inner.parent is not None:
+            if inner.node.id not in self._asked_of:
+                self._asked_of.add(inner.node.id)
+                calls = [(c.caller, c.node) for c in self.program.callers(inner)]
+                calls += [(inner.parent, n) for n in _handed_to(inner.parent, inner)]
+                apart = any(self._where_parted(caller, call) for caller, call in calls)
+                ways = (n for n in inner.own_nodes("return_statement") if self._parted(inner, n, inner.body))
+                apart = apart or next(ways, None) is not None
+                self._asked_of.discard(inner.node.id)
+                if apart:
+                    return True
+            inner = inner.parent
+        return False
 
     def _parted(self, function: Function, node: Node, outer: Node) -> bool:
         """Whether a node stands behind a condition inside `outer` that threads may answer differently."""
         inner, current = node, node.parent
         while current is not None and inner.id != outer.id:
-            if current.type in _BRANCHES:
-                condition = current.child_by_field_name("condition")
+            if current.type in (*_BRANCHES, *_CHOICES):
+                condition = current.child_by_field_name("condition") or current.child_by_field_name("left")
+                if current.type == "binary_expression" and function.text(current.children[1]) not in SHORT:
+                    condition = None
                 apart = condition is not None and condition.id != inner.id and self._own(function, condition)
                 if apart and condition is not None and self.truth(function, condition) is None:
                     return True
@@ -387,6 +463,19 @@ def _is_timed(statement: AsmStatement) -> bool:
     return _TIMED.search(statement.template) is not None
 
 
+def _arguments(call: Node) -> list[Node]:
+    arguments = call.child_by_field_name("arguments")
+    return [n for n in arguments.named_children if n.type != "comment"] if arguments is not None else []
+
+
+def _handed_to(function: Function, inner: Function) -> Iterator[Node]:
+    """The calls that a lambda is handed to, as it is or by its name."""
+    for node in (inner.node, *(function.named(inner.name) if inner.name else ())):
+        above = node.parent
+        if above is not None and above.type == "argument_list" and above.parent is not None:
+            yield above.parent
+
+
 def _callee(function: Function, call: Node) -> str:
     name = call.child_by_field_name("function")
     return function.text(name) if name is not None else ""
@@ -398,132 +487,5 @@ def _leads(function: Function, param: Param) -> bool:
     return ("*" in text or "[" in text) and _OF_CONST.search(text) is None
 
 
-def _is_own_array(function: Function, node: Node) -> bool:
-    """Whether a name is that of an array which each thread has for itself."""
-    variable = _named(function, node) if node.type == "identifier" else None
-    return variable is not None and _is_local(variable) and _holds(variable)
-
-
-def _named(function: Function, node: Node) -> Variable | None:
-    return resolve(function, node, function.text(node))
-
-
-def _first(function: Function, node: Node) -> Variable | None:
-    """The thread's own variable that an expression begins with."""
-    name = next(find(node, "identifier"), None)
-    variable = _named(function, name) if name is not None else None
-    return variable if variable is not None and _is_local(variable) else None
-
-
-def _cast(function: Function, target: Node) -> Iterator[Variable]:
-    """The thread's own variables that are written through a cast."""
-    parts = [e for e in find(target, "pointer_expression") if function.text(e).startswith("&")]
-    parts += [a for c in find(target, "call_expression") for a in c.children_by_field_name("arguments")]
-    for part in parts:
-        variable = _first(function, part)
-        if variable is not None:
-            yield variable
-
-
-def own_declarator(variable: Variable) -> Node | None:
-    """What names a variable that is not shared by threads, None of one that is, or whose declaration is not known."""
-    declaration, declarator = variable.declaration, variable.declarator
-    if declaration is None or declarator is None or SHARED in variable.function.text(declaration):
-        return None
-    return declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
-
-
-def _is_local(variable: Variable) -> bool:
-    """Whether a variable is each thread's own object, not one that threads share or what leads to one."""
-    named = own_declarator(variable)
-    return named is not None and named.type not in ("pointer_declarator", "reference_declarator")
-
-
-def is_callee(name: Node) -> bool:
-    """Whether a name is that of what a call calls."""
-    above = name.parent
-    while above is not None and above.type in ("qualified_identifier", "template_function"):
-        name, above = above, above.parent
-    callee = above.child_by_field_name("function") if above is not None and above.type == "call_expression" else None
-    return callee is not None and callee.id == name.id
-
-
-def _aliases(function: Function) -> dict[_Key, list[_Key]]:
-    """Variables of the thread's own that pointers and references, by their names, are set to lead to."""
-    found: dict[_Key, list[_Key]] = {}
-    for node in find(function.body, "init_declarator", "assignment_expression"):
-        target = node.child_by_field_name("declarator") or node.child_by_field_name("left")
-        value = node.child_by_field_name("value") or node.child_by_field_name("right")
-        if target is None or value is None:
-            continue
-        taken = [e for e in find(value, "pointer_expression") if function.text(e).startswith("&")]
-        bound = target.type == "reference_declarator" or _is_own_array(function, value)
-        names = [next(find(root, "identifier"), None) for root in (*taken, *([value] if bound else ()))]
-        led = [v.key for n in names if n is not None and (v := _named(function, n)) is not None and _is_local(v)]
-        key = _variable(function, target)
-        if key is not None and node.type == "init_declarator":
-            key = (function.node.id, node.start_byte, key[2])
-        if led and key is not None:
-            found.setdefault(key, []).extend(k for k in led if k != key)
-    return found
-
-
-def _parts(target: Node) -> Iterator[Node]:
-    """What an assignment or declaration may set: the arms of `(a ? b : c)`, the names of `[a, b]`."""
-    inner = target
-    while inner.type == "parenthesized_expression" and inner.named_children:
-        inner = inner.named_children[0]
-    if inner.type == "conditional_expression":
-        for name in ("consequence", "alternative"):
-            arm = inner.child_by_field_name(name)
-            if arm is not None:
-                yield from _parts(arm)
-    elif inner.type == "comma_expression":
-        yield inner.named_children[-1]
-    elif next(find(inner, "structured_binding_declarator"), None) is not None:
-        yield from find(inner, "identifier")
-    else:
-        yield target
-
-
-def _root(function: Function, target: Node) -> _Key:
-    """The name at the beginning of what is set."""
-    name = next(find(target, "identifier"), None)
-    return _key(function, name) if name is not None else (0, 0, "")
-
-
 def _any_of(words: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(words)))})\b")
-
-
-def _key(function: Function, node: Node, name: str = "") -> _Key:
-    """The variable that a name means."""
-    name = name or function.text(node)
-    variable = resolve(function, node, name)
-    return variable.key if variable is not None else (0, 0, name)
-
-
-def _variable(function: Function, target: Node) -> _Key | None:
-    """The variable that an assignment or declaration changes itself; none where it is what a pointer leads to."""
-    while target.type in (*_AROUND, "reference_declarator", "pointer_declarator", *ARRAY_DECLARATORS):
-        through = target.type == "subscript_expression" or (
-            target.type == "field_expression" and "->" in function.text(target)
-        )
-        inner = target.child_by_field_name("argument") or target.child_by_field_name("declarator")
-        inner = inner or next((c for c in target.named_children if c.type != "comment"), None)
-        if inner is None:
-            return None
-        if through and inner.type == "identifier" and not _holds(resolve(function, inner, function.text(inner))):
-            return None
-        target = inner
-    return _key(function, target) if target.type == "identifier" else None
-
-
-def _holds(variable: Variable | None) -> bool:
-    """Whether a variable is an array of the thread's own or an object, not a pointer."""
-    node = variable.declarator if variable is not None else None
-    if variable is None or node is None or any(n.type in ARRAY_DECLARATORS for n in walk(node)):
-        return True
-    kind = variable.declaration.child_by_field_name("type") if variable.declaration is not None else None
-    pointer = any(n.type in ("pointer_declarator", "reference_declarator") for n in walk(node))
-    return kind is not None and kind.type in _OF_CLASS and not pointer

@@ -12,18 +12,32 @@ from functools import cached_property
 from tree_sitter import Node
 
 from porter.lang.cuda import find
-from porter.model.functions import Function, Style
+from porter.model.functions import Call, Function, Style
 from porter.model.kernels import Kernel
 from porter.model.program import Program
 from porter.model.scopes import LOOPS, resolve
 from porter.model.threads import Threads
 from porter.passes.full_rate.joining import Missing
+from porter.passes.full_rate.leading import is_callee
 from porter.passes.full_rate.renaming import reached
-from porter.passes.full_rate.sameness import Sameness, is_callee
+from porter.passes.full_rate.sameness import Sameness
 
 _MBARRIER = re.compile(r"\bmbarrier\.(try_wait|test_wait|arrive)([\w.:]*)\s+(?:[^\[;]*,\s*)?\[\s*%(\d+)")
+_METHODS = {
+    True: re.compile(r"wait|wait_parity|arrive_and_wait|acquire|try_(?:wait|acquire)\w*"),
+    False: re.compile(r"arrive|arrive_and_\w+|release|notify_(?:one|all)|store|exchange|fetch_\w+"),
+}
+"""Methods of `cuda::barrier`, semaphores and atomics that wait, and that others wait for."""
+_FUNCTIONS = {
+    True: re.compile(r"(?:__)?mbarrier_(?:test|try)_wait\w*"),
+    False: re.compile(r"(?:__)?mbarrier_arrive(?!_expect_tx)\w*"),
+}
 _POLLS = re.compile(r"\bld\.(?:volatile|relaxed|acquire)|\batom\.|\bred\.")
-_POLLING_CALL = re.compile(r"atomic\w+|__ldcv|__ldcg|__nv_atomic_\w+")
+_POLLING_CALL = re.compile(
+    r"atomic\w+|__ldcv|__ldcg|__nv_atomic_\w+|load|exchange|fetch_\w+|compare_exchange_\w+|test|test_and_set"
+)
+_AGAIN = re.compile(r"\bbra\b")
+_FLAGS = re.compile(r"store|exchange|fetch_\w+")
 _MOST = 8
 
 
@@ -59,12 +73,17 @@ class Waiting:
         yield from self._by_mbarriers()
         for function in self._mine:
             for loop in find(function.body, *LOOPS):
-                condition = loop.child_by_field_name("condition")
-                if condition is None or not self.sameness.comes_to(function, loop):
+                if not self.sameness.comes_to(function, loop):
                     continue
-                if self.threads.differ(function, condition) and self._polls(function, loop):
+                condition = next((c for c in _ends(loop) if self.threads.differ(function, c)), None)
+                if condition is not None and self._polls(function, loop):
                     text = " ".join(function.text(condition).split())
                     yield Missing(function, function.span(condition), f"consumers may wait for each other at `{text}`")
+            for statement in function.asm:
+                if _POLLS.search(statement.template) and _AGAIN.search(statement.template):
+                    nodes = [o.expr_node for o in statement.operands if o.expr_node is not None and not o.is_output]
+                    if any(not self.sameness.same(function, n) for n in nodes):
+                        yield Missing(function, statement.span, "consumers may wait for each other in this instruction")
 
     # --- mbarriers
 
@@ -91,6 +110,20 @@ class Waiting:
                 node = operands[int(match[3])].expr_node
                 if node is not None and self.sameness.comes_to(function, statement.node):
                     yield from self._traced(function, node, waits, (function, statement.node), 0)
+        for call in function.calls:
+            if not self.program.targets(call) and self.sameness.comes_to(function, call.node):
+                yield from self._by_library(function, call)
+
+    def _by_library(self, function: Function, call: Call) -> Iterator[Use]:
+        """What a call of a library waits for, or arrives at."""
+        holder = _object(call.node)
+        node, names = (holder, _METHODS) if holder is not None else (next(iter(call.args), None), _FUNCTIONS)
+        for waits, name in names.items():
+            if node is not None and name.fullmatch(call.name):
+                # who waits for a flag goes by the value that another one gives it
+                own = _FLAGS.fullmatch(call.name) and any(not self.sameness.same(function, a) for a in call.args)
+                for use in self._traced(function, node, waits, (function, call.node), 0):
+                    yield replace(use, own=use.own or bool(own))
 
     def _traced(
         self, function: Function, node: Node, waits: bool, place: tuple[Function, Node], depth: int
@@ -100,7 +133,7 @@ class Waiting:
         if name is None or depth > _MOST:
             return
         variable, whole = resolve(function, name, function.text(name)), name
-        while whole.parent is not None and whole.parent.type == "field_expression":
+        while whole.parent is not None and whole.parent.type == "field_expression" and whole.parent.parent != place[1]:
             whole = whole.parent
         own = not self.sameness.same(function, node)
         value = _value(variable.declarator) if variable is not None else None
@@ -147,6 +180,17 @@ class Waiting:
         seeds = [f for f in self.program.functions if any(_POLLS.search(s.template) for s in f.asm)
                  or any(_POLLING_CALL.fullmatch(c.name) for c in f.calls)]  # fmt: skip
         return self.program.reaching(seeds)
+
+
+def _ends(loop: Node) -> Iterator[Node]:
+    """The conditions by which a loop ends: its own, and those of ways out of it."""
+    condition = loop.child_by_field_name("condition")
+    if condition is not None:
+        yield condition
+    for branch in find(loop, "if_statement"):
+        condition = branch.child_by_field_name("condition")
+        if condition is not None and any(find(branch, "break_statement", "return_statement", "goto_statement")):
+            yield condition
 
 
 def _in(node: Node, outer: Node) -> bool:
