@@ -138,7 +138,9 @@ def _graded(session: Session, plan: NativePlan, shape: Shape, missing: Missing, 
         others, without = _on_top(session, narrow, shape, missing, refused)
         if rate <= without * (1 + GAIN):
             gains = others
-    return replace(plan, gains=gains, graded=f"of {problem_of(session)}, each step on top of those above it that the port has")
+    return replace(
+        plan, gains=gains, graded=f"of {problem_of(session)}, each step on top of those above it that the port has"
+    )
 
 
 def _as_they_are(gain: Gain) -> Gain:

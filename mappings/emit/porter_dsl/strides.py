@@ -53,7 +53,7 @@ class _Strides(_Flowing):
 
     def _enters(self, op: ir.Operation, known: list[str]) -> bool:
         if op.name == "scf.for" and (known[:1], known[2:]) == ([NUMBER], [COUNT]):
-            return BOUND != known[1]
+            return known[1] != BOUND
         return BOUND not in known and COUNT not in known
 
     def _counter(self, first: str, last: str, step: str) -> str:
