@@ -4,8 +4,8 @@ ANY, NUMBER, OF_NUMBER, COUNT = "any", "number", "of the number", "count"
 BOUND = "bound to the grid"
 TURN, OF_TURN, NEXT, OF_NEXT = "turn", "of a turn", "next turn", "of the next turn"
 """Not of the grid; the CTA's number, and what follows from that alone; how many CTAs there are; what depends on the
-size of the grid in another way. The number, and one further for each turn by as many as there are, and what follows from
-that alone; the same of the turn behind this one."""
+size of the grid in another way. The number, and one further for each turn by as many as there are, and what follows
+from that alone; the same of the turn behind this one."""
 _PUTS = (*_REGISTER_STORES, "cute.copy", "cute.ptr.store")
 _FIRST, _NOW, _THEN = {NUMBER, OF_NUMBER}, {TURN, OF_TURN}, {NEXT, OF_NEXT}
 
