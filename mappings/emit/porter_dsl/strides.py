@@ -3,9 +3,9 @@
 ANY, NUMBER, OF_NUMBER, COUNT = "any", "number", "of the number", "count"
 BOUND = "bound to the grid"
 TURN, OF_TURN, NEXT, OF_NEXT = "turn", "of a turn", "next turn", "of the next turn"
-"""Not of the grid; the CTA's number, and what follows from that alone; how many CTAs there are; what depends on the size
-of the grid in another way. The number, and one further for each turn by as many as there are, and what follows from that
-alone; the same of the turn behind this one."""
+"""Not of the grid; the CTA's number, and what follows from that alone; how many CTAs there are; what depends on the
+size of the grid in another way. The number, and one further for each turn by as many as there are, and what follows
+from that alone; the same of the turn behind this one."""
 _PUTS = (*_REGISTER_STORES, "cute.copy", "cute.ptr.store")
 _FIRST, _NOW, _THEN = {NUMBER, OF_NUMBER}, {TURN, OF_TURN}, {NEXT, OF_NEXT}
 
@@ -53,7 +53,7 @@ class _Strides(_Flowing):
 
     def _enters(self, op: ir.Operation, known: list[str]) -> bool:
         if op.name == "scf.for" and (known[:1], known[2:]) == ([NUMBER], [COUNT]):
-            return BOUND != known[1]
+            return known[1] != BOUND
         return BOUND not in known and COUNT not in known
 
     def _counter(self, first: str, last: str, step: str) -> str:
