@@ -271,6 +271,38 @@ def test_threads_that_ask_for_a_stage_before_they_wait_for_it(tmp_path: Path) ->
     assert verdicts <= {Verdict.CLEAN, Verdict.REVIEW}
 
 
+TURN = "                tiled_mma.set(warpgroup.Field.ACCUMULATE, False)\n"
+GIVEN_BACK = "                loads.consumer_release(done_state)\n                done_state.advance()\n\n"
+SUM = "                own = cutlass.Float32(0.0)\n"
+READ = "own = own + sA[(tidx % 128, 0, {}.index)].to(cutlass.Float32)\n"
+ADDED = ("tRS_rC[v] = tRS_rAcc[epi_idx * per_tile + v]", "tRS_rC[v] = tRS_rAcc[epi_idx * per_tile + v] + own")
+IN_THE_LOOP, BEHIND_IT = " " * 20 + READ.format("mma_state"), " " * 16 + READ.format("done_state")
+READERS = {
+    "in the loop": ([(TURN, SUM + TURN), (WAIT, WAIT + IN_THE_LOOP), ADDED], "cute.memref.load"),
+    "behind the loop": ([(TURN, SUM + TURN), (GIVEN_BACK, BEHIND_IT + GIVEN_BACK), ADDED],
+                        "before they give a stage back"),
+}  # fmt: skip
+"""Threads that read the stage that their MMAs read."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+def test_commits_do_not_give_back_what_threads_read(name: str, tmp_path: Path) -> None:
+    edits, why = READERS[name]
+    kernel = tmp_path / "dsl_gemm_persistent.py"
+    text = (CORPUS / "dsl_gemm_persistent" / kernel.name).read_text()
+    for old, new in edits:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    kernel.write_text(text)
+    case = tmp_path / "case.yaml"
+    case.write_text((CORPUS / "dsl_gemm_persistent" / "case.yaml").read_text())
+    source = materialize(with_release(case), kernel)
+    (told,) = ToolkitBuilder().build(bind(load_case(case)), source, PORT_ARCH).traced
+    assert told.steps == ()
+    assert why in told.without[0].why
+
+
 RELEASE_MISTAKES = {
     "": None,
     "the count stays": ("            op.operands[1] = one\n", "            pass\n"),

@@ -2,7 +2,17 @@
 
 _WAITS = ("nvvm.mbarrier.try_wait.parity", "nvvm.mbarrier.wait.parity")
 """Operations that wait at an mbarrier, or ask once whether a phase is complete: then they have a result."""
+_SHARED = re.compile(r"!llvm\.ptr(<3>)?$")
+"""Pointers to shared memory, and to nobody knows which."""
 _REGISTER_STORES = ("cute.memref.store", "cute.memref.store_vec")
+
+
+def _uses_shared(op: ir.Operation) -> bool:
+    """Whether threads read or write shared memory: that of a stage, which they have to have done with before it is
+    given back, and a commit knows only of MMAs."""
+    if op.name not in (*_LOADS, *_REGISTER_STORES, "cute.copy", "cute.ptr.store", "llvm.store"):
+        return "matrix" in op.name
+    return any("smem" in str(v.type) or _SHARED.search(str(v.type)) for v in _operands(op))
 
 
 def _computes(op: ir.Operation) -> bool:
@@ -76,6 +86,8 @@ class _Release:
         self._mbarriers()
 
     def _is_known(self, op: ir.Operation) -> bool:
+        if _uses_shared(op):
+            return False
         known = op in self.markers or op.name == "nvvm.mbarrier.arrive" or len(op.regions) or _computes(op)
         return bool(known) or op.name.startswith(_WAITS)
 
@@ -162,6 +174,11 @@ class _Release:
         self.inits = [o for o in every if o.name == "nvvm.mbarrier.init" and _base(_operands(o)[0]) in bases]
         self.later = [o for o in every if o.name == "nvvm.mbarrier.arrive" and _base(_operands(o)[0]) in bases]
         self.later = [o for o in self.later if o not in self.arrivals]
+        inside = set(self.stretch.all())
+        behind = itertools.dropwhile(lambda o: o not in inside, every) if self.later else ()
+        for op in itertools.takewhile(lambda o: o != self.later[-1], behind):
+            if op not in inside and _uses_shared(op):
+                raise _Left(_line(op, self.where), "threads use shared memory before they give a stage back")
         counts = {self.numbers.value(_operands(o)[1], 0) for o in self.inits}
         if len(bases) != 1 or len(counts) != 1 or None in counts:
             raise _Left(self.where, "the mbarriers that give stages back, or their count, are not known")

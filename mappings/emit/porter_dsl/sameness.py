@@ -14,6 +14,7 @@ class _Numbers(_Threads):
         super().__init__(function)
         self._function = function
         self._paths: dict[int, _Followed] = {}
+        self._values: dict[Any, list[ir.Value]] = {}
 
     def reach(self, op: ir.Operation, stop: ir.Operation) -> frozenset:
         found = super().reach(op, stop)
@@ -34,7 +35,7 @@ class _Numbers(_Threads):
 
     def _path(self, thread: int) -> _Followed:
         if thread not in self._paths:
-            self._paths[thread] = _Followed(self._function, thread)
+            self._paths[thread] = _Followed(self._function, thread, self._values)
         return self._paths[thread]
 
     def tuple(self, value: ir.Value, thread: int) -> list[int] | None:
@@ -72,6 +73,9 @@ class _Same:
         self.program, self.numbers = program, numbers
         self.threads = [[128 * w + t + lane for t in range(0, 128, 32) for lane in (0, 31)] for w in warpgroups]
         self._differ: set[ir.Value] = set()
+        # What the bindings take long to hand out, of each operation.
+        self._results: dict[ir.Operation, list[ir.Value]] = {}
+        self._handed: dict[ir.Operation, list[tuple[ir.Value, ir.Value]]] = {}
         before = -1
         while before != len(self._differ):
             before = len(self._differ)
@@ -120,17 +124,19 @@ class _Same:
                     self._block(inner)
                 parts = bool(_parting(op)) and any(v in self._differ for v in _parting(op))
                 for inner in _blocks(op) if parts else ():
-                    self._mark(inner.arguments)
-                if parts:
-                    self._mark(op.results)
-                self._differ |= {value for value, other in _edges(op) if other in self._differ}
-                if not _parting(op):
-                    self._mark(op.results)
+                    self._differ |= {_raw(v) for v in inner.arguments}
+                if op not in self._handed:
+                    self._handed[op] = list(_edges(op))
+                self._differ |= {value for value, other in self._handed[op] if other in self._differ}
+                if parts or not _parting(op):
+                    self._differ.update(self._made(op))
             elif (differs or not self._known(op)) and not self._computed(op):
-                self._mark(op.results)
+                self._differ.update(self._made(op))
 
-    def _mark(self, values: Any) -> None:
-        self._differ |= {_raw(v) for v in values}
+    def _made(self, op: ir.Operation) -> list[ir.Value]:
+        if op not in self._results:
+            self._results[op] = [_raw(v) for v in op.results]
+        return self._results[op]
 
     def _known(self, op: ir.Operation) -> bool:
         """Whether an operation makes the same of the same."""
@@ -149,9 +155,9 @@ class _Same:
 
     def _computed(self, op: ir.Operation) -> bool:
         """Whether a result follows from the thread's number, and is one for all."""
-        if len(op.results) != 1 or not op.name.startswith(("arith.", _UNIFORM)):
+        if not op.name.startswith(("arith.", _UNIFORM)) or len(self._made(op)) != 1:
             return False
-        result = _raw(op.results[0])
+        (result,) = self._made(op)
         first = self.numbers.value(result, self.threads[0][0])
         return first is not None and all(self.numbers.value(result, t) == first for ts in self.threads for t in ts)
 
