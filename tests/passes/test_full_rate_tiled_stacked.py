@@ -38,6 +38,9 @@ TAKEN = {
     "handed on": {"HEAD": "using Tiles = Layout<Shape<_1, _1, _1>>; "
                           "template <class T> __device__ auto part(T& t, int i) { return t.get_slice(i); }",
                   "AFTER": "auto other = part(mma, threadIdx.x);"},
+    "memory": {"ROLE": "__shared__ float bias[128]; for (int i = threadIdx.x; i < n; i += 128) bias[i] = out[i]; "
+                       "if (threadIdx.x < 64) bias[threadIdx.x] = 1;"},
+    "words of a tensor": {"BEFORE": "for (int i = threadIdx.x; i < rows; i += 128) sA(i, 0, 0) = a[i];"},
     "values": {"AFTER": "for (int i = 0; i < size(acc); ++i) acc(i) = acc(i) * n;"},
     "made like a part": {"AFTER": "Tensor twice = thr.make_fragment_C(thr.partition_C(mC)); "
                                   "gemm(mma, tA(_, _, 0, 0), tB(_, _, 0, 0), twice);"},
@@ -109,8 +112,19 @@ LEFT = {
                          "some warps do something else"),
     "of a warp, by the library": ({"AFTER": "if (cutlass::canonical_warp_idx() == 1) acc(0) = 0;"},
                                   "some warps do something else"),
-    "rows that there are": ({"BEFORE": "if (threadIdx.x < rows) out[0] = 1;"}, "tells a thread's index"),
+    "rows that there are": ({"BEFORE": "if (threadIdx.x < rows) acc(0) = 1;"}, "tells a thread's index"),
     "chosen value": ({"AFTER": "const float s = threadIdx.x < 32 ? 2 : 1; acc(0) *= s;"}, "tells a thread's index"),
+    "by a copy": ({"AFTER": "Tensor other = make_fragment_like(acc); copy(acc, other); "
+                            "for (int i = threadIdx.x; i < n; i += 128) out[i] = other(0);"}, "tells a thread's index"),
+    "part of a thread": ({"AFTER": "Tensor part = thr.partition_C(mC); out[threadIdx.x] = part(0);"},
+                         "tells a thread's index"),
+    "place of a part": ({"AFTER": "out[threadIdx.x] = thr.partition_C(mC)(0);"}, "tells a thread's index"),
+    "number of its own": ({"ROLE": "int own = 0; for (int i = threadIdx.x; i < n; i += 128) own += i;",
+                           "AFTER": "acc(0) *= own;"}, "tells a thread's index"),
+    "by a function": ({"ROLE": "float s = 1; adjust(s, threadIdx.x);", "AFTER": "acc(0) *= s;"},
+                      "tells a thread's index"),
+    "set by chosen threads": ({"ROLE": "float s = 1; if (threadIdx.x < 32) s = 2;", "AFTER": "acc(0) *= s;"},
+                              "some warps do something else"),
     "warp by warp": ({"AFTER": "__syncwarp();"}, "warps wait for less than their warpgroup"),
     "some warps": ({"AFTER": "cutlass::arch::NamedBarrier::sync(64, 1);"}, "warps wait for less than their warpgroup"),
     "some warps in asm": ({"AFTER": 'asm volatile("bar.sync 1, 64;" ::: "memory");'}, "less than their warpgroup"),

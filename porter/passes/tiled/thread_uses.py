@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a thread's index tells in kernels whose warps have other rows than their indices say: what takes no part in
-rows, such as a slice of a tiled MMA or copy, or who a role is for. Any other use of an index is named."""
+rows, such as a slice of a tiled MMA or copy, who a role is for, or which words of memory a thread brings. Any other use
+of an index is named."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,12 +16,14 @@ from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.facts import Index
 from porter.model.functions import Function, Style
-from porter.model.scopes import LOOPS, resolve
+from porter.model.kernels import SHARED
+from porter.model.scopes import LOOPS, Variable, resolve
 from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.library import LibraryCalls
 from porter.passes.full_rate.renaming import places
 from porter.passes.full_rate.step import title
 from porter.passes.tiled.context import TiledContext
+from porter.passes.tiled.derived import base_of, derived_names
 from porter.passes.tiled.names import Names
 
 _DEEPEST = 8
@@ -28,6 +32,9 @@ _NUMBERS = ("primitive_type", "sized_type_specifier", "type_identifier", "placeh
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", ">>")
 _COMPARISONS = ("==", "!=", "<", ">", "<=", ">=")
 _BRANCHES = ("if_statement", *LOOPS)
+_STATEMENTS = ("expression_statement", "for_statement")
+_LEAVING = ("return_statement", "break_statement", "continue_statement", "goto_statement")
+_OF_MEMORY = re.compile(r"(?:cute::)?make_tensor\s*\(\s*(?:cute::)?make_[sg]mem_ptr\b")
 
 
 @dataclass(eq=False)
@@ -45,6 +52,10 @@ class ThreadUses:
     def _touched(self) -> list[tuple[Function, Node]]:
         """Places that touch registers of accumulators."""
         return [(f, n) for f, n, _ in self.names.mentions()]
+
+    @cached_property
+    def _derived(self) -> frozenset[str]:
+        return derived_names(self.context, list(self.functions()), self._touched)
 
     def functions(self) -> Iterator[Function]:
         """Those that are followed."""
@@ -92,7 +103,7 @@ class ThreadUses:
         elif above.type == "unary_expression" or _is_condition(above, node):
             yield from self._chosen(function, node, depth)
         else:
-            yield self._at(function, above)
+            yield from self._apart(function, above)
 
     def _handed(self, function: Function, call: Node, node: Node, depth: int) -> Iterator[Missing]:
         callee = call.child_by_field_name("function")
@@ -108,7 +119,7 @@ class ThreadUses:
             (c, t) for c in calls if c.caller.file is function.file for t in self.context.tiled.program.targets(c)
         ]
         if not targets:
-            yield self._at(function, call)
+            yield from self._apart(function, call)
         for one, target in targets:
             index = next((i for i, a in enumerate(one.args) if a.id == node.id), len(target.params))
             param = target.params[index] if index < len(target.params) else None
@@ -127,6 +138,9 @@ class ThreadUses:
         plain = named is not None and named.type == "identifier" and kind is not None and kind.type in _NUMBERS
         if declaration is None or not plain or named is None:
             yield self._at(function, declarator)
+            return
+        if declaration.parent is not None and declaration.parent.type == "for_statement":
+            yield from self._apart(function, declaration.parent)
             return
         text = function.text(named)
         for other in self.functions():
@@ -150,13 +164,44 @@ class ThreadUses:
         if _is_logical(function, whole):
             yield from self._chosen(function, whole, depth)
         elif value is None and sign in _COMPARISONS:
-            yield self._at(function, whole)
+            yield from self._apart(function, whole)
         elif value is not None and sign in _COMPARISONS:
             yield from self._chosen(function, whole, depth)
         elif value is not None and sign in _ARITHMETIC:
             yield from self._index(function, whole, depth)
         else:
-            yield self._at(function, whole)
+            yield from self._apart(function, whole)
+
+    def _apart(self, function: Function, node: Node) -> Iterator[Missing]:
+        """The statement around a node has to do the same with whichever rows: it has no part in registers of an
+        accumulator, nor in what follows from them, and writes nothing but memory that threads share."""
+        statement = node
+        while statement.type not in _STATEMENTS and statement.parent is not None:
+            statement = statement.parent
+        inside = {function.text(n) for n in find(statement, "identifier")}
+        are = self.context.tiled.program.vocabulary.spellings.are
+        asks = any(are("rows_by_object", function.text(n)) for n in find(statement, "field_identifier"))
+        is_known = statement.type in _STATEMENTS and not self.context.activity.within(function, statement)
+        if not is_known or asks or inside & self._derived or not self._writes_shared(function, statement):
+            yield self._at(function, node)
+
+    def _writes_shared(self, function: Function, statement: Node) -> bool:
+        if next(find(statement, "gnu_asm_expression", "lambda_expression", *_LEAVING), None) is not None:
+            return False
+        for call in find(statement, "call_expression"):
+            if not self.library.computes(function, call) and self.library.element_of(function, call) is None:
+                return False
+        for change in find(statement, "assignment_expression", "update_expression"):
+            left = change.child_by_field_name("left") or change.child_by_field_name("argument")
+            base = base_of(left) if left is not None else None
+            variable = resolve(function, base, function.text(base)) if base is not None else None
+            if left is None or variable is None or variable.ambiguous:
+                return False
+            at = variable.declaration
+            own = at is not None and statement.start_byte <= at.start_byte and at.end_byte <= statement.end_byte
+            if not own and (left.type == "identifier" or not _is_shared(variable)):
+                return False
+        return True
 
     def _chosen(self, function: Function, condition: Node, depth: int) -> Iterator[Missing]:
         """What chosen threads do touches no registers of an accumulator."""
@@ -175,7 +220,7 @@ class ThreadUses:
                 yield self._at(function, above)
         elif not _is_condition(above, condition):
             yield self._at(function, above)
-        elif self._touches(function, above):
+        elif self._touches(function, above) or self._hands_on(function, above):
             yield self._at(function, condition, "some warps do something else with registers of an accumulator")
 
     def _touches(self, function: Function, branch: Node) -> bool:
@@ -185,6 +230,31 @@ class ThreadUses:
         return any(
             f.file is function.file and branch.start_byte <= n.start_byte < branch.end_byte for f, n in self._touched
         )
+
+    def _hands_on(self, function: Function, branch: Node) -> bool:
+        """Whether a branch without MMAs changes a variable that what touches registers of an accumulator names."""
+        if self.context.activity.within(function, branch):
+            return False
+        changes = find(branch, "assignment_expression", "update_expression")
+        changed = [c.child_by_field_name("left") or c.child_by_field_name("argument") for c in changes]
+        names = {function.text(n) for n in changed if n is not None and n.type == "identifier"}
+        for other, node in self._touched if names else ():
+            while node.type not in _STATEMENTS and node.parent is not None:
+                node = node.parent
+            if names & {other.text(n) for n in find(node, "identifier")}:
+                return True
+        return False
+
+
+def _is_shared(variable: Variable) -> bool:
+    """Whether a variable is a pointer that a kernel is handed, an array in shared memory, or a tensor of memory."""
+    if variable.param is not None:
+        return variable.function.style is Style.KERNEL
+    if variable.declaration is None or variable.declarator is None:
+        return False
+    text = variable.function.text(variable.declaration)
+    value = variable.declarator.child_by_field_name("value")
+    return SHARED in text or (value is not None and _OF_MEMORY.match(variable.function.text(value)) is not None)
 
 
 def _node(function: Function, span: Span) -> Node:
