@@ -193,6 +193,16 @@ def is_launched(program: Program, function: Function) -> bool:
     return next(_launches(program, function), None) is not None
 
 
+def launch_sizes(program: Program, function: Function) -> set[int]:
+    """How many threads launches of a kernel give its blocks, where that is a number; both of a choice."""
+    found = set()
+    for launch in (*_launches(program, function), *_launches_in_text(program, function)):
+        known = program.constants_in(launch.launcher) if launch.launcher is not None else program.constants
+        arms = re.split(r"[?:]", launch.text)[1:] if "::" not in launch.text else []
+        found |= {v for v in (launch.value, *(known.evaluate(a) for a in arms)) if v is not None}
+    return found
+
+
 def _launches(program: Program, function: Function) -> Iterator[_Launch]:
     for call in program.callers(function):
         syntax = next((c for c in call.node.named_children if c.type == "kernel_call_syntax"), None)

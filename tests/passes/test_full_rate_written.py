@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_full_rate import CONSUMER, missing, ported
+from test_full_rate import CONSUMER, DEFAULTS, KERNEL, missing, port_of, ported
 
 STATE = "struct State { int n = 0; __device__ void set(int v) { n = v; } };\n"
 CALL = "template <class F> __device__ void call(F f, int v) { f(v); }\n"
@@ -177,3 +177,24 @@ def test_barriers_that_both_share_alike(tmp_path: Path) -> None:
     role = f"{CONSUMER} __shared__ cuda::barrier<{BLOCK}> full[2], empty[2];"
     before = "full[k & 1].wait(full[k & 1].arrive());"
     assert not missing(ported(tmp_path, HEAD=BARRIER, ROLE=role, BEFORE=before, AFTER="(void)empty[0].arrive();"))
+
+
+LAUNCHES = {
+    "two sizes": "if (rows <= 64) kernel<<<1, 128>>>(o, 0, 0, 3, rows); else kernel<<<1, 256>>>(o, 0, 0, 3, rows);",
+    "a choice": "kernel<<<1, rows > 64 ? 256 : 128>>>(o, 0, 0, 3, rows);",
+    "a variable": "const dim3 block(128); kernel<<<1, block>>>(o, 0, 0, 3, rows);",
+    "a configuration": "cudaLaunchConfig_t c{}; c.blockDim = dim3(128); "
+    "cudaLaunchKernelEx(&c, kernel, o, 0ull, 0ull, 3, rows);",
+}
+
+
+@pytest.mark.parametrize("how", LAUNCHES)
+def test_a_launch_without_the_second_consumer(tmp_path: Path, how: str) -> None:
+    launch = f"{LAUNCHES[how]} }}\n"
+    result = port_of(tmp_path, f"{KERNEL}void launch(float* o, int rows) {{ {launch}", DEFAULTS)
+    assert missing(result) == ["a launch gives its blocks 128 threads, and both consumers take 256"]
+
+
+def test_a_launch_of_both(tmp_path: Path) -> None:
+    launch = "void launch(float* o) { kernel<<<1, 2 * 128>>>(o, 0, 0, 3, 4); }\n"
+    assert missing(port_of(tmp_path, KERNEL + launch, DEFAULTS)) == []

@@ -16,6 +16,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.lang.text import Span
+from porter.model.block_size import launch_sizes
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, contains_tensor_core
 from porter.model.program import Program
@@ -25,6 +26,7 @@ from porter.model.threads import TO_A_LOOP, Threads, ends_thread, target_of
 from porter.passes.full_rate.sameness import SHORT, Sameness
 from porter.ptx.tmem import LANES
 from porter.ptx.umma import N_STEPS
+from porter.ptx.wgmma import THREADS as WARPGROUP
 
 _LEFT_BY: dict[str, tuple[str, ...]] = {
     "return_statement": ("lambda_expression",),
@@ -65,6 +67,13 @@ class Consumers:
 
     def missing(self) -> Iterator[Missing]:
         """The facts that are not known of the MMAs that the kernel comes to."""
+        function, threads = self.kernel.function, (self.kernel.roles.first + 2) * WARPGROUP
+        for size in sorted(launch_sizes(self.program, function)):
+            if size < threads:
+                at = function.name_span or function.span(function.body)
+                yield Missing(
+                    function, at, f"a launch gives its blocks {size} threads, and both consumers take {threads}"
+                )
         yield from self._in_function(self.kernel.function)
 
     def _in_function(self, function: Function) -> Iterator[Missing]:

@@ -255,6 +255,23 @@ class Sameness:
                 taken = (n for n in inputs if any(function.text(e)[:1] == "&" for e in find(n, "pointer_expression")))
                 yield from (v.key for n in taken if (v := first(function, n)) is not None)
 
+    def written_in(self, function: Function) -> Iterator[tuple[Key, Node]]:
+        """Variables of a function that something in it sets, in whatever way, with what does so."""
+        yield from self._set(function)
+        aliases = self._aliases(function)
+        for statement in function.asm:
+            for operand in statement.operands:
+                node = operand.expr_node
+                taken = any(function.text(e)[:1] == "&" for e in find(node, "pointer_expression")) if node else False
+                if node is not None and (operand.is_output or taken):
+                    variable, key = first(function, node), variable_of(function, node)
+                    yield from ((k, node) for k in (key, variable.key if variable is not None else None) if k)
+                    yield from ((led, node) for led in aliases.of(root(function, node)))
+
+    def leads_to(self, function: Function, name: Node) -> list[Key]:
+        """The variables of a thread's own that a pointer, a reference or an object leads to."""
+        return self._aliases(function).of(key_of(function, name))
+
     def _set(self, function: Function) -> Iterator[tuple[Key, Node]]:
         """Variables that are set, with what tells the value."""
         aliases = self._aliases(function)

@@ -19,6 +19,9 @@ from porter.model.kernels import SHARED
 from porter.model.pipeline.frames import Frame
 from porter.model.pipeline.operations import Site
 from porter.model.scopes import LOOPS, Variable, declared_names, resolve
+from porter.passes.full_rate.leading import Key, key_of
+from porter.passes.full_rate.sameness import Sameness
+from porter.passes.native.effects import Effects
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Place
 from porter.passes.native.writes import Writes
@@ -150,10 +153,16 @@ class Slice:
                         self.pure(statement)
                         level.statements.append(statement)
                         todo.append(statement)
-        for level in self.levels:
+        for index, level in enumerate(self.levels):
             level.statements.sort(key=lambda n: n.start_byte)
+            mine = {s.id for s in level.statements}
+            for statement in self._beside(index):
+                if statement.id not in mine and self._writes_otherwise(statement):
+                    raise self._left(statement, f"what `{self._text(statement)}` writes to")
         self._ahead()
         self._single()
+        for node in self.range:
+            self._own_alone(node)
 
     def _beside(self, index: int) -> Iterator[Node]:
         """Statements of a level that are not the next one; of the outermost those between the place and the range."""
@@ -237,6 +246,22 @@ class Slice:
         program = self.kernel.program
         calls = [c for n in find(node, "call_expression") for c in program.calls_by_node.get(n.id, ())]
         yield from (t for c in calls for t in program.targets(c) if t.style is Style.LAMBDA)
+
+    @cached_property
+    def _sameness(self) -> Sameness:
+        return Sameness(self.kernel.program, self.threads, self.kernel.kernel.roles.first)
+
+    @cached_property
+    def _written(self) -> list[tuple[Key, Node]]:
+        return self._hidden()
+
+    def _hidden(self) -> list[tuple[Key, Node]]:
+        """Variables that are written, whether a statement names them or not, with what writes."""
+        return list(self._sameness.written_in(self.function))
+
+    def _writes_otherwise(self, statement: Node) -> bool:
+        """Whether a statement may write to what is needed by another name, an object, a macro or an operator."""
+        return any(key in self._needed and _holds(statement, node) for key, node in self._written)
 
     def _writes_needed(self, statement: Node) -> bool:
         for name, function in self._mentions(statement):
@@ -336,6 +361,14 @@ class Slice:
             for target in targets:
                 self._plain_function(node, target, (*seen, id(function)))
 
+    def _own_alone(self, node: Node) -> None:
+        """That what stands around MMAs writes to variables of a thread's own, not to memory, which all consumers
+        would: one thread does it now."""
+        effects = Effects(self.kernel.program, self._sameness)
+        for function, body in [(self.function, node), *((f, f.body) for f in self._lambdas(node))]:
+            for found in effects.of(function, body):
+                raise self._left(node, f"what `{' '.join(function.text(found).split())[:80]}` writes to, by one thread")
+
     def _ahead(self) -> None:
         """That nothing in front of the place, in its own branch, changes what the thread begins with."""
         node: Node | None = self.at
@@ -343,7 +376,8 @@ class Slice:
             above = node.parent
             for child in above.named_children if above.type == "compound_statement" else ():
                 before = child.start_byte < node.start_byte and above.id != self.levels[0].node.id
-                if before and child.type not in _SKIPPED and self._writes_needed(child):
+                changes = before and child.type not in _SKIPPED
+                if changes and (self._writes_needed(child) or self._writes_otherwise(child)):
                     raise self._left(child, "that nothing ahead of the loads changes what MMAs are made of")
             node = above
 
@@ -462,19 +496,32 @@ class Slice:
                    if (v := resolve(f, name, f.text(name))) is not None and v.key in self._needed
                    and v.declaration is not None and not any(_holds(n, v.declaration) for n in self.range)
                    and self.gives(f, name, v)}  # fmt: skip
+        others = {key for key, node in self._written if key[0] == self.function.node.id
+                  and any(_holds(n, node) for n in self.range)
+                  and not any(n.start_byte <= key[1] < n.end_byte for n in self.range)}  # fmt: skip
+        keys = (others | written.keys()) - self._sums
         mine = [*self.range, *(s for level in self.levels for s in level.statements)]
         outer = self.levels[min(1, len(self.levels) - 1)]
         branch = outer.inner if outer.node.type == "if_statement" else outer.node
-        for name in find(branch, *_NAMES) if written else ():
+        for name in find(branch, *_NAMES) if keys else ():
             if any(_holds(n, name) for n in mine):
                 continue
-            variable = resolve(self.function, name, self.function.text(name))
-            declared = variable.declaration if variable is not None and variable.key in written else None
-            if variable is None or declared is None or _holds(declared, name):
+            text = self.function.text(name)
+            variable = resolve(self.function, name, text)
+            meant = {key_of(self.function, name, word) for word in self._words(text)} - {(0, 0, text)}
+            if meant.isdisjoint(keys) and keys.isdisjoint(self._sameness.leads_to(self.function, name)):
+                continue
+            declared = variable.declaration if variable is not None else None
+            if declared is not None and _holds(declared, name):
                 continue
             there = self.kernel.who.runs((Site(self.frame, name),)).threads
             if there is None or there & self.kernel.consumers:
-                yield name, variable.name
+                yield name, text
+
+    def _words(self, name: str) -> frozenset[str]:
+        """A name, or the words of the macro that it is."""
+        macros = self.kernel.program.macros
+        return macros.words(name) if name in macros.by_name else frozenset({name})
 
     def shows(self, level: Level) -> list[Node]:
         """Statements of a level that the thread runs: without declarations of constants."""

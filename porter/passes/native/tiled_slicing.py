@@ -15,6 +15,7 @@ from porter.lang.cuda import find
 from porter.model.facts import Commit, Fence, Layout, RegisterFence, TiledMma, Wait
 from porter.model.functions import Call, Function, declared_name
 from porter.model.scopes import Variable, resolve
+from porter.passes.full_rate.leading import Key
 from porter.passes.full_rate.library import LibraryCalls
 from porter.passes.native.mainloop import inside
 from porter.passes.native.slicing import Slice, is_declared
@@ -47,6 +48,13 @@ class TiledSlice(Slice):
     def _beside(self, index: int) -> Iterator[Node]:
         mine = {n.id for n in self.moved}
         yield from (n for n in super()._beside(index) if n.id not in mine)
+
+    def _hidden(self) -> list[tuple[Key, Node]]:
+        # what a library's calls change, its mappings say
+        return []
+
+    def _own_alone(self, node: Node) -> None:
+        """A warp beside the consumers has views of its own, which stand for memory where they are assigned to."""
 
     def _is_known(self, call: Call) -> bool:
         return super()._is_known(call) or self.library.computes(call.caller, call.node)
