@@ -13,7 +13,7 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from porter.lang.cuda import CudaFile, find, walk
+from porter.lang.cuda import CudaFile, enclosing, find, walk
 from porter.model.facts import Broadcast, Constant, Index
 from porter.model.functions import Call, Function, Path, Style
 from porter.model.names.lookup import Known
@@ -280,7 +280,7 @@ class ThreadValues:
         """Names in what reads as the declaration of a function: `int& q(n);` and `Made m(n);` may change `n`."""
         known = self._as_types.get(id(function))
         if known is None:
-            declared = (d for d in find(function.body, "function_declarator"))
+            declared = (d for d in find(function.body, "function_declarator") if _may_refer(d))
             found = (n for d in declared for n in find(d, "type_identifier"))
             known = self._as_types[id(function)] = frozenset(function.text(n) for n in found)
         return known
@@ -451,6 +451,14 @@ class ThreadValues:
         if node.type != "binary_expression" or left is None or right is None:
             return None
         return _combined(sign, self.of(function, left, given), self.of(function, right, given))
+
+
+def _may_refer(declarator: Node) -> bool:
+    """Whether what reads as the declaration of a function may be one of a reference, or of an object of a class."""
+    declaration = enclosing(declarator, "declaration")
+    kind = declaration.child_by_field_name("type") if declaration is not None else None
+    is_number = kind is not None and kind.type in ("primitive_type", "sized_type_specifier")
+    return not is_number or (declarator.parent is not None and declarator.parent.type == "reference_declarator")
 
 
 def several_dimensions(program: Program) -> bool:

@@ -32,4 +32,4 @@ def test_examples(part: int) -> None:
             assert all(d.where is not None for d in result.diagnostics)
         else:
             assert int(result.exit_code) == 0, path
-    assert refused > 10, "the Hopper examples use CuTe and CUTLASS, which are named, not ported"
+    assert refused > 5, "the Hopper examples use CuTe and CUTLASS, which are named, not ported"
