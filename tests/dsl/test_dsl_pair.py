@@ -135,6 +135,9 @@ CHANGES: dict[str, tuple[list[tuple[str, str]], str]] = {
         "3 copies by TMA fill a stage"),
     "a step of its own for an odd number of CTAs": (
         [(BLOCK, OWN)], "an odd number of CTAs"),
+    "a place of its own for each of an odd number of CTAs": (
+        [("*work.tile_idx)], self.epi", "*work.tile_idx[:2], cute.arch.block_idx()[2])], self.epi")],
+        "an odd number of CTAs"),
     "an even number of CTAs in steps of its own": (
         [(BLOCK, OWN), ("self.blocks = blocks", "self.blocks = 2")], ROWS),
 }  # fmt: skip

@@ -7,6 +7,7 @@ import sys
 import types
 import warnings
 from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,6 +186,29 @@ def test_what_holds_inside_of_conditions_is_forgotten_outside(dsl: Any) -> None:
             numbers.reach(inside, function)
             value = dsl._operands(here)[0]
             assert numbers.value(value, 0) is None
+
+
+LOCATED = """
+%c = arith.cmpi eq, %b, %n1 : i32
+scf.if %c {{ "t.made"() : () -> () loc("{package}/core.py":7:1)
+"t.inside"() : () -> () loc("/k/kernel.py":12:5)
+}} loc("/k/kernel.py":3:0)
+%v = arith.addi %b, %n1 : i32 loc("/k/kernel.py":14:5)
+"""
+
+
+def test_a_branch_stands_where_what_is_in_it_does(dsl: Any) -> None:
+    from cutlass._mlir import ir
+
+    body = LOCATED.format(package=Path(dsl.cutlass.__file__).parent)
+    with ir.Context() as context, ir.Location.unknown():
+        context.allow_unregistered_dialects = True
+        function, here = parsed(ir, body)
+        with dsl._scratch():
+            branch = next(o for o in dsl._all_operations(function) if o.name == "scf.if")
+            assert dsl._line(branch, ("", 0)) == ("/k/kernel.py", 12)
+            assert dsl._line(dsl._owner(dsl._operands(here)[0]), ("", 0)) == ("/k/kernel.py", 14)
+            assert dsl._line(here, ("otherwise", 1)) == ("otherwise", 1)
 
 
 @pytest.mark.parametrize(

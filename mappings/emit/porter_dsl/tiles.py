@@ -113,9 +113,12 @@ def _rows_apart(event: _Event) -> int | None:
 
 
 def _line(op: ir.Operation, otherwise: tuple[str, int]) -> tuple[str, int]:
-    """The line of the kernel that an operation is from."""
+    """The line of the kernel that an operation is from. Branches and loops have that of the function that launches the
+    kernel, so theirs is that of the first operation in them."""
     package = os.path.dirname(os.path.abspath(cutlass.__file__))
-    for name, number in re.findall(r'"([^"]+)":(\d+):', str(op.location)):
-        if os.path.isabs(name) and name != __file__ and not name.startswith(package):
-            return name, int(number)
+    inside = (o for o in _all_operations(op) if not o.name.startswith("scf."))
+    for place in inside if len(op.regions) else [op]:
+        for name, number in re.findall(r'"([^"]+)":(\d+):', str(place.location)):
+            if os.path.isabs(name) and name != __file__ and not name.startswith(package):
+                return name, int(number)
     return otherwise
