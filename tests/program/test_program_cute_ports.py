@@ -7,6 +7,7 @@ The inputs are -1 and 1, so every sum is exact in the accumulator and the float6
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,8 +37,11 @@ NAMES = [
     pytest.param("wgmma_sm90", marks=pytest.mark.slow),
     pytest.param("wgmma_tma_sm90 full rate", marks=pytest.mark.slow),
     pytest.param("wgmma_sm90 full rate", marks=pytest.mark.slow),
+    pytest.param("wgmma_tma_sm90 full rate SW64", marks=pytest.mark.slow),
+    pytest.param("wgmma_tma_sm90 full rate SW32", marks=pytest.mark.slow),
+    pytest.param("wgmma_tma_sm90 full rate INTER", marks=pytest.mark.slow),
 ]
-"""Tutorials, of which one warpgroup has two m64 tiles, and whether one M=128 MMA makes both."""
+"""Tutorials, in which one warpgroup has two m64 tiles, whether one M=128 MMA makes both, and another swizzle of A."""
 SHAPES = [(256, 128, 256), (512, 128, 192), (256, 256, 320)]
 """M, N, K; a cluster of the second tutorial has 256 rows, and no tutorial looks for edges."""
 
@@ -55,9 +59,13 @@ def ported(built: Build) -> Callable[[str], Path]:
     root = cutlass()
 
     def build(wanted: str) -> Path:
-        name, full_rate = wanted.partition(" ")[0], "full rate" in wanted
-        sources = load_sources(root / "examples/cute/tutorial/hopper" / f"{name}.cu")
-        result = port_sources(sources, PortOptions(full_rate=full_rate))
+        name, full_rate, swizzle = wanted.partition(" ")[0], "full rate" in wanted, wanted.rpartition("rate")[2].strip()
+        source = root / "examples/cute/tutorial/hopper" / f"{name}.cu"
+        if full_rate and swizzle:
+            text, count = re.subn(r"SW128(?=_Atom<TA>)", swizzle, source.read_text())
+            assert count == 2, "by rows and by columns"
+            source = kept({source.name: text}) / source.name
+        result = port_sources(load_sources(source), PortOptions(full_rate=full_rate))
         assert result.exit_code is ExitCode.OK, result.diagnostics
         assert [p.mma_rows for p in result.plans] == [128 if full_rate else 64]
         folder = kept({Path(path).name: text for path, text in result.files.items()})
