@@ -198,3 +198,34 @@ def test_a_launch_without_the_second_consumer(tmp_path: Path, how: str) -> None:
 def test_a_launch_of_both(tmp_path: Path) -> None:
     launch = "void launch(float* o) { kernel<<<1, 2 * 128>>>(o, 0, 0, 3, 4); }\n"
     assert missing(port_of(tmp_path, KERNEL + launch, DEFAULTS)) == []
+
+
+APART = {
+    "a factor": ("", "const int mine = threadIdx.x / 128 * rows;"),
+    "a quotient": ("", "const int mine = int(threadIdx.x / 128) * 128 / rows;"),
+    "turns": ("", "const int mine = (threadIdx.x / 128) ^ (rows & 1);"),
+    "a remainder": ("", "const int mine = (threadIdx.x / 128 + rows) % 2;"),
+    "a choice": ("", "const int mine = rows > 64 ? consumer : 1 - consumer;"),
+    "a helper": ("__device__ int tile(int c, int n) { return c * n; }\n", "const int mine = tile(consumer, rows);"),
+}
+
+
+@pytest.mark.parametrize("how", APART)
+def test_a_tiles_are_apart_by_what_only_a_launch_tells(tmp_path: Path, how: str) -> None:
+    head, role = APART[how]
+    kernel = KERNEL.replace("a + consumer * 512", "a + mine * 512")
+    found = missing(port_of(tmp_path, kernel, {**DEFAULTS, "HEAD": head, "ROLE": f"{CONSUMER} {role}"}))
+    assert any("only a launch tells" in text for text in found), found
+
+
+ALIKE = {
+    "a constant": "constexpr int kHalf = 128 / 2; const int mine = consumer * kHalf / 64;",
+    "a sum with a row of the launch": "const int mine = consumer + rows;",
+    "a stage": "const int mine = consumer + rows % 4 * 2;",
+}
+
+
+@pytest.mark.parametrize("how", ALIKE)
+def test_a_tiles_are_apart_by_a_constant(tmp_path: Path, how: str) -> None:
+    kernel = KERNEL.replace("a + consumer * 512", "a + mine * 512")
+    assert not missing(port_of(tmp_path, kernel, {**DEFAULTS, "ROLE": f"{CONSUMER} {ALIKE[how]}"}))
