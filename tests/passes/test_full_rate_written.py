@@ -4,9 +4,11 @@ a library has: each way is seen, and the kernel stays at M=64."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from test_full_rate import CONSUMER, DEFAULTS, KERNEL, missing, port_of, ported
 
 STATE = "struct State { int n = 0; __device__ void set(int v) { n = v; } };\n"
@@ -81,7 +83,31 @@ PARTS_BY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", PARTS_BY)
+QUICK = (
+    "a reference to a reference",
+    "a member that is a reference",
+    "a constructor",
+    "a lambda that is handed it",
+    "a lambda called on the spot",
+    "a lambda that some call",
+    "a lambda that some leave",
+    "an instruction, by a pointer",
+    "a short circuit",
+    "the name in a macro",
+    "a call operator",
+    "an operator",
+    "a method of a pointer",
+    "a method of a member",
+    "elements by references",
+)
+
+
+def each(names: Iterable[str], quick: tuple[str, ...] = QUICK) -> list[ParameterSet]:
+    """The ways by name; those that are much like others take their time in `make test-all`."""
+    return [pytest.param(n, marks=[] if n in quick else [pytest.mark.slow]) for n in names]
+
+
+@pytest.mark.parametrize("how", each(PARTS_BY))
 def test_a_variable_that_is_changed_by(tmp_path: Path, how: str) -> None:
     found = missing(ported(tmp_path, **PARTS_BY[how]))
     assert any("may part at" in text for text in found), found
@@ -166,7 +192,7 @@ WAITING = {
 }
 
 
-@pytest.mark.parametrize("how", WAITING)
+@pytest.mark.parametrize("how", each(WAITING, ("barriers of the library", "one atomic", "a helper that returns")))
 def test_consumers_that_wait_for_each_other_by(tmp_path: Path, how: str) -> None:
     head, role, before = WAITING[how]
     found = missing(ported(tmp_path, HEAD=head, ROLE=role, BEFORE=before))
@@ -188,7 +214,7 @@ LAUNCHES = {
 }
 
 
-@pytest.mark.parametrize("how", LAUNCHES)
+@pytest.mark.parametrize("how", each(LAUNCHES, ("a choice", "a configuration")))
 def test_a_launch_without_the_second_consumer(tmp_path: Path, how: str) -> None:
     launch = f"{LAUNCHES[how]} }}\n"
     result = port_of(tmp_path, f"{KERNEL}void launch(float* o, int rows) {{ {launch}", DEFAULTS)
@@ -210,7 +236,7 @@ APART = {
 }
 
 
-@pytest.mark.parametrize("how", APART)
+@pytest.mark.parametrize("how", each(APART, ("a factor", "turns", "a helper")))
 def test_a_tiles_are_apart_by_what_only_a_launch_tells(tmp_path: Path, how: str) -> None:
     head, role = APART[how]
     kernel = KERNEL.replace("a + consumer * 512", "a + mine * 512")
