@@ -4,9 +4,11 @@ a library has: each way is seen, and the kernel stays at M=64."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from test_full_rate import CONSUMER, DEFAULTS, KERNEL, missing, port_of, ported
 
 STATE = "struct State { int n = 0; __device__ void set(int v) { n = v; } };\n"
@@ -81,7 +83,31 @@ PARTS_BY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", PARTS_BY)
+QUICK = (
+    "a reference to a reference",
+    "a member that is a reference",
+    "a constructor",
+    "a lambda that is handed it",
+    "a lambda called on the spot",
+    "a lambda that some call",
+    "a lambda that some leave",
+    "an instruction, by a pointer",
+    "a short circuit",
+    "the name in a macro",
+    "a call operator",
+    "an operator",
+    "a method of a pointer",
+    "a method of a member",
+    "elements by references",
+)
+
+
+def each(names: Iterable[str], quick: tuple[str, ...] = QUICK) -> list[ParameterSet]:
+    """The ways by name; those that are much like others take their time in `make test-all`."""
+    return [pytest.param(n, marks=[] if n in quick else [pytest.mark.slow]) for n in names]
+
+
+@pytest.mark.parametrize("how", each(PARTS_BY))
 def test_a_variable_that_is_changed_by(tmp_path: Path, how: str) -> None:
     found = missing(ported(tmp_path, **PARTS_BY[how]))
     assert any("may part at" in text for text in found), found
@@ -166,7 +192,7 @@ WAITING = {
 }
 
 
-@pytest.mark.parametrize("how", WAITING)
+@pytest.mark.parametrize("how", each(WAITING, ("barriers of the library", "one atomic", "a helper that returns")))
 def test_consumers_that_wait_for_each_other_by(tmp_path: Path, how: str) -> None:
     head, role, before = WAITING[how]
     found = missing(ported(tmp_path, HEAD=head, ROLE=role, BEFORE=before))
@@ -188,7 +214,7 @@ LAUNCHES = {
 }
 
 
-@pytest.mark.parametrize("how", LAUNCHES)
+@pytest.mark.parametrize("how", each(LAUNCHES, ("a choice", "a configuration")))
 def test_a_launch_without_the_second_consumer(tmp_path: Path, how: str) -> None:
     launch = f"{LAUNCHES[how]} }}\n"
     result = port_of(tmp_path, f"{KERNEL}void launch(float* o, int rows) {{ {launch}", DEFAULTS)
@@ -198,3 +224,34 @@ def test_a_launch_without_the_second_consumer(tmp_path: Path, how: str) -> None:
 def test_a_launch_of_both(tmp_path: Path) -> None:
     launch = "void launch(float* o) { kernel<<<1, 2 * 128>>>(o, 0, 0, 3, 4); }\n"
     assert missing(port_of(tmp_path, KERNEL + launch, DEFAULTS)) == []
+
+
+APART = {
+    "a factor": ("", "const int mine = threadIdx.x / 128 * rows;"),
+    "a quotient": ("", "const int mine = int(threadIdx.x / 128) * 128 / rows;"),
+    "turns": ("", "const int mine = (threadIdx.x / 128) ^ (rows & 1);"),
+    "a remainder": ("", "const int mine = (threadIdx.x / 128 + rows) % 2;"),
+    "a choice": ("", "const int mine = rows > 64 ? consumer : 1 - consumer;"),
+    "a helper": ("__device__ int tile(int c, int n) { return c * n; }\n", "const int mine = tile(consumer, rows);"),
+}
+
+
+@pytest.mark.parametrize("how", each(APART, ("a factor", "turns", "a helper")))
+def test_a_tiles_are_apart_by_what_only_a_launch_tells(tmp_path: Path, how: str) -> None:
+    head, role = APART[how]
+    kernel = KERNEL.replace("a + consumer * 512", "a + mine * 512")
+    found = missing(port_of(tmp_path, kernel, {**DEFAULTS, "HEAD": head, "ROLE": f"{CONSUMER} {role}"}))
+    assert any("only a launch tells" in text for text in found), found
+
+
+ALIKE = {
+    "a constant": "constexpr int kHalf = 128 / 2; const int mine = consumer * kHalf / 64;",
+    "a sum with a row of the launch": "const int mine = consumer + rows;",
+    "a stage": "const int mine = consumer + rows % 4 * 2;",
+}
+
+
+@pytest.mark.parametrize("how", ALIKE)
+def test_a_tiles_are_apart_by_a_constant(tmp_path: Path, how: str) -> None:
+    kernel = KERNEL.replace("a + consumer * 512", "a + mine * 512")
+    assert not missing(port_of(tmp_path, kernel, {**DEFAULTS, "ROLE": f"{CONSUMER} {ALIKE[how]}"}))

@@ -4,10 +4,12 @@ the loop of MMAs changes besides: in whatever way something is written to."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import native_kernels
 import pytest
+from _pytest.mark.structures import ParameterSet
 from native_kernels import BATCH, missing
 
 STEPS = ("release", "mma-thread")
@@ -44,7 +46,25 @@ NOT_THERE = {
 }
 
 
-@pytest.mark.parametrize("how", NOT_THERE)
+QUICK = (
+    "a pointer",
+    "a reference",
+    "a macro",
+    "a constructor",
+    "a call operator",
+    "a method of a reference",
+    "a pointer of each",
+    "a method",
+    "an instruction",
+)
+
+
+def each(names: Iterable[str]) -> list[ParameterSet]:
+    """The ways by name; those that are much like others take their time in `make test-all`."""
+    return [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in names]
+
+
+@pytest.mark.parametrize("how", each(NOT_THERE))
 def test_what_mmas_are_made_of_is_changed_ahead_of_them_by(tmp_path: Path, how: str) -> None:
     result = native_kernels.ported(tmp_path, STEPS, **NOT_THERE[how])
     assert "mma-thread" not in result.plans[0].native
@@ -61,7 +81,7 @@ BEHIND = {
 }
 
 
-@pytest.mark.parametrize("how", BEHIND)
+@pytest.mark.parametrize("how", each(BEHIND))
 def test_consumers_would_miss_what_the_loop_changes_by(tmp_path: Path, how: str) -> None:
     head, ahead, change, after = BEHIND[how]
     parts = {"HEAD": head, "AHEAD": ahead, "BATCH": f"{OF_AT} {change}", "AFTER": after}
@@ -88,7 +108,7 @@ ALL_WRITE = {
 }
 
 
-@pytest.mark.parametrize("how", ALL_WRITE)
+@pytest.mark.parametrize("how", each(ALL_WRITE))
 def test_all_consumers_write_to_memory_among_their_mmas_by(tmp_path: Path, how: str) -> None:
     head, ahead, write = ALL_WRITE[how]
     result = native_kernels.ported(tmp_path, STEPS, HEAD=head, AHEAD=ahead, BATCH=f"{BATCH} {write}")

@@ -24,6 +24,7 @@ from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep
 from porter.model.threads import TO_A_LOOP, Threads, ends_thread, target_of
 from porter.passes.full_rate.sameness import SHORT, Sameness
+from porter.passes.full_rate.strides import Strides
 from porter.ptx.tmem import LANES
 from porter.ptx.umma import N_STEPS
 from porter.ptx.wgmma import THREADS as WARPGROUP
@@ -204,6 +205,12 @@ class Consumers:
                 node = self._operand(nodes, step.a) if not step.a_registers and not self._pasted else None
                 if node is not None and self.sameness.same(function, node):
                     yield Missing(function, span, f"the A descriptor `{step.a}` is that of the other consumer, too")
+                elif node is not None:
+                    for owner, part in Strides(self.program, self.sameness).unsure(function, node):
+                        text = " ".join(owner.text(part).split())
+                        yield Missing(
+                            owner, owner.span(part), f"how far apart the A tiles are, `{text}`, only a launch tells"
+                        )
 
     @cached_property
     def _pasted(self) -> bool:
