@@ -55,6 +55,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "static_number": "a type that stands for a number",
         "size_of_layout": "a constant that says how many elements a layout takes",
         "tensor_of_memory": "a function that gives a tensor of memory and a layout",
+        "pointer_to_memory": "a function that gives a pointer to shared or global memory",
         "part_with_another_extent": "a method that gives a thread's part of a tensor, with one more extent in front",
         "fragment_of_part": "a method that gives what an MMA reads of such a part, with its extents",
         "cluster_of_one": "an expression that is the shape of a cluster of one CTA",

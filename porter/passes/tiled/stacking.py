@@ -104,10 +104,13 @@ def _rows(context: TiledContext, handle: Handle) -> int | None:
     text = handle.function.text(handle.value) if handle.value is not None else ""
     match = _SHAPE.search(text)
     extent = match[1].strip() if match is not None else ""
-    number = re.fullmatch(r"(?:cute::)?(?:_(\d+)|(?:C|Int)<(.*)>)", extent)
-    if number is None:
+    name, _, argument = extent.partition("<")
+    word = name.rpartition("::")[2].strip()
+    if not context.tiled.program.vocabulary.spellings.are("static_number", word):
         return None
-    return int(number[1]) if number[1] else context.tiled.program.value(handle.function, number[2])
+    if word.lstrip("_").isdigit():
+        return int(word.lstrip("_"))
+    return context.tiled.program.value(handle.function, argument.removesuffix(">"))
 
 
 @dataclass(eq=False)

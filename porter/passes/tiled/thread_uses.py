@@ -5,7 +5,6 @@ of an index is named."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +16,7 @@ from porter.lang.text import Span
 from porter.model.facts import Index
 from porter.model.functions import Function, Style
 from porter.model.kernels import SHARED
+from porter.model.program import Program
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.library import LibraryCalls
@@ -34,7 +34,6 @@ _COMPARISONS = ("==", "!=", "<", ">", "<=", ">=")
 _BRANCHES = ("if_statement", *LOOPS)
 _STATEMENTS = ("expression_statement", "for_statement")
 _LEAVING = ("return_statement", "break_statement", "continue_statement", "goto_statement")
-_OF_MEMORY = re.compile(r"(?:cute::)?make_tensor\s*\(\s*(?:cute::)?make_[sg]mem_ptr\b")
 
 
 @dataclass(eq=False)
@@ -199,7 +198,7 @@ class ThreadUses:
                 return False
             at = variable.declaration
             own = at is not None and statement.start_byte <= at.start_byte and at.end_byte <= statement.end_byte
-            if not own and (left.type == "identifier" or not _is_shared(variable)):
+            if not own and (left.type == "identifier" or not _is_shared(self.context.tiled.program, variable)):
                 return False
         return True
 
@@ -246,7 +245,7 @@ class ThreadUses:
         return False
 
 
-def _is_shared(variable: Variable) -> bool:
+def _is_shared(program: Program, variable: Variable) -> bool:
     """Whether a variable is a pointer that a kernel is handed, an array in shared memory, or a tensor of memory."""
     if variable.param is not None:
         return variable.function.style is Style.KERNEL
@@ -254,7 +253,22 @@ def _is_shared(variable: Variable) -> bool:
         return False
     text = variable.function.text(variable.declaration)
     value = variable.declarator.child_by_field_name("value")
-    return SHARED in text or (value is not None and _OF_MEMORY.match(variable.function.text(value)) is not None)
+    return SHARED in text or (value is not None and _is_of_memory(program, variable.function, value))
+
+
+def _is_of_memory(program: Program, function: Function, value: Node) -> bool:
+    """Whether a tensor is made of a pointer of which its making says that it leads to shared or global memory."""
+    arguments = value.child_by_field_name("arguments")
+    given = arguments.named_children if arguments is not None else []
+    made = bool(given) and _is_named(program, function, value, "tensor_of_memory")
+    return made and _is_named(program, function, given[0], "pointer_to_memory")
+
+
+def _is_named(program: Program, function: Function, call: Node, spelling: str) -> bool:
+    callee = call.child_by_field_name("function")
+    while callee is not None and callee.type in ("qualified_identifier", "template_function"):
+        callee = callee.child_by_field_name("name")
+    return callee is not None and program.vocabulary.spellings.are(spelling, function.text(callee))
 
 
 def _node(function: Function, span: Span) -> Node:
