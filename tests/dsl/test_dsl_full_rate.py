@@ -248,29 +248,6 @@ def test_kernels_that_give_stages_back_by_commits(name: str) -> None:
 
 
 WAIT = "                    loads.consumer_wait(mma_state)\n"
-ASKED_AHEAD = """\
-                    there = loads.consumer_try_wait(mma_state)
-                    loads.consumer_wait(mma_state, there)
-"""
-
-
-@pytest.mark.slow
-def test_threads_that_ask_for_a_stage_before_they_wait_for_it(tmp_path: Path) -> None:
-    kernel = tmp_path / "dsl_gemm_persistent.py"
-    text = (CORPUS / "dsl_gemm_persistent" / kernel.name).read_text()
-    assert text.count(WAIT) == 1
-    kernel.write_text(text.replace(WAIT, ASKED_AHEAD))
-    case = tmp_path / "case.yaml"
-    case.write_text((CORPUS / "dsl_gemm_persistent" / "case.yaml").read_text())
-    plan = with_release(case)
-    (told,) = ToolkitBuilder().build(bind(load_case(case)), materialize(plan, kernel), PORT_ARCH).traced
-    assert told.steps == ("release",), told.without
-    wanted = Wanted(SimOptions(), families=("integers",), sizes=lambda c: (c.sizes,), hazards=True,
-                    port_of=lambda case: (plan, []))  # fmt: skip
-    verdicts = {row.verdict for row in verify_cases([case], wanted, ToolkitBuilder()).rows}
-    assert verdicts <= {Verdict.CLEAN, Verdict.REVIEW}
-
-
 TURN = "                tiled_mma.set(warpgroup.Field.ACCUMULATE, False)\n"
 GIVEN_BACK = "                loads.consumer_release(done_state)\n                done_state.advance()\n\n"
 SUM = "                own = cutlass.Float32(0.0)\n"

@@ -73,6 +73,8 @@ def prologue(count: int, ahead: str = ADD.format(False), more: str = "", between
 PEELED = ADD.format(False) + PRODUCT + loop("1, k_tiles", PRODUCT, given_back(1)) + given_back(0)
 CONSTANT = "in cutlass.range_constexpr(cute.size(tCrA, mode=[2])):"
 UNROLLED = "in cutlass.range(cute.size(tCrA, mode=[2]), unroll_full=True):"
+ASK = "ready = loads.consumer_try_wait(mma_state)\n"
+ASKED = PRODUCT.replace("consumer_wait(mma_state)", "consumer_wait(mma_state, ready)")
 FORMS = {
     "one in flight": prologue(1),
     "two in flight": prologue(2),
@@ -137,8 +139,6 @@ def test_forms_that_one_warp_runs(name: str, wide: bool, tmp_path: Path) -> None
 
 # --- what a kernel may not do
 
-ASK = "ready = loads.consumer_try_wait(mma_state)\n"
-ASKED = PRODUCT.replace("consumer_wait(mma_state)", "consumer_wait(mma_state, ready)")
 POLLED = """\
 there = cutlass.Boolean(False)
 while not there:
@@ -151,6 +151,9 @@ WHILE += textwrap.indent(PRODUCT + "turn += 1\n", "    ")
 REFUSED: dict[str, tuple[str, str, str]] = {
     "stages that are asked for ahead": (
         ADD.format(False) + ASK + loop("k_tiles", ASKED, given_back(0), ASK), "release",
+        "does more than to wait for stages and to multiply (nvvm.mbarrier.wait.parity)"),
+    "stages that are asked for": (
+        ADD.format(False) + loop("k_tiles", ASK, ASKED, given_back(0)), "release",
         "does more than to wait for stages and to multiply (nvvm.mbarrier.wait.parity)"),
     "consumers ask until something is there": (
         POLLED + prologue(1), "mma-thread", "wait for something ahead of a tile"),

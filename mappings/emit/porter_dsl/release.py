@@ -89,7 +89,7 @@ class _Release:
         if _uses_shared(op):
             return False
         known = op in self.markers or op.name == "nvvm.mbarrier.arrive" or len(op.regions) or _computes(op)
-        return bool(known) or op.name.startswith(_WAITS)
+        return bool(known) or (op.name.startswith(_WAITS) and not len(op.results))
 
     def _is_of_sums(self, item: _Item) -> bool:
         return bool(item.array.parts or item.array.slots)
