@@ -150,6 +150,7 @@ def test_no_cupti(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert failure.value.diagnostic.code is Code.CAPTURE_NO_CUPTI
 
 
+@pytest.mark.slow
 def test_the_library_is_built_once(fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = build_library(fakes.toolkit, tmp_path)
     monkeypatch.setattr(library.subprocess, "run", lambda *a, **k: pytest.fail("built again"))

@@ -21,7 +21,7 @@ KEPT = "blocks that take tiles over reach"
 @pytest.mark.parametrize(
     ("problem", "tiles", "order"),
     [
-        ("4096x4096x4096", True, False),
+        pytest.param("4096x4096x4096", True, False, marks=pytest.mark.slow),
         pytest.param("1024x1024x1024", False, False, marks=pytest.mark.slow),
         pytest.param("8192x8192x8192", True, True, marks=pytest.mark.slow),
     ],

@@ -61,6 +61,7 @@ def bounds(ptx: str) -> list[str]:
     return re.findall(r"\.minnctapersm (\d+)|setmaxnreg\.(?:inc|dec)\S+\s+(\d+)", ptx)
 
 
+@pytest.mark.slow
 def test_two_blocks_of_the_corpus_kernel() -> None:
     found = built(NARROW)
     (told,) = found.traced

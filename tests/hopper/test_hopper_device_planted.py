@@ -213,6 +213,7 @@ def test_the_right_library_has_no_hazards() -> None:
     assert hazards() == ""
 
 
+@pytest.mark.slow
 def test_columns_taken_again_hold_nan() -> None:
     store = "mov.u32 %r11, 7; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r7], {%r11}; tcgen05.wait::st.sync.aligned;"
     again = f"bar.sync 0; @%p1 bra AGAIN; {traps.DEALLOC} %r6, 64; {traps.TAKE} AGAIN: bar.sync 0;"

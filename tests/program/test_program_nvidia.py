@@ -74,9 +74,8 @@ def cutlass() -> Path:
     return Path(spec.submodule_search_locations[0]) / "source"
 
 
-# Each source takes some 20 s to compile the first time, so only one always runs, and the port of one.
-ALWAYS = ("wgmma_tma_sm90", "wgmma_tma_sm90-TN")
-NAMES = [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.slow) for name in TUTORIALS]
+# Each source takes some 20 s to compile the first time, so only the port of one always runs.
+NAMES = [pytest.param(name, marks=pytest.mark.slow) for name in TUTORIALS]
 SECONDS = 120
 """Of processor time: what a run may take at the sizes chosen."""
 
@@ -175,6 +174,7 @@ def test_tutorial_in_checking_mode(name: str, schedule: Schedule, built: Build) 
         record("NVIDIA, CUTLASS tutorials", name, size, done[0].stats.warp_instructions, found.hazards)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "hazards"])
 def test_the_second_run_starts_at_once(command: str, tmp_path: Path) -> None:
     """The compilers are asked for their versions only, and nothing is imported that makes ports. The bound is wide,
