@@ -43,7 +43,8 @@ def test_a_corpus_kernel_in_a_program(program: Path, tmp_path: Path) -> None:
     assert [c["mismatches"] for c in (*row["original"], *row["port"], *row["between"])] == [0, 0, 0]
 
 
-@pytest.mark.parametrize(("waits", "verdict"), [pytest.param(True, "clean", marks=pytest.mark.slow), (False, "error")])
+@pytest.mark.slow
+@pytest.mark.parametrize(("waits", "verdict"), [(True, "clean"), (False, "error")])
 def test_a_launch_alone_has_the_verdict_of_its_program(
     waits: bool, verdict: str, program: Path, tmp_path: Path
 ) -> None:

@@ -49,7 +49,7 @@ def written(folder: Path, case: str = CASE, head: str = "") -> Path:
         ("gemm_cluster", "full-rate", [ROWS, WAITS, SAME]),
         ("attention_fwd", "full-rate", [ROWS, WAITS, INSTANCES, SAME, TRUST]),
         ("gemm_tma", "full-rate", [ROWS, INSTANCES, SAME]),
-        ("gemm_ws", "native", [ROWS, WAITS, ORDER, INSTANCES, SAME]),
+        pytest.param("gemm_ws", "native", [ROWS, WAITS, ORDER, INSTANCES, SAME], marks=pytest.mark.slow),
     ],
 )
 def test_what_a_run_has_to_show_is_said(name: str, style: str, asked: list[str]) -> None:

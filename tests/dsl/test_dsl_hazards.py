@@ -132,6 +132,7 @@ def test_a_mistake_of_the_module_is_an_error_at_every_level(tmp_path: Path, mist
         assert found["code"] == ExitCode.DIFFERENT, (mistake, more)
 
 
+@pytest.mark.slow
 def test_a_missing_wait_is_an_error_at_every_level_and_in_verify(tmp_path: Path) -> None:
     port = ported(tmp_path, GEMM)
     plant(port, "no-wait-ld")

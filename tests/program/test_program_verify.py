@@ -133,6 +133,7 @@ def test_nothing_written_is_no_verdict(toolkit: Toolkit, tmp_path: Path) -> None
     assert [d["id"] for d in row["diagnostics"]] == ["PT5908"]
 
 
+@pytest.mark.slow
 def test_without_a_port_one_is_made(toolkit: Toolkit, tmp_path: Path) -> None:
     """Of a corpus kernel in one file with its host code."""
     folder = Path(__file__).parents[2] / "corpus" / "gemm_ws"

@@ -56,6 +56,7 @@ def test_ports_meet_their_own_headers(project: Path, tmp_path: Path) -> None:
     run("build", source, "-I", include, "--keep-hopper")
 
 
+@pytest.mark.slow
 def test_build_files_say_where_headers_are(project: Path, tmp_path: Path) -> None:
     root = tmp_path / "project"
     shutil.copytree(project, root)
