@@ -13,11 +13,10 @@ from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.passes.full_rate.leading import Key, is_callee, key_of, named
 from porter.passes.full_rate.sameness import Sameness
+from porter.ptx.smem_desc import START_MASK
 
 _SCALES = ("*", "/", "<<", ">>")
 _CHOOSES = ("%", "^", "&")
-_ADDRESS = 0x3FFF
-"""Masks of no fewer bits leave an address as it is."""
 _MOST = 12
 
 
@@ -76,7 +75,8 @@ class Strides:
             other = right if self.sameness.same(function, right) else left
             return self.sameness.same(function, other) and self._varies(function, other)
         mask = self.sameness.known(function, right)
-        return not (sign == "&" and (mask or 0) >= _ADDRESS) and self._varies(function, part)
+        # a mask of no fewer bits than a descriptor's address leaves the address as it is
+        return not (sign == "&" and (mask or 0) >= START_MASK) and self._varies(function, part)
 
     def _varies(self, function: Function, node: Node, depth: int = 0) -> bool:
         """Whether a part of an expression that both consumers have alike is no constant."""
