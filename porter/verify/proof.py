@@ -20,6 +20,7 @@ from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.dsl import shortfalls
 from porter.verify.expr import Number
 from porter.verify.further import ALONE, OVER, half_tiles, long_loop, many_blocks, many_tiles
+from porter.verify.inputs import DEFAULT_FAMILIES
 from porter.verify.known import Known
 from porter.verify.launching import BuiltPort, build_port
 from porter.verify.outcome import Verdict
@@ -32,7 +33,8 @@ from porter.verify.sweep import Wanted, verify_cases
 SPENT = "seconds were over before its case had verified it"
 """What is missing, behind their number, where the time of a proof was over."""
 _EXACT = ("integers", "index")
-"""The families that run under random schedules too: each element says which tile it was made of."""
+"""The families that run under random schedules too, where a case has one: each element says which tile it was made
+of."""
 _SEEDS = (1, 2)
 _NAMED = 4
 """Instantiations that are named."""
@@ -250,10 +252,11 @@ class _Turning:
 
 
 def _runs(claim: Claim, turns: _Turning, enlarged: bool) -> Iterator[Wanted]:
-    """Every size, each under the late schedule with all families and under random ones with those that are exact; the
-    checker looks on at strict level. With other stages or CTAs a long loop is run, too, and with several accumulators
-    many tiles of a block: a phase that does not turn with them shows when they come round again. Of blocks that do the
-    work of others one does that of all. `enlarged`: CTAs of a case are pairs at a larger size alone."""
+    """Every size, each under the late schedule with all families and under random ones with those that are exact, or
+    with all that a case has where none of them is; the checker looks on at strict level. With other stages or CTAs a
+    long loop is run, too, and with several accumulators many tiles of a block: a phase that does not turn with them
+    shows when they come round again. Of blocks that do the work of others one does that of all. `enlarged`: CTAs of a
+    case are pairs at a larger size alone."""
 
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
         return claim.plan.on(case.template, case.launch.grid, case.map_params), []
@@ -282,17 +285,22 @@ def _runs(claim: Claim, turns: _Turning, enlarged: bool) -> Iterator[Wanted]:
     further += [halves] if claim.halved is not None else []
     further += [even] if enlarged else []
     for sizes in further:
-        yield replace(late, sizes=sizes, families=_EXACT)
+        yield replace(late, sizes=sizes, families=_exact)
     if claim.takes_over:
-        yield replace(late, sizes=alone, families=_EXACT, settings=SimOptions(resident=1))
+        yield replace(late, sizes=alone, families=_exact, settings=SimOptions(resident=1))
     for seed in _SEEDS:
-        random = replace(late, settings=SimOptions(schedule="random", seed=seed), families=_EXACT)
+        random = replace(late, settings=SimOptions(schedule="random", seed=seed), families=_exact)
         yield random
         for sizes in further:
             yield replace(random, sizes=sizes)
         if claim.takes_over:
             one = SimOptions(schedule="random", seed=seed, resident=1)
             yield replace(random, sizes=alone, settings=one)
+
+
+def _exact(case: Case) -> Sequence[str]:
+    named = case.families or DEFAULT_FAMILIES
+    return [name for name in _EXACT if name in named] or named
 
 
 def _blocks_of_one(claim: Claim, case: Case) -> Mapping[str, Number] | None:

@@ -49,7 +49,7 @@ class Wanted:
     settings: SimOptions
     backend: str = "sim"
     against: Path | None = None
-    families: Sequence[str] | None = None
+    families: Sequence[str] | Callable[[Case], Sequence[str]] | None = None
     sizes: Callable[[Case], Sequence[Mapping[str, Number]]] | None = None
     hazards: bool | None = None
     port_of: PortOf | None = None
@@ -59,6 +59,10 @@ class Wanted:
     all_named: bool = False
     budget: Budget = field(default_factory=Budget)
     known: Known | None = None
+
+    def families_of(self, case: Case) -> Sequence[str] | None:
+        """None: all that apply."""
+        return self.families(case) if callable(self.families) else self.families
 
 
 def verify_cases(
@@ -141,7 +145,7 @@ class _Sweep:
         wanted, settings = self.wanted, self.settings
         on_default = wanted.sizes is None and wanted.against is None and wanted.port_of is not None
         options = VerifyOptions(
-            wanted.families,
+            wanted.families_of(case),
             wanted.sizes(case) if wanted.sizes is not None else (case.sizes,),
             settings.seed,
             settings.schedule,

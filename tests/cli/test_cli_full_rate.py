@@ -24,6 +24,7 @@ from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
 from porter.verify import proof
 from porter.verify.builder import PORT_ARCH
+from porter.verify.case import load_case
 from porter.verify.outcome import Verdict
 from porter.verify.results import Row, VerifyResult
 
@@ -71,6 +72,28 @@ def test_the_step_is_given_where_the_case_verified_it(tmp_path: Path, monkeypatc
     assert all(w.sizes is not None for w in asked)
     assert asked[0].families is None
     assert len({w.settings.seed for w in asked}) == 3
+
+
+@pytest.mark.parametrize(
+    ("families", "under_random"),
+    [
+        ("", ["integers", "index"]),
+        ("families: [normal, index]", ["index"]),
+        ("families: [normal, uniform]", ["normal", "uniform"]),
+    ],
+)
+def test_random_schedules_run_the_exact_families_or_those_of_the_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, families: str, under_random: list[str]
+) -> None:
+    """Of several cases each has its own: none passes by the others' runs."""
+    asked = verified(monkeypatch, Verdict.CLEAN)
+    kernel = gemm(tmp_path)
+    (tmp_path / "other.case.yaml").write_text(CASE.replace("ENTRY", "gemm") + families + "\n")
+    assert "PT2512" in ported(kernel, "--style", "full-rate")[1]
+    late, *random = asked
+    case = load_case(tmp_path / "other.case.yaml")
+    assert late.families_of(case) is None
+    assert [list(w.families_of(case)) for w in random] == [under_random] * 2
 
 
 @pytest.mark.parametrize("verdict", [Verdict.ERROR, Verdict.INCOMPLETE])
