@@ -140,6 +140,7 @@ def test_a_launch_that_does_not_grow_refuses_it(tmp_path: Path, monkeypatch: pyt
     assert "constexpr int STAGES = 3;" in found.text
 
 
+@pytest.mark.slow
 def test_what_cannot_be_graded_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = ported(tmp_path, monkeypatch, PorterError(Code.BAD_OPTION, option="x", problem="y"))
     assert "missing: what is graded:" in found.said

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from porter.verify.builder import PORT_ARCH
 CORPUS = Path(__file__).parents[2] / "corpus"
 
 
+@cache
 def made(name: str, registers: frozenset[tuple[str, int]] = frozenset()) -> Ported:
     options = PortOptions(full_rate=True, native=STEPS, registers=registers)
     return port_paths([CORPUS / name / f"{name}.cu"], options, (), look)
@@ -60,6 +62,7 @@ def test_a_port_that_does_not_spill_keeps_its_own(monkeypatch: pytest.MonkeyPatc
     assert (found.roots[0].registers, tried, said) == (0, [0], [])
 
 
+@pytest.mark.slow
 def test_what_no_number_helps_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     found, tried, said = tuned("gemm_persistent", monkeypatch, 1000)
     assert found.roots[0].registers == 0

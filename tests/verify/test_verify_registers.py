@@ -73,6 +73,7 @@ ONE_BLOCK = (r"__launch_bounds__\(NUM_THREADS\)", "__launch_bounds__(NUM_THREADS
 ALONE = ("--original-only", "--sizes", "default")
 
 
+@pytest.mark.slow
 def test_an_original_whose_setmaxnreg_ptxas_ignores_is_right() -> None:
     """gemm_ws does not say how many blocks share an SM, so on Hopper nobody waits; its port says it."""
     code, output = verify(changed("gemm_ws", NO_DEALLOC), *ALONE)
