@@ -32,6 +32,7 @@ from porter.passes.native.sites import (
     statement_of,
     written,
 )
+from porter.passes.native.stage_users import check_users
 from porter.ptx.arch import WARP
 from porter.ptx.ast import Placeholder, Reg
 from porter.ptx.table import find as decode
@@ -94,6 +95,8 @@ class Release:
         rings = self._rings()
         if not kernel.waits_in_loop():
             raise kernel.begin.left("a loop that waits for its MMAs, and reads none of their results")
+        mine = [o for n in rings for o in kernel.operations(n, "arrive") if kernel.runs(o) <= kernel.consumers]
+        check_users(kernel, [o for o in mine if not kernel.is_ahead(o)])
         shared = [n for n in rings if any(o.remote for o in kernel.operations(n, "arrive"))]
         if shared and len(rings) > 1:
             raise kernel.begin.left("one ring of stages: a cluster shares those of several")
