@@ -33,6 +33,7 @@ from porter.passes.native.release import count_of
 from porter.passes.native.sharing import is_ring
 from porter.passes.native.sites import Changes, Left, Place, path_of, statement_of
 from porter.passes.native.texts import indented, ported_text
+from porter.passes.native.tile_places import asked_in_turn, branches_around
 from porter.ptx.table import find as decode
 from porter.ptx.tmem import COLUMNS, LANES
 from porter.ptx.umma import Kind, legal_n
@@ -98,6 +99,10 @@ def asking(program: Program) -> Iterator[tuple[Function | None, Span, re.Match[b
             around = [f for f in program.functions if f.file.path == path and f.span(f.node).contains(span)]
             inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
             yield None if inner is None or inner.style is Style.MACRO else inner, span, match
+
+
+def _follows(name: str) -> str:
+    return f"steps that do not follow from the tile: `{name}` does"
 
 
 @dataclass(eq=False)
@@ -304,6 +309,7 @@ class Pair:
     # --- The two CTAs
 
     def take(self) -> None:
+        self._steps()
         self._barriers()
         self._drain()
         for side in self.sides:
@@ -416,6 +422,25 @@ class Pair:
                 found = decode(instruction) if instruction.parts[0] == "cp" else None
                 if found is not None and (set(found.parts) - _PLAIN or instruction.guard is not None):
                     raise path_of(copy)[0].left("a plain load of a box of two dimensions")
+
+    def _steps(self) -> None:
+        """That each tile has the same steps, which both CTAs take together: none follows from the tile, of which each
+        has another one."""
+        function = self.function
+        halves = self._of_halves(branches=True)
+        copies = [(c, side) for side in self.sides for c in side.copies]
+        for operation in (*(c for c, _ in copies), *self.kernel.multiplies):
+            for site in operation.sites:
+                for asked in asked_in_turn(function, site.node) if site.frame.function is function else ():
+                    for name in find(asked, "identifier"):
+                        variable = resolve(function, name, function.text(name))
+                        if variable is not None and variable.key in halves:
+                            raise Place(function, name).left(_follows(variable.name))
+        names = {name for _, _, name in halves}
+        for copy, side in copies:
+            for word in _NAME.findall(copy.coords[1 - side.index]) if len(copy.coords) == 2 else ():
+                if word in names:
+                    raise path_of(copy)[0].left(_follows(word))
 
     # --- Sums of both halves of the columns
 
@@ -590,8 +615,9 @@ class Pair:
             if BLOCK.search(self.function.text(node).encode()):
                 raise Place(self.function, node).left("that sums are stored by row and column of their tile")
 
-    def _of_halves(self) -> set[tuple[int, int, str]]:
-        """Variables that a statement may give a value which is another for half of a product."""
+    def _of_halves(self, branches: bool = False) -> set[tuple[int, int, str]]:
+        """Variables that a statement may give a value which is another for half of a product; `branches`: also those
+        that one gives a value behind a condition which is."""
         function, slicing = self.function, self.move.slice
         sizes = {side.size for side in self.sides}
         region = self._region_span()
@@ -603,7 +629,8 @@ class Pair:
         while True:
             before = len(found)
             for node in statements:
-                if not self._asks_halves(node, sizes, found):
+                above = branches_around(function, node) if branches else ()
+                if not any(self._asks_halves(n, sizes, found) for n in (node, *above)):
                     continue
                 for name in find(node, "identifier"):
                     variable = resolve(function, name, function.text(name))
