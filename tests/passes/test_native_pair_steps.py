@@ -62,3 +62,29 @@ def test_steps_are_those_of_all_tiles(tmp_path: Path, monkeypatch: pytest.Monkey
     result = ported(tmp_path, STEPS, **OF_ALL[how])
     assert missing(result) == []
     assert result.plans[0].native == STEPS
+
+
+LISTED = {"LOOP": "for (int it = blockIdx.x; it < tiles; it += gridDim.x)"}
+PLACED: dict[str, dict[str, str]] = {
+    "a list of tiles": {**LISTED, "TILE": f"const int tile = int(out[it]);\n{TILE}"},
+    "a list of rows": {"TILE": "const int row = int(out[tile / (N / 16)]), column = tile % (N / 16);"},
+    "a list in shared memory": {
+        **LISTED,
+        "COUNT": persistent_kernels.DEFAULTS["COUNT"]
+        + " __shared__ int list[64]; list[threadIdx.x % 64] = 63 - threadIdx.x % 64;"
+        " __syncthreads();",
+        "TILE": f"const int tile = list[it];\n{TILE}",
+    },
+    "groups of tiles": {
+        "COUNT": persistent_kernels.DEFAULTS["COUNT"] + " int group = 0, start = 0, end = M;",
+        "TILE": "while (tile >= end) { ++group; start = end; end += int(out[group]); }\n"
+        "const int local = tile - start;\nconst int row = local / (N / 16), column = local % (N / 16);",
+    },
+}
+
+
+@pytest.mark.parametrize("how", each(PLACED, ("a list of tiles", "groups of tiles")))
+def test_memory_tells_the_place_of_a_tile(tmp_path: Path, how: str) -> None:
+    result = ported(tmp_path, STEPS, **PLACED[how])
+    assert result.plans[0].native == STEPS[:2]
+    assert any("the place of a tile by its number alone" in text for text in missing(result)), missing(result)

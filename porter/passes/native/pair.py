@@ -16,7 +16,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.lang.text import Span
-from porter.model.functions import Function, Style
+from porter.model.functions import Function, Style, declared_name
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
@@ -24,6 +24,7 @@ from porter.model.program import Program
 from porter.model.scopes import LOOPS, Variable, declared_names, resolve
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
+from porter.passes.full_rate.leading import is_own_array
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native import mma_thread
 from porter.passes.native.feeding import feeds
@@ -436,11 +437,35 @@ class Pair:
                         variable = resolve(function, name, function.text(name))
                         if variable is not None and variable.key in halves:
                             raise Place(function, name).left(_follows(variable.name))
+        for side in self.sides:
+            self._numbered(self._tile_variable(side)[0])
         names = {name for _, _, name in halves}
         for copy, side in copies:
             for word in _NAME.findall(copy.coords[1 - side.index]) if len(copy.coords) == 2 else ():
                 if word in names:
                     raise path_of(copy)[0].left(_follows(word))
+
+    def _numbered(self, name: str) -> None:
+        """That a tile's place is computed of its number: what memory says is about tiles of the whole product."""
+        function, region = self.function, self._region_span()
+        todo, seen = [name], {name}
+        sets = [n for n in find(function.body, "init_declarator", "assignment_expression")
+                if not region.contains(function.span(n))]  # fmt: skip
+        while todo:
+            name = todo.pop()
+            for node in sets:
+                target = declared_name(node) if node.type == "init_declarator" else node.child_by_field_name("left")
+                value = node.child_by_field_name("value") or node.child_by_field_name("right")
+                if target is None or value is None or function.text(target) != name:
+                    continue
+                for read in find(value, "subscript_expression", "pointer_expression"):
+                    own = is_own_array(function, read.children[0])
+                    if not (own or function.text(read).startswith("&")):
+                        text = " ".join(function.text(read).split())
+                        raise Place(function, read).left(f"the place of a tile by its number alone: `{text}`")
+                more = {function.text(n) for n in find(value, "identifier")} - seen
+                seen |= more
+                todo += more
 
     # --- Sums of both halves of the columns
 
