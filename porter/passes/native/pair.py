@@ -16,7 +16,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.lang.text import Span
-from porter.model.functions import Function, Style, declared_name
+from porter.model.functions import Function, Style
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
@@ -24,17 +24,17 @@ from porter.model.program import Program
 from porter.model.scopes import LOOPS, Variable, declared_names, resolve
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
-from porter.passes.full_rate.leading import is_own_array
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native import mma_thread
 from porter.passes.native.feeding import feeds
 from porter.passes.native.grids import in_pairs
 from porter.passes.native.mainloop import Pipelined, in_loop
+from porter.passes.native.pair_steps import check_part, check_turns, computed
 from porter.passes.native.release import count_of
 from porter.passes.native.sharing import is_ring
 from porter.passes.native.sites import Changes, Left, Place, path_of, statement_of
 from porter.passes.native.texts import indented, ported_text
-from porter.passes.native.tile_places import asked_in_turn, branches_around
+from porter.passes.native.tile_places import branches_around
 from porter.ptx.table import find as decode
 from porter.ptx.tmem import COLUMNS, LANES
 from porter.ptx.umma import Kind, legal_n
@@ -100,10 +100,6 @@ def asking(program: Program) -> Iterator[tuple[Function | None, Span, re.Match[b
             around = [f for f in program.functions if f.file.path == path and f.span(f.node).contains(span)]
             inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
             yield None if inner is None or inner.style is Style.MACRO else inner, span, match
-
-
-def _follows(name: str) -> str:
-    return f"steps that do not follow from the tile: `{name}` does"
 
 
 @dataclass(eq=False)
@@ -425,47 +421,13 @@ class Pair:
                     raise path_of(copy)[0].left("a plain load of a box of two dimensions")
 
     def _steps(self) -> None:
-        """That each tile has the same steps, which both CTAs take together: none follows from the tile, of which each
-        has another one."""
-        function = self.function
-        halves = self._of_halves(branches=True)
-        copies = [(c, side) for side in self.sides for c in side.copies]
-        for operation in (*(c for c, _ in copies), *self.kernel.multiplies):
-            for site in operation.sites:
-                for asked in asked_in_turn(function, site.node) if site.frame.function is function else ():
-                    for name in find(asked, "identifier"):
-                        variable = resolve(function, name, function.text(name))
-                        if variable is not None and variable.key in halves:
-                            raise Place(function, name).left(_follows(variable.name))
+        function, halves = self.function, self._of_halves(branches=True)
+        copies = [c for side in self.sides for c in side.copies]
+        check_turns(function, [*copies, *self.kernel.multiplies], halves)
         for side in self.sides:
-            self._numbered(self._tile_variable(side)[0])
-        names = {name for _, _, name in halves}
-        for copy, side in copies:
-            for word in _NAME.findall(copy.coords[1 - side.index]) if len(copy.coords) == 2 else ():
-                if word in names:
-                    raise path_of(copy)[0].left(_follows(word))
-
-    def _numbered(self, name: str) -> None:
-        """That a tile's place is computed of its number: what memory says is about tiles of the whole product."""
-        function, region = self.function, self._region_span()
-        todo, seen = [name], {name}
-        sets = [n for n in find(function.body, "init_declarator", "assignment_expression")
-                if not region.contains(function.span(n))]  # fmt: skip
-        while todo:
-            name = todo.pop()
-            for node in sets:
-                target = declared_name(node) if node.type == "init_declarator" else node.child_by_field_name("left")
-                value = node.child_by_field_name("value") or node.child_by_field_name("right")
-                if target is None or value is None or function.text(target) != name:
-                    continue
-                for read in find(value, "subscript_expression", "pointer_expression"):
-                    own = is_own_array(function, read.children[0])
-                    if not (own or function.text(read).startswith("&")):
-                        text = " ".join(function.text(read).split())
-                        raise Place(function, read).left(f"the place of a tile by its number alone: `{text}`")
-                more = {function.text(n) for n in find(value, "identifier")} - seen
-                seen |= more
-                todo += more
+            computed(function, self._tile_variable(side)[0], self._region_span())
+            for copy in side.copies:
+                check_part(copy, side.index, halves)
 
     # --- Sums of both halves of the columns
 
