@@ -96,7 +96,7 @@ class Release:
         if not kernel.waits_in_loop():
             raise kernel.begin.left("a loop that waits for its MMAs, and reads none of their results")
         mine = [o for n in rings for o in kernel.operations(n, "arrive") if kernel.runs(o) <= kernel.consumers]
-        check_users(kernel, [o for o in mine if not kernel.is_ahead(o)])
+        self._used([o for o in mine if not kernel.is_ahead(o)])
         shared = [n for n in rings if any(o.remote for o in kernel.operations(n, "arrive"))]
         if shared and len(rings) > 1:
             raise kernel.begin.left("one ring of stages: a cluster shares those of several")
@@ -107,6 +107,10 @@ class Release:
                 raise place.left(f"that `{place.function.name}` is called for these MMAs alone")
             self.changes.drop(Place(place.function, statement_of(place)))
         self._close(bool(shared))
+
+    def _used(self, arrivals: list[Operation]) -> None:
+        """That arrivals tell of MMAs alone."""
+        check_users(self.kernel, arrivals)
 
     def _synchronizing(self) -> Iterator[Place]:
         """Commits and waits of the range."""
