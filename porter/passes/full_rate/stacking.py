@@ -24,6 +24,7 @@ from porter.model.registers import CASTS
 from porter.model.scopes import resolve
 from porter.model.tensor_core import MmaStep
 from porter.passes.full_rate.joining import Missing
+from porter.passes.full_rate.tile_strides import TileStrides
 
 TILES = 2
 _WITHOUT_EFFECT = ("comment", "static_assert_declaration", "using_declaration", "alias_declaration")
@@ -178,7 +179,8 @@ class Stack:
             plain = named is not None and named.type == "identifier" and value is not None
             if not plain or words & {"static", "volatile"} or not self._computes(function, value):
                 yield self._at(function, node, _BETWEEN)
-            elif named is not None and self._differs(function, value, own):
+            elif named is not None and value is not None and self._differs(function, value, own):
+                yield from self._apart(function, value, own)
                 own.add(function.text(named))
 
     def _same_loop(self, function: Function, node: Node, own: set[str]) -> bool:
@@ -206,6 +208,8 @@ class Stack:
             if not all(self._computes(function, a) for a in call.args) or len(call.args) > len(target.params):
                 yield self._at(function, node, _BETWEEN)
                 continue
+            for argument in call.args:
+                yield from self._apart(function, argument, own)
             handed = {p.name for p, a in zip(target.params, call.args, strict=False) if self._differs(function, a, own)}
             if target.parent is not None:
                 # what a lambda sees of the function around it
@@ -230,9 +234,21 @@ class Stack:
             elif not _words(step.a) & own:
                 self.same_a = True
                 yield Missing(function, statement.span, f"A `{step.a}` is the same for both tiles")
+            else:
+                a = nodes.get(" ".join(step.a.split()))
+                yield from self._apart(function, a, own) if a is not None else ()
             for name, text in (("the B descriptor", step.b), ("scale-d", step.scale_d)):
                 if _words(text) & own:
                     yield Missing(function, statement.span, f"{name} `{text}` may be another one for the other tile")
+
+    def _apart(self, function: Function, node: Node, own: set[str]) -> Iterator[Missing]:
+        for owner, part in self._strides.unsure(function, node, own):
+            text = " ".join(owner.text(part).split())
+            yield Missing(owner, owner.span(part), f"how far apart the A tiles are, `{text}`, only a launch tells")
+
+    @cached_property
+    def _strides(self) -> TileStrides:
+        return TileStrides(self.program)
 
     def _differs(self, function: Function, node: Node | None, own: set[str]) -> bool:
         return node is not None and bool(_words(function.text(node)) & own)

@@ -29,10 +29,12 @@ from porter.passes.native import mma_thread
 from porter.passes.native.feeding import feeds
 from porter.passes.native.grids import in_pairs
 from porter.passes.native.mainloop import Pipelined, in_loop
+from porter.passes.native.pair_steps import check_part, check_turns, computed
 from porter.passes.native.release import count_of
 from porter.passes.native.sharing import is_ring
 from porter.passes.native.sites import Changes, Left, Place, path_of, statement_of
 from porter.passes.native.texts import indented, ported_text
+from porter.passes.native.tile_places import branches_around
 from porter.ptx.table import find as decode
 from porter.ptx.tmem import COLUMNS, LANES
 from porter.ptx.umma import Kind, legal_n
@@ -304,6 +306,7 @@ class Pair:
     # --- The two CTAs
 
     def take(self) -> None:
+        self._steps()
         self._barriers()
         self._drain()
         for side in self.sides:
@@ -416,6 +419,15 @@ class Pair:
                 found = decode(instruction) if instruction.parts[0] == "cp" else None
                 if found is not None and (set(found.parts) - _PLAIN or instruction.guard is not None):
                     raise path_of(copy)[0].left("a plain load of a box of two dimensions")
+
+    def _steps(self) -> None:
+        function, halves = self.function, self._of_halves(branches=True)
+        copies = [c for side in self.sides for c in side.copies]
+        check_turns(function, [*copies, *self.kernel.multiplies], halves)
+        for side in self.sides:
+            computed(function, self._tile_variable(side)[0], self._region_span())
+            for copy in side.copies:
+                check_part(copy, side.index, halves)
 
     # --- Sums of both halves of the columns
 
@@ -590,8 +602,9 @@ class Pair:
             if BLOCK.search(self.function.text(node).encode()):
                 raise Place(self.function, node).left("that sums are stored by row and column of their tile")
 
-    def _of_halves(self) -> set[tuple[int, int, str]]:
-        """Variables that a statement may give a value which is another for half of a product."""
+    def _of_halves(self, branches: bool = False) -> set[tuple[int, int, str]]:
+        """Variables that a statement may give a value which is another for half of a product; `branches`: also those
+        that one gives a value behind a condition which is."""
         function, slicing = self.function, self.move.slice
         sizes = {side.size for side in self.sides}
         region = self._region_span()
@@ -603,7 +616,8 @@ class Pair:
         while True:
             before = len(found)
             for node in statements:
-                if not self._asks_halves(node, sizes, found):
+                above = branches_around(function, node) if branches else ()
+                if not any(self._asks_halves(n, sizes, found) for n in (node, *above)):
                     continue
                 for name in find(node, "identifier"):
                     variable = resolve(function, name, function.text(name))

@@ -32,6 +32,7 @@ from porter.passes.native.sites import (
     statement_of,
     written,
 )
+from porter.passes.native.stage_users import check_users
 from porter.ptx.arch import WARP
 from porter.ptx.ast import Placeholder, Reg
 from porter.ptx.table import find as decode
@@ -94,6 +95,8 @@ class Release:
         rings = self._rings()
         if not kernel.waits_in_loop():
             raise kernel.begin.left("a loop that waits for its MMAs, and reads none of their results")
+        mine = [o for n in rings for o in kernel.operations(n, "arrive") if kernel.runs(o) <= kernel.consumers]
+        self._used([o for o in mine if not kernel.is_ahead(o)])
         shared = [n for n in rings if any(o.remote for o in kernel.operations(n, "arrive"))]
         if shared and len(rings) > 1:
             raise kernel.begin.left("one ring of stages: a cluster shares those of several")
@@ -104,6 +107,10 @@ class Release:
                 raise place.left(f"that `{place.function.name}` is called for these MMAs alone")
             self.changes.drop(Place(place.function, statement_of(place)))
         self._close(bool(shared))
+
+    def _used(self, arrivals: list[Operation]) -> None:
+        """That arrivals tell of MMAs alone."""
+        check_users(self.kernel, arrivals)
 
     def _synchronizing(self) -> Iterator[Place]:
         """Commits and waits of the range."""

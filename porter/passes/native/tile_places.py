@@ -17,6 +17,9 @@ from porter.model.program import Program
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.passes.native.sites import Place
 
+_DECIDING = ("condition", "initializer", "update", "value")
+"""Parts of a statement that decide whether, or how often, what stands in it runs."""
+
 
 @dataclass(frozen=True)
 class TilePlace:
@@ -176,13 +179,40 @@ def check_steps(load: Place, asked: list[Node], place: TilePlace, root: str = ""
     names = _following(function, whole, root or function.text(place.root))
     for above in _around(function, load.node):
         if above.id != whole.id:
-            parts = (above.child_by_field_name(p) for p in ("condition", "initializer", "update", "value"))
+            parts = (above.child_by_field_name(p) for p in _DECIDING)
             asked = [*asked, *(p for p in parts if p is not None)]
     for one in asked:
         for name in find(one, "identifier"):
             text = function.text(name)
             if text in names:
                 raise Place(function, name).left(f"steps that do not follow from the tile: `{text}` does")
+
+
+def asked_in_turn(function: Function, node: Node) -> Iterator[Node]:
+    """What decides in a turn of a loop over tiles whether, and how often, a part of it runs: conditions around it, and
+    those by which the turn is left out ahead of it."""
+    above = list(_around(function, node))
+    loops = [n for n in above if n.type in LOOPS]
+    if not loops:
+        return
+    whole = loops[-1]
+    for outer in above[: above.index(whole)]:
+        yield from (part for p in _DECIDING if (part := outer.child_by_field_name(p)) is not None)
+    for leaving in find(whole, "continue_statement"):
+        around = list(_around(function, leaving))
+        if leaving.start_byte < node.start_byte and next(n for n in around if n.type in LOOPS).id == whole.id:
+            for outer in around[: around.index(whole)]:
+                yield from (part for p in _DECIDING if (part := outer.child_by_field_name(p)) is not None)
+
+
+def branches_around(function: Function, node: Node) -> Iterator[Node]:
+    """The conditions of branches that a node stands in."""
+    for above in _around(function, node):
+        condition = (
+            above.child_by_field_name("condition") if above.type in ("if_statement", "switch_statement") else None
+        )
+        if condition is not None:
+            yield condition
 
 
 def _around(function: Function, node: Node) -> Iterator[Node]:
