@@ -16,6 +16,7 @@ from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.joining import Missing
+from porter.passes.full_rate.library import LibraryCalls
 from porter.ptx.arch import WARP
 
 _THREAD = re.compile(rb"\bthreadIdx\b(\s*\.\s*x\b)?")
@@ -150,7 +151,11 @@ def _of_libraries(
 
 def opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missing]:
     """What tells a warp its place and is not renamed."""
+    library = LibraryCalls(program)
     for function in program.functions:
+        for call in function.calls if id(function) in mine else ():
+            if library.asks_for_thread(function, call.node):
+                yield Missing(function, call.name_span, f"`{call.name}` of a library tells which thread this is")
         for statement in function.asm:
             if id(function) in mine and _PHYSICAL.search(statement.template.replace("%%", "%")):
                 yield Missing(function, statement.span, "asm reads which warp of the CTA a thread is in")
