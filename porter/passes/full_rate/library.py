@@ -95,6 +95,10 @@ class LibraryCalls:
         """Whether a call is true in one lane of a warp."""
         return self._is(function, node, "electing_function", "")
 
+    def asks_for_thread(self, function: Function, node: Node) -> bool:
+        """Whether a call is true in the thread of a number."""
+        return self._is(function, node, "asking_for_thread", "")
+
     def asks_for_shape(self, function: Function, node: Node) -> bool:
         """Whether a call tells an extent of what it is handed."""
         return self._is(function, node, "asking_for_shape", "asking_for_shape")

@@ -14,18 +14,21 @@ from porter.lang.text import Edit, Span
 from porter.model.facts import Index
 from porter.model.functions import Function, Style
 from porter.model.program import Program
+from porter.model.recognition import Bound
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.joining import Missing
+from porter.passes.full_rate.library import LibraryCalls
 from porter.ptx.arch import WARP
 
 _THREAD = re.compile(rb"\bthreadIdx\b(\s*\.\s*x\b)?")
+_WORD = re.compile(rb"[A-Za-z_]\w*")
 _PHYSICAL = re.compile(r"%(?:tid|warpid|nwarpid)\b")
 """What asm reads of the place of a warp in its CTA (PTX ISA, special registers)."""
 _READ = re.compile(rb"\b\w*sreg_(?:tid|n?warpid)\w*")
 """Functions of the compiler and of libraries that read those."""
 _PUT_TOGETHER = re.compile(rb'%"\s*#')
 """A special register whose name a macro is handed."""
-_OPAQUE = re.compile(r"cooperative_groups(?:/|\.h)|cub/|cuda/(?:pipeline|annotated_ptr)")
+_OPAQUE = re.compile(r"cooperative_groups(?:/|\.h)|cub/|cuda/(?:pipeline|annotated_ptr|hierarchy|experimental/)")
 """Headers whose functions number threads themselves."""
 
 
@@ -150,7 +153,11 @@ def _of_libraries(
 
 def opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missing]:
     """What tells a warp its place and is not renamed."""
+    library = LibraryCalls(program)
     for function in program.functions:
+        for call in function.calls if id(function) in mine else ():
+            if library.asks_for_thread(function, call.node):
+                yield Missing(function, call.name_span, f"`{call.name}` of a library tells which thread this is")
         for statement in function.asm:
             if id(function) in mine and _PHYSICAL.search(statement.template.replace("%%", "%")):
                 yield Missing(function, statement.span, "asm reads which warp of the CTA a thread is in")
@@ -160,8 +167,56 @@ def opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missi
         for match, what in found:
             if match is not None:
                 yield Missing(kernel, kernel.name_span or kernel.span(kernel.body), what)
+    yield from _not_called(program, kernel, mine)
     yield from _pasted(program, kernel)
     yield from opaque_headers(program, kernel)
+
+
+def _not_called(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missing]:
+    """Functions of libraries that tell which warp a thread is in, wherever their names are not those of calls in
+    functions: in macros, defaults, captures, initializers, or handed to whoever may call them."""
+    own = {f.name for f in program.functions}
+    seen: dict[str, list[Span]] = {}
+    foreign = reached(program, [k for k in program.kernels if id(k) not in mine])
+    for function in program.functions:
+        for call in function.calls if id(function) in mine and function.style is not Style.MACRO else ():
+            seen.setdefault(function.file.path, []).append(function.span(call.node))
+    for path, file in program.sources.files.items():
+        around = [f for f in program.functions if f.file.path == path and f.style is not Style.MACRO]
+        for match in _WORD.finditer(file.lexed.code):
+            word, span = match[0].decode("latin-1"), Span(match.start(), match.end())
+            if word in own or not _tells_warp(program, word) or _is_imported(file, span):
+                continue
+            if any(s.start <= span.start and _is_callee(file, s, span) for s in seen.get(path, ())):
+                continue
+            inner = [f for f in around if _holds(f, span)]
+            owner = min(inner, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
+            if owner is None or id(owner) in mine or id(owner) not in foreign:
+                at = owner or kernel
+                what = f"`{word}` of a library tells which warp a thread is in where it is not followed"
+                yield Missing(at, span if at.file is file else at.name_span or at.span(at.body), what)
+
+
+def _tells_warp(program: Program, word: str) -> bool:
+    for recognizer in program.vocabulary.of(word):
+        plain = recognizer.is_call and not recognizer.receiver
+        bound = recognizer.bind("()", lambda _: None) if plain else None
+        fact = bound.fact if isinstance(bound, Bound) else None
+        if isinstance(fact, Index) and not 0 < fact.modulo <= WARP:
+            return True
+    return False
+
+
+def _is_callee(file: CudaFile, call: Span, name: Span) -> bool:
+    """Whether a name is the last one in front of the arguments of a call."""
+    before = file.lexed.code[call.start : name.start]
+    after = file.lexed.code[name.end : call.end]
+    return re.fullmatch(rb"[\w:\s]*", before) is not None and re.match(rb"\s*\(", after) is not None
+
+
+def _is_imported(file: CudaFile, name: Span) -> bool:
+    """Whether a name stands in a using-declaration."""
+    return re.search(rb"\busing\s+[\w:\s]*$", file.lexed.code[: name.start]) is not None
 
 
 def _pasted(program: Program, kernel: Function) -> Iterator[Missing]:

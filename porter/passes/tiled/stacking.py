@@ -28,9 +28,12 @@ from porter.passes.full_rate.step import ALONE, of_sources, title
 from porter.passes.needs import NOTHING
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.names import Names
+from porter.passes.tiled.part_views import PartViews
+from porter.passes.tiled.row_copies import RowCopies
 from porter.passes.tiled.setup import TILE_RULE
 from porter.passes.tiled.text import cpp
 from porter.passes.tiled.thread_uses import ThreadUses
+from porter.passes.tiled.tile_uses import TileUses
 from porter.ptx.tmem import LANES
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
@@ -140,6 +143,11 @@ class Rows:
         yield from self._parts()
         uses = ThreadUses(self.context, self.kernels[0], self._mine, self.names, self.library)
         yield from uses.missing()
+        tiles = TileUses(self.context, list(uses.functions()), self.names, self.library)
+        yield from tiles.missing()
+        copies = RowCopies(tiles)
+        yield from copies.missing()
+        yield from PartViews(tiles, copies).missing()
         for function in uses.functions():
             for call in function.calls:
                 yield from self._waits(function, call)

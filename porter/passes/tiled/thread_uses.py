@@ -20,7 +20,7 @@ from porter.model.program import Program
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.library import LibraryCalls
-from porter.passes.full_rate.renaming import places
+from porter.passes.full_rate.renaming import places, reached
 from porter.passes.full_rate.step import title
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.derived import base_of, derived_names
@@ -48,6 +48,11 @@ class ThreadUses:
     _followed: set[tuple[int, int]] = field(default_factory=set)
 
     @cached_property
+    def _foreign(self) -> set[int]:
+        program = self.context.tiled.program
+        return reached(program, [k for k in program.kernels if id(k) not in self.mine])
+
+    @cached_property
     def _touched(self) -> list[tuple[Function, Node]]:
         """Places that touch registers of accumulators."""
         return [(f, n) for f, n, _ in self.names.mentions()]
@@ -70,6 +75,9 @@ class ThreadUses:
             elif id(owner) in self.mine:
                 node = _node(owner, place.span)
                 yield from self._index(owner, node, 0) if place.whole else [self._at(owner, node)]
+            elif id(owner) not in self._foreign:
+                # such as a constructor, which no call names
+                yield self._at(owner, _node(owner, place.span))
         for function in self.functions():
             for call in function.calls:
                 if isinstance(self.context.tiled.program.facts.of_call(call), Index):
