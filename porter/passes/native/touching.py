@@ -16,12 +16,8 @@ from porter.model.program import Program
 from porter.model.registers import CASTS
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.passes.full_rate.leading import is_callee
+from porter.ptx.shared_access import SHARED_ACCESS
 
-_INSTRUCTIONS = re.compile(
-    r"\b(?:ld|st|atom|red)\.(?![\w:.]*\b(?:global|param|const|local)\b)|\b(?:ld|st)matrix\b"
-    r"|\bcp\.async\.(?!bulk|commit_group|wait|mbarrier)|\bcp\.(?:reduce\.)?async\.bulk\.[\w:.]*\bglobal\.shared"
-)
-"""Instructions that read or write shared memory, or memory of any kind (PTX ISA 9.7.9, 9.7.15.5)."""
 _ELEMENTS = ("subscript_expression", "pointer_expression", "field_expression")
 _PLAIN = ("expression_statement", "declaration", "return_statement")
 _STATEMENTS = (*_PLAIN, "compound_statement", "if_statement", "switch_statement", *LOOPS)
@@ -57,7 +53,7 @@ class Touching:
         """`handed`: parameters that lead to shared memory; `member`: whether those of its object lie there."""
         for statement in function.asm:
             inside = node.start_byte <= statement.node.start_byte < node.end_byte
-            if inside and _INSTRUCTIONS.search(statement.template):
+            if inside and SHARED_ACCESS.search(statement.template):
                 return True
         if not any(n.id in self.known for n in walk(node)):
             for element in find(node, *_ELEMENTS):
