@@ -245,16 +245,6 @@ class _Slice:
                     raise _Left(_line(store, self.where), text)
 
 
-def _space(value: ir.Value) -> str:
-    """The memory that a tensor or a pointer is in; nothing for other values."""
-    kind = str(value.type)
-    found = re.match(r"!cute\.(?:memref|ptr)<[^,]*,\s*(\w+)", kind)
-    if found is not None:
-        return found[1]
-    space = re.match(r"!llvm\.ptr(?:<(\d+)>)?$", kind)
-    return "" if space is None else {"3": "smem", "5": "rmem", "1": "gmem"}.get(space[1], "generic")
-
-
 class _Copying:
     """Emits a slice at the insertion point. `thread` is the number that the warp has; `in_place` is called for the
     stretch, `instead` for each scope. Values are looked at `aside`, where the bindings may put operations of theirs."""
