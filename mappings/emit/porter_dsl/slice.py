@@ -44,6 +44,8 @@ class _Slice:
                 op.name == "llvm.inline_asm" and _WRITES.search(str(op.attributes["asm_string"]))
             ):
                 self._globals.append(op)
+            elif self._waits_for_another_kernel(op):
+                self._globals.append(op)
         self._left: list[ir.Value] = []
         for place in (stretch.ops[0], *places):
             self._lead(place)
@@ -57,6 +59,11 @@ class _Slice:
         self._left += [v for v in values if not stretch.makes(v)]
         while self._left:
             self._need(self._left.pop())
+
+    def _waits_for_another_kernel(self, op: ir.Operation) -> bool:
+        """Whether some threads wait until a kernel ahead of this one has written its results: others may not have."""
+        by_hand = op.name == "llvm.inline_asm" and "griddepcontrol.wait" in str(op.attributes["asm_string"])
+        return (by_hand or op.name.startswith("nvvm.griddepcontrol")) and bool(_around(op, self.function))
 
     def _within(self, value: ir.Value, region: ir.Operation) -> bool:
         """Whether a value is made in the regions of an operation."""
