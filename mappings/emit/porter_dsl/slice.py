@@ -40,11 +40,9 @@ class _Slice:
         for op in _all_operations(self.function):
             if op.name in (*_REGISTER_STORES, "llvm.store", "cute.copy", "cute.ptr.store"):
                 self._store(op)
-            elif "atomic" in op.name or (
+            elif "atomic" in op.name or self._waits_for_another_kernel(op) or (
                 op.name == "llvm.inline_asm" and _WRITES.search(str(op.attributes["asm_string"]))
-            ):
-                self._globals.append(op)
-            elif self._waits_for_another_kernel(op):
+            ):  # fmt: skip
                 self._globals.append(op)
         self._left: list[ir.Value] = []
         for place in (stretch.ops[0], *places):
