@@ -483,7 +483,7 @@ def test_python_files(command, tmp_path):
     path.write_text("import cutlass.cute as cute\n@cute.kernel\ndef gemm(): pass\n")
     porter(command, path, code=0)
     path.write_text("def kernel(:\n")
-    assert "PT0002" in porter(command, path, code=2).stderr
+    assert "PT1050" in porter(command, path, code=2).stderr
 
 
 def test_empty_directory(tmp_path):

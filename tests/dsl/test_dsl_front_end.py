@@ -10,6 +10,7 @@ import pytest
 
 from porter.diagnostics import Code, PorterError
 from porter.lang.cute_dsl import DslFile, parse_dsl
+from porter.model.dsl.reach import marked
 from porter.passes.dsl.port import port_python
 from porter.rules.load import own_names
 
@@ -105,6 +106,25 @@ def test_bad_files_have_diagnostics(source: bytes, code: Code) -> None:
     with pytest.raises(PorterError) as caught:
         parse_dsl("a.py", source)
     assert caught.value.diagnostic.code is code
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "line"),
+    [
+        (b"def f(:\n", Code.DSL_UNREADABLE, 4),
+        (b"x = " + b"(" * 300 + b")" * 300 + b"\n", Code.DSL_UNREADABLE, 4),
+        (b"x = '\xff'\n", Code.NOT_TEXT, 0),
+    ],
+)
+def test_a_kernel_that_is_no_python_is_named_with_its_line(end: bytes, code: Code, line: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_bytes(b"import cutlass.cute as cute\n@cute.kernel\ndef kernel(): pass\n" + end)
+    with pytest.raises(PorterError) as caught:
+        marked(path, own_names(), "kernel")
+    assert caught.value.diagnostic.code is code
+    where = caught.value.diagnostic.where
+    assert where is not None
+    assert where.line == line
 
 
 def test_shared_memory_layouts_are_not_hopper_only() -> None:

@@ -75,6 +75,12 @@ REFUSED = {
     "global memory that asm writes": (
         'llvm.inline_asm has_side_effects "st.global.u32 [$0], $1;", "l,r" %global, %n1 : (!llvm.ptr<1>, i32) -> ()\n'
         "%v = llvm.load %global : !llvm.ptr<1> -> i32", "takes what llvm.load gives"),
+    "global memory of a kernel that consumers wait for": (
+        '"nvvm.griddepcontrol.wait"() : () -> ()\n%v = llvm.load %global : !llvm.ptr<1> -> i32',
+        "takes what llvm.load gives"),
+    "global memory of a kernel that consumers wait for by asm": (
+        'llvm.inline_asm has_side_effects "griddepcontrol.wait;", "" : () -> ()\n'
+        "%v = llvm.load %global : !llvm.ptr<1> -> i32", "takes what llvm.load gives"),
     "a warp's number": ("%v = nvvm.read.ptx.sreg.warpid : i32", "sreg.warpid gives"),
     "a clock": ("%v = nvvm.read.ptx.sreg.clock : i32", "sreg.clock gives"),
     "a branch by what the epilogue gives": (
@@ -137,6 +143,12 @@ def test_what_leads_to_the_mmas_is_copied_alone(dsl: Any, name: str) -> None:
     assert "sreg.laneid" not in ahead
     assert ahead.count("llvm.load") == loads
     assert "(i32, i32) -> (i32, i32)" in ahead
+
+
+def test_a_table_is_read_behind_a_wait_of_all_threads_for_an_earlier_kernel(dsl: Any) -> None:
+    body, loads = COPIED["a table in global memory"]
+    text = copied(dsl, body, 'llvm.inline_asm has_side_effects "griddepcontrol.wait;", "" : () -> ()')
+    assert text.count("llvm.load") == 1 + loads
 
 
 def test_the_copy_has_the_number_of_the_first_thread(dsl: Any) -> None:

@@ -26,6 +26,7 @@ class _Apart:
         self._sums_begin()
         self._sums_are_read()
         self._meetings()
+        self._operands_are_loaded()
         self.scopes = self._scopes()
         self.warp, self.before = self._idle()
         self.slice([v for e in self.program.kernel.events if e.kind == "mma" for v in _of_event(e)], self._flags(), [])
@@ -90,6 +91,38 @@ class _Apart:
                             _line(inner, self.where), "threads that multiply wait for something ahead of a tile"
                         )
             place = place.block.owner.operation
+
+    def _operands_are_loaded(self) -> None:
+        """What MMAs read, loads bring that their loops wait for, or all warps have met behind: threads that multiply
+        know of nothing else that the warp would not."""
+        events = [e for e in self.program.kernel.events if e.kind == "mma"]
+        read = {self._field(_raw(v)) for e in events for v in (e.a, e.b)}
+        waited = _waited_at(list(self.stretch.all()))
+        for op in _all_operations(self.function):
+            fields = {None if v is None else self._field(v) for v in _written_there(op)}
+            if not fields or (None not in fields and None not in read and not fields & read):
+                continue
+            barrier = _barrier_of(op) if op.name == "cute.copy" else None
+            if not (self._is_met_behind(op, None) if barrier is None else
+                    _base(barrier) in waited or self._is_met_behind(op, _base(barrier))):  # fmt: skip
+                text = "operands of MMAs may be written where another warp does not wait for it"
+                raise _Left(_line(op, self.where), text)
+
+    def _field(self, value: ir.Value) -> Any:
+        spot = _spot(value)
+        return None if spot is None else spot.field()
+
+    def _is_met_behind(self, op: ir.Operation, base: ir.Value | None) -> bool:
+        """Whether all threads of the block meet behind an operation and ahead of the tiles, or wait at the mbarrier
+        `base`, under no condition."""
+        tops = [view.operation for view in self.function.regions[0].blocks[0].operations]
+        for later in tops[tops.index(_places(op)[-1]) + 1 : tops.index(self.outer)]:
+            if base is not None and later.name.startswith(_WAITS) and not len(later.results):
+                if _base(_operands(later)[0]) == base:
+                    return True
+            elif base is None and later.name == "nvvm.barrier" and not len(_operands(later)):
+                return True
+        return False
 
     def _scopes(self) -> dict[ir.Operation, list[ir.Operation]]:
         """Arrivals behind the loops by the outermost condition around them that chooses among threads."""

@@ -27,11 +27,9 @@ class _Load:
     def __init__(self, op: ir.Operation, where: tuple[str, int]) -> None:
         self.op, self.where = op, _line(op, where)
         self.atom, self.source, self.target = _operands(op)[:3]
-        self.barrier: ir.Value | None = None
+        self.barrier = _barrier_of(op)
         atom = _owner(self.atom)
         while atom is not None and atom.name == "cute_nvgpu.atom.set_value":
-            if "tma_bar" in str(atom.attributes["field"]):
-                self.barrier = _operands(atom)[1]
             atom = _owner(_operands(atom)[0])
         made = _operands(atom)[0] if atom is not None and atom.name == "cute_nvgpu.atom.make_exec_tma" else None
         is_argument = (
@@ -62,7 +60,7 @@ class _Pairing:
         every = list(_all_operations(self.function))
         for op in every:
             if _OF_CLUSTER.match(op.name) or (
-                op.name == "llvm.inline_asm" and "cluster" in str(op.attributes["asm_string"])
+                op.name == "llvm.inline_asm" and re.search("cluster|mbarrier", str(op.attributes["asm_string"]))
             ):
                 raise _Left(_line(op, self.where), f"it knows of clusters, or of more than a CTA ({op.name})")
         polls = [o for o in release.stretch.all() if o.name.startswith(_POLLS)]
@@ -70,17 +68,24 @@ class _Pairing:
         if len(bases) != 1:
             raise _Left(self.where, "the mbarrier that says that a stage is full is not known")
         self.full = bases.pop()
+        inits = [o for o in every if o.name == "nvvm.mbarrier.init" and _base(_operands(o)[0]) == self.full]
+        self.spots = {_spot(_operands(o)[0]) for o in inits}
         self._waiters(every)
         self.loads = self._loads(every)
         self.a, self.b = self._operands()
         self.expected = self._expected(every)
 
+    def _is_full(self, op: ir.Operation) -> bool:
+        """Whether an operation at an mbarrier is at one that says that a stage is full, by whatever name."""
+        pointers = _operands(op)[:1]
+        return any(_base(v) == self.full or any(_may_be(_spot(v), s) for s in self.spots) for v in pointers)
+
     def _waiters(self, every: list[ir.Operation]) -> None:
         """Nobody but those that multiply waits for a stage: in the second CTA it does not become full."""
         for op in (o for o in every if o.name.startswith("nvvm.mbarrier.") and len(_operands(o))):
             waits = op.name != "nvvm.mbarrier.init" and not op.name.startswith(("nvvm.mbarrier.arrive", *_POLLS))
-            asks = op.name.startswith(_POLLS) and not len(op.results)
-            ours = _base(_operands(op)[0]) != self.full or self.release.stretch.holds(op)
+            asks = op.name.startswith(_POLLS) and (not len(op.results) or _spins(op))
+            ours = not self._is_full(op) or self.release.stretch.holds(op)
             if (waits or asks) and not ours:
                 raise _Left(_line(op, self.where), "others than those that multiply wait for a stage")
 
@@ -109,15 +114,11 @@ class _Pairing:
 
     def _expected(self, every: list[ir.Operation]) -> ir.Operation:
         """The arrival that says how many bytes a stage gets."""
-
-        def at_full(op: ir.Operation) -> bool:
-            return len(_operands(op)) > 0 and _base(_operands(op)[0]) == self.full
-
-        arrivals = [o for o in every if o.name.startswith("nvvm.mbarrier.arrive") and at_full(o)]
+        arrivals = [o for o in every if o.name.startswith("nvvm.mbarrier.arrive") and self._is_full(o)]
         counts = {
             self.release.numbers.value(_operands(o)[1], 0)
             for o in every
-            if o.name == "nvvm.mbarrier.init" and at_full(o)
+            if o.name == "nvvm.mbarrier.init" and self._is_full(o)
         }
         if len(arrivals) != 1 or arrivals[0].name != _FULL or counts != {1}:
             raise _Left(self.where, "more than one arrival, or another one, makes a stage full")
@@ -126,6 +127,15 @@ class _Pairing:
         if bytes_ != self.a.bytes + self.b.bytes or any(len(list(r.uses)) for r in op.results):
             raise _Left(_line(op, self.where), f"a stage gets {bytes_} bytes, not those of its copies of A and B")
         return op
+
+
+def _spins(op: ir.Operation) -> bool:
+    """Whether one that asks an mbarrier does so until it is told."""
+    loop = next(iter(_loops(op)), None)
+    if loop is None or loop.name != "scf.while":
+        return False
+    return all(len(o.regions) or o.name.startswith((*_POLLS, "nvvm.nanosleep")) or _computes(o)
+               for o in _all_operations(loop))  # fmt: skip
 
 
 def _buffer(value: ir.Value) -> Any:

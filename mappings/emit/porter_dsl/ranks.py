@@ -222,17 +222,6 @@ class _Ranks(_Flowing):
         return ""
 
 
-def _number(value: ir.Value) -> int | None:
-    """The number that a value is in every run."""
-    op = _owner(value)
-    if op is not None and op.name == "arith.constant":
-        return _constant(op)
-    if op is not None and op.name == "arith.muli" and 0 in map(_number, _operands(op)):
-        return 0
-    found = re.fullmatch(r"\d+", _text(value)) if str(value.type).startswith("!cute.") else None
-    return None if found is None else int(found[0])
-
-
 def _is_one(tuple_: ir.Value) -> bool:
     """Whether the product of a tuple is that of the numbers that its type does not say."""
     return all(leaf == "1" or leaf.startswith("?") for leaf in re.findall(r"[^(),\s]+", _text(tuple_)))

@@ -4,13 +4,20 @@ _WAITS = ("nvvm.mbarrier.try_wait.parity", "nvvm.mbarrier.wait.parity")
 """Operations that wait at an mbarrier, or ask once whether a phase is complete: then they have a result."""
 _SHARED = re.compile(r"!llvm\.ptr(<3>)?$")
 """Pointers to shared memory, and to nobody knows which."""
+_OTHER_MEMORY = re.compile(r"nvvm\.(ld|load|st|atomicrmw|red)|llvm\.(atomicrmw|cmpxchg)|(func|llvm)\.call$")
+_ASM_MEMORY = re.compile(r"\b(ld|st|ldmatrix|stmatrix|cp|red|atom)\.")
+_ARRIVES = re.compile(r"nvvm\.(mbarrier\.(arrive|complete|init|inval|txn)|cp\.async\.mbarrier|tcgen05\.commit)")
+_ASM_ARRIVES = re.compile(r"mbarrier\.(arrive|complete|init|inval|expect)|tcgen05\.commit")
 _REGISTER_STORES = ("cute.memref.store", "cute.memref.store_vec")
 
 
 def _uses_shared(op: ir.Operation) -> bool:
     """Whether threads read or write shared memory: that of a stage, which they have to have done with before it is
     given back, and a commit knows only of MMAs."""
-    if op.name not in (*_LOADS, *_REGISTER_STORES, "cute.copy", "cute.ptr.store", "llvm.store"):
+    if op.name == "llvm.inline_asm":
+        return bool(_ASM_MEMORY.search(str(op.attributes["asm_string"])))
+    known = op.name in (*_LOADS, *_REGISTER_STORES, "cute.copy", "cute.ptr.store", "llvm.store")
+    if not known and not _OTHER_MEMORY.match(op.name):
         return "matrix" in op.name
     return any("smem" in str(v.type) or _SHARED.search(str(v.type)) for v in _operands(op))
 
@@ -179,6 +186,7 @@ class _Release:
         for op in itertools.takewhile(lambda o: o != self.later[-1], behind):
             if op not in inside and _uses_shared(op):
                 raise _Left(_line(op, self.where), "threads use shared memory before they give a stage back")
+        self._by_this_name(every)
         counts = {self.numbers.value(_operands(o)[1], 0) for o in self.inits}
         if len(bases) != 1 or len(counts) != 1 or None in counts:
             raise _Left(self.where, "the mbarriers that give stages back, or their count, are not known")
@@ -190,6 +198,20 @@ class _Release:
                 raise _Left(_line(op, self.where), "who gives stages back is not known")
             if sum(t // 32 == 4 * self.warpgroups[0] for t in threads) != 1:
                 raise _Left(_line(op, self.where), "the first warp does not give each stage back by one thread")
+
+    def _by_this_name(self, every: list[ir.Operation]) -> None:
+        """Those that arrive at the mbarriers that give stages back are all known."""
+        known = {*self.inits, *self.arrivals, *self.later}
+        spots = {_spot(_operands(o)[0]) for o in self.inits}
+        for op in every:
+            if op.name == "llvm.inline_asm":
+                other = bool(_ASM_ARRIVES.search(str(op.attributes["asm_string"])))
+            else:
+                other = op not in known and bool(_ARRIVES.match(op.name))
+                other = other and any(_may_be(_spot(_operands(op)[0]), s) for s in spots)
+            if other:
+                text = "who else arrives at the mbarriers that give stages back is not known"
+                raise _Left(_line(op, self.where), text)
 
     def _arriving(self, op: ir.Operation) -> list[int]:
         """The threads of those that multiply which come to an arrival, where nothing else keeps them from it."""

@@ -40,9 +40,9 @@ class _Slice:
         for op in _all_operations(self.function):
             if op.name in (*_REGISTER_STORES, "llvm.store", "cute.copy", "cute.ptr.store"):
                 self._store(op)
-            elif "atomic" in op.name or (
+            elif "atomic" in op.name or self._waits_for_another_kernel(op) or (
                 op.name == "llvm.inline_asm" and _WRITES.search(str(op.attributes["asm_string"]))
-            ):
+            ):  # fmt: skip
                 self._globals.append(op)
         self._left: list[ir.Value] = []
         for place in (stretch.ops[0], *places):
@@ -57,6 +57,11 @@ class _Slice:
         self._left += [v for v in values if not stretch.makes(v)]
         while self._left:
             self._need(self._left.pop())
+
+    def _waits_for_another_kernel(self, op: ir.Operation) -> bool:
+        """Whether some threads wait until a kernel ahead of this one has written its results: others may not have."""
+        by_hand = op.name == "llvm.inline_asm" and "griddepcontrol.wait" in str(op.attributes["asm_string"])
+        return (by_hand or op.name.startswith("nvvm.griddepcontrol")) and bool(_around(op, self.function))
 
     def _within(self, value: ir.Value, region: ir.Operation) -> bool:
         """Whether a value is made in the regions of an operation."""
@@ -243,16 +248,6 @@ class _Slice:
                 elif _around(store, self.function) or any(v in self._differ for v in _operands(store)):
                     text = "what leads to the MMAs reads registers that each thread writes for itself"
                     raise _Left(_line(store, self.where), text)
-
-
-def _space(value: ir.Value) -> str:
-    """The memory that a tensor or a pointer is in; nothing for other values."""
-    kind = str(value.type)
-    found = re.match(r"!cute\.(?:memref|ptr)<[^,]*,\s*(\w+)", kind)
-    if found is not None:
-        return found[1]
-    space = re.match(r"!llvm\.ptr(?:<(\d+)>)?$", kind)
-    return "" if space is None else {"3": "smem", "5": "rmem", "1": "gmem"}.get(space[1], "generic")
 
 
 class _Copying:

@@ -10,8 +10,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from porter.diagnostics import Code, Location, PorterError
-from porter.lang.cute_dsl import DslFile, Function, parse_dsl
+from porter.lang.cute_dsl import Function, parse_dsl
 from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.sources import read_source
 from porter.model.dsl.names import Names
@@ -21,26 +20,18 @@ def marked(path: Path, names: Names, of: str) -> tuple[str, ...]:
     """Names of the functions of a Python file that have a mark.
 
     Raises:
-        PorterError: FILE_NOT_FOUND, NOT_TEXT.
+        PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE with the place of the syntax error.
     """
     if not mentions(path, names, of):
         return ()
-    return tuple(f.name for f in _parsed(path, read_source(path), names).decorated(lambda name: names.is_a(name, of)))
+    file = parse_dsl(str(path), read_source(path), dialect=names.dialect)
+    return tuple(f.name for f in file.decorated(lambda name: names.is_a(name, of)))
 
 
 def mentions(path: Path, names: Names, of: str) -> bool:
     """Whether a word of a mark stands in a file at all, be it in a comment. Raises PorterError as `marked` does."""
     source = read_source(path)
     return any(word in source for word in names.words(of))
-
-
-def _parsed(path: Path, source: bytes, names: Names) -> DslFile:
-    try:
-        return parse_dsl(str(path), source, dialect=names.dialect)
-    except PorterError as error:
-        if error.diagnostic.code is not Code.DSL_UNREADABLE:
-            raise
-        raise PorterError(Code.NOT_TEXT, Location(str(path)), path=path) from None
 
 
 def kernels_of(closure: Closure, module: Module, names: Names) -> list[Function]:

@@ -50,8 +50,10 @@ def _coming(steps: tuple[str, ...]) -> tuple[str, ...]:
     if MMA_THREAD in steps:
         buffers = "two_buffers" if DOUBLE_BUFFER in steps else "one_buffer"
         alone = ("ranks", "strides", "pair", "halves", "paired", "launch") if PAIR in steps else ("single",)
-        return ("stretch", "release", "alone", "slice", "apart", buffers, *alone, blocks)
-    return ("stretch", "release", "alone", "by_one_warp", blocks) if RELEASE in steps else ("together", blocks)
+        return ("stretch", "in_shared", "release", "alone", "slice", "apart", buffers, *alone, blocks)
+    if RELEASE in steps:
+        return ("stretch", "in_shared", "release", "alone", "by_one_warp", blocks)
+    return ("together", blocks)
 
 
 def copied_name(name: str) -> str:
