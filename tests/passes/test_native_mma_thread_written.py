@@ -16,6 +16,8 @@ STEPS = ("release", "mma-thread")
 AT = "int at = 0; "
 OF_AT, OF_STATE = (BATCH.replace(", b)", f", b + {what})") for what in ("at", "s.at"))
 STATE = "struct State {{ int at = 0; __device__ {} }};\n"
+OF_TILES = BATCH.replace(", b)", ", b + shared(p))")
+POINTER = "const char* p = tiles[k % 2];"
 METHOD = STATE.format("void next() { at += 8; }")
 AHEAD = {
     "a pointer": ("", AT + "int* p = &at; *p += 8;"),
@@ -93,6 +95,16 @@ def test_consumers_would_miss_what_the_loop_changes_by(tmp_path: Path, how: str)
 NOTES = "struct Notes { float* to; __device__ void note(int k) { to[k] = 1; } };\n"
 ALL_WRITE = {
     "a pointer of each": ("", "float* mine = out + threadIdx.x;", "*mine = 1;"),
+    "a pointer that moves": ("", "float* mine = out;", "*mine++ = 1;"),
+    "a pointer of all threads that moves": ("", "__shared__ float* mine;", "mine += 1;"),
+    "a reference to a pointer of all threads": ("", "__shared__ float* mine; float*& p = mine;", "p += 1;"),
+    "a pointer that stays": ("", "static float* mine;", "mine += 1;"),
+    "a pointer to a pointer of all threads": ("", "__shared__ float* mine; float** p = &mine;", "*p += 1;"),
+    "a helper with a pointer that moves": (
+        "__device__ void note(float* to) { to += 8; *to = 1; }\n",
+        "",
+        "note(out);",
+    ),
     "an atomic": ("__device__ int turns;\n", "", "atomicAdd(&turns, 1);"),
     "an element": ("__device__ int last[4];\n", "", "last[k % 4] = k;"),
     "a helper": ("__device__ int last; __device__ void note(int k) { last = k; }\n", "", "note(k);"),
@@ -123,6 +135,10 @@ KEPT = {
     "a helper with an array": ("__device__ void next(int* n) { n[0] += 8; }\n", "int all[1] = {0};",
                                BATCH.replace(", b)", ", b + all[0])") + " next(all);"),
     "a lambda": ("", AT + "auto next = [&] { at += 8; };", OF_AT + " next();"),
+    "a pointer that moves": ("", "", f"{POINTER} {OF_TILES} p += 8;"),
+    "a pointer that moves in a loop": ("", "", f"{POINTER} for (int i = 0; i < 2; ++i) ++p; {OF_TILES}"),
+    "a helper that moves its own": ("__device__ const char* past(const char* p) { p += 8; return p; }\n", "",
+                                    BATCH.replace(", b)", ", b + shared(past(tiles[k % 2])))")),
 }  # fmt: skip
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import find, walk
 from porter.model.functions import Call, Function, Style
 from porter.model.program import Program
-from porter.passes.full_rate.leading import is_local, named, roots
+from porter.model.scopes import Variable
+from porter.passes.full_rate.leading import is_local, named, own_declarator, roots
 from porter.passes.full_rate.sameness import Sameness
 
 _CHANGES = ("assignment_expression", "update_expression")
@@ -84,16 +85,14 @@ class Effects:
                 # a member of an object that its method is called of, or a variable of all threads
                 if through or function.style is not Style.METHOD:
                     return False
+            elif not through and _is_pointer(variable):
+                continue
             elif variable.param is not None:
-                if through or not variable.param.span or self._is_pointer(function, variable.param.node):
+                if through or not variable.param.span or "*" in function.text(variable.param.node or name):
                     return False
             elif not is_local(variable) and not self.sameness.leads_to(function, name):
                 return False
         return True
-
-    @staticmethod
-    def _is_pointer(function: Function, node: Node | None) -> bool:
-        return node is not None and "*" in function.text(node)
 
     def _leads_to_own(self, function: Function, argument: Node, own: frozenset[str]) -> bool:
         """Whether what a function is handed is, or leads to, a variable of the thread's own."""
@@ -104,3 +103,15 @@ class Effects:
             or bool(self.sameness.leads_to(function, n))
             for n in names
         )
+
+
+def _is_pointer(variable: Variable) -> bool:
+    """Whether a variable is a pointer of the thread's own, which moves without a write to what it leads to."""
+    if variable.param is not None:
+        parts = [n for n in walk(variable.param.node) if "declarator" in n.type] if variable.param.node else []
+    else:
+        own = own_declarator(variable)
+        declaration = variable.declaration
+        static = declaration is not None and "static" in variable.function.text(declaration).split()
+        parts = [] if own is None or static else [n for n in walk(own) if "declarator" in n.type]
+    return bool(parts) and all(n.type in ("pointer_declarator", "init_declarator") for n in parts)
