@@ -12,7 +12,7 @@ from porter.diagnostics import Code
 from porter.lang.cuda import walk
 from porter.model.functions import Call, Function, Param, Style, array_extents
 from porter.model.homes import Home, Key, Member, Scalars, TileSize
-from porter.model.lambdas import lost_lambdas
+from porter.model.lambdas import kept_by_address, lost_lambdas
 from porter.model.members import (
     MemberField,
     field_extents,
@@ -453,6 +453,9 @@ class _Finder:
             self.result.refusals.append(at)
 
     def _check_called(self, function: Function) -> None:
+        for caller, node in kept_by_address(self.program, function):
+            what = f"a pointer to `{function.qualified_name}`, which takes an accumulator, is kept or chosen"
+            self._refuse(caller, node, f"{what}; call it by its name")
         if self.program.callers(function):
             return
         name = function.name

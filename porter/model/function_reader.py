@@ -189,10 +189,15 @@ def _last_name(node: Node) -> Node | None:
         node = inner
 
 
+def _without_parentheses(node: Node) -> Node:
+    while node.type == "parenthesized_expression" and node.named_children:
+        node = node.named_children[0]
+    return node
+
+
 def called_name(callee: Node) -> Node | None:
     """The name in a callee: of the class, where a temporary is called (`Mma<64>{}(d)`)."""
-    while callee.type == "parenthesized_expression" and callee.named_children:
-        callee = callee.named_children[0]
+    callee = _without_parentheses(callee)
     inner: Node | None = callee
     if callee.type == "compound_literal_expression":
         inner = callee.child_by_field_name("type")
@@ -210,6 +215,9 @@ def _calls(function: Function) -> Iterator[Call]:
             continue
         name_node = called_name(callee)
         if name_node is None:
+            if (called := _without_parentheses(callee)).type == "lambda_expression":
+                start = called.start_byte
+                yield _call(function, node, arguments, "", Span(start, start), ())
             continue
         template_args: tuple[str, ...] = ()
         owner = name_node.parent
@@ -219,15 +227,14 @@ def _calls(function: Function) -> Iterator[Call]:
                 for inner in (c for c in owner.children if c.type == "template_argument_list"):
                     template_args = tuple(function.text(c) for c in inner.named_children if c.type != "comment")
             owner = owner.parent
-        yield Call(
-            function,
-            node,
-            function.text(name_node),
-            function.span(name_node),
-            template_args,
-            tuple(c for c in arguments.named_children if c.type != "comment"),
-            _inside(arguments, function.shift),
-        )
+        yield _call(function, node, arguments, function.text(name_node), function.span(name_node), template_args)
+
+
+def _call(
+    function: Function, node: Node, arguments: Node, name: str, span: Span, template_args: tuple[str, ...]
+) -> Call:
+    args = tuple(c for c in arguments.named_children if c.type != "comment")
+    return Call(function, node, name, span, template_args, args, _inside(arguments, function.shift))
 
 
 def _macros(file: CudaFile, known: dict[str, str]) -> Iterator[Function]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from porter.lang.cuda import enclosing
-from porter.model.functions import Call, Function
+from porter.model.functions import Call, Function, Style
 from porter.model.program import Program
 from porter.model.registers import CASTS
 from porter.model.scopes import resolve
@@ -186,3 +186,39 @@ def _forwards(function: Function, node: Node) -> bool:
         return False
     name = function.text(callee).split("<")[0].strip()
     return name in CASTS or name.rpartition("::")[2] in ("forward", "move")
+
+
+_PASSING_ON = (
+    "pointer_expression",
+    "parenthesized_expression",
+    "comma_expression",
+    "conditional_expression",
+    "cast_expression",
+    "initializer_list",
+    "template_function",
+    "qualified_identifier",
+)
+
+
+def kept_by_address(program: Program, function: Function) -> Iterator[tuple[Function, Node]]:
+    """Where a function's name is an operand rather than called or handed on: a variable keeps it, an expression chooses
+    it. What calls it then is not seen."""
+    for caller in program.functions:
+        if caller.style is Style.MACRO or function.name not in caller.text(caller.body):
+            continue
+        for node in caller.own_nodes("identifier"):
+            if caller.text(node) != function.name or resolve(caller, node, function.name) is not None:
+                continue
+            inner, around = node, node.parent
+            while around is not None and around.type in _PASSING_ON:
+                inner, around = around, around.parent
+            if around is None:
+                continue
+            is_value = around.type == "init_declarator" and around.child_by_field_name("declarator") != inner
+            is_chosen = inner.type == "parenthesized_expression" and inner.named_children[0].type != "identifier"
+            if (
+                is_value
+                or around.type in ("assignment_expression", "return_statement")
+                or (is_chosen and around.type == "call_expression")
+            ):
+                yield caller, node

@@ -159,7 +159,8 @@ class Program:
         if function.name == CALL_OPERATOR:
             # the call names an object or a class
             return [c for f in self.functions for c in f.calls]
-        same = self.calls_named(function.name) if function.name else []
+        # a lambda that is called where it is written has a call without a name
+        same = self.calls_named(function.name) if function.name or function.style is Style.LAMBDA else []
         return same + (
             self._odd_callers.get(id(function), []) if function.style is Style.METHOD else self._renamed_calls
         )

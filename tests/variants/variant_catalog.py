@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import variants_aliases  # noqa: F401
 import variants_batches  # noqa: F401
+import variants_callees  # noqa: F401
 import variants_calls  # noqa: F401
 import variants_classes  # noqa: F401
 import variants_columns  # noqa: F401
+import variants_combined  # noqa: F401
 import variants_lambdas  # noqa: F401
 import variants_lanes  # noqa: F401
 import variants_macros  # noqa: F401
