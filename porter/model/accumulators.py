@@ -296,16 +296,24 @@ class _Finder:
         if path:
             selected = registers.prefix if registers.inner else prefix
             return self._in_class(variable, max(len(selected) + inner_depth, len(extents)), path)
-        if not extents:
+        of_type = self._extents_of_alias(variable, len(extents))
+        rank = len(extents) + len(of_type)
+        if not rank:
             return None
+        depth = len(prefix) + inner_depth
         if registers.inner:
-            return Home(variable, len(registers.prefix))
-        if registers.is_cast:
+            depth = len(registers.prefix)
+        elif registers.is_cast:
             # the cast fits the array to the parameter: all of it is one tile
-            return Home(variable, len(prefix))
-        if argument is not None and argument.param.params[0].rank:
-            return Home(variable, len(extents) - argument.param.params[0].rank + argument.param.depth)
-        return Home(variable, len(prefix) + inner_depth)
+            depth = len(prefix)
+        elif argument is not None and argument.param.params[0].rank:
+            depth = rank - argument.param.params[0].rank + argument.param.depth
+        return Home(variable, depth, type_extents=of_type)
+
+    def _extents_of_alias(self, variable: Variable, declared: int) -> list[str]:
+        """The extents that an alias of an array type adds to those of the declarator, of which there are `declared`."""
+        kind = self.program.names.expressions.variable(variable)
+        return [str(e) for e in kind.extents[declared:]] if kind.is_array and not kind.reference else []
 
     def _in_class(self, variable: Variable, depth: int, path: str) -> Home:
         names, declaration = self.program.names, variable.declaration

@@ -75,8 +75,9 @@ class Home:
     variable: Variable
     depth: int = 0
     path: str = ""
-    path_extents: list[str] = field(default_factory=list)
-    """Extents of that member, `hidden` if they are named in the class only."""
+    type_extents: list[str] = field(default_factory=list)
+    """Extents of that member, `hidden` if they are named in the class only; without a path those of the type, which is
+    an alias of an array's."""
     hidden: bool = False
 
     @property
@@ -155,7 +156,7 @@ class Home:
     @property
     def extents(self) -> list[str]:
         """Texts of the declared extents, outermost first; those of an array of objects come first."""
-        return self._declared_extents + self.path_extents
+        return self._declared_extents + self.type_extents
 
     @property
     def rank(self) -> int:

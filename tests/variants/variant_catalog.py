@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import variants_aliases  # noqa: F401
+import variants_array_types  # noqa: F401
 import variants_batches  # noqa: F401
 import variants_callees  # noqa: F401
 import variants_calls  # noqa: F401

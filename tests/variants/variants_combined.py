@@ -45,12 +45,12 @@ HOMES = {
         """
 template <class T, int N>
 struct Vector {
-    T x[N];
-    __device__ T& operator[](int i) { return x[i]; }
+    T regs[N];
+    __device__ T& operator[](int i) { return regs[i]; }
 };
 """,
         "Vector<float, <R>> f;",
-        "f.x",
+        "f.regs",
         "f[$]",
     ),
     "row": Home("", "float d[1][<R>];", "d[0]", "d[0][$]"),
@@ -349,9 +349,9 @@ def choices(count: int) -> Iterator[Choice]:
             return
         if pair and pair not in uncovered:
             continue
-        candidates = {c for c in (thrown(dict(pair)) for _ in range(100)) if fits(c)} - seen
+        candidates = [c for c in (thrown(dict(pair)) for _ in range(100)) if fits(c) and c not in seen]
         if candidates:
-            best = max(sorted(candidates), key=lambda c: len(_pairs(c) & uncovered))
+            best = max(candidates, key=lambda c: len(_pairs(c) & uncovered))
             seen.add(best)
             uncovered -= _pairs(best)
             yield best
