@@ -10,7 +10,7 @@ from grade.kernels import kernel
 
 from porter.grade.calibration import attention, ladders
 from porter.grade.chips import chips, read
-from porter.grade.code import Code, ways
+from porter.facts.code import Code, ways
 from porter.grade.model import grade, run
 from porter.grade.reading import Launch, read_shape
 from porter.grade.shape import Epilogue, Mma, Problem, Residency, Shape, Work

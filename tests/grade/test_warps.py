@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from porter.grade.code import Code
+from porter.facts.code import Code
 from porter.grade.kinds import counted, is_issued
-from porter.grade.lanes import computed, every
+from porter.facts.integers import computed, every
 from porter.grade.reading import Launch, read_shape
 from porter.grade.shape import Shape
 from porter.grade.warps import Warps
