@@ -116,9 +116,9 @@ class Engine(Enum):
 
 @dataclass(slots=True, eq=False)
 class Access:
-    """`cells` of a space, one bit each: 4 bytes of shared memory, or 16 lanes of a column. It lasts from event `start` to
-    event `end`; None if nothing waits for it. `pipe`: operations with equal ones are kept in order by the hardware, on
-    one accumulator (`tile`)."""
+    """`cells` of a space, one bit each: 4 bytes of shared memory, or 16 lanes of a column. It lasts from event `start`
+    to event `end`; None if nothing waits for it. `pipe`: operations with equal ones are kept in order by the hardware,
+    on one accumulator (`tile`)."""
 
     space: Space
     engine: Engine

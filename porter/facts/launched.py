@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
-from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.ptx import ast
 from porter.ptx.shared_window import SYSTEM_SHARED
@@ -53,21 +52,16 @@ class Launched:
     """`parameters`: the bytes of each. `boxes`: bytes that a copy of a tensor map moves, by (parameter, offset) where
     the map stands in one, by address where a parameter points to it."""
 
-    module: ast.Module
-    entry: ast.Function
+    flow: Flow
     geometry: Geometry
     parameters: Mapping[str, bytes]
     boxes: Mapping[tuple[str, int] | int, int] = field(default_factory=dict)
 
     @cached_property
-    def flow(self) -> Flow:
-        return Flow(Code(self.module, self.entry))
-
-    @cached_property
     def parameter_addresses(self) -> dict[str, int]:
         """Each at a place of its own."""
         found, at = {}, PARAMETERS
-        for param in self.entry.params:
+        for param in self.flow.code.entry.params:
             found[param.name] = at
             size = len(self.parameters.get(param.name, b""))
             at += -(-max(size, 1) // _PARAMETER_ALIGNMENT) * _PARAMETER_ALIGNMENT
@@ -93,7 +87,11 @@ class Launched:
     def shared_offsets(self) -> dict[str, int]:
         """Where the variables of shared memory lie, those of dynamic size last."""
         found, at = {}, SYSTEM_SHARED
-        variables = [v for v in _variables(self.module.variables, self.entry.body or ()) if v.space == "shared"]
+        variables = [
+            v
+            for v in _variables(self.flow.code.module.variables, self.flow.code.entry.body or ())
+            if v.space == "shared"
+        ]
         for variable in sorted(variables, key=lambda v: v.extern):
             alignment = max(variable.align or 1, _DYNAMIC_ALIGNMENT if variable.extern else 1)
             at = -(-at // alignment) * alignment

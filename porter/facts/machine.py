@@ -34,10 +34,13 @@ from porter.facts.state import Block, Group, Warp
 from porter.facts.values import ALL, bits, merged
 from porter.ptx.memory_order import Scope
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
+from porter.ptx.symbols import local_name
 
 MOST_STEPS = 3_000_000
 """Instructions of warps that are executed before an execution is given up."""
 _PATIENCE = 40
+_BY_THREADS = frozenset((Engine.THREAD, Engine.ATOMIC, Engine.CP_ASYNC, Engine.STORE))
+"""Accesses that no other entry of a trace stands for."""
 
 
 @dataclass
@@ -287,6 +290,9 @@ class Machine:
     ) -> Access:
         found = Access(space, engine, write, cells, start, end, at, pipe, tile, must_be_written)
         self.history.accesses.append(found)
+        warp = self.history.events[start].warp
+        if warp is not None and engine in _BY_THREADS:
+            self.history.trace[warp].append((engine.value, write, space, cells, at))
         return found
 
     def reach(self, event: Event, rank: int, warp: Warp, what: str, at: int, arrives: bool = False) -> None:
@@ -323,7 +329,7 @@ class Machine:
         if not below:
             return f"the mbarrier at {offset:#x}{of}"
         start, name = max(below)
-        return f"the mbarrier at {name}+{offset - start}{of}"
+        return f"the mbarrier at {local_name(name)}+{offset - start}{of}"
 
     def arrive(
         self, barrier: Mbarrier, event: Event, count: int, at: int, rank: int,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from porter.facts.events import Blocked, NotUnderstood
@@ -35,7 +35,6 @@ class Checked:
     blocked: tuple[Blocked, ...] = ()
     events: int = 0
     steps: int = 0
-    machine: Machine | None = field(default=None, repr=False, compare=False)
 
     @property
     def verdict(self) -> Verdict:
@@ -81,5 +80,5 @@ def check(launched: Launched, schedule: Schedule | None = None, machine: Machine
         findings.add("deadlock", f"{len(history.blocked)} groups of lanes wait for ever", one.at)
     return Checked(
         tuple(findings.all()), frozenset(history.assumed), unknown, place, tuple(history.blocked),
-        len(history.events), machine.steps, machine,
+        len(history.events), machine.steps,
     )  # fmt: skip

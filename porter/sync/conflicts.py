@@ -173,8 +173,8 @@ class Conflicts:
         if missing:
             kind = "U2" if access.space.tensor else "H17"
             text = (
-                f"{access.must_be_written}: {missing.bit_count()} of {access.cells.bit_count()} cells are not known to be "
-                f"written before ({self._who(access)})"
+                f"{access.must_be_written}: {missing.bit_count()} of {access.cells.bit_count()} cells are not known to "
+                f"be written before ({self._who(access)})"
             )
             self._findings.add(kind, text, access.at)
 

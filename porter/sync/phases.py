@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mbarriers and barriers: each phase has the arrivals that are meant for it, and each wait sees the phase it is meant for."""
+"""mbarriers and barriers: each phase has the arrivals meant for it, each wait sees the phase that it is meant for."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def _uses(history: History, barrier: Mbarrier, views: Views, findings: Findings,
 def _arrival(barrier: Mbarrier, arrival: Arrival, views: Views, findings: Findings, named: Named) -> None:
     """The end of the phase before comes ahead of an arrival: else it may be counted in that phase."""
     phase = arrival.phase
-    if phase and not views.execution[arrival.event] >> barrier.phases[phase - 1] & 1:
+    if phase and not _is_over(barrier, phase - 1, views.execution[arrival.event]):
         what = "bytes of a copy" if arrival.of_copy else "an arrival"
         text = (
-            f"{named(barrier.address)}: {what} meant for phase {phase} may be counted in phase {phase - 1}: nothing puts "
-            "it behind that phase's end"
+            f"{named(barrier.address)}: {what} meant for phase {phase} may be counted in phase {phase - 1}: nothing "
+            "puts it behind that phase's end"
         )
         findings.add("phase", text, arrival.at)
 
@@ -77,13 +77,13 @@ def _wait(
         text = f"{name}: a wait meant for phase {wait.phase} is satisfied by phase {wait.phase - 2} as well"
         findings.add("H33", text, wait.at)
     following = wait.phase + 1
-    if wait.by_parity and following < len(barrier.phases):
-        if not views.execution[barrier.phases[following]] >> wait.event & 1:
-            text = (
-                f"{name}: a wait for phase {wait.phase} may come when phase {following} is over as well: nothing makes "
-                "that phase wait for it"
-            )
-            findings.add("H33", text, wait.at)
+    is_followed = wait.by_parity and following < len(barrier.phases)
+    if is_followed and not views.execution[barrier.phases[following]] >> wait.event & 1:
+        text = (
+            f"{name}: a wait for phase {wait.phase} may come when phase {following} is over as well: nothing makes "
+            "that phase wait for it"
+        )
+        findings.add("H33", text, wait.at)
     for arrival in arrivals:
         narrow = Scope.CTA in (arrival.scope, wait.scope)
         if arrival.phase == wait.phase and not arrival.of_copy and arrival.rank != wait.rank and narrow:
@@ -97,4 +97,11 @@ def _known_before(history: History, barrier: Mbarrier, wait: Wait, views: Views)
     for edge, before in history.events[wait.event].edges:
         if edge is Edge.PROGRAM:
             seen |= views.execution[before] | 1 << before
-    return max((number + 1 for number, end in enumerate(barrier.phases) if seen >> end & 1), default=0)
+    return max((number + 1 for number in range(len(barrier.phases)) if _is_over(barrier, number, seen)), default=0)
+
+
+def _is_over(barrier: Mbarrier, phase: int, seen: int) -> bool:
+    """Whether a phase has ended for who has seen these events: its end, or everything that it waits for."""
+    if seen >> barrier.phases[phase] & 1:
+        return True
+    return all(seen >> arrival.event & 1 for arrival in barrier.arrivals if arrival.phase == phase)

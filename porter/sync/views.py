@@ -12,10 +12,10 @@ from porter.facts.events import Edge, Event, History, Kind
 
 @dataclass
 class Views:
-    """By event. `execution`: what has happened before. `memory`: what of that is visible in shared memory. `proxy`: what
-    of that asynchronous operations see too. `taken`: what a thread's tcgen05 operations come behind; `published` and
-    `received`: what fences have handed to a synchronization, and from one. `released`: what a relaxed arrival carries.
-    """
+    """By event. `execution`: what has happened before. `memory`: what of that is visible in shared memory. `proxy`:
+    what of that asynchronous operations see too. `taken`: what a thread's tcgen05 operations come behind; `published`
+    and `received`: what fences have handed to a synchronization, and from one. `released`: what a relaxed arrival
+    carries."""
 
     execution: list[int] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
@@ -25,13 +25,13 @@ class Views:
     received: list[int] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
     conflicts: dict[int, int] = field(default_factory=dict)
-    """By end of an asynchronous operation the accesses that it conflicts with and comes behind: who is told of the one is
-    told of the others."""
+    """By end of an asynchronous operation the accesses that it conflicts with and comes behind: who is told of the one
+    is told of the others."""
 
 
 def views_of(history: History, at_start: Callable[[int, Views], None]) -> Views:
-    """The views of all events. `at_start` is called with each event whose own view is complete: it looks at accesses that
-    begin there, and may add to `conflicts`."""
+    """The views of all events. `at_start` is called with each event whose own view is complete: it looks at accesses
+    that begin there, and may add to `conflicts`."""
     views = Views()
     inits = 0
     for event in history.events:
@@ -102,7 +102,7 @@ def _apply(views: Views, event: Event, inits: int) -> None:
 
 
 def _commit(views: Views, event: Event) -> None:
-    """A commit stands for the MMAs of its thread, and for what its thread has taken over; not for the thread's memory."""
+    """A commit stands for the MMAs of its thread and what its thread has taken over, not for the thread's memory."""
     done = 0
     for end in event.completes:
         if views.execution[event.index] >> end & 1:

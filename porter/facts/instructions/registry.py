@@ -126,7 +126,7 @@ HAS_EFFECT = frozenset(
 
 
 def orders(ins: ast.Instruction) -> bool:
-    """Whether an instruction does something that others may wait for, so that a condition on data must not decide it."""
+    """Whether an instruction does something that others may wait for: a condition on data must not decide it."""
     parts = ins.parts
     shared = any(p.startswith("shared") for p in parts)
     return parts[0] in HAS_EFFECT or (parts[0] in ("st", "atom", "red") and shared)
