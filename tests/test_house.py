@@ -36,7 +36,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "grade": frozenset({"facts", "ptx"}),
     "verify": frozenset({"build", "sim", "hopper", "sync", "facts", "project", "ptx"}),
     "scan": frozenset({"passes", "rules", "model", "lang", "project", "ptx"}),
-    "report": frozenset({"grade", "verify", "build", "sim", "sync", "facts", "hopper", "passes", "rules", "model", "lang", "ptx"}),
+    "report": frozenset(
+        {"grade", "verify", "build", "sim", "sync", "facts", "hopper", "passes", "rules", "model", "lang", "ptx"}
+    ),
     "cli": frozenset({"report", "grade", "scan", "verify", "build", "passes", "rules", "lang", "project"}),
 }
 # Parts that must not see each other even through a third one.

@@ -40,12 +40,13 @@ def _last(barrier: Mbarrier) -> int | None:
 
 def _uses(history: History, barrier: Mbarrier, views: Views, findings: Findings, named: Named) -> None:
     for event, at, asynchronous in barrier.uses:
-        if not views.memory[event] >> barrier.init & 1:
+        memory, proxy = _seen_before(history, event, views.memory), _seen_before(history, event, views.proxy, False)
+        if not memory >> barrier.init & 1:
             findings.add("H21", f"{named(barrier.address)}: a use that does not come behind its initialization", at)
             continue
         warp = history.events[event].warp
         other = warp is not None and warp.rank != barrier.address >> RANK_SHIFT
-        if (asynchronous or other) and not views.proxy[event] >> barrier.init & 1:
+        if (asynchronous or other) and not proxy >> barrier.init & 1:
             who = "an asynchronous operation" if asynchronous else "another block"
             text = f"{named(barrier.address)}: {who} uses it without fence.mbarrier_init behind its initialization"
             findings.add("H21", text, at, level="strict")
@@ -93,11 +94,17 @@ def _wait(
 
 def _known_before(history: History, barrier: Mbarrier, wait: Wait, views: Views) -> int:
     """How many phases are known to be over to who waits, when the wait begins."""
-    seen = 0
-    for edge, before in history.events[wait.event].edges:
-        if edge is Edge.PROGRAM:
-            seen |= views.execution[before] | 1 << before
+    seen = _seen_before(history, wait.event, views.execution)
     return max((number + 1 for number in range(len(barrier.phases)) if _is_over(barrier, number, seen)), default=0)
+
+
+def _seen_before(history: History, event: int, view: list[int], themselves: bool = True) -> int:
+    """What the threads of an event have seen when it begins: what it is told itself, as a wait is, does not count."""
+    seen = 0
+    for edge, before in history.events[event].edges:
+        if edge is Edge.PROGRAM:
+            seen |= view[before] | (1 << before if themselves else 0)
+    return seen
 
 
 def _is_over(barrier: Mbarrier, phase: int, seen: int) -> bool:

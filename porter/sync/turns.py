@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 from porter.facts.code import Loop
 from porter.facts.events import WarpName
@@ -28,8 +29,6 @@ from porter.ptx import ast
 from porter.ptx.arch import WARP
 
 Trace = list[tuple[object, ...]]
-_LOW_BITS = 16
-"""A counter below this number, taken by a mask, is periodic whatever the period of the traces."""
 
 
 class Recorder:
@@ -228,21 +227,27 @@ _SYNCHRONIZING = frozenset(("mbarrier", "cp", "tcgen05", "wgmma", "st", "ld", "b
 
 
 def _operands(shorter: Recorder, longer: Recorder, period: int) -> Iterator[tuple[str, int]]:
-    """Synchronizing instructions an operand of which follows a counter otherwise than by its low bits."""
+    """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
+    evenly: what they give may change at a turn that no run has come to."""
     flow = longer.flow
-    for (_, head), states in longer.states.items():
-        if len(states) < 2 * period + 2:
+    for (warp, head), states in longer.states.items():
+        turns = len(states) - len(shorter.states.get((warp, head), ()))
+        counters = _counters(states, turns) if 0 < 2 * turns < len(states) else {}
+        if not counters:
             continue
         loop = flow.heads[head]
-        counters = _counters(states, period)
-        following = _following(flow, loop, counters) if counters else set()
+        following = Following(flow, loop, counters)
         for at in loop.body:
             ins = flow.code.code[at]
-            if ins.parts[0] not in _SYNCHRONIZING or {"global", "param"} & set(ins.parts):
-                continue
-            operands = ins.operands[1:] if ins.parts[0] == "ld" else ins.operands
-            if any(_named(flow, at, o) & following for o in operands):
-                yield f"an operand of {ins.parts[0]} follows a counter", at
+            if ins.parts[0] == "setp":
+                if any(following.is_uneven(name) for name in flow.uses[at]):
+                    yield "a comparison follows a counter through more than its low bits", at
+            elif ins.parts[0] in _SYNCHRONIZING and not {"global", "param"} & set(ins.parts):
+                # what is stored counts where it is loaded
+                memory = ins.parts[0] in ("ld", "st")
+                operands = [o for o in ins.operands if isinstance(o, ast.Mem)] if memory else ins.operands
+                if any(_named(flow, at, o) & following.kinds.keys() for o in operands):
+                    yield f"an operand of {ins.parts[0]} follows a counter", at
 
 
 def _named(flow: Flow, at: int, operand: ast.Operand) -> set[str]:
@@ -252,46 +257,99 @@ def _named(flow: Flow, at: int, operand: ast.Operand) -> set[str]:
     return _named(flow, at, operand.base) if isinstance(operand, ast.Mem) else set()
 
 
-def _counters(states: Sequence[Mapping[str, Value]], period: int) -> set[str]:
-    """Registers that go on moving."""
-    found = set()
+def _counters(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, int]:
+    """Registers that go on moving, with how far they were seen to move."""
+    found: dict[str, int] = {}
     for name in states[0].keys() & states[-1].keys():
-        values = [state.get(name) for state in states]
-        numbers = [v for v in values if isinstance(v, int)]
-        if len(numbers) == len(values) and len(set(numbers)) > 2 * period and numbers[-1] != numbers[-1 - period]:
-            found.add(name)
+        for lane in range(WARP) if any(isinstance(state.get(name), tuple) for state in states) else range(1):
+            numbers = [v for state in states if (v := of_lane(state.get(name), lane)) is not None]
+            if len(numbers) == len(states) and numbers[-1] != numbers[-1 - period]:
+                reach = abs(signed(numbers[-1] - numbers[0], 32))
+                found[name] = min(found.get(name, reach), reach)
     return found
 
 
-def _following(flow: Flow, loop: Loop, counters: set[str]) -> set[str]:
-    """Registers that depend on more of a counter than its low bits."""
-    found = set(counters)
-    scaled: dict[str, int] = {}
-    while True:
-        more: set[str] = set()
-        for at in loop.body:
-            used = flow.uses[at] & found
-            if used and not _keeps_low_bits(flow, at, used, scaled):
-                more |= flow.writes[at] - found
-        if not more:
+class Shape(IntEnum):
+    """How a register follows a counter; the worst counts."""
+
+    EVEN = 0
+    """A number more for each turn: the counter, times two to the power `shift`."""
+    HIGH = 1
+    """The counter without its lowest `-shift` bits."""
+    OTHER = 2
+
+
+@dataclass(frozen=True)
+class Followed:
+    """`reach`: how far the counter was seen to move. `shift` is None where it is not known."""
+
+    shape: Shape
+    reach: int
+    shift: int | None = 0
+
+    def joined(self, other: Followed) -> Followed:
+        shift = self.shift if self.shift == other.shift else None
+        return Followed(max(self.shape, other.shape), min(self.reach, other.reach), shift)
+
+
+class Following:
+    """The registers of a loop that follow its counters. What takes only a counter's low bits repeats, and follows none,
+    if the runs have seen all of its values twice."""
+
+    def __init__(self, flow: Flow, loop: Loop, counters: Mapping[str, int]) -> None:
+        self._flow = flow
+        self.kinds = {name: Followed(Shape.EVEN, reach) for name, reach in counters.items()}
+        changed = True
+        while changed:
+            changed = False
+            for at in loop.body:
+                found = self._result(at)
+                for name in flow.writes[at] if found is not None else ():
+                    assert found is not None
+                    known = self.kinds.get(name)
+                    joined = found if known is None else known.joined(found)
+                    if joined != known and name not in counters:
+                        self.kinds[name] = joined
+                        changed = True
+
+    def is_uneven(self, name: str) -> bool:
+        return name in self.kinds and self.kinds[name].shape is not Shape.EVEN
+
+    def _result(self, at: int) -> Followed | None:
+        """How what an instruction writes follows the counters; None if it does not."""
+        ins = self._flow.code.code[at]
+        head = ins.parts[0]
+        if head in ("setp", "bra", *_SYNCHRONIZING):
+            return None
+        given = ins.operands[1:3] if head == "selp" else ins.operands[1:]
+        followed = [self.kinds[n] for o in given if (n := self._flow.code.register(at, o)) in self.kinds and n]
+        if not followed:
+            return None
+        found = followed[0]
+        for other in followed[1:]:
+            found = found.joined(other)
+        number = next((int(o.value) for o in reversed(given) if isinstance(o, ast.Imm) and not o.is_float), None)
+        return self._changed(head, ins.parts, found, len(followed), number)
+
+    @staticmethod
+    def _changed(head: str, parts: tuple[str, ...], found: Followed, count: int, number: int | None) -> Followed | None:
+        other = Followed(Shape.OTHER, found.reach, None)
+        if head in ("mov", "cvt", "cvta", "selp"):
             return found
-        found |= more
-
-
-def _keeps_low_bits(flow: Flow, at: int, used: frozenset[str], scaled: dict[str, int]) -> bool:
-    """Whether what an instruction writes takes only few values, whatever the counter does."""
-    ins = flow.code.code[at]
-    head = ins.parts[0]
-    if head in ("setp", "bra", *_SYNCHRONIZING):
-        return True
-    if head == "selp":
-        return not any(flow.code.register(at, o) in used for o in ins.operands[1:3])
-    if head == "and":
-        shift = min((scaled.get(name, 0) for name in used), default=0)
-        masks = [int(o.value) for o in ins.operands[1:] if isinstance(o, ast.Imm)]
-        return any(0 <= mask >> shift < _LOW_BITS for mask in masks)
-    if head == "shl" and isinstance(ins.operands[-1], ast.Imm):
-        for name in flow.writes[at]:
-            if len(flow.code.written[name]) == 1:
-                scaled[name] = int(ins.operands[-1].value)
-    return False
+        if found.shape is Shape.OTHER:
+            return other
+        if head == "and" and number is not None and found.shift is not None:
+            span = 1 << (number >> found.shift if found.shift >= 0 else number << -found.shift).bit_length()
+            return None if number >= 0 and span <= found.reach // 2 else other
+        if head == "shr" and number is not None and found.shift is not None:
+            shift = found.shift - number
+            return Followed(Shape.EVEN if shift >= 0 else Shape.HIGH, found.reach, shift)
+        if found.shape is Shape.HIGH:
+            return other
+        if head in ("add", "sub", "neg"):
+            return found if count == 1 else Followed(Shape.EVEN, found.reach, None)
+        if head == "shl" and number is not None:
+            return Followed(Shape.EVEN, found.reach, found.shift + number if found.shift is not None else None)
+        if head in ("mul", "mad") and "hi" not in parts and count == 1:
+            return Followed(Shape.EVEN, found.reach, None)
+        return other

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from porter.facts.code import Code
-from porter.grade.kinds import counted, is_issued
 from porter.facts.integers import computed, every
+from porter.grade.kinds import counted, is_issued
 from porter.grade.reading import Launch, read_shape
 from porter.grade.shape import Shape
 from porter.grade.warps import Warps
