@@ -173,7 +173,9 @@ class Prover:
         others = [s[name] for s in chosen if name in s]
         step = math.gcd(value, *(v for v in others if isinstance(v, int) and not isinstance(v, bool)))
         runs = self._runs(base, name, step)
-        while step % 2 == 0 and (finer := self._runs(base, name, step // 2)) and _all_differ(finer):
+        while not _all_differ(runs) and step < value:
+            step, runs = 2 * step, self._runs(base, name, 2 * step)
+        while step % 2 == 0 and _all_differ(finer := self._runs(base, name, step // 2)):
             step, runs = step // 2, finer
         if not runs:
             return Count(name, why="the kernel is compiled for it, or takes no other"), None, ""
@@ -228,7 +230,7 @@ _ORDER = (Verdict.CLEAN, Verdict.REVIEW, Verdict.UNKNOWN, Verdict.STRICT, Verdic
 
 
 def _all_differ(runs: Sequence[Recorder]) -> bool:
-    return all(a.traces != b.traces for a, b in pairwise(runs))
+    return bool(runs) and all(a.traces != b.traces for a, b in pairwise(runs))
 
 
 def _listed(sizes: Mapping[str, Number]) -> str:
