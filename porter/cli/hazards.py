@@ -70,13 +70,11 @@ def hazards(
     budget: int | None,
 ) -> ExitCode:
     launch_file = require_launch(path, ptx_path, launch_path)
-    if path is not None and not path.exists():
-        raise PorterError(Code.FILE_NOT_FOUND, path=path)
+    _require_path(path)
     if prove:
         return _prove(session, path, case_path, port_path, only, arch, sizes, seconds, kernel, ptx_path, launch_file)
     options = sim_options(seed, "random" if seeds > 1 else schedule, arithmetic, budget)
-    numbers = range(seed, seed + seeds)
-    chosen = cast("Level | None", level)
+    numbers, chosen = range(seed, seed + seeds), cast("Level | None", level)
     errors, earlier = list[Diagnostic](), list[Mapping[str, Any]]()
     kind = _kind_of(path, case_path)
     _require_cases(kind, {"--seconds": seconds is not None, "--resume": resume_path is not None})
@@ -84,10 +82,8 @@ def hazards(
         assert launch_file is not None
         runs = [check_launch(launch_file, ptx_path, kernel, arch, chosen or "practice", options, numbers, jobs)]
     elif kind == "ptx":
-        launch = read_launch(grid, block, cluster, smem)
-        runs = [
-            _ptx(path, kernel, launch, [read_argument(a) for a in args], chosen or "practice", options, numbers, jobs)
-        ]
+        launch, values = read_launch(grid, block, cluster, smem), [read_argument(a) for a in args]
+        runs = [_ptx(path, kernel, launch, values, chosen or "practice", options, numbers, jobs)]
     elif kind == "program":
         require_program(path)
         request = program_request(path, arguments, arch, include_dirs, defines, flags, libraries)
@@ -99,6 +95,12 @@ def hazards(
         search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None, jobs, done)
         runs, earlier = _cases(session, path, case_path, sizes, search, errors, port_path, Budget(seconds))
     return _report(session, runs, errors, earlier, sarif_path)
+
+
+def _require_path(path: Path | None) -> None:
+    """Raises FILE_NOT_FOUND."""
+    if path is not None and not path.exists():
+        raise PorterError(Code.FILE_NOT_FOUND, path=path)
 
 
 def _prove(

@@ -29,7 +29,6 @@ _SINGLE: dict[str, Callable[[int, int], int]] = {
     "abs": lambda a, w: abs(a),
     "popc": lambda a, w: unsigned(a, w).bit_count(),
     "clz": lambda a, w: w - unsigned(a, w).bit_length(),
-    "brev": lambda a, w: int(f"{unsigned(a, w):0{w}b}"[::-1], 2),
     "bfind": lambda a, w: (unsigned(a, w) if a >= 0 else unsigned(~a, w)).bit_length() - 1,
 }
 _PAIRS: dict[str, Callable[[int, int, int], int | None]] = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cluster of blocks executed with numbers for indices, addresses, parities and counts, and without data.
+"""One cluster of blocks as instructions find it: numbers for indices, addresses, parities and counts, and no data.
 
 Lanes of a warp go together; where they part they are groups of their own, which merge where their places meet. Waits
 block, asynchronous work lands at once or when the schedule says so. What is executed is not judged here: order follows
@@ -16,7 +16,6 @@ from random import Random
 from porter.facts.events import (
     Access,
     Arrival,
-    Blocked,
     Edge,
     Engine,
     Event,
@@ -28,17 +27,13 @@ from porter.facts.events import (
     Remote,
     Space,
 )
-from porter.facts.instructions.registry import Outcome, compiled
 from porter.facts.launched import Launched
 from porter.facts.state import Block, Group, Warp
-from porter.facts.values import ALL, bits, merged
+from porter.facts.values import ALL, bits
 from porter.ptx.memory_order import Scope
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 from porter.ptx.symbols import local_name
 
-MOST_STEPS = 3_000_000
-"""Instructions of warps that are executed before an execution is given up."""
-_PATIENCE = 40
 _BY_THREADS = frozenset((Engine.THREAD, Engine.ATOMIC, Engine.CP_ASYNC, Engine.STORE))
 """Accesses that no other entry of a trace stands for."""
 
@@ -60,7 +55,8 @@ class ClusterBarrier:
 
 
 class Machine:
-    """`watch` is told of each jump backwards (warp, group, target) and of each comparison of numbers."""
+    """What instructions act on. `on_turn` is told of each jump backwards (warp, group, target), `on_comparison` of each
+    comparison of numbers (warp, instruction, both sides)."""
 
     def __init__(self, launched: Launched, schedule: Schedule | None = None) -> None:
         self.launched = launched
@@ -69,113 +65,37 @@ class Machine:
         self.history = History()
         self.steps = 0
         self.cluster = ClusterBarrier()
-        self.tries = 0
-        self._schedule = schedule or Schedule()
-        self._dice = Random(self._schedule.seed) if self._schedule.seed is not None else None
+        self.schedule = schedule or Schedule()
+        self.dice = Random(self.schedule.seed) if self.schedule.seed is not None else None
         self._landing: list[Callable[[], None]] = []
         self.warpgroup_meetings: dict[tuple[int, int, int], list[tuple[Warp, int]]] = defaultdict(list)
         self.atomics: dict[int, list[tuple[int, bool]]] = defaultdict(list)
         self.counters: dict[int, int] = {}
         self.on_turn: Callable[[Warp, Group, int], None] | None = None
         self.on_comparison: Callable[[Warp, int, int, int], None] | None = None
-        self.blocks = [Block(self, rank) for rank in range(launched.geometry.ranks)]
+        self.blocks = [Block(launched.geometry, rank) for rank in range(launched.geometry.ranks)]
 
-    # Running ------------------------------------------------------------------------------------------
-
-    def run(self, most: int = MOST_STEPS) -> History:
-        """Execute until all threads have ended, or nothing moves.
-
-        Raises:
-            NotUnderstood: something happens whose order nobody could tell.
-        """
-        while any(w.groups for b in self.blocks for w in b.warps) or self._landing:
-            moved = False
-            for block in self.blocks:
-                for warp in self._order(block.warps):
-                    if warp.groups and self._chosen():
-                        moved |= self._go(warp, most)
-            moved |= self._land(some=True)
-            if moved:
-                self.tries = 0
-            elif not self._land(some=False):
-                self.tries += 1
-                if self._dice is None or self.tries > _PATIENCE:
-                    self._stuck()
-                    break
-        for block in self.blocks:
-            self.history.unfreed[block.rank] = dict(block.columns)
-            self.history.allocations += [(e, at, tuple(block.relinquished)) for e, at in block.allocations]
-        return self.history
-
-    def _order(self, warps: list[Warp]) -> list[Warp]:
-        start = self._schedule.first % len(warps)
-        found = warps[start:] + warps[:start]
-        if self._dice is not None:
-            self._dice.shuffle(found)
-        return found
-
-    def _chosen(self) -> bool:
-        return self._dice is None or self._dice.random() < 0.6
+    # Time -----------------------------------------------------------------------------------------------
 
     def later(self, landing: Callable[[], None]) -> None:
         """Have an asynchronous operation land."""
-        if self._dice is None:
+        if self.dice is None:
             landing()
         else:
             self._landing.append(landing)
 
-    def _land(self, some: bool) -> bool:
+    @property
+    def lands(self) -> bool:
+        """Whether something is under way."""
+        return bool(self._landing)
+
+    def land(self, some: bool) -> bool:
         """Have something land, as the dice fall, or at least one."""
         landed = False
-        while self._landing and self._dice is not None and (self._dice.random() < 0.5 if some else not landed):
-            self._landing.pop(self._dice.randrange(len(self._landing)))()
+        while self._landing and self.dice is not None and (self.dice.random() < 0.5 if some else not landed):
+            self._landing.pop(self.dice.randrange(len(self._landing)))()
             landed = True
         return landed
-
-    def _go(self, warp: Warp, most: int) -> bool:
-        """Have a warp execute until it waits or has ended."""
-        moved = False
-        while warp.groups:
-            if len(warp.groups) > 1 and self._merge(warp):
-                moved = True
-                continue
-            ready = [g for g in warp.groups if g.may_go()]
-            if not ready:
-                return moved
-            group = min(ready, key=lambda g: g.pc)
-            group.ready = None
-            alone = len(warp.groups) == 1
-            outcome = None
-            while outcome is None and group.lanes:
-                self.steps += 1
-                if self.steps > most:
-                    raise NotUnderstood(f"more than {most} instructions are executed", group.pc)
-                if warp.loaded or warp.flight.registers:
-                    self.check_registers(warp, group.pc)
-                outcome = compiled(self.flow, group.pc)(self, warp, group)
-                moved |= outcome is not Outcome.BLOCKED
-                if not alone:
-                    break
-        return moved
-
-    def _merge(self, warp: Warp) -> bool:
-        """Join two groups that are at one place."""
-        by_place: dict[int, Group] = {}
-        for group in warp.groups:
-            known = by_place.setdefault(group.pc, group)
-            if known is group:
-                continue
-            live = self.flow.live[group.pc]
-            both = known.lanes | group.lanes
-            known.registers = {
-                name: merged(known.registers.get(name), group.registers.get(name), group.lanes, both)
-                for name in live
-                if name in known.registers or name in group.registers
-            }
-            known.lanes, known.ready = both, None
-            warp.groups.remove(group)
-            return True
-        return False
 
     def gathered(self, warp: Warp, group: Group, mask: int = ALL) -> bool:
         """Whether all lanes that a warp-wide instruction needs have come to it; else the group waits for them."""
@@ -222,14 +142,6 @@ class Machine:
             what = "a register of a wgmma in flight is overwritten ahead of wgmma.wait_group"
             self.problem("wgmma-wait", what, at, other=flight[name][2])
             return
-
-    def _stuck(self) -> None:
-        for block in self.blocks:
-            for warp in block.warps:
-                for group in warp.groups:
-                    why = group.why() if group.why is not None and group.ready is not None else ""
-                    blocked = Blocked(warp.name, group.lanes, group.pc, why, group.barrier, group.phase)
-                    self.history.blocked.append(blocked)
 
     # Events -------------------------------------------------------------------------------------------
 

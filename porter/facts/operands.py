@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from porter.facts.code import Code
 from porter.facts.events import NotUnderstood
 from porter.facts.integers import unsigned
+from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, shifted, squeezed
 from porter.ptx import ast
 from porter.ptx.arch import WARP
-
-if TYPE_CHECKING:
-    from porter.facts.machine import Machine
 
 Reader = Callable[["Machine", Warp, Group], Value]
 

@@ -6,16 +6,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from porter.facts.events import Access, WarpName
-from porter.facts.launched import Triple
+from porter.facts.launched import Geometry, Triple
 from porter.facts.values import ALL, Value
 from porter.ptx.arch import WARP
 from porter.ptx.shared_window import RANK_SHIFT
-
-if TYPE_CHECKING:
-    from porter.facts.machine import Machine
 
 
 @dataclass(slots=True, eq=False)
@@ -106,9 +102,8 @@ class Round:
 
 
 class Block:
-    def __init__(self, machine: Machine, rank: int) -> None:
-        geometry = machine.launched.geometry
-        self.machine, self.rank = machine, rank
+    def __init__(self, geometry: Geometry, rank: int) -> None:
+        self.rank = rank
         self.coordinates: Triple = geometry.coordinates(rank)
         self.base = rank << RANK_SHIFT
         self.memory: dict[int, int] = {}

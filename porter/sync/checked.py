@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from porter.facts.events import Blocked, NotUnderstood
+from porter.facts.executor import run
 from porter.facts.launched import Launched
 from porter.facts.machine import Machine, Schedule
 from porter.sync.conflicts import Conflicts
@@ -62,7 +63,7 @@ def check(launched: Launched, schedule: Schedule | None = None, machine: Machine
     history = machine.history
     unknown, place = "", None
     try:
-        machine.run()
+        run(machine)
     except NotUnderstood as reason:
         unknown, place = str(reason), reason.at
     findings = Findings()

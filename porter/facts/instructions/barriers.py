@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from porter.facts.events import Edge, Kind
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.instructions.warps import warp_barrier
 from porter.facts.integers import unsigned
+from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.ptx.arch import WARP
-
-if TYPE_CHECKING:
-    from porter.facts.machine import Machine
 
 
 @family("bar", "barrier")

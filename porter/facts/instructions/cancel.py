@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from porter.facts import cells
 from porter.facts.events import Edge, Engine, Kind, Space
 from porter.facts.instructions.registry import Outcome, Run, Step, family
+from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, of_lane, squeezed
 from porter.ptx.arch import WARP
 from porter.ptx.shared_window import OFFSET_MASK
-
-if TYPE_CHECKING:
-    from porter.facts.machine import Machine
 
 RESPONSE_BYTES = 16
 _WORD = 32

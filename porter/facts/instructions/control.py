@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from porter.facts.events import NotUnderstood
 from porter.facts.instructions.registry import Outcome, Run, Step, family, lanes_where, orders
+from porter.facts.machine import Machine
 from porter.facts.operands import reader
 from porter.facts.state import Group, Warp
 from porter.facts.values import squeezed
-
-if TYPE_CHECKING:
-    from porter.facts.machine import Machine
 
 
 def _jump(machine: Machine, warp: Warp, group: Group, target: int) -> None:

@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from porter.facts.events import Fence, Kind
 from porter.facts.instructions.registry import Outcome, Run, Step, family
+from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.ptx.memory_order import fence_scope, fence_sides, fenced_spaces
-
-if TYPE_CHECKING:
-    from porter.facts.machine import Machine
 
 
 @family("fence", "membar")

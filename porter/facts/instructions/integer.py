@@ -3,29 +3,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from porter.facts.instructions.registry import Outcome, Run, Step, family
+from porter.facts.instructions.registry import COMPUTES, Outcome, Run, Step, family
+from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, apply, of_lane, squeezed
 from porter.ptx import ast, table
 from porter.ptx.arch import WARP
 
-if TYPE_CHECKING:
-    from porter.facts.machine import Machine
-
 _TYPE_BITS = {"8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
 
-COMPUTE = (
-    "mov", "add", "sub", "mul", "mad", "mad24", "mul24", "div", "rem", "abs", "neg", "min", "max", "fma", "rcp", "sqrt",
-    "rsqrt", "sin", "cos", "lg2", "ex2", "tanh", "and", "or", "xor", "not", "cnot", "lop3", "shl", "shr", "shf", "bfe",
-    "bfi", "bfind", "bmsk", "brev", "popc", "clz", "prmt", "sad", "selp", "setp", "set", "slct", "cvt", "cvta",
-    "testp", "copysign", "dp4a", "dp2a", "szext", "fns", "isspacep", "addc", "subc", "madc", "mma", "movmatrix",
-)  # fmt: skip
 
-
-@family(*COMPUTE)
+@family(COMPUTES)
 def compute(step: Step) -> Run:
     operands = step.ins.operands
     if len(operands) == 2 and isinstance(operands[0], ast.Vec):

@@ -4,19 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from porter.facts import cells
 from porter.facts.events import Edge, Engine, Event, Kind, Mbarrier, Space, Wait
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.integers import unsigned
+from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, bits, first, of_lane
 from porter.ptx.memory_order import mbarrier_scope
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
-
-if TYPE_CHECKING:
-    from porter.facts.machine import Machine
 
 _TOKEN = 1 << 60
 """A state that an arrival returns is this and its phase."""

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from porter.facts import cells
 from porter.facts.events import Edge, Engine, Event, Space
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.launched import GLOBAL
+from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, bits, first, is_known, of_lane, squeezed
 from porter.ptx.arch import WARP
 from porter.ptx.memory_order import memory_order
 from porter.ptx.shared_window import OFFSET_MASK, RANK_MASK, RANK_SHIFT
-
-if TYPE_CHECKING:
-    from porter.facts.machine import Machine
 
 _SIZES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
 _ELSEWHERE = frozenset(("global", "const", "local"))

@@ -9,18 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
-from typing import TYPE_CHECKING
 
 import porter.facts.instructions as families
 from porter.facts.events import NotUnderstood
 from porter.facts.flow import Flow
+from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, bits, merged
 from porter.ptx import ast, table
-
-if TYPE_CHECKING:
-    from porter.facts.machine import Machine
+from porter.ptx.forms.grammar import Completion
 
 
 class Outcome(Enum):
@@ -72,6 +70,8 @@ class Step:
         return NotUnderstood(f"{what} of {self.ins.opcode}", self.at)
 
 
+COMPUTES = "computes"
+"""Stands for all instructions that read and write registers alone, and have no family of their own."""
 Factory = Callable[[Step], Run]
 _FACTORIES: dict[str, Factory] = {}
 
@@ -110,13 +110,22 @@ def _compile(flow: Flow, at: int) -> Run:
     ins, written = flow.decoded[at], flow.code.code[at]
     if ins is None:
         raise NotUnderstood(f"the instruction {written.opcode}", at)
-    factory = _factories().get(ins.parts[0])
+    factory = _factories().get(ins.parts[0], _factories()[COMPUTES] if _computes(ins) else None)
     if factory is None:
         raise NotUnderstood(f"the instruction {written.opcode}", at)
     step = Step(flow, at, ins)
     run = factory(step)
     return run if ins.guard is None or ins.parts[0] == "bra" else _guarded(step, run, ins.guard)
 
+
+def _computes(ins: table.Decoded) -> bool:
+    form = ins.form
+    alone = form.completion is form.commits is form.awaits is Completion.NONE
+    return bool(ins.bound) and alone and all(row.kind not in _ELSEWHERE for row, _ in ins.bound)
+
+
+_ELSEWHERE = frozenset(("memory", "label", "callee", "list"))
+"""Kinds of operands that are no values."""
 
 HAS_EFFECT = frozenset(
     ("mbarrier", "bar", "barrier", "tcgen05", "wgmma", "cp", "fence", "membar", "elect", "setmaxnreg", "exit", "ret",

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from porter.facts import cells
 from porter.facts.events import Access, Edge, Engine, Event, Kind, Space
 from porter.facts.instructions.memory import touch
 from porter.facts.instructions.registry import Outcome, Run, Step, family
+from porter.facts.machine import Machine
 from porter.facts.state import Block, Group, Warp
 from porter.facts.values import bits, first
 from porter.ptx import ast
@@ -18,9 +17,6 @@ from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 from porter.ptx.tmem import ALLOCATIONS, COLUMNS, MIN_ALLOCATION, column_of, d_columns, d_layout, lane_of
 from porter.ptx.tmem_access import TmemAccess, lane_problem, leaves_quarter_out
 from porter.ptx.umma import UmmaOp
-
-if TYPE_CHECKING:
-    from porter.facts.machine import Machine
 
 _PAIR = "cta_group::2"
 

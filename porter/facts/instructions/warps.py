@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from porter.facts.instructions.registry import Outcome, Run, Step, family, lanes_where
+from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import ALL, Value, first, squeezed
 from porter.ptx.arch import WARP
-
-if TYPE_CHECKING:
-    from porter.facts.machine import Machine
 
 
 @family("elect")
