@@ -20,7 +20,7 @@ from pathlib import Path
 from porter.build.entry import kernel_name
 from porter.build.toolchain import find_toolkit
 from porter.cli.porting import look
-from porter.grade.code import Code
+from porter.facts.code import Code
 from porter.grade.kinds import MUFU
 from porter.grade.warps import Warps
 from porter.passes.native.step import STEPS

@@ -31,10 +31,14 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "build": frozenset({"ptx"}),
     "sim": frozenset({"ptx"}),
     "hopper": frozenset({"ptx"}),
-    "grade": frozenset({"ptx"}),
-    "verify": frozenset({"build", "sim", "hopper", "project", "ptx"}),
+    "facts": frozenset({"ptx"}),
+    "sync": frozenset({"facts", "ptx"}),
+    "grade": frozenset({"facts", "ptx"}),
+    "verify": frozenset({"build", "sim", "hopper", "sync", "facts", "project", "ptx"}),
     "scan": frozenset({"passes", "rules", "model", "lang", "project", "ptx"}),
-    "report": frozenset({"grade", "verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}),
+    "report": frozenset(
+        {"grade", "verify", "build", "sim", "sync", "facts", "hopper", "passes", "rules", "model", "lang", "ptx"}
+    ),
     "cli": frozenset({"report", "grade", "scan", "verify", "build", "passes", "rules", "lang", "project"}),
 }
 # Parts that must not see each other even through a third one.

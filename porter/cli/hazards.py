@@ -18,6 +18,7 @@ from porter.cli.inputs import read_document, require_program
 from porter.cli.launches import check_launch, require_launch
 from porter.cli.options import read_launch, read_sizes, sim_options
 from porter.cli.programs import program_request
+from porter.cli.prove import prove_cases, prove_launch
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import hazards as report_hazards
 from porter.report.exits import hazards_exit
@@ -43,6 +44,7 @@ def hazards(
     port_path: Path | None,
     only: str | None,
     arch: str | None,
+    prove: bool,
     level: str | None,
     seeds: int,
     jobs: int,
@@ -68,11 +70,11 @@ def hazards(
     budget: int | None,
 ) -> ExitCode:
     launch_file = require_launch(path, ptx_path, launch_path)
-    if path is not None and not path.exists():
-        raise PorterError(Code.FILE_NOT_FOUND, path=path)
+    _require_path(path)
+    if prove:
+        return _prove(session, path, case_path, port_path, only, arch, sizes, seconds, kernel, ptx_path, launch_file)
     options = sim_options(seed, "random" if seeds > 1 else schedule, arithmetic, budget)
-    numbers = range(seed, seed + seeds)
-    chosen = cast("Level | None", level)
+    numbers, chosen = range(seed, seed + seeds), cast("Level | None", level)
     errors, earlier = list[Diagnostic](), list[Mapping[str, Any]]()
     kind = _kind_of(path, case_path)
     _require_cases(kind, {"--seconds": seconds is not None, "--resume": resume_path is not None})
@@ -80,10 +82,8 @@ def hazards(
         assert launch_file is not None
         runs = [check_launch(launch_file, ptx_path, kernel, arch, chosen or "practice", options, numbers, jobs)]
     elif kind == "ptx":
-        launch = read_launch(grid, block, cluster, smem)
-        runs = [
-            _ptx(path, kernel, launch, [read_argument(a) for a in args], chosen or "practice", options, numbers, jobs)
-        ]
+        launch, values = read_launch(grid, block, cluster, smem), [read_argument(a) for a in args]
+        runs = [_ptx(path, kernel, launch, values, chosen or "practice", options, numbers, jobs)]
     elif kind == "program":
         require_program(path)
         request = program_request(path, arguments, arch, include_dirs, defines, flags, libraries)
@@ -95,6 +95,34 @@ def hazards(
         search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None, jobs, done)
         runs, earlier = _cases(session, path, case_path, sizes, search, errors, port_path, Budget(seconds))
     return _report(session, runs, errors, earlier, sarif_path)
+
+
+def _require_path(path: Path | None) -> None:
+    """Raises FILE_NOT_FOUND."""
+    if path is not None and not path.exists():
+        raise PorterError(Code.FILE_NOT_FOUND, path=path)
+
+
+def _prove(
+    session: Session,
+    path: Path | None,
+    case_path: Path | None,
+    port_path: Path | None,
+    only: str | None,
+    arch: str | None,
+    sizes: str,
+    seconds: float | None,
+    kernel: str | None,
+    ptx_path: Path | None,
+    launch_file: Path | None,
+) -> ExitCode:
+    if path is None:
+        assert launch_file is not None
+        return prove_launch(session, launch_file, ptx_path, kernel, arch, seconds)
+    if _kind_of(path, case_path) != "cases":
+        raise PorterError(Code.BAD_OPTION, option="--prove", problem="is for kernels with a case, and launch files")
+    programs = [only] if only else ["port"] if port_path else ["original", "port"]
+    return prove_cases(session, path, case_path, port_path, programs, sizes, seconds)
 
 
 def _kind_of(path: Path | None, case: Path | None) -> Literal["launch", "ptx", "program", "cases"]:

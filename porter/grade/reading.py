@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from porter.grade.code import Code, Loop, ways
+from porter.facts.code import Code, Loop, ways
 from porter.grade.kinds import MUFU, counted, is_issued
 from porter.grade.ring import ring_stages
 from porter.grade.shape import Epilogue, Mma, Residency, Roles, Shape, Store, Work

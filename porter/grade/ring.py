@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from porter.grade.code import Code, Loop
+from porter.facts.code import Code, Loop
 from porter.ptx import ast
 from porter.ptx.arch import SHARED_LIMIT
 

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, reduce
 
-from porter.grade.code import Code, Loop
-from porter.grade.lanes import Lanes, computed, every
+from porter.facts.code import Code, Loop
+from porter.facts.integers import Lanes, computed, every
 from porter.ptx import ast
 from porter.ptx.arch import WARP
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from grade.kernels import kernel
 
+from porter.facts.code import Code, ways
 from porter.grade.calibration import attention, ladders
 from porter.grade.chips import chips, read
-from porter.grade.code import Code, ways
 from porter.grade.model import grade, run
 from porter.grade.reading import Launch, read_shape
 from porter.grade.shape import Epilogue, Mma, Problem, Residency, Shape, Work

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from porter.grade.code import Code
+from porter.facts.code import Code
+from porter.facts.integers import computed, every
 from porter.grade.kinds import counted, is_issued
-from porter.grade.lanes import computed, every
 from porter.grade.reading import Launch, read_shape
 from porter.grade.shape import Shape
 from porter.grade.warps import Warps
@@ -153,7 +153,7 @@ def test_a_way_out_of_the_loop_is_no_pass() -> None:
     ("mul.wide.u32", [0xFFFFFFFF, 2], 0x1FFFFFFFE), ("mul.lo.u32", [0xFFFFFFFF, 2], 0xFFFFFFFE),
     ("max.s32", [0xFFFFFFFF, 1], 1), ("max.u32", [0xFFFFFFFF, 1], 0xFFFFFFFF), ("rem.u32", [7, 4], 3),
     ("setp.lt.s32", [0xFFFFFFFF, 0], 1), ("setp.lt.u32", [0xFFFFFFFF, 0], 0), ("not.pred", [0], 1),
-    ("mul.hi.u32", [1, 2], None), ("add.f32", [1, 2], None), ("popc.b32", [3], None), ("div.u32", [3, 0], None),
+    ("mul.hi.u32", [1 << 31, 2], 1), ("add.f32", [1, 2], None), ("popc.b32", [3], 2), ("div.u32", [3, 0], None),
     ("cvt.rn.f32.u32", [3], None),
 ])  # fmt: skip
 def test_values_of_lanes(opcode: str, given: list[int], expected: int | None) -> None:

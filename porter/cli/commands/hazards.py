@@ -30,6 +30,8 @@ from porter.cli.commands.shared import (
 @click.option("--only", type=click.Choice(["original", "port"]), default=None,
               help="Check only one of the two.")  # fmt: skip
 @click.option("--arch", default=None, metavar="ARCH", help="Check PATH as it is, compiled for ARCH; no port.")
+@click.option("--prove", is_flag=True,
+              help="Prove synchronization on PTX, for all numbers of turns, instead of looking at runs.")  # fmt: skip
 @click.option("--level", type=click.Choice(["strict", "practice"]), default=None,
               help="What counts as an error [default: strict for ports, else practice].")  # fmt: skip
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
@@ -64,4 +66,7 @@ def hazards() -> None:
     Hazards are races between threads and asynchronous operations, found from what is ordered after what, also
     where the values come out right. Verdicts: clean, review, incomplete (exit code 6), error (exit code 5). What a
     port has from its original is counted apart; next to a port the original's hazards set no exit code.
+
+    With --prove nothing is run: kernels with a case, and launch files, are proved, to have a hazard (exit code 5), or
+    not understood (exit code 6).
     """

@@ -173,10 +173,13 @@ class Code:
         steps = [s for s in given if s is not None]
         return _step(ins.parts, steps, [self.value(at, o, depth) for o in ins.operands[1:]])
 
+    def renamed(self, at: int, name: str) -> str:
+        """The name, one of its own in the whole kernel, of a register as the instruction at `at` names it."""
+        return self._scopes[at].register(name)
+
     def register(self, at: int, operand: ast.Operand) -> str | None:
-        """The name, one of its own in the whole kernel, of the register that an operand of the instruction at `at` is;
-        None for other operands."""
-        return self._scopes[at].register(operand.name) if isinstance(operand, ast.Reg) else None
+        """The same of the register that an operand is; None for other operands."""
+        return self.renamed(at, operand.name) if isinstance(operand, ast.Reg) else None
 
     def writes(self, at: int) -> Iterator[str]:
         """Names of the registers that an instruction writes."""

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter hazards --prove`: synchronization proved on PTX, without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from rich.text import Text
+
+from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
+from porter.cli.context import Session
+from porter.cli.options import read_sizes
+from porter.diagnostics import Diagnostic, ExitCode, PorterError
+from porter.report import proofs as report_proofs
+from porter.verify.budget import Budget
+from porter.verify.builder import ORIGINAL_ARCH, Builder, BuiltKernel
+from porter.verify.case import Case, cases_of, load_case
+from porter.verify.launch_file import load_launch
+from porter.verify.launching import build_port, port_problem
+from porter.verify.problem import Problem, bind
+from porter.verify.proving import Proof, Prover, Sizes
+
+SECONDS = 60.0
+"""For each program, where nothing else is asked for."""
+
+
+def prove_cases(
+    session: Session, path: Path, case_path: Path | None, port: Path | None, programs: Sequence[str], sizes: str,
+    seconds: float | None,
+) -> ExitCode:  # fmt: skip
+    """Prove the programs of each case of a path."""
+    cases = map(load_case, cases_of(path)) if case_path is None else [load_case(case_path).on(path)]
+    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
+    proofs: list[Proof] = []
+    errors: list[Diagnostic] = []
+    with session.progress() as tell:
+        for case in cases:
+            if tell is not None:
+                tell(case.name)
+            try:
+                for name, kernel, problem_at in _programs(case, builder, programs, port, errors):
+                    chosen = read_sizes([sizes], case) if sizes != "default" else [{}, *case.other_sizes]
+                    proofs.append(Prover(name, kernel, problem_at, Budget(seconds or SECONDS)).prove(chosen))
+            except PorterError as error:
+                if not path.is_dir():
+                    raise
+                errors += error.diagnostics
+    return _report(session, proofs, errors)
+
+
+def prove_launch(
+    session: Session, launch: Path, ptx: Path | None, kernel: str | None, arch: str | None, seconds: float | None
+) -> ExitCode:
+    """Prove the kernel of a launch file at its launch."""
+    found = load_launch(launch, ptx, kernel, arch)
+    proof = Prover("kernel", found.kernel, lambda sizes: found.problem, Budget(seconds or SECONDS)).prove([{}])
+    return _report(session, [proof], [])
+
+
+def _programs(
+    case: Case, builder: Builder, programs: Sequence[str], port: Path | None, errors: list[Diagnostic]
+) -> Iterator[tuple[str, BuiltKernel, Callable[[Sizes], Problem]]]:
+    """Each program of a case: its name, its kernel, and the problem that it has at some sizes."""
+    # A program with its own main() starts sooner without the port engine.
+    from porter.cli.porting import plan_of_case
+
+    problem = bind(case)
+    if "original" in programs:
+        arch = ORIGINAL_ARCH if case.recorded is None else case.recorded.arch
+        kernel = builder.build(problem, case.kernel, arch)
+        yield "original", kernel, partial(_of_original, case, kernel)
+    if "port" in programs:
+        plan, left = plan_of_case(case, port)
+        errors += left if plan is None else []
+        if plan is not None:
+            built = build_port(problem, plan, builder).kernel
+            section = plan.section
+            yield "port", built, lambda sizes: built.bound(port_problem(bind(case, sizes), section))
+
+
+def _of_original(case: Case, kernel: BuiltKernel, sizes: Sizes) -> Problem:
+    return kernel.bound(bind(case, sizes))
+
+
+def _report(session: Session, proofs: Sequence[Proof], errors: Sequence[Diagnostic]) -> ExitCode:
+    session.report(errors)
+    if not session.json and session.verbosity >= 0:
+        for line in report_proofs.text(proofs):
+            session.out.print(Text(line), soft_wrap=True)
+    session.write_json(report_proofs.document(proofs, errors))
+    return report_proofs.proofs_exit(proofs, errors)

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an execution of a cluster of blocks did, and which instruction orders what: events, edges, accesses, phases."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+from porter.ptx.memory_order import Scope
+
+
+class NotUnderstood(Exception):
+    """Something that these facts do not tell, so that nothing may be concluded. `at` is the instruction."""
+
+    def __init__(self, what: str, at: int | None = None) -> None:
+        super().__init__(what)
+        self.at = at
+
+
+class Edge(Enum):
+    """What an earlier event hands to a later one."""
+
+    PROGRAM = auto()
+    """Order of one thread, or of threads that went on together: all that was known."""
+    SYNC = auto()
+    """Release and acquire: memory, and what a tcgen05 fence published."""
+    RELAXED = auto()
+    """The same without a release of its own: of memory only what an earlier fence released."""
+    COMPLETION = auto()
+    """The end of an asynchronous operation: what it did itself, not what its issuer knew."""
+    EXECUTION = auto()
+    """Order of execution alone."""
+
+
+class WarpName(NamedTuple):
+    rank: int
+    """That of the block in its cluster."""
+    warp: int
+
+    def __str__(self) -> str:
+        return f"block {self.rank} warp {self.warp}"
+
+
+class Kind(Enum):
+    """Events whose meaning the views of order depend on; all others are STEP."""
+
+    STEP = auto()
+    FENCE = auto()
+    BEFORE_SYNC = auto()
+    """tcgen05.fence::before_thread_sync."""
+    AFTER_SYNC = auto()
+    """tcgen05.fence::after_thread_sync."""
+    TMEM = auto()
+    """An operation of Tensor Memory is over for its thread: tcgen05.wait, alloc, dealloc, the end of an MMA."""
+    ALLOC = auto()
+    COMMIT = auto()
+    """The arrival that a tcgen05.commit makes; `completes` are the MMAs that it stands for."""
+    PHASE = auto()
+    """A phase of an mbarrier ends, or a round of a barrier."""
+    INIT = auto()
+    EXIT = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """`lanes` of `warp` (None: an engine's) execute the instruction at `at`, or something follows from that."""
+
+    index: int
+    kind: Kind
+    what: str
+    warp: WarpName | None
+    lanes: int
+    at: int
+    edges: list[tuple[Edge, int]] = field(default_factory=list)
+    completes: tuple[int, ...] = ()
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What a fence orders: generic accesses ahead of asynchronous ones (`proxy`), what relaxed arrivals behind it
+    release (`memory`), initializations of mbarriers alone (`inits`)."""
+
+    proxy: bool = False
+    memory: bool = False
+    inits: bool = False
+
+
+class Space(NamedTuple):
+    """Memory of a block: shared, or Tensor Memory."""
+
+    rank: int
+    tensor: bool
+
+
+class Engine(Enum):
+    """Who accesses memory."""
+
+    THREAD = "thread"
+    """Loads, stores, atomics, ldmatrix, stmatrix: the generic proxy."""
+    LOAD = "TMA load"
+    STORE = "TMA store"
+    CP_ASYNC = "cp.async"
+    WGMMA = "wgmma"
+    MMA = "tcgen05.mma"
+    CP = "tcgen05.cp"
+    TMEM_LD = "tcgen05.ld"
+    TMEM_ST = "tcgen05.st"
+    ALLOC = "tcgen05.alloc"
+    DEALLOC = "tcgen05.dealloc"
+    BARRIER = "mbarrier.init"
+    ATOMIC = "atomic"
+
+
+@dataclass(slots=True, eq=False)
+class Access:
+    """`cells` of a space, one bit each: 4 bytes of shared memory, or 16 lanes of a column. It lasts from event `start`
+    to event `end`; None if nothing waits for it. `pipe`: operations with equal ones are kept in order by the hardware,
+    on one accumulator (`tile`)."""
+
+    space: Space
+    engine: Engine
+    write: bool
+    cells: int
+    start: int
+    end: int | None
+    at: int
+    pipe: object = None
+    tile: object = None
+    must_be_written: str = ""
+    """What it reads, if all of that has to be written by something ahead of it."""
+
+
+@dataclass(slots=True)
+class Arrival:
+    event: int
+    edge: Edge
+    count: int
+    phase: int
+    rank: int
+    scope: Scope
+    at: int
+    of_copy: bool = False
+
+
+@dataclass(slots=True)
+class Wait:
+    """Of threads of a block for the end of phase `phase`, -1 if it passes at once; `by_parity`: its phase and every
+    second one look alike."""
+
+    event: int
+    phase: int
+    by_parity: bool
+    rank: int
+    scope: Scope
+    at: int
+
+
+@dataclass(slots=True, eq=False)
+class Mbarrier:
+    """An mbarrier at a shared address: `phases` are the events at which phases ended."""
+
+    address: int
+    count: int
+    init: int
+    phases: list[int] = field(default_factory=list)
+    pending: int = 0
+    bytes_expected: int = 0
+    bytes_copied: int = 0
+    arrivals: list[Arrival] = field(default_factory=list)
+    open_arrivals: list[Arrival] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    uses: list[tuple[int, int, bool]] = field(default_factory=list)
+    """(event, instruction, by an asynchronous operation) of each operation on it."""
+
+    @property
+    def outstanding(self) -> int:
+        return self.bytes_expected - self.bytes_copied
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What execution itself shows to be wrong, `kind` as in `porter.sync.findings`."""
+
+    kind: str
+    text: str
+    at: int | None = None
+    level: str = "error"
+    other: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Event `event` reaches memory of the block `rank` from another one."""
+
+    event: int
+    rank: int
+    what: str
+    source: int
+    at: int
+    arrives: bool
+
+
+@dataclass(slots=True)
+class Blocked:
+    """A group of lanes that waits for ever."""
+
+    warp: WarpName
+    lanes: int
+    at: int
+    why: str
+    barrier: int | None = None
+    phase: int = 0
+
+
+@dataclass(slots=True)
+class History:
+    """One execution of a cluster: everything that order is told from."""
+
+    events: list[Event] = field(default_factory=list)
+    accesses: list[Access] = field(default_factory=list)
+    barriers: dict[int, Mbarrier] = field(default_factory=dict)
+    rounds: list[tuple[int, int, int | None, str]] = field(default_factory=list)
+    """(arrival, event, end of the round before, barrier) of named barriers: an arrival must follow that end."""
+    problems: list[Problem] = field(default_factory=list)
+    remote: list[Remote] = field(default_factory=list)
+    exits: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Exit events by rank."""
+    blocked: list[Blocked] = field(default_factory=list)
+    unfreed: dict[int, dict[int, int]] = field(default_factory=dict)
+    """Columns by their first one, by rank, that are allocated at the end."""
+    allocations: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
+    """(event, instruction, events of relinquish_alloc_permit of that block) of each tcgen05.alloc."""
+    assumed: set[str] = field(default_factory=set)
+    trace: dict[WarpName, list[tuple[object, ...]]] = field(default_factory=lambda: defaultdict(list))
+    """What each warp did to barriers and memory, in order: what has to repeat if all turns are alike."""

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executes a machine: warp after warp until all threads have ended, or nothing moves."""
+
+from __future__ import annotations
+
+from porter.facts.events import Blocked, History, NotUnderstood
+from porter.facts.instructions.registry import Outcome, compiled
+from porter.facts.machine import Machine
+from porter.facts.state import Group, Warp
+from porter.facts.values import merged
+
+MOST_STEPS = 3_000_000
+"""Instructions of warps that are executed before an execution is given up."""
+_PATIENCE = 40
+"""Rounds in which nothing moves before a random schedule counts as stuck."""
+_CHOSEN = 0.6
+
+
+def run(machine: Machine, most: int = MOST_STEPS) -> History:
+    """Execute until all threads have ended, or nothing moves.
+
+    Raises:
+        NotUnderstood: something happens whose order nobody could tell.
+    """
+    tries = 0
+    while machine.lands or any(w.groups for b in machine.blocks for w in b.warps):
+        moved = False
+        for block in machine.blocks:
+            for warp in _order(machine, block.warps):
+                if warp.groups and (machine.dice is None or machine.dice.random() < _CHOSEN):
+                    moved |= _go(machine, warp, most)
+        moved |= machine.land(some=True)
+        if moved:
+            tries = 0
+        elif not machine.land(some=False):
+            tries += 1
+            if machine.dice is None or tries > _PATIENCE:
+                _stuck(machine)
+                break
+    for block in machine.blocks:
+        machine.history.unfreed[block.rank] = dict(block.columns)
+        machine.history.allocations += [(e, at, tuple(block.relinquished)) for e, at in block.allocations]
+    return machine.history
+
+
+def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:
+    start = machine.schedule.first % len(warps)
+    found = warps[start:] + warps[:start]
+    if machine.dice is not None:
+        machine.dice.shuffle(found)
+    return found
+
+
+def _go(machine: Machine, warp: Warp, most: int) -> bool:
+    """Have a warp execute until it waits or has ended."""
+    moved = False
+    while warp.groups:
+        if len(warp.groups) > 1 and _merge(machine, warp):
+            moved = True
+            continue
+        ready = [g for g in warp.groups if g.may_go()]
+        if not ready:
+            return moved
+        group = min(ready, key=lambda g: g.pc)
+        group.ready = None
+        alone = len(warp.groups) == 1
+        outcome = None
+        while outcome is None and group.lanes:
+            machine.steps += 1
+            if machine.steps > most:
+                raise NotUnderstood(f"more than {most} instructions are executed", group.pc)
+            if warp.loaded or warp.flight.registers:
+                machine.check_registers(warp, group.pc)
+            outcome = compiled(machine.flow, group.pc)(machine, warp, group)
+            moved |= outcome is not Outcome.BLOCKED
+            if not alone:
+                break
+    return moved
+
+
+def _merge(machine: Machine, warp: Warp) -> bool:
+    """Join two groups that are at one place."""
+    by_place: dict[int, Group] = {}
+    for group in warp.groups:
+        known = by_place.setdefault(group.pc, group)
+        if known is group:
+            continue
+        live = machine.flow.live[group.pc]
+        both = known.lanes | group.lanes
+        known.registers = {
+            name: merged(known.registers.get(name), group.registers.get(name), group.lanes, both)
+            for name in live
+            if name in known.registers or name in group.registers
+        }
+        known.lanes, known.ready = both, None
+        warp.groups.remove(group)
+        return True
+    return False
+
+
+def _stuck(machine: Machine) -> None:
+    for block in machine.blocks:
+        for warp in block.warps:
+            for group in warp.groups:
+                why = group.why() if group.why is not None and group.ready is not None else ""
+                blocked = Blocked(warp.name, group.lanes, group.pc, why, group.barrier, group.phase)
+                machine.history.blocked.append(blocked)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control flow of an entry: which registers are live where, where ways meet again, and which ways never return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from porter.facts.code import Code, Loop
+from porter.ptx import ast, table
+
+
+class Flow:
+    """The instructions of `code` as the table decodes them, None for those that it does not know."""
+
+    def __init__(self, code: Code) -> None:
+        self.code = code
+        self.decoded = [table.find(ins) for ins in code.code]
+        self.uses: list[frozenset[str]] = []
+        self.writes: list[frozenset[str]] = []
+        for at, ins in enumerate(self.decoded):
+            read = table.sources(ins) if ins is not None else ()
+            written = table.destinations(ins) if ins is not None else ()
+            self.uses.append(self._names(at, read))
+            self.writes.append(self._names(at, written))
+
+    def _names(self, at: int, registers: tuple[ast.Reg | ast.Placeholder, ...]) -> frozenset[str]:
+        return frozenset(self.code.renamed(at, r.name) for r in registers if isinstance(r, ast.Reg))
+
+    @cached_property
+    def live(self) -> list[frozenset[str]]:
+        """The registers that something behind each instruction, or itself, may read."""
+        count = len(self.decoded)
+        live: list[frozenset[str]] = [frozenset()] * count
+        before: list[list[int]] = [[] for _ in range(count)]
+        for at, after in enumerate(self.code.successors):
+            for target in after:
+                before[target].append(at)
+        todo, queued = list(range(count)), set(range(count))
+        while todo:
+            at = todo.pop()
+            queued.discard(at)
+            behind = frozenset().union(*(live[t] for t in self.code.successors[at]))
+            kills = self.writes[at] if self.code.code[at].guard is None else frozenset()
+            found = self.uses[at] | (behind - kills)
+            if found != live[at]:
+                live[at] = found
+                todo += [b for b in before[at] if b not in queued]
+                queued.update(before[at])
+        return live
+
+    @cached_property
+    def lost(self) -> frozenset[int]:
+        """Instructions from which every way leads to a trap."""
+        found = {at for at, ins in enumerate(self.code.code) if ins.parts[0] == "trap"}
+        while True:
+            more = {
+                at for at, after in enumerate(self.code.successors)
+                if at not in found and after and all(t in found for t in after)
+                and self.code.code[at].parts[0] not in ("st", "mbarrier")
+            }  # fmt: skip
+            if not more:
+                return frozenset(found)
+            found |= more
+
+    @cached_property
+    def meets(self) -> dict[int, int]:
+        """Where all ways from a branch come together: its immediate postdominator, if there is one before the end.
+
+        The algorithm is that of Cooper, Harvey and Kennedy, A Simple, Fast Dominance Algorithm, on the reversed graph.
+        """
+        end = len(self.decoded)
+        after = [tuple(t for t in found if t not in self.lost) or (end,) for found in self.code.successors]
+        rank = {at: number for number, at in enumerate(_last_first(after, end))}
+        rank[end] = -1
+        above = {end: end}
+        changed = True
+        while changed:
+            changed = False
+            for at in sorted((a for a in rank if a != end), key=rank.__getitem__):
+                known = [t for t in after[at] if t in above]
+                if not known:
+                    continue
+                common = known[0]
+                for other in known[1:]:
+                    common = _common(above, rank, common, other)
+                if above.get(at) != common:
+                    above[at], changed = common, True
+        return {at: to for at, to in above.items() if at != end and to != end and len(self.code.successors[at]) > 1}
+
+    @cached_property
+    def heads(self) -> dict[int, Loop]:
+        """Loops that do more than wait for an mbarrier, by their first instruction."""
+        return {loop.head: loop for loop in self.code.loops if not self.code.is_wait(loop)}
+
+    def between(self, branch: int, meet: int, stop: Callable[[int], bool] = lambda at: False) -> set[int]:
+        """The instructions behind a branch and ahead of where its ways meet."""
+        found: set[int] = set()
+        todo = list(self.code.successors[branch])
+        while todo:
+            at = todo.pop()
+            if at != meet and at not in found and at not in self.lost and not stop(at):
+                found.add(at)
+                todo += self.code.successors[at]
+        return found
+
+
+def _last_first(after: list[tuple[int, ...]], end: int) -> list[int]:
+    """Instructions that can be come to, each behind those that follow it."""
+    if not after:
+        return []
+    found: list[int] = []
+    seen = {0}
+    stack = [(0, iter(after[0]))]
+    while stack:
+        at, rest = stack[-1]
+        target = next(rest, None)
+        if target is None:
+            found.append(at)
+            stack.pop()
+        elif target != end and target not in seen:
+            seen.add(target)
+            stack.append((target, iter(after[target])))
+    return found
+
+
+def _common(above: dict[int, int], rank: dict[int, int], one: int, other: int) -> int:
+    while one != other:
+        while rank[one] > rank[other]:
+            one = above[one]
+        while rank[other] > rank[one]:
+            other = above[other]
+    return one

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Branches, and the end of threads."""
+
+from __future__ import annotations
+
+from porter.facts.events import NotUnderstood
+from porter.facts.instructions.registry import Outcome, Run, Step, family, lanes_where, orders
+from porter.facts.machine import Machine
+from porter.facts.operands import reader
+from porter.facts.state import Group, Warp
+from porter.facts.values import squeezed
+
+
+def _jump(machine: Machine, warp: Warp, group: Group, target: int) -> None:
+    if target <= group.pc and machine.on_turn is not None:
+        machine.on_turn(warp, group, target)
+    group.pc = target
+
+
+@family("bra")
+def branch(step: Step) -> Run:
+    after = step.flow.code.successors[step.at]
+    guard = step.ins.guard
+    if not after:
+        raise step.not_understood("the target")
+    if guard is None or len(after) == 1:
+        target = after[0]
+
+        def always(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+            _jump(machine, warp, group, target)
+            return None
+
+        return always
+    condition = reader(step.flow.code, step.at, guard.operand)
+    flipped = int(guard.negated)
+    there, here = after
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        taken = lanes_where(condition(machine, warp, group), group.lanes, flipped)
+        if taken is None:
+            return _undecided(step, machine, warp, group)
+        if taken in (0, group.lanes):
+            _jump(machine, warp, group, there if taken else here)
+            return None
+        parted = Group(there, taken, _narrowed(group, taken))
+        group.lanes &= ~taken
+        group.registers = _narrowed(group, group.lanes)
+        group.pc = here
+        warp.groups.append(parted)
+        return Outcome.PARTED
+
+    return run
+
+
+def _narrowed(group: Group, lanes: int) -> dict[str, int | tuple[int | None, ...] | None]:
+    return {n: squeezed(v, lanes) if isinstance(v, tuple) else v for n, v in group.registers.items()}
+
+
+def _undecided(step: Step, machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+    """A branch on data. A side that only leads to a trap is not taken; else neither side may do anything that others
+    wait for, and what either writes is not known behind it."""
+    flow = step.flow
+    ways = [t for t in flow.code.successors[step.at] if t not in flow.lost]
+    if len(ways) == 1:
+        _jump(machine, warp, group, ways[0])
+        return None
+    meet = flow.meets.get(step.at)
+    if meet is None:
+        raise NotUnderstood("a branch on data whose ways do not meet", step.at)
+    for at in flow.between(step.at, meet):
+        if orders(flow.code.code[at]) and flow.code.code[at].parts[0] not in ("elect", "fence", "membar"):
+            what = f"a branch on data, on which {flow.code.code[at].opcode} depends"
+            raise NotUnderstood(what, step.at)
+        if warp.loaded or warp.flight.registers:
+            machine.check_registers(warp, at)
+        group.registers.update(dict.fromkeys(flow.writes[at]))
+    machine.history.assumed.add("either side of a branch on data may be taken: neither has to do with order")
+    group.pc = meet
+    return None
+
+
+@family("exit", "ret")
+def end(step: Step) -> Run:
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        machine.leave(warp, group, step.at)
+        return Outcome.PARTED
+
+    return run
+
+
+@family("trap", "brkpt")
+def trap(step: Step) -> Run:
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        raise NotUnderstood("a trap is come to", step.at)
+
+    return run
+
+
+@family("nanosleep", "prefetch", "prefetchu", "discard", "applypriority", "pmevent", "griddepcontrol", "createpolicy")
+def nothing(step: Step) -> Run:
+    """What orders nothing that is looked at here."""
+    written = step.flow.writes[step.at]
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        group.registers.update(dict.fromkeys(written))
+        group.pc += 1
+        return None
+
+    return run

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cp.async, bulk copies and TMA (PTX ISA 9.7.9.25)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from porter.facts import cells
+from porter.facts.events import Access, Edge, Engine, Event, Kind, Space
+from porter.facts.instructions.registry import Outcome, Run, Step, family
+from porter.facts.integers import unsigned
+from porter.facts.machine import Machine
+from porter.facts.operands import Reader, reader
+from porter.facts.state import Batches, Group, Warp
+from porter.facts.values import Value, bits, first, of_lane
+from porter.ptx import ast
+from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
+
+
+@family("cp")
+def cp(step: Step) -> Run:
+    parts = step.ins.parts
+    if "bulk" not in parts:
+        return _cp_async(step)
+    if "prefetch" in parts:
+        return _skipped(step)
+    if "commit_group" in parts:
+        return _commit(step, lambda warp, lane: warp.bulk[lane])
+    if "wait_group" in parts:
+        return _wait(step, lambda warp, lane: warp.bulk[lane])
+    if "mbar" not in step.ins:
+        return _bulk_store(step)
+    return _tensor_load(step) if "tensor" in parts else _bulk_load(step)
+
+
+def _skipped(step: Step) -> Run:
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _place(step: Step, value: Value, lane: int) -> int:
+    found = of_lane(value, lane)
+    if found is None:
+        raise step.not_understood("an address, which is data,")
+    return found
+
+
+# Groups -----------------------------------------------------------------------------------------------
+
+
+Of = Callable[[Warp, int], Batches]
+
+
+def _commit(step: Step, of: Of) -> Run:
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        machine.single(warp, group.lanes, "commit_group", step.at)
+        for lane in bits(group.lanes):
+            of(warp, lane).commit()
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _wait(step: Step, of: Of, everything: bool = False) -> Run:
+    left = step.optional("n")
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        count = left(machine, warp, group) if left is not None else 0
+        assert isinstance(count, int)
+        for event, lanes in machine.single(warp, group.lanes, "wait_group", step.at):
+            for lane in bits(lanes):
+                batches = of(warp, lane)
+                if everything:
+                    batches.commit()
+                _end(batches.leave(unsigned(count, 32)), event)
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _end(accesses: Iterable[Access], event: Event) -> None:
+    for access in accesses:
+        if access.end is None:
+            access.end = event.index
+
+
+# cp.async ---------------------------------------------------------------------------------------------
+
+
+def _cp_async(step: Step) -> Run:
+    match step.ins.parts[2]:
+        case "commit_group":
+            return _commit(step, lambda warp, lane: warp.cp_async[lane])
+        case "wait_group":
+            return _wait(step, lambda warp, lane: warp.cp_async[lane])
+        case "wait_all":
+            return _wait(step, lambda warp, lane: warp.cp_async[lane], everything=True)
+        case "ca" | "cg":
+            return _cp_async_copy(step)
+    raise step.not_understood("the arrival")
+
+
+def _cp_async_copy(step: Step) -> Run:
+    target, size = step.value("dst"), step.value("size")
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where, nbytes = target(machine, warp, group), size(machine, warp, group)
+        assert isinstance(nbytes, int)
+        for event, lanes in machine.single(warp, group.lanes, "cp.async", step.at):
+            touched = 0
+            for lane in bits(lanes):
+                touched |= cells.of_bytes(_place(step, where, lane) & OFFSET_MASK, nbytes)
+            access = machine.access(Space(warp.block.rank, False), Engine.CP_ASYNC, True, touched, event.index, None,
+                                    step.at)  # fmt: skip
+            for lane in bits(lanes):
+                warp.cp_async[lane].open.append(access)
+        group.pc += 1
+        return None
+
+    return run
+
+
+# Bulk -------------------------------------------------------------------------------------------------
+
+
+def _bulk_store(step: Step) -> Run:
+    """From shared memory to global memory, read until a wait_group."""
+    source = step.value("src")
+    size = _box(step) if "map" in step.ins else step.value("size")
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where, nbytes = source(machine, warp, group), size(machine, warp, group)
+        for event, lane in machine.lane_starts(warp, group, "bulk store", step.at):
+            place, count = _place(step, where, lane), _place(step, nbytes, lane)
+            space = Space(machine.block_of(place, step.at).rank, False)
+            access = machine.access(space, Engine.STORE, False, cells.of_bytes(place & OFFSET_MASK, count),
+                                    event.index, None, step.at)  # fmt: skip
+            warp.bulk[lane].open.append(access)
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _bulk_load(step: Step) -> Run:
+    target, size, barrier = step.value("dst"), step.value("size"), step.value("mbar")
+    mask = step.optional("mask") if step.has("multicast::cluster") else None
+    reads_shared = step.ins.space("src").startswith("shared")
+    source = step.value("src")
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where, nbytes, arrives = (v(machine, warp, group) for v in (target, size, barrier))
+        for event, lane in machine.lane_starts(warp, group, "bulk copy", step.at):
+            place, count, mbar = (_place(step, v, lane) for v in (where, nbytes, arrives))
+            if reads_shared:
+                _read_source(step, machine, warp, event, _place(step, source(machine, warp, group), lane), count)
+            for rank in _ranks(step, machine, warp, group, mask, place):
+                _land(step, machine, warp, event, rank, place, count, mbar if mask is None else _beside(mbar, rank))
+        machine.history.trace[warp.name].append(("copy", where, arrives, nbytes, step.at))
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _read_source(step: Step, machine: Machine, warp: Warp, event: Event, place: int, count: int) -> None:
+    """A copy between blocks is over for its source when its bytes have arrived; who issued it is not told of that."""
+    space = Space(machine.block_of(place, step.at).rank, False)
+    machine.access(space, Engine.STORE, False, cells.of_bytes(place & OFFSET_MASK, count), event.index, None, step.at)
+
+
+def _tensor_load(step: Step) -> Run:
+    target, barrier = step.value("dst"), step.value("mbar")
+    mask = step.optional("mask") if step.has("multicast::cluster") else None
+    size = _box(step)
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where, arrives, nbytes = (v(machine, warp, group) for v in (target, barrier, size))
+        for event, lane in machine.lane_starts(warp, group, "TMA load", step.at):
+            place, mbar, count = (_place(step, v, lane) for v in (where, arrives, nbytes))
+            for rank in _ranks(step, machine, warp, group, mask, place):
+                _land(step, machine, warp, event, rank, place, count, mbar if mask is None else _beside(mbar, rank))
+        machine.history.trace[warp.name].append(("copy", where, arrives, nbytes, step.at))
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _box(step: Step) -> Reader:
+    """Bytes of the box of the tensor map that an instruction names."""
+    if step.ins.modifiers.get("mode", "tile") != "tile":
+        raise step.not_understood("the mode")
+    operand = next(o for o in step.ins.operands if isinstance(o, ast.Mem) and o.parts)
+    of_map = reader(step.flow.code, step.at, operand.base)
+
+    def size(machine: Machine, warp: Warp, group: Group) -> Value:
+        address = of_map(machine, warp, group)
+        if isinstance(address, tuple):
+            address = address[first(group.lanes)]
+        found = machine.launched.box_addresses.get(address) if address is not None else None
+        if found is None:
+            raise step.not_understood("the tensor map, whose box nobody tells,")
+        return found
+
+    return size
+
+
+def _ranks(step: Step, machine: Machine, warp: Warp, group: Group, mask: Reader | None, place: int) -> list[int]:
+    """The blocks that a copy goes to."""
+    if mask is None:
+        return [machine.block_of(place, step.at).rank]
+    wanted = mask(machine, warp, group)
+    if not isinstance(wanted, int):
+        raise step.not_understood("the mask of blocks")
+    found = list(bits(wanted & 0xFFFF))
+    missing = [rank for rank in found if rank >= len(machine.blocks)]
+    if missing:
+        machine.problem("multicast", f"a multicast to block {missing[0]}, which is not there", step.at)
+    return [rank for rank in found if rank < len(machine.blocks)]
+
+
+def _beside(address: int, rank: int) -> int:
+    """The same place in another block."""
+    return address & OFFSET_MASK | rank << RANK_SHIFT
+
+
+def _land(
+    step: Step, machine: Machine, warp: Warp, event: Event, rank: int, place: int, nbytes: int, mbar: int
+) -> None:  # fmt: skip
+    barrier = machine.mbarrier(mbar, event, step.at, asynchronous=True)
+    machine.reach(event, rank, warp, "a copy", step.at)
+    touched = cells.of_bytes(place & OFFSET_MASK, nbytes)
+    access = machine.access(Space(rank, False), Engine.LOAD, True, touched, event.index, None, step.at)
+    block = machine.blocks[rank]
+    for known in [a for a in block.memory if place & OFFSET_MASK <= a & OFFSET_MASK < (place & OFFSET_MASK) + nbytes]:
+        del block.memory[known]
+
+    def finish() -> None:
+        landed = machine.event(Kind.STEP, "bytes have landed", None, 0, step.at, [(Edge.PROGRAM, event.index)])
+        access.end = landed.index
+        machine.reach(landed, rank, warp, "a copy", step.at, arrives=True)
+        machine.landed(barrier, landed, nbytes, step.at, warp.block.rank)
+
+    machine.later(finish)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fences of memory and of proxies (PTX ISA 9.7.13.4)."""
+
+from __future__ import annotations
+
+from porter.facts.events import Fence, Kind
+from porter.facts.instructions.registry import Outcome, Run, Step, family
+from porter.facts.machine import Machine
+from porter.facts.state import Group, Warp
+from porter.ptx.memory_order import fence_scope, fence_sides, fenced_spaces
+
+
+@family("fence", "membar")
+def fence(step: Step) -> Run:
+    what = _of(step)
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        for event, _ in machine.single(warp, group.lanes, "fence", step.at, Kind.FENCE):
+            event.fence = what
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _of(step: Step) -> Fence:
+    parts = step.ins.parts
+    if any(p.startswith("mbarrier_init") for p in parts):
+        return Fence(proxy=True, inits=True)
+    if fence_scope(step.ins) is not None:
+        return Fence(memory=fence_sides(step.ins)[1])
+    if any(p.startswith("async") for p in parts):
+        return Fence(proxy=fenced_spaces(step.ins)[0])
+    # of tensor maps and of other names for one place: global memory, which is not looked at
+    return Fence()

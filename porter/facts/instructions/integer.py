@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions that compute: integers and predicates as numbers, everything else as data."""
+
+from __future__ import annotations
+
+from porter.facts.instructions.registry import COMPUTES, Outcome, Run, Step, family
+from porter.facts.machine import Machine
+from porter.facts.operands import Reader, reader
+from porter.facts.state import Group, Warp
+from porter.facts.values import Value, apply, of_lane, squeezed
+from porter.ptx import ast, table
+from porter.ptx.arch import WARP
+
+_TYPE_BITS = {"8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
+
+
+@family(COMPUTES)
+def compute(step: Step) -> Run:
+    operands = step.ins.operands
+    if len(operands) == 2 and isinstance(operands[0], ast.Vec):
+        return _unpacked(step)
+    if len(operands) == 2 and isinstance(operands[1], ast.Vec):
+        return _packed(step)
+    if any(isinstance(o, ast.Vec) for o in operands):
+        return _data(step)
+    targets = [operands[0].first, operands[0].second] if isinstance(operands[0], ast.Pair) else [operands[0]]
+    names = [step.flow.code.renamed(step.at, o.name) if isinstance(o, ast.Reg) else None for o in targets]
+    if step.ins.parts[0] not in ("setp", "selp", "mov") and _is_float(step.ins.parts[-1]):
+        return _data(step)
+    given = [reader(step.flow.code, step.at, o) for o in operands[1:]]
+    return _comparing(step, names, given) if step.ins.parts[0] == "setp" else _number(step, names[0], given)
+
+
+def _is_float(kind: str) -> bool:
+    return kind[0] not in "bsup" or kind.startswith("bf")
+
+
+def _data(step: Step) -> Run:
+    """The result is data."""
+    written = step.flow.writes[step.at]
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        group.registers.update(dict.fromkeys(written))
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _number(step: Step, name: str | None, given: list[Reader]) -> Run:
+    parts = step.ins.parts
+    accumulates = name in _accumulators(step)
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        if name is not None:
+            group.registers[name] = apply(parts, [g(machine, warp, group) for g in given], group.lanes)
+            if accumulates:
+                warp.flight.touched.add(name)
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _accumulators(step: Step) -> frozenset[str]:
+    """Registers that some wgmma of the entry adds to."""
+    known: frozenset[str] | None = step.flow.__dict__.get("_accumulators")
+    if known is None:
+        found = (
+            step.flow.writes[at]
+            for at, ins in enumerate(step.flow.code.code)
+            if ins.parts[:2] == ("wgmma", "mma_async")
+        )
+        known = step.flow.__dict__["_accumulators"] = frozenset().union(*found)
+    return known
+
+
+def _comparing(step: Step, names: list[str | None], given: list[Reader]) -> Run:
+    """A comparison writes its result, and behind `|` the opposite."""
+    parts, at = step.ins.parts, step.at
+    opposite = names[1] if len(names) > 1 else None
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        values = [g(machine, warp, group) for g in given]
+        found = apply(parts, values, group.lanes) if not _is_float(parts[-1]) else None
+        if names[0] is not None:
+            group.registers[names[0]] = found
+        if opposite is not None:
+            group.registers[opposite] = apply(("not", "pred"), [found], group.lanes)
+        left, right = values[:2]
+        if machine.on_comparison is not None and isinstance(left, int) and isinstance(right, int):
+            machine.on_comparison(warp, at, left, right)
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _unpacked(step: Step) -> Run:
+    """`mov.b64 {a, b}, c`."""
+    names = [
+        step.flow.code.renamed(step.at, o.name) if isinstance(o, ast.Reg) else None
+        for o in table.items(step.ins.operands[0])
+    ]
+    source = reader(step.flow.code, step.at, step.ins.operands[1])
+    width = _TYPE_BITS[step.ins.parts[-1][1:]] // len(names)
+    field = (1 << width) - 1
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        whole = source(machine, warp, group)
+        for index, name in enumerate(names):
+            if name is not None:
+                group.registers[name] = _field(whole, width * index, field, group.lanes)
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _field(whole: Value, shift: int, field: int, lanes: int) -> Value:
+    if isinstance(whole, tuple):
+        return squeezed(tuple(None if v is None else v >> shift & field for v in whole), lanes)
+    return None if whole is None else whole >> shift & field
+
+
+def _packed(step: Step) -> Run:
+    """`mov.b64 c, {a, b}`."""
+    target = step.ins.operands[0]
+    name = step.flow.code.renamed(step.at, target.name) if isinstance(target, ast.Reg) else None
+    pieces = [reader(step.flow.code, step.at, o) for o in table.items(step.ins.operands[1])]
+    width = _TYPE_BITS[step.ins.parts[-1][1:]] // len(pieces)
+    field = (1 << width) - 1
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        values = [p(machine, warp, group) for p in pieces]
+        if name is not None:
+            group.registers[name] = _joined(values, width, field, group.lanes)
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _joined(values: list[Value], width: int, field: int, lanes: int) -> Value:
+    if any(v is None for v in values):
+        return None
+    rows = [[of_lane(v, lane) for v in values] for lane in range(WARP)]
+    whole: list[int | None] = []
+    for row in rows:
+        known = [v for v in row if v is not None]
+        whole.append(sum((v & field) << width * i for i, v in enumerate(known)) if len(known) == len(row) else None)
+    return squeezed(tuple(whole), lanes)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mbarriers (PTX ISA 9.7.13.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from porter.facts import cells
+from porter.facts.events import Edge, Engine, Event, Kind, Mbarrier, Space, Wait
+from porter.facts.instructions.registry import Outcome, Run, Step, family
+from porter.facts.integers import unsigned
+from porter.facts.machine import Machine
+from porter.facts.state import Group, Warp
+from porter.facts.values import Value, bits, first, of_lane
+from porter.ptx.memory_order import mbarrier_scope
+from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
+
+_TOKEN = 1 << 60
+"""A state that an arrival returns is this and its phase."""
+_BYTES = 8
+
+
+@family("mbarrier")
+def mbarrier(step: Step) -> Run:
+    match step.ins.parts[1]:
+        case "init":
+            return _init(step)
+        case "inval":
+            return _inval(step)
+        case "try_wait" | "test_wait":
+            return _wait(step)
+        case "arrive" | "expect_tx":
+            return _arrive(step)
+    raise step.not_understood("the effect")
+
+
+def _init(step: Step) -> Run:
+    address, count = step.value("mbar"), step.value("count")
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where, wanted = address(machine, warp, group), count(machine, warp, group)
+        lanes = bits(group.lanes) if isinstance(where, tuple) else (first(group.lanes),)
+        for lane in lanes:
+            place, number = of_lane(where, lane), of_lane(wanted, lane)
+            if place is None or number is None:
+                raise step.not_understood("the place or count")
+            some = 1 << lane if isinstance(where, tuple) else group.lanes
+            for event, _ in machine.single(warp, some, "mbarrier.init", step.at, Kind.INIT)[:1]:
+                _initialized(machine, event, place, unsigned(number, 32), step.at)
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _initialized(machine: Machine, event: Event, place: int, count: int, at: int) -> None:
+    if place in machine.history.barriers:
+        machine.problem("init", f"{machine.named(place)} is initialized twice", at)
+    if not count:
+        machine.problem("count", f"{machine.named(place)} is initialized for no arrival", at)
+    machine.history.barriers[place] = Mbarrier(place, count, event.index, pending=count)
+    space = Space(machine.block_of(place, at).rank, False)
+    touched = cells.of_bytes(place & OFFSET_MASK, _BYTES)
+    machine.access(space, Engine.BARRIER, True, touched, event.index, event.index, at)
+
+
+def _inval(step: Step) -> Run:
+    address = step.value("mbar")
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where = address(machine, warp, group)
+        if not isinstance(where, int):
+            raise step.not_understood("the place")
+        machine.single(warp, group.lanes, "mbarrier.inval", step.at)
+        machine.history.barriers.pop(where, None)
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _wait(step: Step) -> Run:
+    """A test is a wait: what fails is repeated, or followed by a wait for the same phase."""
+    done = step.register("done")
+    address = step.value("mbar")
+    parity = step.has("parity")
+    state = step.value("parity" if parity else "state")
+    edge = Edge.RELAXED if step.has("relaxed") else Edge.SYNC
+    scope = mbarrier_scope(step.ins)
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where = _same(address(machine, warp, group), group.lanes)
+        wanted = _same(state(machine, warp, group), group.lanes)
+        if where is None or wanted is None:
+            raise step.not_understood("the mbarrier or the phase, which lanes do not share or which is data,")
+        barrier = machine.history.barriers.get(where)
+        if barrier is None:
+            machine.problem("barrier", f"a wait for {machine.named(where)}, which is not initialized", step.at)
+            raise step.not_understood(f"a wait for {machine.named(where)}, which is not initialized,")
+
+        def is_over() -> bool:
+            ended = len(barrier.phases)
+            return (ended - 1) & 1 == wanted & 1 if parity else ended > wanted - _TOKEN
+
+        if not is_over():
+            group.wait(is_over, lambda: _state(machine, barrier), where, len(barrier.phases))
+            return Outcome.BLOCKED
+        phase = len(barrier.phases) - 1 if parity else wanted - _TOKEN
+        for event, _ in machine.single(warp, group.lanes, "mbarrier wait", step.at):
+            barrier.uses.append((event.index, step.at, False))
+            barrier.waits.append(Wait(event.index, phase, parity, warp.block.rank, scope, step.at))
+            if phase >= 0:
+                event.edges.append((edge, barrier.phases[phase]))
+        machine.history.trace[warp.name].append(("wait", where, phase & 1, step.at))
+        if done is not None:
+            group.registers[done] = 1
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _same(value: Value, lanes: int) -> int | None:
+    """The number that lanes share."""
+    if isinstance(value, tuple):
+        found = {value[lane] for lane in bits(lanes)}
+        return found.pop() if len(found) == 1 else None
+    return value
+
+
+def _state(machine: Machine, barrier: Mbarrier) -> str:
+    arrived = barrier.count - barrier.pending
+    text = f"{machine.named(barrier.address)}, phase {len(barrier.phases)}: {arrived} of {barrier.count} arrivals"
+    if barrier.bytes_expected or barrier.bytes_copied:
+        text += f", {barrier.bytes_copied} of {barrier.bytes_expected} bytes"
+    return text
+
+
+def _arrive(step: Step) -> Run:
+    name = step.register("state") if "state" in step.ins else None
+    address = step.value("mbar")
+    amount = step.optional("tx") or step.optional("count")
+    expects = step.has("expect_tx")
+    arrives = step.ins.parts[1] == "arrive"
+    edge = Edge.RELAXED if step.has("relaxed") else Edge.SYNC
+    scope = mbarrier_scope(step.ins)
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where = address(machine, warp, group)
+        given: Value = amount(machine, warp, group) if amount is not None else 1
+        token = None
+        for event, lanes in machine.single(warp, group.lanes, "mbarrier arrive", step.at):
+            for some, place, number in _by_barrier(step, where, given, lanes):
+                barrier = machine.mbarrier(place, event, step.at)
+                machine.reach(event, place >> RANK_SHIFT, warp, "an arrival", step.at, arrives=True)
+                if expects:
+                    machine.expect(barrier, some * number)
+                if arrives:
+                    token = _TOKEN + len(barrier.phases)
+                    count = some * (1 if expects else number)
+                    machine.arrive(barrier, event, count, step.at, warp.block.rank, edge, scope)
+        machine.history.trace[warp.name].append(("arrive", where, given, step.at))
+        if name is not None:
+            group.registers[name] = token
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _by_barrier(step: Step, where: Value, given: Value, lanes: int) -> Iterator[tuple[int, int, int]]:
+    """(lanes, mbarrier, number) of arrivals: together where all lanes share both."""
+    if isinstance(where, int) and isinstance(given, int):
+        yield lanes.bit_count(), where, unsigned(given, 32)
+        return
+    for lane in bits(lanes):
+        place, number = of_lane(where, lane), of_lane(given, lane)
+        if place is None or number is None:
+            raise step.not_understood("the mbarrier or count")
+        yield 1, place, unsigned(number, 32)

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads, stores and atomics of threads, and addresses of other blocks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from porter.facts import cells
+from porter.facts.events import Edge, Engine, Event, Space
+from porter.facts.instructions.registry import Outcome, Run, Step, family
+from porter.facts.launched import GLOBAL
+from porter.facts.machine import Machine
+from porter.facts.state import Group, Warp
+from porter.facts.values import Value, bits, first, is_known, of_lane, squeezed
+from porter.ptx.arch import WARP
+from porter.ptx.memory_order import memory_order
+from porter.ptx.shared_window import OFFSET_MASK, RANK_MASK, RANK_SHIFT
+
+_SIZES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
+_ELSEWHERE = frozenset(("global", "const", "local"))
+
+
+def size_of(kind: str) -> int:
+    """Bytes of a PTX type."""
+    digits = kind.removesuffix("x2").lstrip("abcdefghijklmnopqrstuvwxyz")
+    return _SIZES[digits] * (2 if kind.endswith("x2") else 1)
+
+
+def lane_addresses(address: Value, lanes: int) -> Iterator[tuple[int, int]]:
+    """(lane, address) of each lane, of one where all have the same."""
+    if isinstance(address, tuple):
+        for lane in bits(lanes):
+            found = address[lane]
+            assert found is not None
+            yield lane, found
+    elif address is not None:
+        yield first(lanes), address
+
+
+def touch(
+    machine: Machine, warp: Warp, event: Event, lanes: int, address: Value, nbytes: int, write: bool, at: int,
+    engine: Engine = Engine.THREAD, what: str = "",
+) -> None:  # fmt: skip
+    """An access of threads to shared memory, of whatever blocks."""
+    by_rank: dict[int, int] = defaultdict(int)
+    for _, place in lane_addresses(address, lanes):
+        by_rank[machine.block_of(place, at).rank] |= cells.of_bytes(place & OFFSET_MASK, nbytes)
+    for rank, touched in by_rank.items():
+        machine.access(Space(rank, False), engine, write, touched, event.index, event.index, at)
+        machine.reach(event, rank, warp, what or ("a store" if write else "a load"), at)
+        if write:
+            _not_over_barriers(machine, rank, touched, at)
+
+
+def _not_over_barriers(machine: Machine, rank: int, touched: int, at: int) -> None:
+    for address in machine.history.barriers:
+        if address >> RANK_SHIFT == rank and touched & cells.of_bytes(address & OFFSET_MASK, 8):
+            machine.problem("barrier", f"{machine.named(address)} is overwritten", at)
+
+
+def _where(step: Step, machine: Machine, address: Value, lanes: int, space: str) -> bool:
+    """Whether an access is to shared memory.
+
+    Raises:
+        NotUnderstood: its address is data although it is of shared memory.
+    """
+    if space in _ELSEWHERE or space.startswith("param"):
+        return False
+    if not is_known(address, lanes):
+        if space.startswith("shared"):
+            raise step.not_understood("the address")
+        # a generic address that is data comes from a pointer in memory
+        return False
+    places = [place for _, place in lane_addresses(address, lanes)]
+    return space.startswith("shared") or places[0] < GLOBAL
+
+
+@family("ld", "ldu")
+def load(step: Step) -> Run:
+    size = size_of(step.ins.parts[-1])
+    names = step.registers("d")
+    space = step.ins.space("a")
+    address = step.value("a")
+    nbytes = size * len(names)
+    if space.startswith("param"):
+        return _parameter(step, names, size)
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where = address(machine, warp, group)
+        group.pc += 1
+        if not _where(step, machine, where, group.lanes, space):
+            group.registers.update({n: None for n in names if n is not None})
+            return None
+        for event, lanes in machine.single(warp, group.lanes, "ld.shared", step.at):
+            touch(machine, warp, event, lanes, where, nbytes, False, step.at)
+        for index, name in enumerate(names):
+            if name is not None:
+                group.registers[name] = _loaded(machine, where, group.lanes, index * size, size, step.at)
+        return None
+
+    return run
+
+
+def _loaded(machine: Machine, address: Value, lanes: int, offset: int, size: int, at: int) -> Value:
+    if isinstance(address, int):
+        return machine.block_of(address, at).read(address + offset, size)
+    found: list[int | None] = [None] * WARP
+    for lane, place in lane_addresses(address, lanes):
+        found[lane] = machine.block_of(place, at).read(place + offset, size)
+    return squeezed(tuple(found), lanes)
+
+
+def _parameter(step: Step, names: list[str | None], size: int) -> Run:
+    address = step.value("a")
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where = address(machine, warp, group)
+        for index, name in enumerate(names):
+            if name is None:
+                continue
+            if isinstance(where, int):
+                group.registers[name] = machine.launched.parameter(where + index * size, size)
+            else:
+                places = [of_lane(where, lane) for lane in range(WARP)]
+                read = (None if p is None else machine.launched.parameter(p + index * size, size) for p in places)
+                group.registers[name] = squeezed(tuple(read), group.lanes)
+        group.pc += 1
+        return None
+
+    return run
+
+
+@family("st")
+def store(step: Step) -> Run:
+    if step.has("async") or step.has("bulk"):
+        raise step.not_understood("the asynchronous store")
+    size = size_of(step.ins.parts[-1])
+    space = step.ins.space("a")
+    address, values = step.value("a"), step.values("b")
+    nbytes = size * len(values)
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        group.pc += 1
+        where = address(machine, warp, group)
+        if not _where(step, machine, where, group.lanes, space):
+            return None
+        for event, lanes in machine.single(warp, group.lanes, "st.shared", step.at):
+            touch(machine, warp, event, lanes, where, nbytes, True, step.at)
+        given = [v(machine, warp, group) for v in values]
+        for lane in bits(group.lanes):
+            place = of_lane(where, lane)
+            assert place is not None
+            for index, value in enumerate(given):
+                machine.block_of(place, step.at).write(place + index * size, size, of_lane(value, lane))
+        return None
+
+    return run
+
+
+@family("stmatrix", "ldmatrix")
+def matrix(step: Step) -> Run:
+    write = step.ins.parts[0] == "stmatrix"
+    count = int(step.ins.modifiers["num"][1:])
+    if not step.has("m8n8") and not write:
+        raise step.not_understood("the shape")
+    address = step.value("p")
+    rows = 8 * count * (2 if step.has("m16n8") else 1)
+    names = [] if write else [n for n in step.registers("r") if n is not None]
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        if not machine.gathered(warp, group):
+            return Outcome.BLOCKED
+        where = address(machine, warp, group)
+        lanes = (1 << min(rows, WARP)) - 1
+        if not is_known(where, lanes):
+            raise step.not_understood("the address")
+        event = machine.joint(warp, group.lanes, step.ins.parts[0], step.at)
+        touch(machine, warp, event, lanes, where, 16, write, step.at)
+        if write:
+            for _, place in lane_addresses(where, lanes):
+                machine.block_of(place, step.at).write(place, 16, None)
+        group.registers.update(dict.fromkeys(names))
+        group.pc += 1
+        return None
+
+    return run
+
+
+_CHANGES: dict[str, Callable[[int, int], int]] = {
+    "add": lambda old, new: old + new, "or": lambda old, new: old | new, "and": lambda old, new: old & new,
+    "xor": lambda old, new: old ^ new, "exch": lambda old, new: new, "max": max, "min": min,
+}  # fmt: skip
+
+
+@family("atom", "red")
+def atomic(step: Step) -> Run:
+    space, address = step.ins.space("a"), step.value("a")
+    name = step.register("d") if "d" in step.ins else None
+    amount = step.optional("b")
+    change = next((_CHANGES[p] for p in step.ins.parts[1:] if p in _CHANGES), None)
+    size = size_of(step.ins.parts[-1])
+    order = memory_order(step.ins)
+    counts = step.ins.parts[0] == "atom" and step.has("add")
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where = address(machine, warp, group)
+        given = amount(machine, warp, group) if amount is not None else None
+        group.pc += 1
+        if not _where(step, machine, where, group.lanes, space):
+            if name is not None:
+                group.registers[name] = _of_grid(machine, where, given, group.lanes) if counts else None
+            return None
+        if change is None or not isinstance(where, int):
+            raise step.not_understood("the address or operation")
+        machine.history.assumed.add("atomics in shared memory happen in the order of warps that was executed")
+        found: list[int | None] = [None] * WARP
+        block = machine.block_of(where, step.at)
+        for event, lane in machine.lane_starts(warp, group, "atomic", step.at):
+            _ordered_atomic(machine, where, event, order.acquires, order.releases)
+            touch(machine, warp, event, 1 << lane, where, size, True, step.at, Engine.ATOMIC, "an atomic")
+            old, new = block.read(where, size), of_lane(given, lane)
+            found[lane] = old
+            block.write(where, size, None if old is None or new is None else change(old, new))
+        if name is not None:
+            group.registers[name] = squeezed(tuple(found), group.lanes)
+        return None
+
+    return run
+
+
+def _ordered_atomic(machine: Machine, address: int, event: Event, acquires: bool, releases: bool) -> None:
+    """Atomics on one place see each other, in the order in which they happen."""
+    for before, released in machine.atomics[address]:
+        event.edges.append((Edge.SYNC if acquires and released else Edge.RELAXED, before))
+    machine.atomics[address].append((event.index, releases))
+
+
+def _of_grid(machine: Machine, address: Value, amount: Value, lanes: int) -> Value:
+    """A counter in global memory by which blocks take their work: the first one is that behind the grid's."""
+    if not isinstance(address, int) or not isinstance(amount, int) or lanes.bit_count() != 1:
+        return None
+    old = machine.counters.get(address, machine.launched.geometry.grid[0])
+    machine.counters[address] = old + amount
+    machine.history.assumed.add("a counter in global memory starts at the number of blocks, and nobody else counts")
+    return old
+
+
+@family("mapa")
+def mapa(step: Step) -> Run:
+    name, address, rank = step.register("d"), step.value("a"), step.value("b")
+
+    def mapped(place: int | None, target: int | None) -> int | None:
+        if place is None or target is None:
+            return None
+        return place & OFFSET_MASK | (target & RANK_MASK) << RANK_SHIFT
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        place, target = address(machine, warp, group), rank(machine, warp, group)
+        found = tuple(mapped(of_lane(place, lane), of_lane(target, lane)) for lane in range(WARP))
+        if name is not None:
+            group.registers[name] = squeezed(found, group.lanes)
+        group.pc += 1
+        return None
+
+    return run
+
+
+@family("getctarank")
+def getctarank(step: Step) -> Run:
+    name, address = step.register("d"), step.value("a")
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        place = address(machine, warp, group)
+        if name is not None:
+            group.registers[name] = place >> RANK_SHIFT & RANK_MASK if isinstance(place, int) else None
+        group.pc += 1
+        return None
+
+    return run

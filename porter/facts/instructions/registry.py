@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions as functions of an execution: found by opcode, compiled once for each place of an entry."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
+
+import porter.facts.instructions as families
+from porter.facts.events import NotUnderstood
+from porter.facts.flow import Flow
+from porter.facts.machine import Machine
+from porter.facts.operands import Reader, reader
+from porter.facts.state import Group, Warp
+from porter.facts.values import Value, bits, merged
+from porter.ptx import ast, table
+from porter.ptx.forms.grammar import Completion
+
+
+class Outcome(Enum):
+    BLOCKED = auto()
+    """The group waits, and comes to the instruction again."""
+    PARTED = auto()
+    """Lanes have parted or ended."""
+
+
+Run = Callable[["Machine", Warp, Group], Outcome | None]
+"""Executes one instruction for a group, whose `pc` it moves on."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """An instruction at its place in an entry."""
+
+    flow: Flow
+    at: int
+    ins: table.Decoded
+
+    def has(self, modifier: str) -> bool:
+        """Whether the opcode has a part."""
+        return modifier in self.ins.parts
+
+    def value(self, name: str) -> Reader:
+        """The operand of a name; of a vector without a known length use `values`."""
+        return reader(self.flow.code, self.at, self.ins[name])
+
+    def optional(self, name: str) -> Reader | None:
+        return self.value(name) if name in self.ins else None
+
+    def values(self, name: str) -> list[Reader]:
+        return [reader(self.flow.code, self.at, o) for o in table.items(self.ins[name])]
+
+    def register(self, name: str) -> str | None:
+        """The register that an operand writes; None for `_` and for what is not there."""
+        operand = self.ins.get(name)
+        return self.flow.code.renamed(self.at, operand.name) if isinstance(operand, ast.Reg) else None
+
+    def registers(self, name: str) -> list[str | None]:
+        """The same of a vector's elements."""
+        return [
+            self.flow.code.renamed(self.at, o.name) if isinstance(o, ast.Reg) else None
+            for o in table.items(self.ins[name])
+        ]
+
+    def not_understood(self, what: str) -> NotUnderstood:
+        return NotUnderstood(f"{what} of {self.ins.opcode}", self.at)
+
+
+COMPUTES = "computes"
+"""Stands for all instructions that read and write registers alone, and have no family of their own."""
+Factory = Callable[[Step], Run]
+_FACTORIES: dict[str, Factory] = {}
+
+
+def family(*heads: str) -> Callable[[Factory], Factory]:
+    """Have a function make what executes instructions whose opcode begins with one of these parts."""
+
+    def known(factory: Factory) -> Factory:
+        _FACTORIES.update(dict.fromkeys(heads, factory))
+        return factory
+
+    return known
+
+
+@cache
+def _factories() -> dict[str, Factory]:
+    for module in pkgutil.iter_modules(families.__path__):
+        importlib.import_module(f"{families.__name__}.{module.name}")
+    return _FACTORIES
+
+
+def compiled(flow: Flow, at: int) -> Run:
+    """What executes the instruction at a place.
+
+    Raises:
+        NotUnderstood: nothing is known of it.
+    """
+    known: dict[int, Run] = flow.__dict__.setdefault("_runs", {})
+    found = known.get(at)
+    if found is None:
+        found = known[at] = _compile(flow, at)
+    return found
+
+
+def _compile(flow: Flow, at: int) -> Run:
+    ins, written = flow.decoded[at], flow.code.code[at]
+    if ins is None:
+        raise NotUnderstood(f"the instruction {written.opcode}", at)
+    factory = _factories().get(ins.parts[0], _factories()[COMPUTES] if _computes(ins) else None)
+    if factory is None:
+        raise NotUnderstood(f"the instruction {written.opcode}", at)
+    step = Step(flow, at, ins)
+    run = factory(step)
+    return run if ins.guard is None or ins.parts[0] == "bra" else _guarded(step, run, ins.guard)
+
+
+def _computes(ins: table.Decoded) -> bool:
+    form = ins.form
+    alone = form.completion is form.commits is form.awaits is Completion.NONE
+    return bool(ins.bound) and alone and all(row.kind not in _ELSEWHERE for row, _ in ins.bound)
+
+
+_ELSEWHERE = frozenset(("memory", "label", "callee", "list"))
+"""Kinds of operands that are no values."""
+
+HAS_EFFECT = frozenset(
+    ("mbarrier", "bar", "barrier", "tcgen05", "wgmma", "cp", "fence", "membar", "elect", "setmaxnreg", "exit", "ret",
+     "clusterlaunchcontrol", "stmatrix", "ldmatrix", "call", "griddepcontrol", "tensormap")
+)  # fmt: skip
+"""Instructions that must not depend on data, as others wait for what they do."""
+
+
+def orders(ins: ast.Instruction) -> bool:
+    """Whether an instruction does something that others may wait for: a condition on data must not decide it."""
+    parts = ins.parts
+    shared = any(p.startswith("shared") for p in parts)
+    return parts[0] in HAS_EFFECT or (parts[0] in ("st", "atom", "red") and shared)
+
+
+def _guarded(step: Step, run: Run, guard: ast.Guard) -> Run:
+    condition = reader(step.flow.code, step.at, guard.operand)
+    written = step.flow.writes[step.at]
+    flipped = int(guard.negated)
+    ends = step.ins.parts[0] in ("exit", "ret")
+    decides = orders(step.ins)
+    opaque_store = step.ins.parts[0] == "st"
+
+    def guarded(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        holds = condition(machine, warp, group)
+        taken = lanes_where(holds, group.lanes, flipped)
+        if taken is None:
+            if opaque_store and decides:
+                # what may be stored counts as stored
+                return run(machine, warp, group)
+            if decides:
+                raise step.not_understood("the guard, which is data,")
+            group.registers.update(dict.fromkeys(written))
+            group.pc += 1
+            return None
+        if not taken:
+            group.pc += 1
+            return None
+        if taken == group.lanes:
+            return run(machine, warp, group)
+        if ends:
+            warp.groups.append(Group(group.pc + 1, group.lanes & ~taken, dict(group.registers)))
+            group.lanes = taken
+            run(machine, warp, group)
+            return Outcome.PARTED
+        return _for_some(machine, warp, group, taken)
+
+    def _for_some(machine: Machine, warp: Warp, group: Group, taken: int) -> Outcome | None:
+        before = {name: group.registers.get(name) for name in written}
+        lanes, group.lanes = group.lanes, taken
+        outcome = run(machine, warp, group)
+        group.lanes = lanes
+        if outcome is Outcome.BLOCKED:
+            raise step.not_understood("the wait of some lanes")
+        for name, old in before.items():
+            group.registers[name] = merged(old, group.registers.get(name), taken, lanes)
+        return outcome
+
+    return guarded
+
+
+def lanes_where(condition: Value, lanes: int, flipped: int = 0) -> int | None:
+    """The lanes for which a predicate holds, or does not where `flipped`; None if that is data."""
+    if condition is None:
+        return None
+    if isinstance(condition, int):
+        return lanes if condition & 1 != flipped else 0
+    found = 0
+    for lane in bits(lanes):
+        value = condition[lane]
+        if value is None:
+            return None
+        found |= (value & 1 ^ flipped) << lane
+    return found

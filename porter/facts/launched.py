@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An entry with one launch of it: parameters as bytes, the layout of shared memory, bytes of the tensor maps' boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+from porter.facts.flow import Flow
+from porter.ptx import ast
+from porter.ptx.shared_window import SYSTEM_SHARED
+
+PARAMETERS = 1 << 46
+"""Where parameters lie among the numbers that addresses are; above any address of memory."""
+GLOBAL = 1 << 40
+"""Addresses from here on are of global memory."""
+_PARAMETER_ALIGNMENT = 128
+_DYNAMIC_ALIGNMENT = 1024
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """`grid` in blocks, `first`: the block whose cluster is executed. `handed_out`: further blocks that
+    clusterlaunchcontrol.try_cancel hands to a block before it fails."""
+
+    block: Triple
+    grid: Triple = (1, 1, 1)
+    cluster: Triple = (1, 1, 1)
+    dynamic_smem: int = 0
+    first: Triple = (0, 0, 0)
+    handed_out: int = 0
+
+    @property
+    def threads(self) -> int:
+        return prod(self.block)
+
+    @property
+    def ranks(self) -> int:
+        return prod(self.cluster)
+
+    def coordinates(self, rank: int) -> Triple:
+        x, y, _ = self.cluster
+        return self.first[0] + rank % x, self.first[1] + rank // x % y, self.first[2] + rank // x // y
+
+
+@dataclass
+class Launched:
+    """`parameters`: the bytes of each. `boxes`: bytes that a copy of a tensor map moves, by (parameter, offset) where
+    the map stands in one, by address where a parameter points to it."""
+
+    flow: Flow
+    geometry: Geometry
+    parameters: Mapping[str, bytes]
+    boxes: Mapping[tuple[str, int] | int, int] = field(default_factory=dict)
+
+    @cached_property
+    def parameter_addresses(self) -> dict[str, int]:
+        """Each at a place of its own."""
+        found, at = {}, PARAMETERS
+        for param in self.flow.code.entry.params:
+            found[param.name] = at
+            size = len(self.parameters.get(param.name, b""))
+            at += -(-max(size, 1) // _PARAMETER_ALIGNMENT) * _PARAMETER_ALIGNMENT
+        return found
+
+    def parameter(self, address: int, size: int) -> int | None:
+        """What a load of a parameter reads; None if it is outside of all."""
+        for name, start in self.parameter_addresses.items():
+            data = self.parameters.get(name, b"")
+            if address - start >= 0 and address - start + size <= len(data):
+                return int.from_bytes(data[address - start : address - start + size], "little")
+        return None
+
+    @cached_property
+    def box_addresses(self) -> dict[int, int]:
+        """Bytes of a box by the address of its map."""
+        return {
+            self.parameter_addresses[where[0]] + where[1] if isinstance(where, tuple) else where: size
+            for where, size in self.boxes.items()
+        }
+
+    @cached_property
+    def shared_offsets(self) -> dict[str, int]:
+        """Where the variables of shared memory lie, those of dynamic size last."""
+        found, at = {}, SYSTEM_SHARED
+        variables = [
+            v
+            for v in _variables(self.flow.code.module.variables, self.flow.code.entry.body or ())
+            if v.space == "shared"
+        ]
+        for variable in sorted(variables, key=lambda v: v.extern):
+            alignment = max(variable.align or 1, _DYNAMIC_ALIGNMENT if variable.extern else 1)
+            at = -(-at // alignment) * alignment
+            found[variable.name] = at
+            at += variable.size
+        return found
+
+
+def _variables(outside: Sequence[ast.VarDecl], body: Sequence[ast.Statement]) -> Iterator[ast.VarDecl]:
+    yield from outside
+    todo = list(body)
+    while todo:
+        statement = todo.pop()
+        if isinstance(statement, ast.VarDecl):
+            yield statement
+        elif isinstance(statement, ast.Block):
+            todo += statement.body

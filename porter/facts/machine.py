@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One cluster of blocks as instructions find it: numbers for indices, addresses, parities and counts, and no data.
+
+Lanes of a warp go together; where they part they are groups of their own, which merge where their places meet. Waits
+block, asynchronous work lands at once or when the schedule says so. What is executed is not judged here: order follows
+from the edges of the events alone, whatever the schedule was.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+from porter.facts.events import (
+    Access,
+    Arrival,
+    Edge,
+    Engine,
+    Event,
+    History,
+    Kind,
+    Mbarrier,
+    NotUnderstood,
+    Problem,
+    Remote,
+    Space,
+)
+from porter.facts.launched import Launched
+from porter.facts.state import Block, Group, Warp
+from porter.facts.values import ALL, bits
+from porter.ptx.memory_order import Scope
+from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
+from porter.ptx.symbols import local_name
+
+_BY_THREADS = frozenset((Engine.THREAD, Engine.ATOMIC, Engine.CP_ASYNC, Engine.STORE))
+"""Accesses that no other entry of a trace stands for."""
+
+
+@dataclass
+class Schedule:
+    """Which warp goes next, and when asynchronous work lands. Without a seed all warps go in turn, beginning with
+    `first`, and work lands where it is issued."""
+
+    first: int = 0
+    seed: int | None = None
+
+
+@dataclass(slots=True)
+class ClusterBarrier:
+    arrivals: list[tuple[int, bool, Warp, int]] = field(default_factory=list)
+    """(event, relaxed, warp, lanes)"""
+    ends: list[int] = field(default_factory=list)
+
+
+class Machine:
+    """What instructions act on. `on_turn` is told of each jump backwards (warp, group, target), `on_comparison` of each
+    comparison of numbers (warp, instruction, both sides)."""
+
+    def __init__(self, launched: Launched, schedule: Schedule | None = None) -> None:
+        self.launched = launched
+        self.flow = launched.flow
+        self.code = launched.flow.code
+        self.history = History()
+        self.steps = 0
+        self.cluster = ClusterBarrier()
+        self.schedule = schedule or Schedule()
+        self.dice = Random(self.schedule.seed) if self.schedule.seed is not None else None
+        self._landing: list[Callable[[], None]] = []
+        self.warpgroup_meetings: dict[tuple[int, int, int], list[tuple[Warp, int]]] = defaultdict(list)
+        self.atomics: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+        self.counters: dict[int, int] = {}
+        self.on_turn: Callable[[Warp, Group, int], None] | None = None
+        self.on_comparison: Callable[[Warp, int, int, int], None] | None = None
+        self.blocks = [Block(launched.geometry, rank) for rank in range(launched.geometry.ranks)]
+
+    # Time -----------------------------------------------------------------------------------------------
+
+    def later(self, landing: Callable[[], None]) -> None:
+        """Have an asynchronous operation land."""
+        if self.dice is None:
+            landing()
+        else:
+            self._landing.append(landing)
+
+    @property
+    def lands(self) -> bool:
+        """Whether something is under way."""
+        return bool(self._landing)
+
+    def land(self, some: bool) -> bool:
+        """Have something land, as the dice fall, or at least one."""
+        landed = False
+        while self._landing and self.dice is not None and (self.dice.random() < 0.5 if some else not landed):
+            self._landing.pop(self.dice.randrange(len(self._landing)))()
+            landed = True
+        return landed
+
+    def gathered(self, warp: Warp, group: Group, mask: int = ALL) -> bool:
+        """Whether all lanes that a warp-wide instruction needs have come to it; else the group waits for them."""
+        missing = mask & warp.live & ~group.lanes
+        if not missing:
+            return True
+        place = group.pc
+        group.wait(
+            lambda: not (mask & warp.live & ~group.lanes) or any(g is not group and g.pc == place for g in warp.groups),
+            lambda: f"{group.lanes.bit_count()} of {(mask & warp.live).bit_count()} lanes have come",
+        )
+        return False
+
+    def check_registers(self, warp: Warp, at: int) -> None:
+        """Registers of asynchronous operations that are used ahead of their wait."""
+        ins = self.code.code[at]
+        if warp.loaded:
+            used = self.flow.uses[at] & warp.loaded.keys()
+            written = self.flow.writes[at] & warp.loaded.keys() if ins.parts[:2] != ("tcgen05", "ld") else frozenset()
+            for name in (*sorted(used), *sorted(written))[:1]:
+                verb = "used" if name in used else "overwritten"
+                self.problem("wait::ld", f"a register of tcgen05.ld is {verb} ahead of tcgen05.wait::ld", at,
+                             other=warp.loaded[name])  # fmt: skip
+        if warp.flight.registers and ins.parts[0] != "wgmma":
+            self._check_flight(warp, at, ins.parts[0] == "mov")
+
+    def _check_flight(self, warp: Warp, at: int, is_move: bool) -> None:
+        flight = warp.flight.registers
+        for name in sorted(self.flow.uses[at] & flight.keys()):
+            batch, written, place = flight[name]
+            if not written:
+                continue
+            if is_move:
+                # the compiler renames registers in flight; the new name stands for the same one
+                flight.update(dict.fromkeys(self.flow.writes[at], (batch, written, place)))
+                return
+            self.problem("wgmma-wait", "a register of wgmma is used ahead of wgmma.wait_group", at, other=place)
+            return
+        for name in sorted(self.flow.writes[at] & flight.keys()):
+            if is_move:
+                if flight[name][1]:
+                    del flight[name]
+                return
+            what = "a register of a wgmma in flight is overwritten ahead of wgmma.wait_group"
+            self.problem("wgmma-wait", what, at, other=flight[name][2])
+            return
+
+    # Events -------------------------------------------------------------------------------------------
+
+    def event(
+        self, kind: Kind, what: str, warp: Warp | None, lanes: int, at: int, edges: Iterable[tuple[Edge, int]] = ()
+    ) -> Event:
+        events = self.history.events
+        found = Event(len(events), kind, what, warp.name if warp is not None else None, lanes, at, list(edges))
+        events.append(found)
+        return found
+
+    def single(self, warp: Warp, lanes: int, what: str, at: int, kind: Kind = Kind.STEP) -> list[tuple[Event, int]]:
+        """An event of each class of lanes that have one past, with these lanes."""
+        classes: dict[int | None, int] = {}
+        for lane in bits(lanes):
+            newest = warp.last[lane]
+            classes[newest] = classes.get(newest, 0) | 1 << lane
+        found = []
+        for newest, some in classes.items():
+            edges = [] if newest is None else [(Edge.PROGRAM, newest)]
+            event = self.event(kind, what, warp, some, at, edges)
+            self.go_on(warp, some, event)
+            found.append((event, some))
+        return found
+
+    def joint(self, warp: Warp, lanes: int, what: str, at: int, kind: Kind = Kind.STEP) -> Event:
+        """One event of all these lanes, which go on together."""
+        newest = dict.fromkeys(warp.last[lane] for lane in bits(lanes))
+        edges = [(Edge.PROGRAM, n) for n in newest if n is not None]
+        event = self.event(kind, what, warp, lanes, at, edges)
+        self.go_on(warp, lanes, event)
+        return event
+
+    @staticmethod
+    def go_on(warp: Warp, lanes: int, event: Event) -> None:
+        for lane in bits(lanes):
+            warp.last[lane] = event.index
+
+    def problem(self, kind: str, text: str, at: int | None, level: str = "error", other: int | None = None) -> None:
+        found = Problem(kind, text, at, level, other)
+        if found not in self.history.problems:
+            self.history.problems.append(found)
+
+    # Memory -------------------------------------------------------------------------------------------
+
+    def access(
+        self,
+        space: Space,
+        engine: Engine,
+        write: bool,
+        cells: int,
+        start: int,
+        end: int | None,
+        at: int,
+        pipe: object = None,
+        tile: object = None,
+        must_be_written: str = "",
+    ) -> Access:
+        found = Access(space, engine, write, cells, start, end, at, pipe, tile, must_be_written)
+        self.history.accesses.append(found)
+        warp = self.history.events[start].warp
+        if warp is not None and engine in _BY_THREADS:
+            self.history.trace[warp].append((engine.value, write, space, cells, at))
+        return found
+
+    def reach(self, event: Event, rank: int, warp: Warp, what: str, at: int, arrives: bool = False) -> None:
+        """Memory of a block is accessed, perhaps of another one."""
+        if rank != warp.block.rank:
+            self.history.remote.append(Remote(event.index, rank, what, warp.block.rank, at, arrives))
+
+    def block_of(self, address: int, at: int) -> Block:
+        rank = address >> RANK_SHIFT
+        if not 0 <= rank < len(self.blocks):
+            raise NotUnderstood(f"{address:#x} is an address of no block's shared memory", at)
+        return self.blocks[rank]
+
+    # mbarriers ----------------------------------------------------------------------------------------
+
+    def mbarrier(self, address: int, event: Event, at: int, asynchronous: bool = False) -> Mbarrier:
+        """The mbarrier at an address, which an event uses.
+
+        Raises:
+            NotUnderstood: there is none.
+        """
+        found = self.history.barriers.get(address)
+        if found is None:
+            self.problem("barrier", f"{self.named(address)} is used, and was not initialized before", at)
+            raise NotUnderstood(f"{self.named(address)} is not initialized", at)
+        found.uses.append((event.index, at, asynchronous))
+        return found
+
+    def named(self, address: int) -> str:
+        """An mbarrier as a report calls it: by its variable and place in it."""
+        offset, rank = address & OFFSET_MASK, address >> RANK_SHIFT
+        of = f" of block {rank}" if len(self.blocks) > 1 else ""
+        below = [(start, name) for name, start in self.launched.shared_offsets.items() if start <= offset]
+        if not below:
+            return f"the mbarrier at {offset:#x}{of}"
+        start, name = max(below)
+        return f"the mbarrier at {local_name(name)}+{offset - start}{of}"
+
+    def arrive(
+        self, barrier: Mbarrier, event: Event, count: int, at: int, rank: int,
+        edge: Edge = Edge.SYNC, scope: Scope = Scope.CTA,
+    ) -> None:  # fmt: skip
+        if count > barrier.pending:
+            what = (
+                f"{self.named(barrier.address)}: {count} arrivals where {barrier.pending} of {barrier.count} are left "
+                f"in phase {len(barrier.phases)}"
+            )
+            self.problem("count", what, at)
+            count = barrier.pending
+        barrier.pending -= count
+        barrier.open_arrivals.append(Arrival(event.index, edge, count, len(barrier.phases), rank, scope, at))
+        self._complete(barrier)
+
+    def expect(self, barrier: Mbarrier, nbytes: int) -> None:
+        barrier.bytes_expected += nbytes
+
+    def landed(self, barrier: Mbarrier, event: Event, nbytes: int, at: int, rank: int) -> None:
+        """Bytes of a copy are counted."""
+        barrier.bytes_copied += nbytes
+        phase = len(barrier.phases)
+        arrival = Arrival(event.index, Edge.COMPLETION, 0, phase, rank, Scope.CLUSTER, at, of_copy=True)
+        barrier.open_arrivals.append(arrival)
+        self._complete(barrier)
+
+    def _complete(self, barrier: Mbarrier) -> None:
+        if barrier.pending or barrier.outstanding:
+            return
+        edges = [(a.edge, a.event) for a in barrier.open_arrivals]
+        end = self.event(Kind.PHASE, f"phase {len(barrier.phases)} of {self.named(barrier.address)}", None, 0,
+                         barrier.open_arrivals[-1].at, edges)  # fmt: skip
+        barrier.phases.append(end.index)
+        barrier.arrivals += barrier.open_arrivals
+        barrier.open_arrivals = []
+        barrier.pending = barrier.count
+        barrier.bytes_expected = barrier.bytes_copied = 0
+
+    # Barriers -----------------------------------------------------------------------------------------
+
+    def end_round(self, block: Block, number: int, at: int) -> None:
+        """End a round of a named barrier if all have come."""
+        barrier = block.named[number]
+        wanted = barrier.count if barrier.count is not None else block.live_threads
+        if barrier.threads > wanted:
+            self.problem("bar", f"barrier {number}: {barrier.threads} threads in a round of {wanted}", at)
+        if barrier.threads < wanted:
+            return
+        edges = [(Edge.SYNC, a) for a in barrier.arrivals]
+        end = self.event(Kind.PHASE, f"a round of barrier {number}", None, 0, at, edges)
+        barrier.ends.append(end.index)
+        barrier.arrivals, barrier.threads = [], 0
+
+    def end_cluster_round(self, at: int) -> None:
+        arrived = sum((warp.live & lanes).bit_count() for _, _, warp, lanes in self.cluster.arrivals)
+        if not self.cluster.arrivals or arrived < sum(b.live_threads for b in self.blocks):
+            return
+        edges = [(Edge.RELAXED if relaxed else Edge.SYNC, e) for e, relaxed, _, _ in self.cluster.arrivals]
+        end = self.event(Kind.PHASE, "a round of the cluster's barrier", None, 0, at, edges)
+        self.cluster.ends.append(end.index)
+        self.cluster.arrivals = []
+
+    def leave(self, warp: Warp, group: Group, at: int) -> None:
+        """The lanes of a group end."""
+        for event, _ in self.single(warp, group.lanes, "exit", at, Kind.EXIT):
+            self.history.exits[warp.block.rank].append(event.index)
+        warp.live &= ~group.lanes
+        group.lanes = 0
+        warp.groups = [g for g in warp.groups if g.lanes]
+        for number, barrier in list(warp.block.named.items()):
+            if barrier.threads and barrier.count is None:
+                self.end_round(warp.block, number, at)
+        self.end_cluster_round(at)
+
+    def mma_of(self, warp: Warp, lane: int, event: Event, what: str, at: int) -> Event:
+        """The end of a tcgen05 operation that a lane issues: behind those that it has issued before."""
+        edges = [(Edge.PROGRAM, event.index)]
+        if lane in warp.newest_mma:
+            edges.append((Edge.PROGRAM, warp.newest_mma[lane]))
+        end = self.event(Kind.TMEM, f"end of {what}", None, 0, at, edges)
+        warp.newest_mma[lane] = end.index
+        warp.mmas[lane].append(end.index)
+        return end
+
+    def lane_starts(self, warp: Warp, group: Group, what: str, at: int) -> list[tuple[Event, int]]:
+        """An event of each lane of a group by itself."""
+        return [(event, lane) for lane in bits(group.lanes) for event, _ in self.single(warp, 1 << lane, what, at)]

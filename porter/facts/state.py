@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks, warps and groups of lanes of an execution, with what asynchronous work of theirs is open."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from porter.facts.events import Access, WarpName
+from porter.facts.launched import Geometry, Triple
+from porter.facts.values import ALL, Value
+from porter.ptx.arch import WARP
+from porter.ptx.shared_window import RANK_SHIFT
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Lanes of a warp that are at one place. `ready`: None, or whether what they wait for has come; `why` says what
+    that is, `barrier` and `phase` which phase of which mbarrier."""
+
+    pc: int
+    lanes: int
+    registers: dict[str, Value]
+    ready: Callable[[], bool] | None = None
+    why: Callable[[], str] | None = None
+    barrier: int | None = None
+    phase: int = 0
+
+    def wait(
+        self, ready: Callable[[], bool], why: Callable[[], str], barrier: int | None = None, phase: int = 0
+    ) -> None:
+        self.ready, self.why, self.barrier, self.phase = ready, why, barrier, phase
+
+    def may_go(self) -> bool:
+        return self.ready is None or self.ready()
+
+
+@dataclass(slots=True, eq=False)
+class Batches:
+    """Copies of one lane in groups: `open` ones are not committed."""
+
+    open: list[Access] = field(default_factory=list)
+    committed: list[list[Access]] = field(default_factory=list)
+
+    def commit(self) -> None:
+        self.committed.append(self.open)
+        self.open = []
+
+    def leave(self, count: int) -> list[Access]:
+        """Take out all but the `count` newest groups."""
+        found: list[Access] = []
+        while len(self.committed) > count:
+            found += self.committed.pop(0)
+        return found
+
+
+@dataclass(slots=True)
+class Flight:
+    """wgmma of a warp. `registers`: those in flight, with (batch, written by it, instruction)."""
+
+    batch: int = 0
+    issued: int = 0
+    reads: list[tuple[int, Access]] = field(default_factory=list)
+    registers: dict[str, tuple[int, bool, int]] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)
+    """Registers of accumulators written since the last wgmma.fence."""
+
+
+class Warp:
+    """`last`: by lane its newest event. `loaded`: registers of tcgen05.ld that no wait::ld has covered, with the
+    place."""
+
+    def __init__(self, block: Block, number: int, lanes: int) -> None:
+        self.block, self.number, self.live = block, number, lanes
+        self.name = WarpName(block.rank, number)
+        self.groups = [Group(0, lanes, {})]
+        self.last: list[int | None] = [None] * WARP
+        self.loaded: dict[str, int] = {}
+        self.open_loads: list[Access] = []
+        self.open_stores: list[Access] = []
+        self.flight = Flight()
+        self.newest_mma: dict[int, int] = {}
+        """By lane the end of its newest tcgen05 operation."""
+        self.mmas: dict[int, list[int]] = defaultdict(list)
+        """By lane the ends of all of them."""
+        self.bulk: dict[int, Batches] = defaultdict(Batches)
+        self.cp_async: dict[int, Batches] = defaultdict(Batches)
+        self.cluster_round: int | None = None
+        """The round of the cluster's barrier that it has arrived at and not waited for."""
+
+
+@dataclass(slots=True)
+class Round:
+    """Arrivals at a named barrier since its last round. `waiting`: by warp the number of its round and its arrival."""
+
+    count: int | None = None
+    threads: int = 0
+    arrivals: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    waiting: dict[Warp, tuple[int, int]] = field(default_factory=dict)
+
+
+class Block:
+    def __init__(self, geometry: Geometry, rank: int) -> None:
+        self.rank = rank
+        self.coordinates: Triple = geometry.coordinates(rank)
+        self.base = rank << RANK_SHIFT
+        self.memory: dict[int, int] = {}
+        """Bytes of shared memory that are numbers, by address."""
+        count = -(-geometry.threads // WARP)
+        rest = geometry.threads % WARP
+        self.warps = [Warp(self, w, ALL if w < count - 1 or not rest else (1 << rest) - 1) for w in range(count)]
+        self.columns: dict[int, int] = {}
+        """Allocated columns of Tensor Memory, by their first one."""
+        self.relinquished: list[int] = []
+        """Events of relinquish_alloc_permit."""
+        self.allocations: list[tuple[int, int]] = []
+        """(event, instruction) of each tcgen05.alloc."""
+        self.named: dict[int, Round] = defaultdict(Round)
+        self.handed_out = 0
+        """Blocks that try_cancel has given it."""
+
+    @property
+    def live_threads(self) -> int:
+        return sum(w.live.bit_count() for w in self.warps)
+
+    def read(self, address: int, size: int) -> int | None:
+        found = [self.memory.get(address + i) for i in range(size)]
+        return None if None in found else int.from_bytes(bytes(b for b in found if b is not None), "little")
+
+    def write(self, address: int, size: int, value: int | None) -> None:
+        for i in range(size):
+            if value is None:
+                self.memory.pop(address + i, None)
+            else:
+                self.memory[address + i] = value >> 8 * i & 255

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of a register in a warp: a number that all lanes have, one a lane, or data that nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+
+from porter.facts.integers import operation
+from porter.ptx.arch import WARP
+
+ALL = (1 << WARP) - 1
+"""All lanes of a warp."""
+
+Value = int | tuple[int | None, ...] | None
+"""An int is the same in all lanes that hold it, a tuple has one of each lane, None is not known."""
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The numbers of the bits that are set, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def first(mask: int) -> int:
+    """The lowest lane of a mask."""
+    return (mask & -mask).bit_length() - 1
+
+
+def of_lane(value: Value, lane: int) -> int | None:
+    return value[lane] if isinstance(value, tuple) else value
+
+
+def is_known(value: Value, mask: int) -> bool:
+    """Whether the value is known in all these lanes."""
+    if isinstance(value, tuple):
+        return all(value[lane] is not None for lane in bits(mask))
+    return value is not None
+
+
+def squeezed(lanes: tuple[int | None, ...], mask: int) -> Value:
+    """One number where all lanes of a mask agree."""
+    one = lanes[first(mask)]
+    if mask == ALL:
+        return one if lanes.count(one) == WARP else lanes
+    return one if all(lanes[lane] == one for lane in bits(mask)) else lanes
+
+
+def merged(old: Value, new: Value, taken: int, mask: int) -> Value:
+    """`new` in the lanes `taken`, `old` in the other ones of a mask."""
+    if old is new or (isinstance(old, int) and old == new):
+        return old
+    return squeezed(tuple(of_lane(new if taken >> lane & 1 else old, lane) for lane in range(WARP)), mask)
+
+
+def shifted(value: Value, offset: int) -> Value:
+    """The value and a number."""
+    if isinstance(value, tuple):
+        return tuple(None if v is None else v + offset for v in value)
+    return None if value is None else value + offset
+
+
+def apply(parts: tuple[str, ...], given: Sequence[Value], mask: int) -> Value:
+    """The result of an integer instruction; what depends on data is not known."""
+    if (short := _decided(parts, given)) is not None:
+        return short
+    function = operation(parts)
+    if function is None or any(v is None for v in given):
+        return None
+    if all(isinstance(v, int) for v in given):
+        return function(*given)
+    rows = zip(*(v if isinstance(v, tuple) else repeat(v, WARP) for v in given), strict=False)
+    return squeezed(tuple(None if None in row else function(*row) for row in rows), mask)
+
+
+def _decided(parts: tuple[str, ...], given: Sequence[Value]) -> Value:
+    """What some operands decide although others are not known."""
+    if parts[0] == "selp" and isinstance(given[2], int):
+        return given[0] if given[2] & 1 else given[1]
+    if parts[-1] == "pred" and parts[0] in ("and", "or") and len(given) == 2:
+        decides = int(parts[0] == "or")
+        if any(isinstance(v, int) and v & 1 == decides for v in given):
+            return decides
+    return None

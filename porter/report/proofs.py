@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proofs of synchronization as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from porter.build.entry import kernel_name
+from porter.diagnostics import Diagnostic, ExitCode, worst_exit
+from porter.facts.code import Code
+from porter.report import json as report_json
+from porter.sim.check.catalog import KINDS
+from porter.sync.findings import Finding
+from porter.verify.proving import Count, Proof
+
+_EXIT = {"proved": ExitCode.OK, "hazard": ExitCode.DIFFERENT, "unknown": ExitCode.INCONCLUSIVE}
+_OWN = {
+    "deadlock": "nothing moves any more",
+    "phase": "an arrival may be counted in the phase before its own",
+    "bytes": "a phase of an mbarrier that does not get the bytes it expects",
+    "count": "a phase of an mbarrier with more arrivals than its count",
+    "columns": "columns of Tensor Memory that are not allocated, or not freed",
+    "multicast": "a multicast to a block that is not there",
+}
+"""Titles of what the catalog of hazards has no ID of."""
+
+
+def proofs_exit(proofs: Sequence[Proof], errors: Sequence[Diagnostic]) -> ExitCode:
+    """DIFFERENT for a hazard, INCONCLUSIVE for what is not understood; nothing at all is no verdict."""
+    codes = [*(_EXIT[p.status] for p in proofs), *(e.code.value.exit_code for e in errors)]
+    return worst_exit(codes) if codes else ExitCode.INCONCLUSIVE
+
+
+def text(proofs: Sequence[Proof]) -> Iterator[str]:
+    """What is wrong in each program, then a line for each."""
+    for proof in proofs:
+        code = proof.flow.code
+        for finding in proof.checked.findings:
+            yield from _finding(code, proof, finding)
+        for blocked in proof.checked.blocked[:8]:
+            yield f"    {blocked.warp} waits at {_place(code, blocked.at)}: {blocked.why}"
+    for proof in proofs:
+        yield f"{proof.case} {proof.program} ({kernel_name(proof.entry)}): {_verdict(proof)}"
+        yield from (f"    {line}" for line in _details(proof))
+
+
+def _verdict(proof: Proof) -> str:
+    checked = proof.checked
+    if proof.status == "unknown":
+        return f"unknown: {checked.unknown} at {_place(proof.flow.code, checked.unknown_at)} ({proof.at})"
+    if proof.status == "hazard":
+        count = sum(f.level != "review" for f in checked.findings)
+        return f"hazard: {count} at {proof.at}"
+    reviews = len(checked.findings)
+    return f"proved{f', {reviews} to review' if reviews else ''}, {proof.seconds:.1f} s"
+
+
+def _details(proof: Proof) -> Iterator[str]:
+    if proof.status != "proved":
+        return
+    yield f"at {'; '.join(proof.sizes)}"
+    yield from map(_counted, proof.counts)
+    for assumed in sorted(proof.checked.assumed):
+        yield f"assumed: {assumed}"
+
+
+def _counted(count: Count) -> str:
+    if not count.step:
+        return f"{count.name}: {count.why or 'has no part in it'}"
+    if count.is_all:
+        assert count.lasso is not None
+        return (
+            f"{count.name}: all multiples of {count.step} (they repeat with a period of {count.lasso.period}; "
+            f"{count.runs} looked at)"
+        )
+    return f"{count.name}: multiples of {count.step} up to {count.upto}, not all: {count.why}"
+
+
+def _finding(code: Code, proof: Proof, finding: Finding) -> Iterator[str]:
+    known = KINDS.get(finding.kind)
+    title = known.title if known is not None else _OWN.get(finding.kind, finding.kind)
+    yield f"{finding.level} {finding.kind}: {title}"
+    yield f"    {finding.text}"
+    if finding.first is not None:
+        yield f"    first:  {_instruction(code, finding.first)}"
+    if finding.second is not None:
+        yield f"    {'second' if finding.first is not None else 'at'}: {_instruction(code, finding.second)}"
+    if known is not None:
+        yield f"    rule: {known.rule} ({known.source})"
+
+
+def _instruction(code: Code, at: int) -> str:
+    return f"{code.code[at].opcode} at {_place(code, at)}"
+
+
+def _place(code: Code, at: int | None) -> str:
+    """Source file and line with the calls it was inlined through, or the PTX line."""
+    if at is None:
+        return "no place"
+    ins = code.code[at]
+    if ins.loc is None:
+        return f"PTX line {ins.line}"
+    first, *rest = ins.loc.outwards()
+    inlined = "".join(f", inlined at {loc.file}:{loc.line}" for loc in rest)
+    return f"{first.file}:{first.line}{inlined} (PTX line {ins.line})"
+
+
+def document(proofs: Sequence[Proof], errors: Sequence[Diagnostic]) -> dict[str, Any]:
+    body = {
+        "proofs": [_body(p) for p in proofs],
+        "diagnostics": [report_json.diagnostic(e) for e in errors],
+    }
+    return report_json.document("prove", proofs_exit(proofs, errors), body)
+
+
+def _body(proof: Proof) -> dict[str, Any]:
+    code = proof.flow.code
+    return {
+        "name": proof.case,
+        "program": proof.program,
+        "kernel": proof.entry,
+        "status": proof.status,
+        "at": proof.at,
+        "sizes": list(proof.sizes),
+        "counts": [
+            {
+                "name": c.name,
+                "all": c.is_all,
+                "step": c.step,
+                "upto": c.upto,
+                "period": c.lasso.period if c.lasso is not None else None,
+                "why": c.why,
+            }
+            for c in proof.counts
+        ],
+        "findings": [
+            {
+                "id": f.kind,
+                "level": f.level,
+                "text": f.text,
+                "first": _place(code, f.first) if f.first is not None else None,
+                "second": _place(code, f.second) if f.second is not None else None,
+            }
+            for f in proof.checked.findings
+        ],
+        "waiting": [{"warp": str(b.warp), "place": _place(code, b.at), "for": b.why} for b in proof.checked.blocked],
+        "unknown": proof.checked.unknown,
+        "assumed": sorted(proof.checked.assumed),
+        "seconds": round(proof.seconds, 2),
+    }

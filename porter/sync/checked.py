@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict on one launch: everything that one execution of a cluster shows, for every schedule of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from porter.facts.events import Blocked, NotUnderstood
+from porter.facts.executor import run
+from porter.facts.launched import Launched
+from porter.facts.machine import Machine, Schedule
+from porter.sync.conflicts import Conflicts
+from porter.sync.findings import Finding, Findings
+from porter.sync.lifetimes import look_at_lifetimes
+from porter.sync.phases import look_at_phases
+from porter.sync.views import views_of
+
+
+class Verdict(StrEnum):
+    CLEAN = "clean"
+    REVIEW = "review"
+    STRICT = "strict"
+    ERROR = "error"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """`unknown` is what was not understood, at `unknown_at`; then nothing is known to be right."""
+
+    findings: tuple[Finding, ...]
+    assumed: frozenset[str] = frozenset()
+    unknown: str = ""
+    unknown_at: int | None = None
+    blocked: tuple[Blocked, ...] = ()
+    events: int = 0
+    steps: int = 0
+
+    @property
+    def verdict(self) -> Verdict:
+        levels = {f.level for f in self.findings}
+        if "error" in levels:
+            return Verdict.ERROR
+        if self.unknown:
+            return Verdict.UNKNOWN
+        for verdict in (Verdict.STRICT, Verdict.REVIEW):
+            if verdict.value in levels:
+                return verdict
+        return Verdict.CLEAN
+
+
+_OF_EXECUTION = {
+    "wait::ld": "H31", "wgmma-wait": "H29", "wgmma-fence": "H29", "init": "M2", "barrier": "M4", "bar": "B2",
+    "alloc": "columns", "dealloc": "columns", "lanes": "A4", "issue": "H23", "commit": "H22",
+}  # fmt: skip
+"""IDs of the catalog by the kind of what execution itself shows."""
+
+
+def check(launched: Launched, schedule: Schedule | None = None, machine: Machine | None = None) -> Checked:
+    """Whether one launch is synchronized right. `machine`: one that is made and has not run."""
+    machine = machine or Machine(launched, schedule)
+    history = machine.history
+    unknown, place = "", None
+    try:
+        run(machine)
+    except NotUnderstood as reason:
+        unknown, place = str(reason), reason.at
+    findings = Findings()
+    for problem in history.problems:
+        kind = _OF_EXECUTION.get(problem.kind, problem.kind)
+        level = problem.level if problem.level in ("strict", "review") else "error"
+        findings.add(kind, problem.text, problem.at, first=problem.other, level=level)  # type: ignore[arg-type]
+    conflicts = Conflicts(history, findings)
+    views = views_of(history, conflicts.at_start)
+    if not unknown:
+        look_at_phases(history, views, findings, machine.named)
+        if not history.blocked:
+            look_at_lifetimes(history, views, findings)
+    for one in history.blocked[:1]:
+        findings.add("deadlock", f"{len(history.blocked)} groups of lanes wait for ever", one.at)
+    return Checked(
+        tuple(findings.all()), frozenset(history.assumed), unknown, place, tuple(history.blocked),
+        len(history.events), machine.steps,
+    )  # fmt: skip

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pairs of accesses to common cells, one of which writes: the first must be over before the second begins, in the view
+that its kind needs; and what is read must have been written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from porter.facts.events import Access, Engine, History, Space
+from porter.facts.values import bits
+from porter.sync.findings import Findings, Level
+from porter.sync.views import Views
+
+_TENSOR = frozenset((Engine.MMA, Engine.CP, Engine.TMEM_LD, Engine.TMEM_ST, Engine.ALLOC, Engine.DEALLOC))
+_ASYNC_READERS = frozenset((Engine.MMA, Engine.WGMMA, Engine.STORE, Engine.CP))
+_GENERIC = frozenset((Engine.THREAD, Engine.CP_ASYNC, Engine.ATOMIC, Engine.BARRIER))
+_LIFE = frozenset((Engine.ALLOC, Engine.DEALLOC, Engine.BARRIER))
+"""Accesses that write cells and leave nothing to read there."""
+
+
+class _Cells:
+    """The accesses of one space so far, by the set of cells that they touch."""
+
+    def __init__(self) -> None:
+        self.regions: dict[int, int] = {}
+        self.masks: list[int] = []
+        self.overlaps: list[list[int]] = []
+        self.writes: list[int] = []
+        self.reads: list[int] = []
+        self.by_end: dict[int, list[Access]] = defaultdict(list)
+        self.endless: list[Access] = []
+        self.life = 0
+        self.of_pipe: dict[object, int] = defaultdict(int)
+        """Cells that the tcgen05.mma of one thread have written."""
+        self.of_tile: dict[object, list[Access]] = defaultdict(list)
+
+    def region(self, mask: int) -> int:
+        known = self.regions.get(mask)
+        if known is not None:
+            return known
+        number = self.regions[mask] = len(self.masks)
+        self.masks.append(mask)
+        self.writes.append(0)
+        self.reads.append(0)
+        over = [other for other, cells in enumerate(self.masks) if cells & mask]
+        self.overlaps.append(over)
+        for other in over:
+            if other != number:
+                self.overlaps[other].append(number)
+        return number
+
+
+class Conflicts:
+    """Looks at the accesses of a history in the order in which they begin."""
+
+    def __init__(self, history: History, findings: Findings) -> None:
+        self._findings = findings
+        self._events = history.events
+        self._starting: dict[int, list[Access]] = defaultdict(list)
+        for access in history.accesses:
+            self._starting[access.start].append(access)
+        self._spaces: dict[Space, _Cells] = defaultdict(_Cells)
+
+    def at_start(self, event: int, views: Views) -> None:
+        for access in self._starting.get(event, ()):
+            if access.cells:
+                self._look(access, views)
+
+    def _look(self, access: Access, views: Views) -> None:
+        known = self._spaces[access.space]
+        region = known.region(access.cells)
+        before = views.execution if access.space.tensor else views.memory
+        ordered = before[access.start] | 1 << access.start
+        needed = 0
+        for other in known.overlaps[region]:
+            needed |= known.writes[other] | (known.reads[other] if access.write else 0)
+        for end in bits(needed & ~ordered):
+            for other_access in known.by_end[end]:
+                self._unordered(known, other_access, access, views)
+        for endless in known.endless:
+            self._unordered(known, endless, access, views)
+        if access.space.tensor:
+            self._fences_of_tensor(known, access, needed & ordered, views)
+        else:
+            self._proxy(known, access, region, ordered, views)
+        if access.must_be_written:
+            self._written(known, access, region, ordered)
+        if access.end is not None and access.end != access.start:
+            views.conflicts[access.end] = views.conflicts.get(access.end, 0) | needed & ordered
+        self._keep(known, access, region)
+
+    @staticmethod
+    def _keep(known: _Cells, access: Access, region: int) -> None:
+        if access.engine in _LIFE:
+            known.life |= 1 << access.start
+        if access.engine is Engine.WGMMA:
+            known.of_tile[access.tile].append(access)
+        if access.engine is Engine.MMA and access.write:
+            known.of_pipe[access.pipe] |= access.cells
+        if access.end is None:
+            known.endless.append(access)
+            return
+        known.by_end[access.end].append(access)
+        if access.write:
+            known.writes[region] |= 1 << access.end
+        else:
+            known.reads[region] |= 1 << access.end
+
+    # Order --------------------------------------------------------------------------------------------
+
+    def _unordered(self, known: _Cells, first: Access, second: Access, views: Views) -> None:
+        if not first.cells & second.cells or not (first.write or second.write):
+            return
+        if _hardware_orders(first, second) or _is_in_turn(first, second, views):
+            return
+        if first.engine is Engine.WGMMA and any(
+            other is not first and other.end is not None and views.memory[second.start] >> other.end & 1
+            for other in known.of_tile[first.tile]
+        ):
+            what = "comes behind the wait of another warp of the warpgroup, whose own wgmma still reads"
+            self._report("H19" if second.engine is Engine.THREAD else "H18", first, second, what, "review")
+            return
+        self._report(_kind(first, second), first, second, "are not ordered")
+
+    def _report(self, kind: str, first: Access, second: Access, what: str, level: Level = "error") -> None:
+        where = "Tensor Memory" if first.space.tensor else "shared memory"
+        verbs = tuple("writes" if a.write else "reads" for a in (first, second))
+        text = (
+            f"{where}: {first.engine.value} {verbs[0]} ({self._who(first)}), "
+            f"{second.engine.value} {verbs[1]} ({self._who(second)}): {what}"
+        )
+        self._findings.add(kind, text, second.at, first=first.at, level=level)
+
+    def _who(self, access: Access) -> str:
+        return str(self._events[access.start].warp)
+
+    def _fences_of_tensor(self, known: _Cells, access: Access, ordered: int, views: Views) -> None:
+        """Between tcgen05 operations of two threads there are a fence before and a fence after the synchronization."""
+        for end in bits(ordered & ~(views.taken[access.start] | 1 << access.start)):
+            for first in known.by_end[end]:
+                conflict = first.cells & access.cells and (first.write or access.write)
+                if conflict and first.pipe != access.pipe and not _hardware_orders(first, access):
+                    kind = _kind(first, access)
+                    self._report(kind, first, access, "no tcgen05.fence before and after what orders them", "strict")
+
+    def _proxy(self, known: _Cells, access: Access, region: int, ordered: int, views: Views) -> None:
+        reads_async = access.engine in _ASYNC_READERS
+        if not reads_async and access.engine is not Engine.LOAD:
+            return
+        unseen = ordered & ~views.proxy[access.start]
+        for other in known.overlaps[region]:
+            ends = known.writes[other] | (0 if reads_async else known.reads[other])
+            for end in bits(ends & unseen):
+                for first in known.by_end[end]:
+                    if first.engine not in _GENERIC or not first.cells & access.cells:
+                        continue
+                    if reads_async and first.write:
+                        kind = "H27" if access.engine is Engine.STORE else "H16"
+                        self._report(kind, first, access, "no fence.proxy.async between them")
+                    elif not reads_async and first.engine in (Engine.THREAD, Engine.CP_ASYNC):
+                        self._report("H20", first, access, "no fence.proxy.async between them", "strict")
+
+    # Values -------------------------------------------------------------------------------------------
+
+    def _written(self, known: _Cells, access: Access, region: int, ordered: int) -> None:
+        written = 0
+        for other in known.overlaps[region]:
+            if known.writes[other] & ordered & ~known.life:
+                written |= known.masks[other]
+        if access.engine is Engine.MMA and access.space.tensor and access.write:
+            written |= known.of_pipe[access.pipe]
+        missing = access.cells & ~written
+        if missing:
+            kind = "U2" if access.space.tensor else "H17"
+            text = (
+                f"{access.must_be_written}: {missing.bit_count()} of {access.cells.bit_count()} cells are not known to "
+                f"be written before ({self._who(access)})"
+            )
+            self._findings.add(kind, text, access.at)
+
+
+def _hardware_orders(first: Access, second: Access) -> bool:
+    """Whether the operations are kept in order, or apart, without synchronization."""
+    if first.engine is second.engine is Engine.WGMMA or first.engine is second.engine is Engine.ATOMIC:
+        return True
+    if first.pipe is None or first.pipe != second.pipe:
+        return False
+    if first.engine is second.engine is Engine.TMEM_LD:
+        return True
+    if first.engine is Engine.CP and second.engine is Engine.MMA:
+        return True
+    if first.engine is second.engine is Engine.MMA:
+        both_write = first.write and second.write
+        return not first.space.tensor or first.tile == second.tile or not both_write
+    return False
+
+
+def _is_in_turn(first: Access, second: Access, views: Views) -> bool:
+    """MMAs of two threads on one accumulator, issued one behind the other."""
+    return (
+        first.engine is second.engine is Engine.MMA
+        and first.tile == second.tile
+        and bool(views.execution[second.start] >> first.start & 1)
+    )
+
+
+def _kind(first: Access, second: Access) -> str:
+    """The ID that the catalog of hazards has for a pair."""
+    engines = first.engine, second.engine
+    if Engine.DEALLOC in engines:
+        return "H14"
+    if first.engine is Engine.ALLOC:
+        return "H15"
+    if first.space.tensor:
+        return _TENSOR_KINDS.get(engines, "H7")
+    if Engine.BARRIER in engines:
+        return "M4"
+    tensor_core = (Engine.MMA, Engine.WGMMA)
+    if second.engine in tensor_core:
+        return "H17" if first.engine is Engine.LOAD else "H16"
+    if first.engine in tensor_core:
+        return "H18" if second.engine is Engine.LOAD else "H19"
+    if Engine.STORE in engines:
+        return "H27"
+    if first.engine is Engine.LOAD:
+        return "H17"
+    if second.engine is Engine.LOAD:
+        return "H20"
+    return "G1"
+
+
+_TENSOR_KINDS = {
+    (Engine.MMA, Engine.TMEM_LD): "H1",
+    (Engine.MMA, Engine.TMEM_ST): "H2",
+    (Engine.TMEM_LD, Engine.MMA): "H3",
+    (Engine.TMEM_ST, Engine.MMA): "H4",
+    (Engine.TMEM_ST, Engine.TMEM_LD): "H5",
+    (Engine.TMEM_ST, Engine.TMEM_ST): "H5",
+    (Engine.TMEM_LD, Engine.TMEM_ST): "H6",
+    (Engine.MMA, Engine.MMA): "H7",
+}

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must not outlive a block or precede it: asynchronous accesses, accesses of other blocks, Tensor Memory."""
+
+from __future__ import annotations
+
+from porter.facts.events import Engine, Event, History, Remote
+from porter.sync.findings import Findings
+from porter.sync.views import Views
+
+_ASYNC = frozenset((Engine.LOAD, Engine.MMA))
+
+
+def look_at_lifetimes(history: History, views: Views, findings: Findings) -> None:
+    """Of an execution that came to its end."""
+    ended = {rank: _over(views, exits) for rank, exits in history.exits.items()}
+    for access in history.accesses:
+        over = ended.get(access.space.rank, 0)
+        verb = "writes" if access.write else "reads"
+        if access.end is None:
+            if access.space.tensor:
+                text = f"{access.engine.value} is not waited for before the block ends"
+                findings.add("X1", text, access.at, level="strict")
+            elif access.engine is not Engine.CP_ASYNC or access.write:
+                text = f"the block may end while {access.engine.value} {verb} its shared memory: nothing waits for it"
+                findings.add("X1", text, access.at)
+        elif access.engine in _ASYNC and not access.space.tensor and not over >> access.end & 1:
+            text = f"the block may end while {access.engine.value} {verb} its shared memory"
+            findings.add("X1", text, access.at)
+    _peers(history, views, findings, ended)
+    for rank, columns in history.unfreed.items():
+        if columns:
+            listed = ", ".join(f"{count} at {start}" for start, count in columns.items())
+            findings.add("columns", f"Tensor Memory of block {rank} is never freed: columns {listed}", None)
+    for event, at, relinquished in history.allocations:
+        if any(not views.execution[later] >> event & 1 for later in relinquished):
+            findings.add("L3", "tcgen05.alloc that does not come ahead of relinquish_alloc_permit", at)
+
+
+def _over(views: Views, events: list[int]) -> int:
+    found = 0
+    for event in events:
+        found |= views.execution[event] | 1 << event
+    return found
+
+
+def _peers(history: History, views: Views, findings: Findings, ended: dict[int, int]) -> None:
+    begun = {rank: _of_block(history.events, rank) for rank in ended}
+    for remote in history.remote:
+        event = history.events[remote.event]
+        if event.warp is not None and not views.execution[remote.event] & begun.get(remote.rank, 0):
+            text = f"shared memory of block {remote.rank} is used before that block is known to run"
+            findings.add("H32", text, remote.at)
+        if not ended.get(remote.rank, 0) >> remote.event & 1:
+            findings.add("H26", _outlived(remote), remote.at)
+
+
+def _of_block(events: list[Event], rank: int) -> int:
+    found = 0
+    for event in events:
+        if event.warp is not None and event.warp.rank == rank:
+            found |= 1 << event.index
+    return found
+
+
+def _outlived(remote: Remote) -> str:
+    return f"block {remote.rank} may have ended when {remote.what} of block {remote.source} comes to its shared memory"

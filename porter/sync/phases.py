@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mbarriers and barriers: each phase has the arrivals meant for it, each wait sees the phase that it is meant for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from porter.facts.events import Arrival, Edge, History, Mbarrier, Wait
+from porter.ptx.memory_order import Scope
+from porter.ptx.shared_window import RANK_SHIFT
+from porter.sync.findings import Findings
+from porter.sync.views import Views
+
+Named = Callable[[int], str]
+"""Gives the name of the mbarrier at an address."""
+
+
+def look_at_phases(history: History, views: Views, findings: Findings, named: Named) -> None:
+    for barrier in history.barriers.values():
+        _uses(history, barrier, views, findings, named)
+        arrivals = [*barrier.arrivals, *barrier.open_arrivals]
+        for arrival in arrivals:
+            _arrival(barrier, arrival, views, findings, named)
+        for wait in barrier.waits:
+            _wait(history, barrier, wait, arrivals, views, findings, named)
+        if not history.blocked and barrier.outstanding:
+            text = (
+                f"{named(barrier.address)}: phase {len(barrier.phases)} is left with {barrier.bytes_expected} bytes "
+                f"expected and {barrier.bytes_copied} copied"
+            )
+            findings.add("bytes", text, _last(barrier))
+    for event, at, before, name in history.rounds:
+        if before is not None and not views.execution[event] >> before & 1:
+            findings.add("B2", f"{name}: an arrival may be counted in the round before", at)
+
+
+def _last(barrier: Mbarrier) -> int | None:
+    return barrier.uses[-1][1] if barrier.uses else None
+
+
+def _uses(history: History, barrier: Mbarrier, views: Views, findings: Findings, named: Named) -> None:
+    for event, at, asynchronous in barrier.uses:
+        memory, proxy = _seen_before(history, event, views.memory), _seen_before(history, event, views.proxy, False)
+        if not memory >> barrier.init & 1:
+            findings.add("H21", f"{named(barrier.address)}: a use that does not come behind its initialization", at)
+            continue
+        warp = history.events[event].warp
+        other = warp is not None and warp.rank != barrier.address >> RANK_SHIFT
+        if (asynchronous or other) and not proxy >> barrier.init & 1:
+            who = "an asynchronous operation" if asynchronous else "another block"
+            text = f"{named(barrier.address)}: {who} uses it without fence.mbarrier_init behind its initialization"
+            findings.add("H21", text, at, level="strict")
+
+
+def _arrival(barrier: Mbarrier, arrival: Arrival, views: Views, findings: Findings, named: Named) -> None:
+    """The end of the phase before comes ahead of an arrival: else it may be counted in that phase."""
+    phase = arrival.phase
+    if phase and not _is_over(barrier, phase - 1, views.execution[arrival.event]):
+        what = "bytes of a copy" if arrival.of_copy else "an arrival"
+        text = (
+            f"{named(barrier.address)}: {what} meant for phase {phase} may be counted in phase {phase - 1}: nothing "
+            "puts it behind that phase's end"
+        )
+        findings.add("phase", text, arrival.at)
+
+
+def _wait(
+    history: History,
+    barrier: Mbarrier,
+    wait: Wait,
+    arrivals: list[Arrival],
+    views: Views,
+    findings: Findings,
+    named: Named,
+) -> None:  # fmt: skip
+    name = named(barrier.address)
+    if wait.by_parity and _known_before(history, barrier, wait, views) < wait.phase:
+        text = f"{name}: a wait meant for phase {wait.phase} is satisfied by phase {wait.phase - 2} as well"
+        findings.add("H33", text, wait.at)
+    following = wait.phase + 1
+    is_followed = wait.by_parity and following < len(barrier.phases)
+    if is_followed and not views.execution[barrier.phases[following]] >> wait.event & 1:
+        text = (
+            f"{name}: a wait for phase {wait.phase} may come when phase {following} is over as well: nothing makes "
+            "that phase wait for it"
+        )
+        findings.add("H33", text, wait.at)
+    for arrival in arrivals:
+        narrow = Scope.CTA in (arrival.scope, wait.scope)
+        if arrival.phase == wait.phase and not arrival.of_copy and arrival.rank != wait.rank and narrow:
+            text = f"{name}: arrival and wait in different blocks, one of them with the scope of a block"
+            findings.add("M1", text, wait.at, first=arrival.at, level="review")
+
+
+def _known_before(history: History, barrier: Mbarrier, wait: Wait, views: Views) -> int:
+    """How many phases are known to be over to who waits, when the wait begins."""
+    seen = _seen_before(history, wait.event, views.execution)
+    return max((number + 1 for number in range(len(barrier.phases)) if _is_over(barrier, number, seen)), default=0)
+
+
+def _seen_before(history: History, event: int, view: list[int], themselves: bool = True) -> int:
+    """What the threads of an event have seen when it begins: what it is told itself, as a wait is, does not count."""
+    seen = 0
+    for edge, before in history.events[event].edges:
+        if edge is Edge.PROGRAM:
+            seen |= view[before] | (1 << before if themselves else 0)
+    return seen
+
+
+def _is_over(barrier: Mbarrier, phase: int, seen: int) -> bool:
+    """Whether a phase has ended for who has seen these events: its end, or everything that it waits for."""
+    if seen >> barrier.phases[phase] & 1:
+        return True
+    return all(seen >> arrival.event & 1 for arrival in barrier.arrivals if arrival.phase == phase)

@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether what holds for 1 to N turns of a loop holds for any number: each thread's trace is a prefix, a block that
+repeats, and a suffix, and nothing that decides what comes next can end that.
+
+Four conditions, for a period of P turns. Traces: that of n + P turns is that of n with one block put in, which equals
+the block before it, in every warp. Registers: at each loop whose turns grow, each live one is periodic or moves evenly.
+Comparisons: the difference of the two sides is periodic, or moves evenly and crosses zero near the first turn or near
+the last. Operands: what synchronizes follows a counter through its low bits or comparisons alone.
+
+Runs up to prefix + 3P turns are needed: two of a pair's events in different parts are ordered by a chain that crosses
+the middle, which must hold a period besides the reach of one edge.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from porter.facts.code import Loop
+from porter.facts.events import WarpName
+from porter.facts.flow import Flow
+from porter.facts.integers import signed
+from porter.facts.machine import Machine
+from porter.facts.state import Group, Warp
+from porter.facts.values import Value, of_lane
+from porter.ptx import ast
+from porter.ptx.arch import WARP
+
+Trace = list[tuple[object, ...]]
+
+
+class Recorder:
+    """What one run shows of its loops: live registers at each turn, and the sides of each comparison of numbers."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.flow = machine.flow
+        self.traces: Mapping[WarpName, Trace] = machine.history.trace
+        self.states: dict[tuple[WarpName, int], list[dict[str, Value]]] = defaultdict(list)
+        self.comparisons: dict[tuple[WarpName, int], list[tuple[int, int]]] = defaultdict(list)
+        machine.on_turn = self._turn
+        machine.on_comparison = self._comparison
+
+    def _turn(self, warp: Warp, group: Group, target: int) -> None:
+        if target in self.flow.heads:
+            live = self.flow.live[target]
+            state = {name: value for name, value in group.registers.items() if name in live}
+            self.states[warp.name, target].append(state)
+
+    def _comparison(self, warp: Warp, at: int, left: int, right: int) -> None:
+        self.comparisons[warp.name, at].append((left, right))
+
+
+@dataclass(frozen=True)
+class Lasso:
+    """Turns repeat with this period from `start` on. `why_not`: what keeps that from holding for all numbers of turns,
+    with the instruction."""
+
+    period: int
+    start: int
+    why_not: str = ""
+    at: int | None = None
+
+    @property
+    def needed(self) -> int:
+        """Turns up to which runs must have been looked at."""
+        return self.start + 3 * self.period
+
+
+def find_lasso(runs: Sequence[Recorder]) -> Lasso | None:
+    """The shortest period of runs for 1, 2, … turns; None if there is none that so few show."""
+    last = None
+    for period in range(1, len(runs) // 3 + 1):
+        start = _regular_from(runs, period)
+        if start is None:
+            continue
+        why, at = _broken(runs[-1 - period], runs[-1], period)
+        found = Lasso(period, start, why, at)
+        if not why:
+            return found
+        last = last or found
+    return last
+
+
+def _broken(shorter: Recorder, longer: Recorder, period: int) -> tuple[str, int | None]:
+    for condition in (_registers, _comparisons, _operands):
+        for why, at in condition(shorter, longer, period):
+            return why, at
+    return "", None
+
+
+# Traces -----------------------------------------------------------------------------------------------
+
+
+def _regular_from(runs: Sequence[Recorder], period: int) -> int | None:
+    """The first number of turns from which every trace grows by one block in each period."""
+    for start in range(1, len(runs) - 3 * period + 1):
+        if all(_grows(runs, start, period, warp) for warp in _warps(runs)):
+            return start
+    return None
+
+
+def _warps(runs: Sequence[Recorder]) -> set[WarpName]:
+    return {warp for run in runs for warp in run.traces}
+
+
+def _grows(runs: Sequence[Recorder], start: int, period: int, warp: WarpName) -> bool:
+    sizes: dict[int, int] = {}
+    for turns in range(start, len(runs) - period + 1):
+        shorter = runs[turns - 1].traces.get(warp, [])
+        longer = runs[turns - 1 + period].traces.get(warp, [])
+        found = _put_in(shorter, longer)
+        if found is None or sizes.setdefault(turns % period, found[1]) != found[1]:
+            return False
+        if turns >= start + period and not _repeats(longer, *found):
+            return False
+    return True
+
+
+def _put_in(shorter: Trace, longer: Trace) -> tuple[int, int] | None:
+    """Where the longer trace has one block that the shorter has not, as late as that may be, and how long it is."""
+    if len(longer) < len(shorter):
+        return None
+    ahead = 0
+    while ahead < len(shorter) and shorter[ahead] == longer[ahead]:
+        ahead += 1
+    behind = 0
+    while behind < len(shorter) and shorter[-1 - behind] == longer[-1 - behind]:
+        behind += 1
+    return (ahead, len(longer) - len(shorter)) if ahead + behind >= len(shorter) else None
+
+
+def _repeats(trace: Trace, at: int, size: int) -> bool:
+    """Whether a block equals the one before it."""
+    return not size or (at >= size and trace[at - size : at] == trace[at : at + size])
+
+
+# Registers --------------------------------------------------------------------------------------------
+
+
+def _registers(shorter: Recorder, longer: Recorder, period: int) -> Iterator[tuple[str, int]]:
+    """Registers at the head of a loop that are neither periodic nor move evenly."""
+    for (warp, head), states in longer.states.items():
+        turns = len(states) - len(shorter.states.get((warp, head), ()))
+        if turns <= 0:
+            continue
+        if len(states) < 2 * turns + 1:
+            yield f"a loop of {warp} makes {len(states)} turns, {turns} of them in a period", head
+            continue
+        for name in sorted(set().union(*states)):
+            values = [state.get(name) for state in states]
+            lanes = range(WARP) if any(isinstance(v, tuple) for v in values) else range(1)
+            if not all(_moves_evenly([of_lane(v, lane) for v in values], turns) for lane in lanes):
+                yield f"a register of {warp} neither repeats nor moves evenly", head
+
+
+def _moves_evenly(values: Sequence[int | None], period: int) -> bool:
+    """Whether from some turn on, with two periods to go, the value moves by one number in each period."""
+    if not any(v is not None for v in values):
+        return True
+    steps: list[int | None] = []
+    for before, after in zip(values, values[period:], strict=False):
+        if before is None or after is None:
+            steps.append(0 if before is after else None)
+        else:
+            steps.append(after - before & 0xFFFFFFFF)
+    for start in range(max(1, len(values) - 2 * period + 1)):
+        found = set(steps[start:])
+        if len(found) == 1 and None not in found:
+            return True
+    return False
+
+
+# Comparisons ------------------------------------------------------------------------------------------
+
+
+def _comparisons(shorter: Recorder, longer: Recorder, period: int) -> Iterator[tuple[str, int]]:
+    """Comparisons in a loop whose sides may change places at some turn that no run has come to."""
+    inner = _innermost(longer.flow)
+    for (warp, at), sides in longer.comparisons.items():
+        if at not in inner:
+            continue
+        now = _differences(sides)
+        before = _differences(shorter.comparisons.get((warp, at), ()))
+        turns = len(now) - len(before)
+        if not turns:
+            continue
+        if len(now) < 2 * turns + 1:
+            yield f"a comparison of {warp} is made {len(now)} times, {turns} of them in a period", at
+        elif not _is_periodic(now, turns) and (why := _unsettled(now, before, turns)):
+            yield f"a comparison of {warp} {why}", at
+
+
+def _innermost(flow: Flow) -> frozenset[int]:
+    """Instructions in loops."""
+    return frozenset(at for loop in flow.heads.values() for at in loop.body)
+
+
+def _differences(sides: Sequence[tuple[int, int]]) -> list[int]:
+    return [signed(left, 32) - signed(right, 32) for left, right in sides]
+
+
+def _is_periodic(values: Sequence[int], period: int) -> bool:
+    return all(values[i] == values[i + period] for i in range(period, len(values) - period))
+
+
+def _unsettled(now: Sequence[int], before: Sequence[int], period: int) -> str:
+    middle = len(now) // 2 - period // 2
+    step = now[middle + period] - now[middle]
+    even = sum(now[i + period] - now[i] == step for i in range(len(now) - period))
+    if even < len(now) - 2 * period:
+        return "does not move evenly"
+    if now[-1] == before[-1]:
+        # it moves with the number of turns: it crosses zero near the last
+        return ""
+    if now[:period] == before[:period]:
+        # it starts at one number: it has to have crossed zero
+        crossed = (step > 0 and now[-1] > 0) or (step < 0 and now[-1] < 0)
+        return "" if crossed else "may change its result at a later turn"
+    return "follows neither the first turn nor the last"
+
+
+# Operands ---------------------------------------------------------------------------------------------
+
+_SYNCHRONIZING = frozenset(("mbarrier", "cp", "tcgen05", "wgmma", "st", "ld", "bar", "barrier", "atom", "stmatrix"))
+
+
+def _operands(shorter: Recorder, longer: Recorder, period: int) -> Iterator[tuple[str, int]]:
+    """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
+    evenly: what they give may change at a turn that no run has come to."""
+    flow = longer.flow
+    for (warp, head), states in longer.states.items():
+        turns = len(states) - len(shorter.states.get((warp, head), ()))
+        counters = _counters(states, turns) if 0 < 2 * turns < len(states) else {}
+        if not counters:
+            continue
+        loop = flow.heads[head]
+        following = Following(flow, loop, counters)
+        for at in loop.body:
+            ins = flow.code.code[at]
+            if ins.parts[0] == "setp":
+                if any(following.is_uneven(name) for name in flow.uses[at]):
+                    yield "a comparison follows a counter through more than its low bits", at
+            elif ins.parts[0] in _SYNCHRONIZING and not {"global", "param"} & set(ins.parts):
+                # what is stored counts where it is loaded
+                memory = ins.parts[0] in ("ld", "st")
+                operands = [o for o in ins.operands if isinstance(o, ast.Mem)] if memory else ins.operands
+                if any(_named(flow, at, o) & following.kinds.keys() for o in operands):
+                    yield f"an operand of {ins.parts[0]} follows a counter", at
+
+
+def _named(flow: Flow, at: int, operand: ast.Operand) -> set[str]:
+    """The register whose value an operand is; coordinates of a copy may be anything."""
+    if isinstance(operand, ast.Reg):
+        return {flow.code.renamed(at, operand.name)}
+    return _named(flow, at, operand.base) if isinstance(operand, ast.Mem) else set()
+
+
+def _counters(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, int]:
+    """Registers that go on moving, with how far they were seen to move."""
+    found: dict[str, int] = {}
+    for name in states[0].keys() & states[-1].keys():
+        for lane in range(WARP) if any(isinstance(state.get(name), tuple) for state in states) else range(1):
+            numbers = [v for state in states if (v := of_lane(state.get(name), lane)) is not None]
+            if len(numbers) == len(states) and numbers[-1] != numbers[-1 - period]:
+                reach = abs(signed(numbers[-1] - numbers[0], 32))
+                found[name] = min(found.get(name, reach), reach)
+    return found
+
+
+class Shape(IntEnum):
+    """How a register follows a counter; the worst counts."""
+
+    EVEN = 0
+    """A number more for each turn: the counter, times two to the power `shift`."""
+    HIGH = 1
+    """The counter without its lowest `-shift` bits."""
+    OTHER = 2
+
+
+@dataclass(frozen=True)
+class Followed:
+    """`reach`: how far the counter was seen to move. `shift` is None where it is not known."""
+
+    shape: Shape
+    reach: int
+    shift: int | None = 0
+
+    def joined(self, other: Followed) -> Followed:
+        shift = self.shift if self.shift == other.shift else None
+        return Followed(max(self.shape, other.shape), min(self.reach, other.reach), shift)
+
+
+class Following:
+    """The registers of a loop that follow its counters. What takes only a counter's low bits repeats, and follows none,
+    if the runs have seen all of its values twice."""
+
+    def __init__(self, flow: Flow, loop: Loop, counters: Mapping[str, int]) -> None:
+        self._flow = flow
+        self.kinds = {name: Followed(Shape.EVEN, reach) for name, reach in counters.items()}
+        changed = True
+        while changed:
+            changed = False
+            for at in loop.body:
+                found = self._result(at)
+                for name in flow.writes[at] if found is not None else ():
+                    assert found is not None
+                    known = self.kinds.get(name)
+                    joined = found if known is None else known.joined(found)
+                    if joined != known and name not in counters:
+                        self.kinds[name] = joined
+                        changed = True
+
+    def is_uneven(self, name: str) -> bool:
+        return name in self.kinds and self.kinds[name].shape is not Shape.EVEN
+
+    def _result(self, at: int) -> Followed | None:
+        """How what an instruction writes follows the counters; None if it does not."""
+        ins = self._flow.code.code[at]
+        head = ins.parts[0]
+        if head in ("setp", "bra", *_SYNCHRONIZING):
+            return None
+        given = ins.operands[1:3] if head == "selp" else ins.operands[1:]
+        followed = [self.kinds[n] for o in given if (n := self._flow.code.register(at, o)) in self.kinds and n]
+        if not followed:
+            return None
+        found = followed[0]
+        for other in followed[1:]:
+            found = found.joined(other)
+        number = next((int(o.value) for o in reversed(given) if isinstance(o, ast.Imm) and not o.is_float), None)
+        return self._changed(head, ins.parts, found, len(followed), number)
+
+    @staticmethod
+    def _changed(head: str, parts: tuple[str, ...], found: Followed, count: int, number: int | None) -> Followed | None:
+        other = Followed(Shape.OTHER, found.reach, None)
+        if head in ("mov", "cvt", "cvta", "selp"):
+            return found
+        if found.shape is Shape.OTHER:
+            return other
+        if head == "and" and number is not None and found.shift is not None:
+            span = 1 << (number >> found.shift if found.shift >= 0 else number << -found.shift).bit_length()
+            return None if number >= 0 and span <= found.reach // 2 else other
+        if head == "shr" and number is not None and found.shift is not None:
+            shift = found.shift - number
+            return Followed(Shape.EVEN if shift >= 0 else Shape.HIGH, found.reach, shift)
+        if found.shape is Shape.HIGH:
+            return other
+        if head in ("add", "sub", "neg"):
+            return found if count == 1 else Followed(Shape.EVEN, found.reach, None)
+        if head == "shl" and number is not None:
+            return Followed(Shape.EVEN, found.reach, found.shift + number if found.shift is not None else None)
+        if head in ("mul", "mad") and "hi" not in parts and count == 1:
+            return Followed(Shape.EVEN, found.reach, None)
+        return other

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each event knows to be over, in the five views that differ: execution, memory, proxy, and the two of tcgen05
+fences. A view is an integer with one bit an event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from porter.facts.events import Edge, Event, History, Kind
+
+
+@dataclass
+class Views:
+    """By event. `execution`: what has happened before. `memory`: what of that is visible in shared memory. `proxy`:
+    what of that asynchronous operations see too. `taken`: what a thread's tcgen05 operations come behind; `published`
+    and `received`: what fences have handed to a synchronization, and from one. `released`: what a relaxed arrival
+    carries."""
+
+    execution: list[int] = field(default_factory=list)
+    memory: list[int] = field(default_factory=list)
+    proxy: list[int] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
+    published: list[int] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)
+    conflicts: dict[int, int] = field(default_factory=dict)
+    """By end of an asynchronous operation the accesses that it conflicts with and comes behind: who is told of the one
+    is told of the others."""
+
+
+def views_of(history: History, at_start: Callable[[int, Views], None]) -> Views:
+    """The views of all events. `at_start` is called with each event whose own view is complete: it looks at accesses
+    that begin there, and may add to `conflicts`."""
+    views = Views()
+    inits = 0
+    for event in history.events:
+        _join(views, event)
+        _apply(views, event, inits)
+        if event.kind is Kind.INIT:
+            inits |= 1 << event.index
+        at_start(event.index, views)
+    return views
+
+
+def _join(views: Views, event: Event) -> None:
+    execution = memory = proxy = taken = published = received = released = 0
+    for edge, before in event.edges:
+        bit = 1 << before
+        execution |= views.execution[before] | bit
+        if edge is Edge.PROGRAM:
+            memory |= views.memory[before] | bit
+            proxy |= views.proxy[before]
+            taken |= views.taken[before]
+            received |= views.received[before]
+            published |= views.published[before]
+            released |= views.released[before]
+        elif edge is not Edge.EXECUTION:
+            published |= views.published[before]
+            received |= views.published[before]
+            if edge is Edge.SYNC:
+                memory |= views.memory[before] | bit
+                proxy |= views.proxy[before]
+            elif edge is Edge.RELAXED:
+                memory |= views.released[before]
+                proxy |= views.proxy[before] & views.released[before]
+            else:
+                memory |= bit | views.conflicts.get(before, 0)
+    for view, value in zip(
+        (views.execution, views.memory, views.proxy, views.taken, views.published, views.received, views.released),
+        (execution, memory, proxy, taken, published, received, released),
+        strict=True,
+    ):
+        view.append(value)
+
+
+def _apply(views: Views, event: Event, inits: int) -> None:
+    at = event.index
+    bit = 1 << at
+    match event.kind:
+        case Kind.BEFORE_SYNC:
+            views.published[at] |= views.taken[at] | bit
+        case Kind.AFTER_SYNC:
+            views.taken[at] |= views.received[at]
+        case Kind.TMEM:
+            views.taken[at] |= bit
+        case Kind.ALLOC:
+            views.taken[at] |= bit
+            views.published[at] |= bit
+        case Kind.PHASE:
+            views.taken[at] = 0
+            views.published[at] |= views.received[at]
+        case Kind.COMMIT:
+            _commit(views, event)
+        case Kind.FENCE if event.fence is not None:
+            if event.fence.proxy:
+                views.proxy[at] |= views.memory[at] | bit
+            if event.fence.inits:
+                views.released[at] |= views.memory[at] & inits
+            if event.fence.memory:
+                views.released[at] |= views.memory[at]
+
+
+def _commit(views: Views, event: Event) -> None:
+    """A commit stands for the MMAs of its thread and what its thread has taken over, not for the thread's memory."""
+    done = 0
+    for end in event.completes:
+        if views.execution[event.index] >> end & 1:
+            done |= 1 << end | views.conflicts.get(end, 0)
+    issued = event.edges[0][1]
+    views.memory[event.index] = done
+    views.proxy[event.index] = views.taken[event.index] = views.received[event.index] = 0
+    views.published[event.index] = views.taken[issued] | done

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The synchronization of a case's kernel proved on its PTX: at its sizes, and for all numbers of turns of its loops."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from porter.diagnostics import PorterError
+from porter.facts.code import Code
+from porter.facts.flow import Flow
+from porter.facts.launched import GLOBAL, Geometry, Launched, Triple
+from porter.facts.machine import Machine
+from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
+from porter.sync.checked import Checked, Verdict, check
+from porter.sync.turns import Lasso, Recorder, find_lasso
+from porter.verify.arguments import MapAddress, MapValue, Pointer
+from porter.verify.budget import Budget
+from porter.verify.builder import BuiltKernel
+from porter.verify.expr import Number
+from porter.verify.params import argument_bytes
+from porter.verify.problem import Problem
+
+Sizes = Mapping[str, Number]
+
+_APART = 1 << 34
+"""Bytes between the addresses that tensors are given."""
+_MAPS = GLOBAL + (1 << 42)
+_MARK = b"\xd1PorterMap"
+
+
+def box_bytes(tensor_map: TensorMap) -> int:
+    """Bytes that a copy of a whole box moves."""
+    return math.prod(tensor_map.box) * tensor_map.dtype.element_bits // 8
+
+
+def launched_case(problem: Problem, flow: Flow, first: Triple = (0, 0, 0)) -> Launched:
+    """The launch of a problem, of which the cluster with the block `first` is executed. Tensors lie at addresses of
+    their own, which no instruction reads.
+
+    Raises:
+        PorterError: CASE_PARAMETERS if the arguments do not fit the kernel.
+    """
+    tensors = {name: GLOBAL + index * _APART for index, name in enumerate(problem.tensors)}
+    maps = {name: _MAPS + index * ENCODED_BYTES for index, name in enumerate(problem.tensor_maps)}
+    numbers = list(maps)
+
+    def address(argument: Pointer | MapAddress) -> int:
+        return (
+            tensors[argument.tensor] + argument.offset if isinstance(argument, Pointer) else maps[argument.tensor_map]
+        )
+
+    def image(value: MapValue) -> bytes:
+        return (_MARK + numbers.index(value.tensor_map).to_bytes(2, "little")).ljust(ENCODED_BYTES, b"\0")
+
+    entry = flow.code.entry
+    arguments = argument_bytes(problem, entry, address, image)
+    parameters = {param.name: data for param, data in zip(entry.params, arguments, strict=True)}
+    boxes: dict[tuple[str, int] | int, int] = {
+        where: box_bytes(problem.tensor_maps[name].map) for name, where in maps.items()
+    }
+    for name, data in parameters.items():
+        at = data.find(_MARK)
+        while at >= 0:
+            number = int.from_bytes(data[at + len(_MARK) : at + len(_MARK) + 2], "little")
+            boxes[name, at] = box_bytes(problem.tensor_maps[numbers[number]].map)
+            at = data.find(_MARK, at + 1)
+    launch = problem.launch
+    geometry = Geometry(launch.block, launch.grid, launch.cluster, launch.dynamic_smem, first)
+    return Launched(flow, geometry, parameters, boxes)
+
+
+# Proofs -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Count:
+    """What is known of one size: all multiples of `step` where `lasso` has nothing against it, else those up to
+    `upto`. No `step`: it has no part in what the kernel synchronizes, or, with `why`, was not varied."""
+
+    name: str
+    step: int = 0
+    upto: int = 0
+    lasso: Lasso | None = None
+    why: str = ""
+    runs: int = 0
+
+    @property
+    def is_all(self) -> bool:
+        return not self.why and (self.lasso is None or not self.lasso.why_not)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is known of a program's synchronization. `at`: sizes and block of the first execution that shows what is
+    wrong or not understood. `flow` gives the instructions that findings name."""
+
+    case: str
+    program: str
+    entry: str
+    checked: Checked
+    at: str
+    counts: tuple[Count, ...]
+    sizes: tuple[str, ...]
+    seconds: float
+    flow: Flow = field(repr=False)
+
+    @property
+    def status(self) -> Literal["proved", "hazard", "unknown"]:
+        if self.checked.verdict is Verdict.UNKNOWN:
+            return "unknown"
+        return "hazard" if self.checked.verdict in (Verdict.ERROR, Verdict.STRICT) else "proved"
+
+
+class Prover:
+    """Proves the synchronization of one program of a case, which is compiled once for all sizes that share its
+    template arguments. `problem_at` gives the problem at some sizes."""
+
+    def __init__(
+        self, program: str, kernel: BuiltKernel, problem_at: Callable[[Sizes], Problem], budget: Budget
+    ) -> None:
+        self._program, self._kernel, self._problem_at, self._budget = program, kernel, problem_at, budget
+        function = kernel.function
+        assert function is not None
+        self.flow = Flow(Code(kernel.module, function))
+        self._began = time.perf_counter()
+
+    def prove(self, chosen: Sequence[Sizes]) -> Proof:
+        """Raises PorterError: what binding raises at the sizes that are asked for."""
+        looked_at: list[str] = []
+        worst, place = Checked(()), ""
+        for sizes in chosen:
+            problem = self._problem_at(sizes)
+            for launched in self._clusters(problem):
+                found = check(launched)
+                where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
+                if _ORDER.index(found.verdict) > _ORDER.index(worst.verdict) or not place:
+                    worst, place = found, where
+            looked_at.append(_listed(problem.sizes))
+        counts: list[Count] = []
+        if worst.verdict in (Verdict.CLEAN, Verdict.REVIEW):
+            base = self._problem_at(chosen[0])
+            for name, value in base.sizes.items():
+                count, broken, where = self._count(base, name, value, chosen)
+                counts.append(count)
+                if broken is not None:
+                    worst, place = broken, where
+                    break
+        case = self._problem_at(chosen[0]).case
+        seconds = time.perf_counter() - self._began
+        return Proof(case.name, self._program, self._kernel.entry, worst, place, tuple(counts), tuple(looked_at),
+                     seconds, self.flow)  # fmt: skip
+
+    def _clusters(self, problem: Problem) -> Iterator[Launched]:
+        """The launch as its first cluster sees it, and as its last one does."""
+        grid, cluster = problem.launch.grid, problem.launch.cluster
+        last = tuple((extent - 1) // size * size for extent, size in zip(grid, cluster, strict=True))
+        for first in dict.fromkeys(((0, 0, 0), last)):
+            yield launched_case(problem, self.flow, (first[0], first[1], first[2]))
+
+    # All numbers of turns -----------------------------------------------------------------------------
+
+    def _count(
+        self, base: Problem, name: str, value: Number, chosen: Sequence[Sizes]
+    ) -> tuple[Count, Checked | None, str]:
+        """What is known of a size, with the first execution that is not right."""
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            return Count(name, why="it is no number of turns"), None, ""
+        others = [s[name] for s in chosen if name in s]
+        step = math.gcd(value, *(v for v in others if isinstance(v, int) and not isinstance(v, bool)))
+        runs = self._runs(base, name, step)
+        while not _all_differ(runs) and step < value:
+            step, runs = 2 * step, self._runs(base, name, 2 * step)
+        while step % 2 == 0 and _all_differ(finer := self._runs(base, name, step // 2)):
+            step, runs = step // 2, finer
+        if not runs:
+            return Count(name, why="the kernel is compiled for it, or takes no other"), None, ""
+        if not any(a.traces != b.traces for a, b in pairwise(runs)):
+            return Count(name), None, ""
+        return self._turns(base, name, step)
+
+    def _runs(self, base: Problem, name: str, step: int) -> list[Recorder]:
+        """The first three multiples of a step; none if the kernel does not take them."""
+        found = [self._run(base, {name: step * turns}) for turns in (1, 2, 3)]
+        return [r for _, r, _ in found if r is not None] if all(f[1] is not None for f in found) else []
+
+    def _run(self, base: Problem, changed: Sizes) -> tuple[Checked | None, Recorder | None, str]:
+        try:
+            problem = self._problem_at({**base.sizes, **changed})
+        except PorterError:
+            return None, None, ""
+        if problem.template != base.template or problem.defines != base.defines:
+            return None, None, ""
+        *_, launched = self._clusters(problem)
+        machine = Machine(launched)
+        recorder = Recorder(machine)
+        where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
+        return check(launched, machine=machine), recorder, where
+
+    def _turns(self, base: Problem, name: str, step: int) -> tuple[Count, Checked | None, str]:
+        runs: list[Recorder] = []
+        lasso: Lasso | None = None
+        for most in _MOST_TURNS:
+            while len(runs) < most:
+                if self._budget.is_spent and len(runs) > 3:
+                    return self._given_up(name, step, runs, lasso), None, ""
+                found, recorder, where = self._run(base, {name: step * (len(runs) + 1)})
+                if found is None or recorder is None:
+                    return self._given_up(name, step, runs, lasso), None, ""
+                if found.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
+                    return Count(name, step, step * len(runs), lasso, runs=len(runs) + 1), found, where
+                runs.append(recorder)
+            lasso = find_lasso(runs)
+            if lasso is not None and not lasso.why_not and lasso.needed <= len(runs):
+                return Count(name, step, step * len(runs), lasso, runs=len(runs)), None, ""
+        return self._given_up(name, step, runs, lasso), None, ""
+
+    @staticmethod
+    def _given_up(name: str, step: int, runs: Sequence[Recorder], lasso: Lasso | None) -> Count:
+        why = lasso.why_not if lasso is not None and lasso.why_not else "no period shows within so many turns"
+        return Count(name, step, step * len(runs), lasso, why, len(runs))
+
+
+_MOST_TURNS = (10, 16, 24, 38, 56, 80)
+_ORDER = (Verdict.CLEAN, Verdict.REVIEW, Verdict.UNKNOWN, Verdict.STRICT, Verdict.ERROR)
+
+
+def _all_differ(runs: Sequence[Recorder]) -> bool:
+    return bool(runs) and all(a.traces != b.traces for a, b in pairwise(runs))
+
+
+def _listed(sizes: Mapping[str, Number]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sizes.items())
+
+
+def _coordinates(launched: Launched) -> str:
+    return ",".join(map(str, launched.geometry.first))

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rings of stages for all numbers of turns, and mistakes that begin late: each is stopped by one condition alone."""
+
+from __future__ import annotations
+
+import pytest
+from turning_kernels import flow_of, launched, ring
+
+from porter.facts.machine import Machine
+from porter.sync import turns
+from porter.sync.checked import Verdict, check
+from porter.sync.turns import Lasso, Recorder, find_lasso
+
+RIGHT = {
+    "one stage": ring(stages=1),
+    "two stages": ring(),
+    "three stages": ring(stages=3),
+    "four stages": ring(stages=4),
+}
+SKIP = "@%p7 bra $GO;\n"
+LATE = {
+    "by a comparison": "setp.gt.u32 %p7, %r10, 64;\n" + SKIP,
+    "by a bit": "and.b32 %r30, %r10, 64;\nsetp.ne.u32 %p7, %r30, 0;\n" + SKIP,
+    "by a shift": "shr.u32 %r30, %r10, 6;\nsetp.ne.u32 %p7, %r30, 0;\n" + SKIP,
+    "by a product": "mul.hi.u32 %r30, %r10, 0x4000000;\nsetp.ne.u32 %p7, %r30, 0;\n" + SKIP,
+    "by equality": "setp.eq.u32 %p7, %r10, 100;\n" + SKIP,
+    "by a comparison from above": "sub.u32 %r30, 70, %r10;\nsetp.gt.s32 %p7, %r10, 70;\n" + SKIP,
+}
+TURNS = 30
+
+
+def runs(text: str, count: int = TURNS) -> tuple[list[Recorder], list[Verdict]]:
+    flow = flow_of(text)
+    found, verdicts = [], []
+    for number in range(1, count + 1):
+        one = launched(flow, number)
+        machine = Machine(one)
+        found.append(Recorder(machine))
+        verdicts.append(check(one, machine=machine).verdict)
+    return found, verdicts
+
+
+def is_proved(lasso: Lasso | None, count: int = TURNS) -> bool:
+    return lasso is not None and not lasso.why_not and lasso.needed <= count
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_ring_is_right_for_all_numbers_of_turns(name: str) -> None:
+    found, verdicts = runs(RIGHT[name])
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert is_proved(find_lasso(found))
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_mistake_that_begins_late_keeps_it_from_all_numbers(name: str) -> None:
+    text = ring(before_wait=LATE[name])
+    found, verdicts = runs(text)
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert not is_proved(find_lasso(found))
+    late = check(launched(flow_of(text), 110))
+    assert late.verdict is Verdict.ERROR
+
+
+OTHER_BARRIER = (
+    # from turn 64 on another stage's barrier is arrived at
+    "shr.u32 %r30, %r10, 6;\nmin.u32 %r30, %r30, 1;\nshl.b32 %r30, %r30, 3;\nxor.b32 %r14, %r13, %r30;\n"
+    "add.u32 %r14, %r6, %r14;\n"
+)
+
+
+def test_an_operand_that_follows_a_counter_keeps_it_from_all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = ring(store=OTHER_BARRIER + "st.shared.u32 [%r17], %r10;\n")
+    found, verdicts = runs(text)
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert not is_proved(find_lasso(found))
+    assert check(launched(flow_of(text), 80)).verdict is Verdict.ERROR
+    # the only condition that stops it
+    monkeypatch.setattr(turns, "_operands", lambda *given: iter(()))
+    assert is_proved(find_lasso(found))
+
+
+def test_comparisons_are_what_stops_a_late_jump(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = runs(ring(before_wait=LATE["by a comparison"]))
+    monkeypatch.setattr(turns, "_comparisons", lambda *given: iter(()))
+    assert is_proved(find_lasso(found))
+
+
+def test_registers_are_what_stops_a_counter_that_squares(monkeypatch: pytest.MonkeyPatch) -> None:
+    square = "mul.lo.u32 %r30, %r10, %r10;\nadd.u32 %r31, %r31, %r30;\n"
+    text = ring(before_wait=square).replace("mov.u32 %r12, 0;\n", "mov.u32 %r12, 0;\nmov.u32 %r31, 0;\n")
+    found, _ = runs(text)
+    assert not is_proved(find_lasso(found))
+    monkeypatch.setattr(turns, "_registers", lambda *given: iter(()))
+    assert is_proved(find_lasso(found))
+
+
+def test_too_few_turns_are_no_proof() -> None:
+    found, _ = runs(RIGHT["three stages"])
+    lasso = find_lasso(found)
+    assert lasso is not None
+    short = find_lasso(found[: lasso.needed - 1])
+    assert not is_proved(short, lasso.needed - 1)
+
+
+WRONG = {
+    "no wait for an empty stage": (ring(wait_empty=""), "deadlock"),
+    "no arrival that says full": (ring(arrive=""), "deadlock"),
+    "no release": (ring(release=""), "deadlock"),
+    "a release too few": (ring(count=2), "deadlock"),
+    "the store behind the arrival": (
+        ring(store="mbarrier.arrive.shared::cta.b64 _, [%r14];\n", arrive="st.shared.u32 [%r17], %r10;\n"), "G1"),
+    "the parity of the reader": (
+        ring().replace("$READ:\n", "$READ:\nxor.b32 %r19, %r12, 1;\n").replace("[%r14], %r12;", "[%r14], %r19;"),
+        "deadlock"),
+    "release of another stage": (ring(release="mbarrier.arrive.shared::cta.b64 _, [empty];\n"), "deadlock"),
+    "a relaxed release": (ring(release="mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r15];\n"), "G1"),
+    "two arrivals": (ring(arrive="mbarrier.arrive.shared::cta.b64 _, [%r14], 2;\n"), "count"),
+    "used before its initialization": (ring().replace("bar.sync 0;\n", ""), "H21"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_is_found_at_a_few_turns(name: str) -> None:
+    text, kind = WRONG[name]
+    found = check(launched(flow_of(text), 7))
+    assert found.verdict is Verdict.ERROR
+    assert kind in {f.kind for f in found.findings}
