@@ -13,17 +13,27 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
+
+from porter.diagnostics import Location
 
 _LONGEST = 60
+"""Characters of a name, or of the arguments in one, that a message shows."""
+_LONG_MESSAGE = 160
 _PROBE = "porter_entry_probe"
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)?\.entry\s+([A-Za-z_$][\w$]*)", re.MULTILINE)
 _VARIABLE = re.compile(rf"^[^\n]*\.global[^\n]*?\b(\w*{_PROBE}\w*)[^\n]*;[^\n]*\n", re.MULTILINE)
 _REFERENCE = re.compile(r"S([0-9A-Z]*)_")
-_KERNEL = re.compile(
-    r"__global__\b(?:\s|\b(?:void|static|inline|__forceinline__|__noinline__|extern)\b"
-    r"|__(?:launch_bounds|cluster_dims|maxnreg|block_size)__\s*\((?:[^()]|\([^()]*\))*\))*([A-Za-z_]\w*)\s*\("
+_HEAD = re.compile(
+    r"(?P<comment>//[^\n]*|/\*.*?\*/|\s+|\\\n)|(?P<word>[A-Za-z_]\w*)|(?P<open>[(<\[])|(?P<end>[{};=]|$|\n[ \t]*#)|.",
+    re.DOTALL,
 )
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\\\n]|\\.)*", re.MULTILINE | re.DOTALL)
+_CLOSES = {"(": ")", "<": ">", "[": "]"}
+_BEHIND = ("noexcept", "requires", "const")
+"""Words behind the parameters of a function."""
 
 
 def probe_text(kernel: str, looked_up_in: Sequence[str] = ()) -> str:
@@ -78,15 +88,69 @@ def _sequence(digits: str) -> int:
 
 def kernel_names(source: str) -> list[str]:
     """Names of the `__global__` functions that a C++ text writes out, for messages."""
-    return list(dict.fromkeys(_KERNEL.findall(source)))
+    return list(kernel_lines(source))
 
 
 def kernel_lines(source: str) -> dict[str, int]:
     """The line, counted from 1, on which the name of each of them stands first."""
     found: dict[str, int] = {}
-    for match in _KERNEL.finditer(source):
-        found.setdefault(match[1], source.count("\n", 0, match.start(1)) + 1)
+    macros = [m.span() for m in _DIRECTIVE.finditer(source)]
+    for match in re.finditer(r"\b__global__\b", source):
+        if any(start <= match.start() < end for start, end in macros):
+            continue
+        at = _name_in_head(source, match.end())
+        if at is not None:
+            found.setdefault(at[0], source.count("\n", 0, at.start()) + 1)
     return found
+
+
+def kernel_place(path: str, kernel: str) -> Location:
+    """Where a file writes out a kernel, which may be mangled; the file alone where it does not."""
+    line = 0
+    with suppress(OSError):
+        line = kernel_lines(Path(path).read_text("utf-8", "replace")).get(function_name(kernel), 0)
+    return Location(path, line)
+
+
+def _name_in_head(source: str, at: int) -> re.Match[str] | None:
+    """The name of the function whose head goes on at `at`: the word in front of the last parentheses, which are those
+    of its parameters. Attributes, and macros that stand for some, are in front of it."""
+    found = before = None
+    while (token := _HEAD.match(source, at)) is not None and token.lastgroup != "end":
+        at = token.end()
+        if token.lastgroup == "word":
+            if found is not None and token[0] in _BEHIND:
+                break
+            before = token
+        elif token.lastgroup == "open":
+            at = _closed(source, token.start())
+            if token[0] == "(":
+                # two pairs in a row: a macro makes the name
+                found, before = before, None
+        elif token.lastgroup != "comment":
+            before = None
+        if at < 0:
+            return None
+    return found if found is not None and not re.fullmatch(r"__\w+__", found[0]) else None
+
+
+def _closed(source: str, at: int) -> int:
+    """Behind what closes the bracket at `at`; -1 if nothing does."""
+    open_, close, depth = source[at], _CLOSES[source[at]], 0
+    while at < len(source):
+        if source[at] == open_:
+            depth += 1
+        elif source[at] == close:
+            depth -= 1
+            if not depth:
+                return at + 1
+        elif source[at] == "(":
+            at = _closed(source, at)
+            if at < 0:
+                return -1
+            continue
+        at += 1
+    return -1
 
 
 def opened_namespaces(source: str) -> list[str]:
@@ -136,6 +200,25 @@ def kernel_name(mangled: str) -> str:
 def demangled(text: str) -> str:
     """A text with the mangled names in it as people read them."""
     return re.sub(r"\b_Z\w+", lambda match: display_name(match[0]), text)
+
+
+def readable(text: str) -> str:
+    """A message as a line can bear it: mangled names as people read them, and of names that are too long neither
+    template arguments nor parameters."""
+    text = demangled(text)
+    if len(text) <= _LONG_MESSAGE:
+        return text
+    kept, at = "", 0
+    for match in re.finditer(r"\w<", text):
+        end = _closed(text, match.end() - 1) if match.start() >= at else -1
+        if end - match.end() <= _LONGEST:
+            continue
+        kept, at = f"{kept}{text[at : match.end()]}...>", end
+        close = _closed(text, at) if text.startswith("(", at) else -1
+        if close - at > _LONGEST:
+            kept, at = f"{kept}(...)", close
+    # no path is cut
+    return re.sub(rf"[^\s/]{{{_LONG_MESSAGE},}}", lambda m: f"{m[0][: _LONG_MESSAGE - 3]}...", kept + text[at:])
 
 
 @cache

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from porter.build.entry import readable
 from porter.build.gate import MACHINE
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.toolchain import Toolkit, find_toolkit
@@ -41,7 +42,7 @@ def prover(chosen: Path | None) -> Prove:
         except PorterError as error:
             if error.diagnostic.code in MACHINE:
                 raise
-            yield f"{error.diagnostic.code.id}: {error.diagnostic.message}"
+            yield f"{error.diagnostic.code.id}: {readable(error.diagnostic.message)}"
 
     return prove
 
@@ -51,7 +52,7 @@ def _other(original: Path, port: Path, toolkit: Toolkit) -> Iterator[str]:
     both = [Request(path, (), is_source=True) for path in (original, port)]
     for row in verify_programs(both[0], both[1], toolkit, SimOptions()).rows:
         said = [d for d in row.diagnostics if d.severity is Severity.ERROR]
-        yield from (f"{d.code.id}: {d.message}" for d in said)
+        yield from (f"{d.code.id}: {readable(d.message)}" for d in said)
         if not said and row.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
             yield f"what original and port do is not known to be the same: {row.verdict}"
         if not said and not any(c.elements for c in row.between):

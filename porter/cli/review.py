@@ -19,7 +19,7 @@ from porter.cli.context import Session, command, current, install
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.inputs import require_directories
 from porter.cli.porting import port_paths
-from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of, worst_exit
 from porter.diagnostics.reading import read_file
 from porter.lang.diff import file_diff
 from porter.lang.merge import Merged
@@ -77,7 +77,11 @@ def review(
     diagnostics = [*ported.diagnostics, *ported.left_over]
     written: list[str] = []
     if seen.open():
-        diagnostics.append(Diagnostic(Code.REVIEW_OPEN, None, {"count": str(len(seen.open())), "session": str(record)}))
+        diagnostics.append(
+            Diagnostic(
+                Code.REVIEW_OPEN, Location(str(record)), {"count": str(len(seen.open())), "session": str(record)}
+            )
+        )
     else:
         diagnostics += _said(seen)
         written = _finish(session, seen, memory, include_dirs, compiles, diagnostics)
@@ -250,13 +254,22 @@ def _said(seen: Review) -> list[Diagnostic]:
     if out:
         listed = ", ".join(dict.fromkeys(i.group.rule for i in out))
         places = "\n".join(dict.fromkeys(place for i in out for place in _places(seen, i)))
-        found.append(Diagnostic(Code.GROUPS_REFUSED, None, {"count": str(len(out)), "groups": listed}, places))
+        found.append(
+            Diagnostic(Code.GROUPS_REFUSED, _place(seen, out[0]), {"count": str(len(out)), "groups": listed}, places)
+        )
     found += [
-        Diagnostic(Code.EDITED_BY_HAND, None, {"rule": i.group.rule})
+        Diagnostic(Code.EDITED_BY_HAND, _place(seen, i), {"rule": i.group.rule})
         for i in seen.standing()
         if i.state is State.EDITED
     ]
     return found
+
+
+def _place(seen: Review, item: Item) -> Location | None:
+    """That of the first edit of a group."""
+    edit = next(iter(item.group.edits), None)
+    source = seen.ported.old.get(edit.path) if edit is not None else None
+    return LineIndex(source).location(edit.path, edit.span) if edit is not None and source is not None else None
 
 
 def _places(seen: Review, item: Item) -> list[str]:
@@ -295,7 +308,7 @@ def _finish(
     for path, one in merged.items():
         if one.conflicts:
             values = {"path": str(path), "count": str(one.conflicts)}
-            diagnostics.append(Diagnostic(Code.MERGE_CONFLICT, None, values))
+            diagnostics.append(Diagnostic(Code.MERGE_CONFLICT, Location(str(path)), values))
     write_all({path: one.text for path, one in merged.items()})
     for path in gone:
         _remove(path, as_bytes(memory.written[str(path)]))

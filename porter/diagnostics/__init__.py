@@ -44,13 +44,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Location:
-    """A place in a file: 1-based line and column of the first character, 0-based byte offsets."""
+    """A place in a file: 1-based line and column of the first byte, and of the one behind the last; 0-based byte
+    offsets of the two. 0 stands for what is not known."""
 
     path: str
     line: int = 0
     column: int = 0
     start: int = 0
     end: int = 0
+    end_line: int = 0
+    end_column: int = 0
 
     def __str__(self) -> str:
         if not self.line:

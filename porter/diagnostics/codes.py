@@ -5,7 +5,18 @@ from __future__ import annotations
 
 from enum import Enum
 
-from porter.diagnostics import build, checking, files, front_ends, hazards, porting, rules, simulator, verification
+from porter.diagnostics import (
+    accumulators,
+    build,
+    checking,
+    files,
+    front_ends,
+    hazards,
+    porting,
+    rules,
+    simulator,
+    verification,
+)
 
 
 class Code(Enum):
@@ -46,7 +57,22 @@ class Code(Enum):
 
     # PT2xxx: porting
     WGMMA_FORM = porting.WGMMA_FORM
-    ACCUMULATOR_USE = porting.ACCUMULATOR_USE
+    ACCUMULATOR_DECLARED = accumulators.ACCUMULATOR_DECLARED
+    ACCUMULATOR_REFERENCE = accumulators.ACCUMULATOR_REFERENCE
+    ACCUMULATOR_COPIED = accumulators.ACCUMULATOR_COPIED
+    ACCUMULATOR_SHAPE = accumulators.ACCUMULATOR_SHAPE
+    ACCUMULATOR_IN_FLIGHT = accumulators.ACCUMULATOR_IN_FLIGHT
+    ACCUMULATOR_UNFENCED = accumulators.ACCUMULATOR_UNFENCED
+    ACCUMULATOR_MOVES = accumulators.ACCUMULATOR_MOVES
+    CALL_NOT_FOLLOWED = accumulators.CALL_NOT_FOLLOWED
+    MACRO_NOT_FOLLOWED = accumulators.MACRO_NOT_FOLLOWED
+    THREADS_LEAVE = accumulators.THREADS_LEAVE
+    COLUMNS_UNKNOWN = accumulators.COLUMNS_UNKNOWN
+    BLOCK_SIZE_UNKNOWN = accumulators.BLOCK_SIZE_UNKNOWN
+    BATCH_NOT_FOLLOWED = accumulators.BATCH_NOT_FOLLOWED
+    OBJECT_NOT_FOLLOWED = accumulators.OBJECT_NOT_FOLLOWED
+    OUTSIDE_OF_KERNELS = accumulators.OUTSIDE_OF_KERNELS
+    STORAGE_TAKEN = accumulators.STORAGE_TAKEN
     LIBRARY_CONSTRUCT = porting.LIBRARY_CONSTRUCT
     BUILDER_FORM = porting.BUILDER_FORM
     TMEM_TOO_LARGE = porting.TMEM_TOO_LARGE

@@ -11,16 +11,8 @@ WGMMA_FORM = error(
     "wgmma is not ported here: {what}",
     "The compat port translates dense wgmma of every type but b1, with operand A in shared memory or in "
     "registers, in asm statements that it can read whole.",
-    "Port this statement by hand, or bring it into a supported form.",
-)
-ACCUMULATOR_USE = error(
-    "PT2002",
-    ExitCode.UNPORTED,
-    "accumulator not ported: {what}",
-    "The registers of an accumulator become a mirror of a Tensor Memory tile. That needs every use of "
-    "them to be understood.",
-    "See `porter explain PT2002` for the uses that are understood: arrays, scalars or objects "
-    "declared in one function, passed to others by reference, zeroed as a whole, read after the last wait.",
+    "Write it as one asm statement: a template of literals, no predicate, and for D the registers of one array in "
+    "order. What has no such form is ported by hand; `porter map wgmma` shows what to.",
 )
 LIBRARY_CONSTRUCT = error(
     "PT2003",
@@ -42,7 +34,7 @@ TMEM_TOO_LARGE = error(
     ExitCode.UNPORTED,
     "the accumulators of {kernel} need {columns} Tensor Memory columns, an SM has 512",
     "Every m64nN tile takes N columns in half of the lanes; two warpgroups share columns.",
-    "Use a smaller tile.",
+    "Take a smaller N, or fewer tiles at a time.",
 )
 PORT_DOES_NOT_FIT = error(
     "PT2018",
@@ -105,7 +97,7 @@ RULE_IGNORED = error(
     ExitCode.UNPORTED,
     "rule {rule} is switched off, and the rest of the port needs it",
     "The edits of a kernel's port mean something only together.",
-    "Select the rule, or leave the whole kernel out.",
+    "Take the rule out of --ignore or into --select, or leave out all rules of the kernel's port.",
 )
 SPARSE_WGMMA = error(
     "PT2011",
@@ -194,8 +186,8 @@ FULL_RATE_UNPROVED = warning(
     "With the styles `auto` and `full-rate` a port is made with M=128 MMAs, and run: all sizes of the case beside the "
     "kernel, all input families, several schedules, hazards at strict level. It is given only if nothing is found. The "
     "port is that of the compat style.",
-    "Correct as it is. Write a case that runs each kernel (`porter case`, docs/cases.md), or see with "
-    "`porter verify --style full-rate` what differs.",
+    "Correct as it is. Where a case ran the kernel, `porter verify --style full-rate` shows what is said above; where "
+    "none does, `porter case new` drafts one (docs/cases.md).",
 )
 FULL_RATE_PROVED = note(
     "PT2512",
@@ -230,8 +222,8 @@ NATIVE_UNPROVED = warning(
     "{path} is without the step {step}: {what}",
     "With `--style native` a port with a step is run: all sizes of the case beside the kernel, all input families, "
     "several schedules, hazards at strict level. A step is given only if nothing is found.",
-    "Correct as it is. Write a case that runs each kernel (`porter case`, docs/cases.md), or see with "
-    "`porter verify --style native` what differs.",
+    "Correct as it is. Where a case ran the kernel, `porter verify --style native` shows what is said above; where "
+    "none does, `porter case new` drafts one (docs/cases.md).",
 )
 NATIVE_PROVED = note(
     "PT2515",
@@ -295,8 +287,9 @@ FULL_RATE_UNTRIED = note(
     "M=64 in {files}: no run could show that M=128 is right, as {why}",
     "With `--style auto` M=128 MMAs, which run at twice the rate, are given only where the case beside a kernel "
     "verifies them in the same run. The port is that of the compat style.",
-    "Correct as it is. Write a case that runs each kernel (`porter case`, docs/cases.md), and pass `--trust` for code "
-    "that it brings along. `--seconds` says how long runs of `auto` may take, `--style full-rate` takes what it needs.",
+    "Correct as it is. Where no case runs the kernel, `porter case new` drafts one (docs/cases.md); `--trust` lets "
+    "code run that a case brings along. `--seconds` says how long runs of `auto` may take, `--style full-rate` takes "
+    "what it needs.",
 )
 SHARED_MEMORY_GROWS = note(
     "PT2504",

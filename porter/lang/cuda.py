@@ -298,8 +298,7 @@ def span(node: Node) -> Span:
 
 
 def location(file: CudaFile, where: Span) -> Location:
-    line, column = file.lines.line_column(where.start)
-    return Location(file.path, line, column, where.start, where.end)
+    return file.lines.location(file.path, where)
 
 
 def walk(node: Node) -> Iterator[Node]:

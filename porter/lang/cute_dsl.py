@@ -164,8 +164,7 @@ class DslFile:
         return words == ".".join([chain.base.id, *chain.attributes]).replace("()", "")
 
     def location(self, span: Span) -> Location:
-        line, column = self.lines.line_column(span.start)
-        return Location(self.path, line, column, span.start, span.end)
+        return self.lines.location(self.path, span)
 
     @functools.cached_property
     def lines(self) -> LineIndex:

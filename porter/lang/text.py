@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from porter.diagnostics import Location
+
 
 def as_text(data: bytes) -> str:
     """Source as text; bytes that are no UTF-8 are kept."""
@@ -160,6 +162,11 @@ class LineIndex:
     def line_column(self, offset: int) -> tuple[int, int]:
         line = bisect.bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
+
+    def location(self, path: str, span: Span) -> Location:
+        """The place of a span, in the file of that name."""
+        line, column = self.line_column(span.start)
+        return Location(path, line, column, span.start, span.end, *self.line_column(span.end))
 
     def line_start(self, line: int) -> int:
         """Byte offset of the first byte of a 1-based line."""

@@ -30,6 +30,8 @@ from porter.model.scopes import Variable, resolve
 from porter.model.tensor_core import MmaStep
 from porter.ptx.types import ElementType
 
+_DECLARED, _SHAPE = Code.ACCUMULATOR_DECLARED, Code.ACCUMULATOR_SHAPE
+
 
 @dataclass(eq=False)
 class AccumulatorParam:
@@ -174,7 +176,7 @@ class _Finder:
             self._reached_member(function, member, step)
             return
         if variable is None:
-            self._refuse(function, step.d.root, f"accumulator `{step.d.name}` is not a local variable or parameter")
+            self._refuse(function, step.d.root, f"`{step.d.name}` is not a local variable or parameter", _DECLARED)
             return
         self._reached(variable, step.d, 0, step, function)
 
@@ -183,40 +185,45 @@ class _Finder:
         for call in self.program.callers(macro):
             variable = resolve(call.caller, call.node, step.d.name)
             if variable is None or variable.param is not None:
-                self._refuse(call.caller, call.node, f"accumulator `{step.d.name}` is not a local variable")
+                self._refuse(call.caller, call.node, f"`{step.d.name}` is not a local variable", _DECLARED)
                 continue
             self._reached(variable, step.d, 0, step, call.caller, at=call.node)
 
     def _reached_member(self, method: Function, member: MemberField, step: MmaStep) -> None:
         """The registers are a member: every local object of the class holds an accumulator."""
         if step.d.prefix or not step.d.inner:
-            self._refuse(method, step.d.root, f"member `{member.name}` holds more than one tile")
+            self._refuse(method, step.d.root, f"member `{member.name}` holds more than one tile", _SHAPE)
             return
         self.result.member_steps.append((member, step))
         for path, node in measured(self.program, member):
             what = f"code goes by the size of `{member.owner}`, which holds an accumulator and is given its tile"
             self.result.refusals.append(
-                Refusal(method, path, node.start_byte, node.end_byte, what, Code.ACCUMULATOR_USE)
+                Refusal(method, path, node.start_byte, node.end_byte, what, Code.OBJECT_NOT_FOLLOWED)
             )
         for holder, node in passed_on(self.program, member):
             what = f"an object of class `{member.owner}`, which holds an accumulator, is copied or kept"
-            self._refuse(holder, node, what)
+            self._refuse(holder, node, what, Code.OBJECT_NOT_FOLLOWED)
         for caller, node in unseen_objects(self.program, member):
             what = f"the object of class `{member.owner}`, which holds an accumulator, was not found"
-            self._refuse(caller, node, what)
+            self._refuse(caller, node, what, Code.OBJECT_NOT_FOLLOWED)
         for variable in objects_of(self.program, member):
             if variable.is_reference:
                 # the flow reports what it does to the object
                 continue
             extents = array_extents(variable.declarator) if variable.declarator is not None else []
             if len(extents) > 1:
-                self._refuse(variable.function, step.d.root, f"`{variable.name}` is an array of arrays of objects")
+                self._refuse(
+                    variable.function,
+                    step.d.root,
+                    f"`{variable.name}` is an array of arrays of objects",
+                    Code.OBJECT_NOT_FOLLOWED,
+                )
                 continue
             known = self.result.held_by(variable)
             if known is None:
                 known = self._add(Member(variable, len(extents), member=member), step)
             if (known.home.owner, known.home.field_name) != member.key:
-                self._refuse(variable.function, step.d.root, f"`{variable.name}` holds several accumulators")
+                self._refuse(variable.function, step.d.root, f"`{variable.name}` holds several accumulators", _SHAPE)
                 continue
             known.registers = max(known.registers, step.op.d_registers)
             known.sizes.add(step.op.n)
@@ -245,33 +252,33 @@ class _Finder:
             self._reached_param(variable, registers, inner_depth, step)
             return
         if variable.ambiguous:
-            self._refuse(user, registers.root, f"accumulator `{variable.name}` is declared in several `#if` branches")
+            self._refuse(user, registers.root, f"`{variable.name}` is declared in several `#if` branches", _DECLARED)
             return
         if variable.is_reference:
-            what = f"accumulator `{variable.name}` is a reference or pointer; name what it stands for in the call"
-            self._refuse(user, registers.root, what)
+            what = f"`{variable.name}`; name what it stands for in the call"
+            self._refuse(user, registers.root, what, Code.ACCUMULATOR_REFERENCE)
             return
         if registers.is_scalars:
             home: Home | None = _scalars(variable, registers, user, at or registers.root)
         else:
             home = self._array(variable, registers, inner_depth, argument)
         if home is None:
-            self._refuse(user, registers.root, f"accumulator `{variable.name}` is not an array of registers")
+            self._refuse(user, registers.root, f"`{variable.name}` is not an array of registers", _DECLARED)
             return
         if argument is not None and not registers.is_cast:
             selected = len(without_trailing_zeros(registers.prefix))
             if selected > max(home.depth - argument.param.depth, 0) and argument.param.rank > 0:
-                self._refuse(user, registers.root, f"accumulator `{variable.name}` is handed on from within")
+                self._refuse(user, registers.root, f"`{variable.name}` is handed on from within a tile", _SHAPE)
                 return
         known = self.result.held_by(variable)
         if known is None:
             if len(home.extents) < home.depth:
-                self._refuse(user, registers.root, f"the class of `{variable.name}` is defined elsewhere")
+                self._refuse(user, registers.root, f"the class of `{variable.name}` is defined elsewhere", _DECLARED)
                 return
             known = self._add(home, step)
         what = _contradiction(known, home, step, argument)
         if what:
-            self._refuse(user, registers.root, f"accumulator `{variable.name}` is used {what}")
+            self._refuse(user, registers.root, f"accumulator `{variable.name}` is used {what}", _SHAPE)
             return
         known.registers = max(known.registers, step.op.d_registers)
         known.sizes.add(step.op.n)
@@ -330,7 +337,7 @@ class _Finder:
             if len(found) != len(params) or [p.index for p in found] != list(
                 range(found[0].index, found[0].index + len(found))
             ):
-                self._refuse(function, registers.root, "accumulator registers are not consecutive parameters")
+                self._refuse(function, registers.root, "accumulator registers are not consecutive parameters", _SHAPE)
                 return
         else:
             found = [variable.param]
@@ -343,18 +350,22 @@ class _Finder:
             declarator = found[0].node.child_by_field_name("declarator") if found[0].node is not None else None
             if path and declarator is not None and declarator.type == "identifier":
                 what = f"accumulator `{variable.name}` is passed by value; pass a reference to it"
-                self._refuse(function, registers.root, what)
+                self._refuse(function, registers.root, what, Code.ACCUMULATOR_COPIED)
                 return
             known = AccumulatorParam(function, found, depth, path, self._extents_of(function, found[0], path))
             if len(known.extents) < depth:
-                self._refuse(function, registers.root, f"the extents of parameter `{variable.name}` are not known")
+                self._refuse(
+                    function, registers.root, f"the extents of parameter `{variable.name}` are not known", _SHAPE
+                )
                 return
             self.result.params.setdefault(id(function), []).append(known)
         elif known.path != (registers.path or self._inner_path):
-            self._refuse(function, registers.root, f"parameter `{variable.name}` holds several accumulators")
+            self._refuse(function, registers.root, f"parameter `{variable.name}` holds several accumulators", _SHAPE)
             return
         elif known.depth != depth or len(known.params) != len(found):
-            self._refuse(function, registers.root, f"parameter `{variable.name}` is used as tiles of different shapes")
+            self._refuse(
+                function, registers.root, f"parameter `{variable.name}` is used as tiles of different shapes", _SHAPE
+            )
             return
         for call in self.program.callers(function):
             self._trace_call(call, known, step)
@@ -387,7 +398,8 @@ class _Finder:
                 self._refuse(
                     call.caller,
                     nodes[0] if nodes else call.node,
-                    "an accumulator argument that is not a register array",
+                    "what is handed to the function that multiplies is no array of registers",
+                    _DECLARED,
                 )
                 return
             registers = found
@@ -397,9 +409,7 @@ class _Finder:
         variable = self._variable(call.caller, registers)
         if variable is None:
             self._refuse(
-                call.caller,
-                registers.root,
-                f"accumulator `{registers.name}` is not a local variable or parameter",
+                call.caller, registers.root, f"`{registers.name}` is not a local variable or parameter", _DECLARED
             )
             return
         self._reached(variable, registers, param.depth, step, call.caller, argument)
@@ -422,12 +432,10 @@ class _Finder:
         is_cast = inner.id != nodes[0].id and nodes[0].type != "pointer_expression"
         return RegisterList(element.name, element.root, element.subscripts, path=element.path, is_cast=is_cast)
 
-    def _refuse(self, function: Function, node: Node, what: str) -> None:
-        at = function.span(node)
+    def _refuse(self, function: Function, node: Node, what: str, code: Code) -> None:
+        at = function.span(node) if node != function.body else function.head
         if not any(r.start == at.start and r.what == what for r in self.result.refusals):
-            self.result.refusals.append(
-                Refusal(function, function.file.path, at.start, at.end, what, Code.ACCUMULATOR_USE)
-            )
+            self.result.refusals.append(Refusal(function, function.file.path, at.start, at.end, what, code))
 
     def finish(self) -> None:
         """A call of a wrapper that the model lost would keep passing registers."""
@@ -435,12 +443,17 @@ class _Finder:
             self._refuse_unnamed()
             for function, around, node in lost_lambdas(self.program):
                 what = f"the calls of `{function.name or 'a lambda'}`, which has to do with MMAs, are not all seen"
-                self._refuse(around, node, f"{what}; call it by its name where it is declared")
+                self._refuse(around, node, f"{what}; call it by its name where it is declared", Code.CALL_NOT_FOLLOWED)
             for params in self.result.params.values():
                 self._check_called(params[0].function)
         for accumulator in self.result.accumulators:
             if accumulator.variable.declarator is None:
-                self._refuse(accumulator.function, accumulator.function.body, "accumulator without a declaration")
+                self._refuse(
+                    accumulator.function,
+                    accumulator.function.body,
+                    f"`{accumulator.name}` has no declaration",
+                    _DECLARED,
+                )
 
     def _refuse_unnamed(self) -> None:
         """Where no call names a function the model sees none, nor could it hand the warpgroup on; it does not read what
@@ -454,10 +467,10 @@ class _Finder:
             if is_unnamed(function):
                 name = function.qualified_name
                 what = f"`{name}` has to do with MMAs, and is called without its name; make it a plain function"
-                self._refuse(function, function.body, what)
+                self._refuse(function, function.body, what, Code.CALL_NOT_FOLLOWED)
         for name, function, path, node in calls_outside_bodies(self.program, named):
             what = f"`{name}` has to do with MMAs, and is called outside of a function's body; call it in one"
-            at = Refusal(function, path, node.start_byte, node.end_byte, what, Code.ACCUMULATOR_USE)
+            at = Refusal(function, path, node.start_byte, node.end_byte, what, Code.CALL_NOT_FOLLOWED)
             self.result.refusals.append(at)
 
     def _check_called(self, function: Function) -> None:
@@ -477,9 +490,12 @@ class _Finder:
             1 for f in self.program.functions for c in f.calls if c.name == name and self.program.targets(c)
         )
         if name.startswith("operator") or not name or mentions > definitions:
-            self._refuse(
-                function, function.body, f"the calls of `{function.qualified_name or 'a lambda'}` were not found"
-            )
+            what = f"the calls of `{function.qualified_name or 'a lambda'}` were not found"
+            unfit = [c for c in self.program.calls_named(name) if name and not self.program.targets(c)]
+            for call in unfit:
+                self._refuse(call.caller, call.node, f"this call fits no `{name}` that is seen", Code.CALL_NOT_FOLLOWED)
+            if not unfit:
+                self._refuse(function, function.body, what, Code.CALL_NOT_FOLLOWED)
 
 
 def _scalars(variable: Variable, registers: RegisterList, user: Function, at: Node) -> Scalars | None:

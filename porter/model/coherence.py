@@ -14,6 +14,7 @@ from enum import Enum
 
 from tree_sitter import Node
 
+from porter.diagnostics import Code
 from porter.lang.cuda import find
 from porter.model.accumulators import Accumulator
 from porter.model.events import Event, Kind, events_of
@@ -27,6 +28,7 @@ _TOUCHES = (Kind.READ, Kind.WRITE, Kind.ALIAS)
 _CHANGES = (Kind.WRITE, Kind.ALIAS)
 _IN_FLIGHT = "it is read while MMAs that no wait covers may be in flight"
 _UNFENCED = "threads use its registers and an MMA follows without a wgmma.fence in between"
+_CODES = {_IN_FLIGHT: Code.ACCUMULATOR_IN_FLIGHT, _UNFENCED: Code.ACCUMULATOR_UNFENCED}
 _MOST_GROUPS = 16
 """No wait leaves more groups pending: `wgmma.wait_group` takes an immediate, and CUTLASS none above 7."""
 
@@ -60,6 +62,7 @@ class Problem:
     node: Node = field(repr=False)
     what: str
     written_at: int = -1
+    code: Code = Code.ACCUMULATOR_MOVES
     of_original: bool = False
     """Whether the original is at fault: on every path it reads registers of MMAs in flight, or it lacks a fence."""
 
@@ -238,8 +241,12 @@ class _Interpreter(Interpreter[_State]):
     def found(self) -> list[Problem]:
         """The problems; those of loads in flight say whether no path avoids them."""
         return [
-            replace(p, of_original=p.what == _UNFENCED or self._loaded_in_flight.get(p.node.id) == {True})
-            if p.what in (_IN_FLIGHT, _UNFENCED)
+            replace(
+                p,
+                code=_CODES[p.what],
+                of_original=p.what == _UNFENCED or self._loaded_in_flight.get(p.node.id) == {True},
+            )
+            if p.what in _CODES
             else p
             for p in self.problems
         ]

@@ -114,6 +114,14 @@ class Function:
     """What `scopes` found out: by id of a block, by name, the children that declare the name."""
     _named: dict[str, list[Node]] | None = field(default=None, repr=False)
 
+    @property
+    def head(self) -> Span:
+        """What is shown where the function as a whole is meant: its name, else what stands in front of its body."""
+        if self.name_span is not None:
+            return self.name_span
+        start, end = self.node.start_byte, self.body.start_byte
+        return Span(start + self.shift, (end if start < end else self.body.end_byte) + self.shift)
+
     def span(self, node: Node) -> Span:
         return Span(node.start_byte + self.shift, node.end_byte + self.shift)
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
-from porter.model.functions import Call, ClassScope, Function, Param, Style
+from porter.model.casts import Casts
+from porter.model.functions import Call, Function, Param, Style
 from porter.model.program import PACK, Program
 from porter.model.pure import is_pure, is_toolkit
 from porter.model.uses import Reading, Use, joined, uses_in
@@ -33,6 +34,7 @@ class HandedOn:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.casts = Casts(program)
         self._known: dict[tuple[int, int, bool], Use] = {}
         self._calls: dict[int, dict[int, Call]] = {}
 
@@ -59,34 +61,7 @@ class HandedOn:
         return frozenset(
             f.name.removeprefix("operator").strip()
             for f in named
-            if not all(self._copies_numbers(f, p) for p in f.params)
-        )
-
-    def _copies_numbers(self, function: Function, param: Param) -> bool:
-        """Whether a number that is given to a parameter is copied: it is taken by value, or becomes an object that
-        keeps no reference to it."""
-        kind = self.program.names.type_of_param(function, param)
-        if kind.pointers or kind.extents:
-            # no number becomes a pointer
-            return kind.kind not in ("param", "name", "unknown")
-        if kind.kind == "param":
-            return not kind.reference and kind.name in function.template_params
-        if kind.kind == "arithmetic":
-            return not kind.reference
-        if kind.kind == "class":
-            return all(self._made_of_copies(c) for c in kind.classes)
-        return kind.kind == "toolkit"
-
-    def _made_of_copies(self, scope: ClassScope) -> bool:
-        """Whether no constructor of a class can refer to the number that an object is made from. An aggregate is not
-        made of a number without braces."""
-        if scope.node is None or scope.bases:
-            return False
-        params = [(s.function, p) for s in scope.functions.get(scope.name, ()) for p in s.function.params]
-        kinds = [self.program.names.type_of_param(function, param) for function, param in params]
-        return all(
-            scope in kind.classes or (kind.kind in ("arithmetic", "toolkit", "class") and not kind.reference)
-            for kind in kinds
+            if not all(self.casts.copies_number(f, p) for p in f.params)
         )
 
     def reading(self, function: Function) -> Reading:
@@ -94,9 +69,14 @@ class HandedOn:
         return Reading(
             function.text,
             lambda call, index, full: self.of_argument(function, call, index, full),
+            lambda node, is_type: self._converted(function, node, is_type),
             self.values,
             self._operators,
         )
+
+    def _converted(self, function: Function, node: Node, is_type: bool) -> Use | None:
+        ahead = function.file.source[: node.start_byte + function.shift].rstrip()
+        return self.casts.of(function, node, function.text(node), is_type or ahead.endswith(b"typename"))
 
     def of_argument(self, caller: Function, node: Node, index: int, full: bool) -> Use:
         """What the callees of a call do with an argument; `full` if it is one register."""

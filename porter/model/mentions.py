@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
@@ -309,7 +309,7 @@ class Mentions:
             if not names & set(re.findall(r"[A-Za-z_]\w*", expansion)):
                 continue
             source = f"void f() {{ {f'if {expansion} ;' if condition else expansion} }}"
-            found = joined(found, self._in_text(source, wanted))
+            found = joined(found, self._in_text(source, wanted, node))
         return found
 
     def _in_unread(self, line: str, names: set[str]) -> Use:
@@ -320,7 +320,7 @@ class Mentions:
         named = any(names & set(re.findall(r"[A-Za-z_]\w*", e)) for e in expansions)
         return Use.UNKNOWN if named else Use.NOTHING
 
-    def _in_text(self, source: str, wanted: _Named) -> Use:
+    def _in_text(self, source: str, wanted: _Named, at: Node) -> Use:
         data = as_bytes(source)
         root = parse_tree(data).root_node
         if root.has_error:
@@ -342,8 +342,11 @@ class Mentions:
                 found = joined(found, self.handed_on.of_param(target, index, full))
             return found
 
-        reading = self.handed_on.reading(wanted.function)
-        reading = Reading(text, takes, reading.values, reading.operators)
+        def converted(node: Node, is_type: bool) -> Use | None:
+            is_type = is_type or data[: node.start_byte].rstrip().endswith(b"typename")
+            return self.handed_on.casts.of(wanted.function, at, text(node), is_type)
+
+        reading = replace(self.handed_on.reading(wanted.function), text=text, takes=takes, converted=converted)
         found = Use.NOTHING
         for node in find(root, "identifier", "type_identifier"):
             if text(node) in wanted.names and not _in_wgmma(node, text):

@@ -227,11 +227,8 @@ class _Tracker:
         for node in walk(statement):
             if node.type != "identifier" or function.text(node) in self.holder.names:
                 continue
-            parent = node.parent
-            if parent is not None and parent.type in ("call_expression", "template_function"):
-                callee = parent.child_by_field_name("function") or parent.child_by_field_name("name")
-                if callee is not None and callee.id == node.id and resolve(function, node, function.text(node)) is None:
-                    continue
+            if _is_called(node) and resolve(function, node, function.text(node)) is None:
+                continue
             if not self._holds_number(node) and not self._is_element(node):
                 found.add(function.text(node))
         if statement.type == "declaration":
@@ -281,6 +278,21 @@ class _Tracker:
 
     def _problem(self, node: Node, what: str) -> None:
         self.result.problems.append(Problem(self.holder.accumulator, node, what))
+
+
+def _is_called(node: Node) -> bool:
+    """Whether a name is that of what is called, with or without parentheses around it, or of a function template."""
+    current = node
+    while (parent := current.parent) is not None and parent.type in (
+        "parenthesized_expression",
+        "qualified_identifier",
+    ):
+        if parent.type == "qualified_identifier" and parent.child_by_field_name("name") != current:
+            return False
+        current = parent
+    if parent is None or parent.type not in ("call_expression", "template_function"):
+        return False
+    return current in (parent.child_by_field_name("function"), parent.child_by_field_name("name"))
 
 
 def _plain(declaration: Node, declarator: Node) -> bool:

@@ -31,6 +31,9 @@ class Reading:
     text: Callable[[Node], str]
     takes: Callable[[Node, int, bool], Use]
     """(call, index of an argument, whether it is one register) to what the callee does with it."""
+    converted: Callable[[Node, bool], Use | None]
+    """(node, whether only a type may stand there) to what making a value of the type that it names does with a
+    register; None if it may name no type"""
     values: frozenset[str]
     """Types that keep no reference to what they are made from."""
     operators: frozenset[str] = frozenset()
@@ -143,7 +146,7 @@ def _element(parent: Node, node: Node, reading: Reading) -> Use:
         return Use.UNKNOWN if not sign or sign in reading.operators else Use.READ
     if kind == "cast_expression":
         target = parent.child_by_field_name("type")
-        return Use.UNKNOWN if target is None or set("&*") & set(reading.text(target)) else Use.READ
+        return (reading.converted(target, True) if target is not None else None) or Use.UNKNOWN
     if kind == "conditional_expression" or kind in _STATEMENTS:
         return Use.READ
     if kind == "comma_expression":
@@ -192,16 +195,21 @@ def _argument(arguments: Node, node: Node, full: bool, reading: Reading) -> Use:
     callee = call.child_by_field_name("function")
     if call.type != "call_expression" or callee is None:
         return Use.UNKNOWN
-    if callee.type == "parenthesized_expression" and len(callee.named_children) == 1:
-        # `(bf16)(x)` reads like a call
-        callee = callee.named_children[0]
-    if reading.is_value(callee):
-        return Use.READ if full else Use.UNKNOWN
-    text = reading.text(callee)
-    if text.startswith("static_cast"):
-        return Use.UNKNOWN if not full or set("&*") & set(text) else Use.READ
+    target = _target_of_cast(callee, reading)
+    # `(bf16)(x)` and `bf16(x)` read like calls
+    made = reading.converted(target or callee, target is not None)
+    if made is not None:
+        return made if full else Use.UNKNOWN
     given = [c for c in arguments.named_children if c.type != "comment"]
     return next((reading.takes(call, i, full) for i, a in enumerate(given) if a.id == node.id), Use.UNKNOWN)
+
+
+def _target_of_cast(callee: Node, reading: Reading) -> Node | None:
+    """The type in `static_cast<T>`."""
+    name, given = callee.child_by_field_name("name"), callee.child_by_field_name("arguments")
+    if callee.type != "template_function" or name is None or given is None or reading.text(name) != "static_cast":
+        return None
+    return given.named_children[0] if given.named_children else None
 
 
 def _range(loop: Node, reading: Reading) -> Use:

@@ -27,7 +27,7 @@ def capture_tiles(context: PortContext) -> None:
                 continue
             if not any(re.search(rf"&\s*{n}\b", listed) for n in accumulator.home.names):
                 what = f"`{accumulator.name}` is added to in a lambda that has a copy of it"
-                context.report(Code.ACCUMULATOR_USE, function, inside, what=what)
+                context.report(Code.ACCUMULATOR_COPIED, function, inside, what=what)
                 continue
             at = inside.end - 1
             context.edit(RULE, function, Span(at, at), f", &{context.names.tile(accumulator)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from porter.diagnostics import Code, Diagnostic, Location
+from porter.diagnostics import Code, Diagnostic
 from porter.lang.text import EditConflict, EditGroup, LineIndex, apply_groups, as_text
 
 _SHOWN = 60
@@ -19,7 +19,7 @@ def clashes(files: Mapping[str, bytes], groups: Sequence[EditGroup]) -> list[Dia
     except EditConflict as clash:
         path, span = clash.edit.path, clash.edit.span
         source = files[path]
-        where = Location(path, *LineIndex(source).line_column(span.start), span.start, span.end)
+        where = LineIndex(source).location(path, span)
         shown = " ".join(as_text(source[span.start : span.end]).split())
         shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"
         values = {"text": shown, "first": clash.first.rule, "second": clash.second.rule}

@@ -126,7 +126,7 @@ def _total(program: Program, accumulator: Accumulator) -> str:
 def _report_unknown(context: PortContext, accumulator: Accumulator) -> None:
     function: Function = accumulator.function
     what = f"how many tiles `{accumulator.name}` has is not known, and another function of the kernel has some too"
-    context.report(Code.ACCUMULATOR_USE, function, function.span(function.body), what=what)
+    context.report(Code.COLUMNS_UNKNOWN, function, function.head, what=what)
 
 
 def _report_unreached(context: PortContext, columns: Columns) -> None:
@@ -136,9 +136,9 @@ def _report_unreached(context: PortContext, columns: Columns) -> None:
         function = accumulator.function
         if accumulator in reached:
             continue
-        at = function.span(function.body)
+        at = function.head
         if function.style is Style.KERNEL:
             what = f"how kernel `{function.name}` comes to its MMAs is not understood"
-            context.report(Code.ACCUMULATOR_USE, function, at, what=what)
+            context.report(Code.CALL_NOT_FOLLOWED, function, at, what=what)
         else:
             context.report(Code.NO_KERNEL_REACHES, function, at, name=function.name)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, ExitCode
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location
 from porter.lang.cuda import location
 from porter.lang.lexical import without_mark
 from porter.lang.sources import SourceSet
@@ -275,7 +275,7 @@ def _helpers_differ(ports: Sequence[RootPort], shared: dict[str, bytes]) -> Diag
         for path in _added(port):
             text, first = added.setdefault(path, (port.result.files[path], port))
             if text != port.result.files[path]:
-                return Diagnostic(Code.SHARED_HEADER, None, {"path": path, "one": first.root, "other": port.root})
+                return _two_texts(path, first.root, port.root)
     names = {os.path.realpath(path) for path in added}
     for port in ports:
         included: set[str] = set()
@@ -291,9 +291,12 @@ def _helpers_differ(ports: Sequence[RootPort], shared: dict[str, bytes]) -> Diag
             uses = path if _USES_HELPERS.search(text) and not port.options.placement.inline else uses
         other = next((p for p in ports if p is not port), port)
         if len(included) > 1 or (uses is not None and not included):
-            values = {"path": uses or min(included), "one": other.root, "other": port.root}
-            return Diagnostic(Code.SHARED_HEADER, None, values)
+            return _two_texts(uses or min(included), other.root, port.root)
     return None
+
+
+def _two_texts(path: str, one: str, other: str) -> Diagnostic:
+    return Diagnostic(Code.SHARED_HEADER, Location(path), {"path": path, "one": one, "other": other})
 
 
 # --- helpers of files that share no header

@@ -270,7 +270,7 @@ def report_depth(context: PortContext) -> None:
     """Calls that the flow of a kernel was not followed into."""
     for call in context.flow.inliner.too_deep:
         what = f"calls nest too deep to be followed to `{call.name}`"
-        context.report(Code.ACCUMULATOR_USE, call.caller, call.name_span, what=what)
+        context.report(Code.CALL_NOT_FOLLOWED, call.caller, call.name_span, what=what)
 
 
 def rewrite(

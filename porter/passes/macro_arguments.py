@@ -36,7 +36,7 @@ def report_macro_arguments(context: PortContext) -> None:
             effects = _effects(context, function, names)
             for name, span in handed_to(function, turning):
                 if effects.search(function.file.lexed.plain, span.start, span.end):
-                    context.report(Code.ACCUMULATOR_USE, function, span, what=WHAT.format(name=name))
+                    context.report(Code.MACRO_NOT_FOLLOWED, function, span, what=WHAT.format(name=name))
                     break
 
 

@@ -41,8 +41,8 @@ def place_moves(context: PortContext) -> Moves:
     context.kept_params = {id(p) for p in kept}
     moves = Moves()
     for accumulator in context.accumulators.accumulators:
-        if what := _misfit(context, accumulator):
-            _refuse(context, accumulator, moves, [what])
+        if (misfit := _misfit(context, accumulator)) is not None:
+            _report(context, accumulator, misfit)
             continue
         carried = [p for p in kept if p in _carriers(context, accumulator)]
         why = _not_followed(context, mentions, accumulator, moves)
@@ -53,28 +53,31 @@ def place_moves(context: PortContext) -> Moves:
             continue
         original = [p.what for p in moves.problems[accumulator] if p.of_original]
         if original:
-            _refuse(context, accumulator, moves, original)
+            _refuse(context, accumulator, moves, original, Code.ACCUMULATOR_IN_FLIGHT)
             continue
         moves.loads[accumulator] = []
         moves.stores[accumulator] = []
         context.flow.keep_registers_true(accumulator)
         if accumulator.home.field_name:
             # the waits of an object's methods do not see the object
-            _refuse(context, accumulator, moves, why)
+            _refuse(context, accumulator, moves, why, Code.OBJECT_NOT_FOLLOWED)
             continue
         _track(context, mentions, moves, [Holder(accumulator), *(Holder(accumulator, p) for p in carried)], why[0])
     return moves
 
 
-def _misfit(context: PortContext, accumulator: Accumulator) -> str:
+def _misfit(context: PortContext, accumulator: Accumulator) -> Problem | None:
     """What is wrong if MMAs are known to have fewer registers than there are, or more: moves are of all of them."""
     events = events_of(context.flow.flow(accumulator.function))
-    found = {e.registers for e in events if e.kind is Kind.MMA and e.accumulator is accumulator}
+    multiplies = [e for e in events if e.kind is Kind.MMA and e.accumulator is accumulator]
     known = context.program.constants_in(accumulator.function)
-    for registers in sorted(found):
-        if not accumulator.home.may_hold(registers, known):
-            return f"an MMA has {registers} of its registers, and there are others; give a tile an array of its own"
-    return ""
+    for event in sorted(multiplies, key=lambda e: e.registers):
+        if not accumulator.home.may_hold(event.registers, known):
+            what = (
+                f"an MMA has {event.registers} of its registers, and there are others; give a tile an array of its own"
+            )
+            return Problem(accumulator, event.node, what, code=Code.ACCUMULATOR_SHAPE)
+    return None
 
 
 def _track(context: PortContext, mentions: Mentions, moves: Moves, holders: list[Holder], why: str) -> None:
@@ -197,18 +200,18 @@ def _carriers(context: PortContext, accumulator: Accumulator) -> list[Accumulato
     return found
 
 
-def _refuse(context: PortContext, accumulator: Accumulator, moves: Moves, why: list[str]) -> None:
-    """Report at the places that the checks name, else at the declaration."""
+def _refuse(context: PortContext, accumulator: Accumulator, moves: Moves, why: list[str], code: Code) -> None:
+    """Report at the places that the checks name, and what these say; else at the declaration as `code`."""
     at = accumulator.variable.declaration or accumulator.function.body
-    places = {p.what: p.node for p in moves.problems.get(accumulator, ())}
+    known = {p.what: p for p in reversed(moves.problems.get(accumulator, ()))}
     for what in dict.fromkeys(why):
-        _report(context, accumulator, Problem(accumulator, places.get(what, at), what))
+        _report(context, accumulator, known.get(what) or Problem(accumulator, at, what, code=code))
 
 
 def _report(context: PortContext, accumulator: Accumulator, problem: Problem) -> None:
     function = accumulator.function
     context.report(
-        Code.ACCUMULATOR_USE,
+        problem.code,
         function,
         Span(problem.node.start_byte + function.shift, problem.node.end_byte + function.shift),
         what=f"`{accumulator.name}`: {problem.what}",

@@ -72,7 +72,7 @@ def _threads_that_exit(context: PortContext) -> None:
                 context.edit(RULE, function, span, "return;" if text.rstrip().endswith(";") else "return")
             elif reached:
                 what = "threads that `exit` in asm never come to where Tensor Memory is freed"
-                context.report(Code.ACCUMULATOR_USE, function, span, what=what)
+                context.report(Code.THREADS_LEAVE, function, span, what=what)
 
 
 def _ends(context: PortContext, function: Function) -> Iterator[tuple[Span, bool]]:
@@ -116,7 +116,7 @@ def _called_in_macros(context: PortContext) -> None:
                     continue
                 what = f"`{name}` has to do with MMAs, and macro `{macro.name}` calls it; call it in a function"
                 where = location(file, Span(match.start(), match.end()))
-                context.diagnostics.append(Diagnostic(Code.ACCUMULATOR_USE, where, {"what": what}))
+                context.diagnostics.append(Diagnostic(Code.MACRO_NOT_FOLLOWED, where, {"what": what}))
                 break
 
 
@@ -132,7 +132,7 @@ def _report_in(context: PortContext, function: Function, unbalanced: set[str]) -
         name = match.group().decode()
         if name in unbalanced:
             what = f"macro `{name}` opens or closes a block, which is not followed"
-            context.report(Code.ACCUMULATOR_USE, function, Span(match.start(), match.end()), what=what)
+            context.report(Code.MACRO_NOT_FOLLOWED, function, Span(match.start(), match.end()), what=what)
             return
 
 

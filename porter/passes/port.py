@@ -235,7 +235,7 @@ def _port_text(sources: SourceSet, options: PortOptions) -> PortResult:
         _keep_both_forms(ported_kernels, options.both_forms)
     edits, diagnostics = ported_kernels.edits, ported_kernels.diagnostics
     own = _own(ported_kernels)
-    planned = pass_groups(rules, edits, selection)
+    planned = pass_groups(rules, edits, selection, sources.sources())
     groups = planned.groups
     diagnostics += planned.diagnostics
     patterns = _standing_alone(ported_kernels.program, sources, rules, selection, groups, own)

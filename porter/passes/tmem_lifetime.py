@@ -107,7 +107,7 @@ def _end_together(context: PortContext, kernel: Kernel, anchor: Node) -> str:
         return ""
     if anchor.parent is None or anchor.parent.id != function.body.id:
         context.report(
-            Code.ACCUMULATOR_USE,
+            Code.THREADS_LEAVE,
             function,
             function.span(apart[0]),
             what="lanes of a warp return apart in a kernel whose MMAs stand in an `#if`",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from porter.build.entry import readable
 from porter.report.findings import Document, findings_of
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
@@ -22,7 +23,7 @@ def lines(documents: Sequence[Document], root: Path) -> Iterator[str]:
             numbers = {"line": f.spot.line, "endLine": f.spot.end_line, "col": f.spot.column}
             properties |= {name: str(value) for name, value in numbers.items() if value}
         listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-        yield f"::{_COMMANDS[f.level]} {listed}::{_data(f.message)}"
+        yield f"::{_COMMANDS[f.level]} {listed}::{_data(readable(f.message))}"
 
 
 def _data(text: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from porter.build.entry import readable
 from porter.diagnostics import Diagnostic, Location, Severity
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
@@ -31,12 +32,13 @@ def source_line(where: Location) -> str | None:
 def block(diagnostic: Diagnostic, explain: bool = True) -> Text:
     """The block of one diagnostic, ending in a newline. With `explain` the detail and next step follow.
 
-    The caret is drawn under the column counted in characters; a place is shown whether or not it can be read.
+    Names in the message are shortened; in JSON they are whole. Carets are drawn under the span's characters; a place is
+    shown whether or not it can be read.
     """
     info = diagnostic.code.value
     text = Text()
     text.append(f"{info.severity.value}[{info.id}]", style=_STYLES[info.severity])
-    text.append(f": {diagnostic.message}\n", style="bold")
+    text.append(f": {readable(diagnostic.message)}\n", style="bold")
     where = diagnostic.where
     if where is not None:
         text.append("  --> ", style="blue")
@@ -67,4 +69,15 @@ def _excerpt(text: Text, where: Location, line: str) -> None:
         indent = len(before.expandtabs(4))
         if indent <= _MAX_LINE:
             text.append(f" {pad} | ", style="blue")
-            text.append(" " * indent + "^\n", style="bold red")
+            text.append(" " * indent + "^" * _width(where, line, before, indent) + "\n", style="bold red")
+
+
+def _width(where: Location, line: str, before: str, indent: int) -> int:
+    """Characters that are underlined: those of the span on its first line, as far as that is shown."""
+    if where.end <= where.start:
+        return 1
+    data = line.encode("utf-8", "replace")
+    stop = where.end_column - 1 if where.end_line == where.line else len(data)
+    upto = data[:stop].decode("utf-8", "replace")
+    marked = upto[: len(before)].expandtabs(4) + upto[len(before) :].rstrip()
+    return max(1, min(len(marked.expandtabs(4)), _MAX_LINE) - indent)

@@ -131,15 +131,20 @@ def _diagnostic(d: Document) -> Finding:
     title = _title(info) if info else d["message"]
     about = About(d["id"], title, info.detail if info else "", d["next_step"] or "")
     where = d["location"]
-    spot = Spot(where["path"], where["line"] or 0, _column(where)) if where else None
+    spot = _place(where) if where else None
     message = "\n".join(part for part in (d["message"], d["detail"]) if part)
     return Finding(about, d["severity"], message, spot, identity=(d["message"],))
 
 
-def _column(where: Document) -> int:
+def _place(where: Document) -> Spot:
+    path, line, end = where["path"], where["line"] or 0, where.get("end_line") or 0
+    column, last = _column(path, line, where["column"] or 0), _column(path, end, where.get("end_column") or 0)
+    return Spot(path, line, column, end, last)
+
+
+def _column(path: str, line: int, column: int) -> int:
     """In characters, where diagnostics count bytes."""
-    line, column = where["line"] or 0, where["column"] or 0
-    text = source_line(Location(where["path"], line)) if column else None
+    text = source_line(Location(path, line)) if column else None
     return column if text is None else len(text.encode("utf-8", "replace")[: column - 1].decode("utf-8", "replace")) + 1
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from porter.build.entry import display_name, kernel_name
+from porter.build.entry import display_name, kernel_name, readable
 from porter.diagnostics import Diagnostic
 from porter.report import json as report_json
 from porter.report.exits import hazards_exit
@@ -123,7 +123,7 @@ def _site(role: str, site: Site) -> Iterator[str]:
 
 
 def _finding_block(run: HazardRun, finding: RunFinding, number: int) -> Iterator[str]:
-    yield f"{_PREFIX} Error: {finding.code.id}: {finding.message}"
+    yield f"{_PREFIX} Error: {finding.code.id}: {readable(finding.message)}"
     yield f"{_PREFIX}     {finding.where}"
     yield from _replay(run, run.finding_seeds[number] if run.finding_seeds else run.replay)
     yield _PREFIX

@@ -102,7 +102,10 @@ def _plain(value: Any) -> Any:
 def location(where: Location | None) -> dict[str, Any] | None:
     if where is None:
         return None
-    return {"path": where.path, "line": where.line or None, "column": where.column or None}
+    found: dict[str, Any] = {"path": where.path, "line": where.line or None, "column": where.column or None}
+    if where.end > where.start:
+        found |= {"end_line": where.end_line, "end_column": where.end_column, "start": where.start, "end": where.end}
+    return found
 
 
 def diagnostic(d: Diagnostic) -> dict[str, Any]:

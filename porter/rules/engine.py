@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from porter.diagnostics import Code, Diagnostic
+from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.cuda import location
 from porter.lang.sources import SourceSet
-from porter.lang.text import Edit, EditGroup, Span
+from porter.lang.text import Edit, EditGroup, LineIndex, Span
 from porter.rules.match import matches, text_matches
 from porter.rules.rule import UNCHANGED, Region, Rule, When
 
@@ -53,18 +53,31 @@ class Planned:
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
-def pass_groups(rules: Sequence[Rule], edits: dict[str, list[Edit]], selection: Selection) -> Planned:
-    """One group for each rule that a pass implements. They need each other: if one is switched off, all go."""
+def pass_groups(
+    rules: Sequence[Rule],
+    edits: dict[str, list[Edit]],
+    selection: Selection,
+    sources: Mapping[str, bytes] | None = None,
+) -> Planned:
+    """One group for each rule that a pass implements. They need each other: if one is switched off, all go, and the
+    place in `sources` where it is needed first is said."""
     planned = Planned()
     by_id = {r.id: r for r in rules}
     missing = [rule_id for rule_id in sorted(edits) if not selection.takes(rule_id)]
     if missing and len(missing) < len(edits):
-        planned.diagnostics += [Diagnostic(Code.RULE_IGNORED, None, {"rule": m}) for m in missing]
+        planned.diagnostics += [
+            Diagnostic(Code.RULE_IGNORED, _first(edits[m], sources or {}), {"rule": m}) for m in missing
+        ]
     if missing:
         return planned
     for rule_id in sorted(edits):
         planned.groups.append(rule_group(by_id[rule_id], _each_once(edits[rule_id])))
     return planned
+
+
+def _first(edits: Sequence[Edit], sources: Mapping[str, bytes]) -> Location | None:
+    edit = next((e for e in edits if e.path in sources), None)
+    return LineIndex(sources[edit.path]).location(edit.path, edit.span) if edit is not None else None
 
 
 def _each_once(edits: Sequence[Edit]) -> list[Edit]:

@@ -445,8 +445,7 @@ def build_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory | 
     places: dict[tuple[str, str, str], list[Location]] = {}
     for rule in _text_rules(rules):
         for match in text_matches(rule, str(path), source):
-            line, column = index.line_column(match.span.start)
-            where = Location(str(path), line, column, match.span.start, match.span.end)
+            where = index.location(str(path), match.span)
             places.setdefault((match.text.strip(), rule.becomes, rule.id), []).append(where)
     if not places:
         return None

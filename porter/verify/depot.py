@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
-from porter.build.entry import demangle, function_name, kernel_lines
+from porter.build.entry import demangle, kernel_place
 from porter.build.table import Metric, ResourceRow, metrics
-from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.verify.builder import BuiltKernel
 
 _ALIGNMENT = 16
@@ -54,8 +53,5 @@ def _value(metric: Metric, side: str) -> int:
 
 
 def _warning(row: ResourceRow, path: Path | str, before: int, after: int) -> Diagnostic:
-    line = 0
-    with suppress(OSError):
-        line = kernel_lines(Path(path).read_text("utf-8", "replace")).get(function_name(row.kernel), 0)
     values = {"kernel": row.kernel, "before": before, "after": after}
-    return Diagnostic(Code.PORT_LOCAL_MEMORY, Location(str(path), line), values)
+    return Diagnostic(Code.PORT_LOCAL_MEMORY, kernel_place(str(path), row.kernel), values)

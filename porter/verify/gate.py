@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from porter.build.dsl import IMPORTED, dsl_untested
-from porter.build.entry import function_name, kernel_names
+from porter.build.entry import function_name, kernel_names, kernel_place
 from porter.build.gate import MACHINE, Gated, Module, Outcome, Pair, kernels, nvcc_pair, run_pairs, same_code, spills
 from porter.build.host_headers import host_headers_note
 from porter.build.nvcc import CompileRequest
@@ -251,8 +251,8 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
         if compiled.emptied and work.unit.whole:
             refused = True
             values = {"path": path, "arch": work.target, "kernel": compiled.emptied[0]}
-            said.append(Diagnostic(Code.PORT_WITHOUT_MMA, Location(path), values))
-    said += [Diagnostic(Code.NOT_COMPILED, None, {"path": path, "reason": r}) for r in work.left_out]
+            said.append(Diagnostic(Code.PORT_WITHOUT_MMA, kernel_place(path, compiled.emptied[0]), values))
+    said += [Diagnostic(Code.NOT_COMPILED, Location(path), {"path": path, "reason": r}) for r in work.left_out]
     said += host_headers_note(path, stood_in)
     status = "refused" if refused else "not compiled" if reasons else "compiled"
     found = Gated(
@@ -271,7 +271,7 @@ def _with_unmade(gated: Gated, unit: Unit, made: set[str]) -> Gated:
     if not unmade:
         return gated
     values = {"path": gated.path, "kernels": ", ".join(unmade)}
-    note = Diagnostic(Code.NOT_INSTANTIATED, None, values)
+    note = Diagnostic(Code.NOT_INSTANTIATED, kernel_place(gated.path, unmade[0]), values)
     return replace(gated, unmade=unmade, diagnostics=(*gated.diagnostics, note))
 
 
@@ -333,4 +333,4 @@ def _spill(path: str, row: ResourceRow) -> Diagnostic:
         "before": row.metric("registers").before,
         "after": row.metric("registers").after,
     }
-    return Diagnostic(Code.PORT_SPILLS, Location(path), values)
+    return Diagnostic(Code.PORT_SPILLS, kernel_place(path, row.kernel), values)

@@ -188,11 +188,25 @@ def cases_that_run(source: Path, kernels: Sequence[str], dsl: bool = False) -> t
     Raises:
         PorterError: what loading a case raises.
     """
-    cases = [c for c in map(load_case, cases_if_any(source)) if c.recorded is None and (c.dsl is not None) is dsl]
+    beside = [c for c in map(load_case, cases_if_any(source)) if (c.dsl is not None) is dsl]
+    cases = [c for c in beside if c.recorded is None]
+    recorded = [c for c in beside if c.recorded is not None]
     if dsl:
-        return cases, "" if cases else "no case beside it runs it"
-    run = {c.entry.rsplit("::", 1)[-1] for c in cases}
-    return cases, next((f"no case beside it runs `{k}`" for k in kernels if k not in run), "")
+        return cases, "" if cases else f"no case beside it runs it{_only_recorded(recorded)}"
+    run = {_own_name(c) for c in cases}
+    missed = next((k for k in kernels if k not in run), None)
+    if missed is None:
+        return cases, ""
+    return cases, f"no case beside it runs `{missed}`{_only_recorded([c for c in recorded if _own_name(c) == missed])}"
+
+
+def _own_name(case: Case) -> str:
+    return function_name(case.entry) if case.entry.startswith("_Z") else case.entry.rsplit("::", 1)[-1]
+
+
+def _only_recorded(cases: Sequence[Case]) -> str:
+    named = ", ".join(c.path.name for c in cases[:_NAMED])
+    return f" but as it was recorded, at one size, which proves nothing of others ({named})" if cases else ""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from porter.build.cache import Cache
-from porter.build.entry import demangle, entries, kernel_names, named, take_probe
+from porter.build.entry import demangle, entries, kernel_names, kernel_place, named, take_probe
 from porter.build.nvcc import CompileRequest, compile_ptx, dependencies
 from porter.build.run import messages
 from porter.build.toolchain import Toolkit
@@ -239,6 +239,37 @@ def test_names() -> None:
         "template<int I> static __global__ __cluster_dims__(2,1,1) void b()"
     )
     assert kernel_names(text) == ["a", "b"]
+
+
+HEADS = {
+    "__global__ void __launch_bounds__(64 * (A + (B))) k(int a) {}": ["k"],
+    "template <int N> __global__ __launch_bounds__(N) void __cluster_dims__(C(1), 1, 1) k(int) {}": ["k"],
+    "__global__ void BOUNDS(128) k(const float* p, int (*f)(int)) noexcept(true) {}": ["k"],
+    "__global__ static inline void k /* (x) */ (\n  int a);": ["k"],
+    "__global__ void\n  // comment (x)\n  __launch_bounds__(128, (2))\nk() {}": ["k"],
+    "template <> __global__ void k<(3 > 2), A<int>>(float*) {}": ["k"],
+    "__global__ [[maybe_unused]] void k(int a [[maybe_unused]]) {}": ["k"],
+    "template <int N> __global__ std::enable_if_t<(N > 0), void> k(int) {}": ["k"],
+    "__global__ auto k(int a) -> void {}": ["k"],
+    "__attribute__((x)) __global__ __attribute__((used)) void k(int) requires (N > 1) {}": ["k"],
+    'extern "C" __global__ void __maxnreg__(128) k(__grid_constant__ const CUtensorMap a) {}': ["k"],
+    "#define KERNEL __global__ void\nint f(int);\nKERNEL k() {}": [],
+    "#define MAKE(n) \\\n  __global__ void n(int a) {}\n": [],
+    "__global__ void NAME(k)(int a) {}": [],
+    "__global__ void __launch_bounds__(128)": [],
+}  # fmt: skip
+
+
+def test_a_kernel_is_found_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "k.cu"
+    path.write_text("int x;\n__global__ void\n  __launch_bounds__(128) k(int a) {}\n")
+    assert [kernel_place(str(path), name).line for name in ("k", "_ZN2ns1kILi3EEEvi", "other")] == [3, 3, 0]
+    assert kernel_place(str(tmp_path / "none.cu"), "k").line == 0
+
+
+@pytest.mark.parametrize(("text", "names"), HEADS.items())
+def test_a_kernels_name_is_in_front_of_its_parameters(text: str, names: list[str]) -> None:
+    assert kernel_names(text) == names
 
 
 @pytest.mark.parametrize("name", ["assert.h", "math.h", "stdint.h", "string.h", "time.h", "stddef.h"])

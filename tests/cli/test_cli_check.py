@@ -49,7 +49,8 @@ def test_json_has_place_reason_and_what_to_do(tmp_path: Path) -> None:
     read = document(porter("--format", "json", "check", "--sm100", tmp_path))
     (finding,) = read["findings"]
     assert finding["id"] == "PT7002"
-    assert finding["location"] == {"path": str(tmp_path / "k.cu"), "line": 2, "column": 3}
+    location = finding["location"]
+    assert (location["path"], location["line"], location["column"]) == (str(tmp_path / "k.cu"), 2, 3)
     assert finding["next_step"]
     assert read["exit_code"] == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import joined_gemm
@@ -13,6 +14,7 @@ import pytest
 from fakes_cli import porter
 
 from porter.report.json import schema
+from porter.verify import proof
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 KERNEL = joined_gemm.KERNEL
@@ -87,6 +89,17 @@ def test_without_a_run_it_is_m64_as_in_the_port(tmp_path: Path, case: str, why: 
     assert "MMAs of M = 64 allow" in shown
     port = porter("port", "--style", "full-rate", "--no-compile", tmp_path / "gemm.cu", "-o", tmp_path / "out").output
     assert " ".join(said.split()) in " ".join(port.split())
+
+
+def test_a_recording_is_named_where_it_proves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    kept = SimpleNamespace(dsl=None, recorded="sm_90a", entry="_ZN2ns4gemmEPf", path=tmp_path / "gemm.launch.yaml")
+    monkeypatch.setattr(proof, "cases_if_any", lambda source: [kept.path])
+    monkeypatch.setattr(proof, "load_case", lambda path: kept)
+    told = "no case beside it runs `{}`"
+    known = proof.cases_that_run(tmp_path / "gemm.cu", ["gemm"])[1]
+    assert known.startswith(told.format("gemm"))
+    assert "(gemm.launch.yaml)" in known
+    assert proof.cases_that_run(tmp_path / "gemm.cu", ["other"])[1] == told.format("other")
 
 
 def test_kernels_in_strings_stay_at_m64(tmp_path: Path) -> None:

@@ -88,10 +88,14 @@ USES = {
 CASES = [(use, statement) for use, statements in USES.items() for statement in statements]
 
 
-def uses(tmp_path: Path, statement: str) -> set[Use]:
+def uses(tmp_path: Path, statement: str, before: str = BEFORE) -> set[Use]:
     """What the statement does to `acc`."""
     path = tmp_path / "kernel.cu"
-    path.write_text(kernel(BODY.replace("<statement>", statement), before=BEFORE))
+    path.write_text(kernel(BODY.replace("<statement>", statement), before=before))
+    return _uses_in(path)
+
+
+def _uses_in(path: Path) -> set[Use]:
     program = build_program(load_sources(path), vocabulary(load_rules()))
     accumulators = find_accumulators(program)
     (accumulator,) = accumulators.accumulators
@@ -120,3 +124,110 @@ def test_overloaded_operators_may_take_references(tmp_path: Path) -> None:
     accumulators = find_accumulators(program)
     (accumulator,) = accumulators.accumulators
     assert [m.use for m in Mentions(program, accumulators).of(accumulator, [])] == [Use.UNKNOWN]
+
+
+SEEN = """
+struct Copied { float v; Copied() = default; __device__ Copied(float x) : v(x) {} };
+struct Nested { Copied c; __device__ explicit Nested(Copied x) : c(x) {} };
+struct Kept { float& r; __device__ explicit Kept(float& x) : r(x) {} };
+struct KeptByConst { const float& r; __device__ explicit KeptByConst(const float& x) : r(x) {} };
+struct KeptWithin { float* p; __device__ explicit KeptWithin(Kept x) : p(&x.r) {} };
+struct KeptByTemplate { void* p; template <class U> __device__ explicit KeptByTemplate(U&& x) : p(&x) {} };
+struct Aggregate { float& r; };
+template <class U> struct Box { U v; __device__ Box(U x) : v(x) {} };
+namespace ns { using number = unsigned short; using copied = Copied; using reference = float&;
+__device__ float keeping(float& x) { static float* p; p = &x; return *p; } }
+using reference = float&;
+using from_element = decltype((SEEN_ARRAY[0]));
+typedef Kept kept_alias;
+__device__ float keeping(float& x) { static float* p; p = &x; return *p; }
+__device__ float half(float& x) { static float* p; p = &x; return *p; }
+#define ELEM elem
+#define WIDE unsigned long
+#define CALLED keeping
+#define CAST(x) (elem)(x)
+#define FUNCTIONAL(x) elem(x)
+#define CALLS(x) (keeping)(x)
+struct Has { using elem = int; template <int N> struct of { using elem = int; }; };
+__device__ void uses(elem* p, other::elem q) { elem e[2]; }
+"""
+CASTS = {
+    Use.READ: [
+        "x = (elem)(acc[0]);", "x = (elem) (acc[i]);", "x = elem(acc[0]);", "x = ((elem))(acc[0]);",
+        "x = (const elem)(acc[0]);", "x = (elem)((acc[0]));", "x = -(elem)(acc[0]) + 1;", "x = (elem)acc[0];",
+        "elem e = (elem)(acc[0]);", "elem e((elem)(acc[0]));", "twice((elem)(acc[0]));", "unknown(elem(acc[0]), 1);",
+        "return; (void)[&] { return (elem)(acc[0]); };", "x = (other::elem)(acc[0]);", "x = other::elem(acc[i]);",
+        "x = (ELEM)(acc[0]);", "x = ELEM(acc[0]);", "x = CAST(acc[0]);", "x = FUNCTIONAL(acc[i]);", "x = WIDE(acc[0]);",
+        "x = (unsigned)(acc[0]);", "x = unsigned(acc[0]);", "x = (ns::number)(acc[0]);", "x = ns::number(acc[0]);",
+        "x = (Copied)(acc[0]).v;", "auto s = Copied(acc[0]);", "auto s = (ns::copied)(acc[0]);",
+        "auto s = static_cast<Nested>(acc[0]);", "auto s = Box<float>(acc[0]);", "x = (typename Has::elem)(acc[0]);",
+        "x = typename Has::elem(acc[0]);", "out[i] = unknown(typename Has::elem(acc[0]));", "x = (Has::elem)(acc[0]);",
+        "x = Has::of<2>::elem(acc[0]);", "x = static_cast<elem>(acc[0]);", "x = (uint32_t)(acc[0]);",
+        "using inner = short; x = (inner)(acc[0]);", "x = (first_seen_here)acc[0];",
+        "first_seen_here v; v = (first_seen_here)(acc[0]);",
+    ],
+    Use.WRITE: ["auto elem = [](float& v) { v = 1.f; }; (elem)(acc[0]);"],
+    Use.UNKNOWN: [
+        "x = (unknown)(acc[0]);", "x = unknown(acc[0]);", "x = (other::unknown)(acc[0]);", "x = (keeping)(acc[0]);",
+        "x = (ns::keeping)(acc[0]);", "x = CALLED(acc[0]);", "x = CALLS(acc[0]);", "x = (half)(acc[0]);",
+        "auto s = (Kept)(acc[0]);", "auto s = Kept(acc[0]);", "auto s = static_cast<Kept>(acc[0]);",
+        "auto s = (kept_alias)(acc[0]);", "auto s = KeptByConst(acc[0]);", "auto s = static_cast<KeptWithin>(acc[0]);",
+        "auto s = KeptByTemplate(acc[0]);", "auto s = Aggregate(acc[0]);", "(reference)(acc[0]) = x;",
+        "reference(acc[0]) = x;", "(ns::reference)(acc[0]) = x;", "static_cast<reference>(acc[0]) = x;",
+        "(reference)acc[0] = x;", "(from_element)(acc[0]) = x;", "(decltype((acc[0])))acc[1] = x;",
+        "auto s = Box<float&>(acc[0]);", "auto s = static_cast<std::reference_wrapper<float>>(acc[0]);",
+        "using namespace other; x = (elem)(acc[0]);",
+        "using other::elem; x = elem(acc[0]);", "auto s = (Kept)acc[0];", "x = (elem&)(acc[0]);",
+    ],
+}  # fmt: skip
+SPELLINGS = [(use, statement) for use, statements in CASTS.items() for statement in statements]
+
+
+@pytest.mark.parametrize(("use", "statement"), SPELLINGS, ids=[s for _, s in SPELLINGS])
+def test_a_cast_is_told_from_a_call_by_what_its_name_means(tmp_path: Path, use: Use, statement: str) -> None:
+    assert uses(tmp_path, statement, BEFORE + SEEN) - {Use.NOTHING} == {use}
+
+
+@pytest.mark.parametrize(
+    ("head", "statement", "use"),
+    [
+        ("template <class T>", "T* p; *p = (T)(acc[0]);", Use.READ),
+        ("template <class T>", "out[0] = T(acc[0]);", Use.READ),
+        ("template <class T>", "out[0] = (typename T::elem)(acc[0]);", Use.READ),
+        ("template <class T>", "out[0] = typename T::elem(acc[0]);", Use.READ),
+        ("template <class T>", "out[0] = T::elem(acc[0]);", Use.UNKNOWN),
+        ("template <class T>", "out[0] = (T::elem)(acc[0]);", Use.UNKNOWN),
+        ("template <float (*T)(float&)>", "out[0] = (T)(acc[0]);", Use.UNKNOWN),
+        ("template <float (*T)(float&)>", "out[0] = T(acc[0]);", Use.UNKNOWN),
+        ("template <auto T>", "out[0] = (T)(acc[0]);", Use.UNKNOWN),
+    ],
+)
+def test_a_template_parameter_may_be_a_type_or_a_function(tmp_path: Path, head: str, statement: str, use: Use) -> None:
+    path = tmp_path / "kernel.cu"
+    text = kernel(BODY.replace("<statement>", statement), before=BEFORE)
+    path.write_text(text.replace("__global__", f"{head}\n__global__"))
+    assert _uses_in(path) == {use}
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        "struct P { elem* p; };",
+        "template <class T> struct P { T n; elem a[4]; };",
+        "struct P { static void f(elem e) {} };\n__device__ void g(elem* p) {}",
+        "namespace { __device__ elem* f(elem& e) { return &e; } }\nstruct P { elem e; };",
+    ],
+)
+def test_members_show_what_is_a_type(tmp_path: Path, seen: str) -> None:
+    assert uses(tmp_path, "x = (elem)(acc[0]);", f"{BEFORE}{seen}\n") == {Use.READ}
+
+
+def test_what_another_scope_uses_as_a_type_says_nothing(tmp_path: Path) -> None:
+    """`elem` of another namespace, or of one that a directive brings into another function."""
+    for other in (
+        "namespace apart { __device__ void uses(elem* p) {} }\n",
+        "__device__ void uses() { using namespace apart; elem e[2]; }\n",
+        "struct elem_user : base { elem* p; };\n",
+        "__device__ void uses() { elem * e; }\n",
+    ):
+        assert uses(tmp_path, "x = (elem)(acc[0]);", BEFORE + other) == {Use.UNKNOWN}

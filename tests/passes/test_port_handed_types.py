@@ -120,4 +120,4 @@ def test_one_that_declares_the_registers_lists_nothing_more(tmp_path: Path) -> N
 
 def test_mmas_onto_a_copy_are_refused(tmp_path: Path) -> None:
     declared = "float acc[8] = {0}; auto issue = [acc](uint64_t a, uint64_t b) mutable { mma(acc, a, b); };"
-    assert any("PT2002" in text for text in refused(tmp_path, kernel(around("issue(a, b);", declared))))
+    assert any("PT2021" in text for text in refused(tmp_path, kernel(around("issue(a, b);", declared))))

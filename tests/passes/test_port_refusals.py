@@ -6,7 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernels import GEMM, LOOP, STORE, kernel, port_text, refused
+from kernels import GEMM, LOOP, STORE, kernel, port_text, refused, wrapper
+
+from porter.diagnostics import Code, Severity
 
 CASES = [
     pytest.param(
@@ -29,7 +31,7 @@ CASES = [
     ),
     pytest.param(
         kernel("    float acc[8] = {0};\n" + LOOP.replace("wait<0>", "wait<1>") + STORE),
-        "PT2002",
+        "PT2023",
         "no wait covers",
         id="read while in flight",
     ),
@@ -45,7 +47,7 @@ CASES = [
             + LOOP.replace("arrive();", "").replace("wait<0>();", "wait<0>();" + STORE)
             + STORE
         ),
-        "PT2002",
+        "PT2024",
         "without a wgmma.fence in between",
         id="read and added to without a fence",
     ),
@@ -88,3 +90,63 @@ def test_own_function_named_like_a_library_one(tmp_path: Path) -> None:
         .replace("void wait(", "void warpgroup_wait(")
     )
     assert int(port_text(tmp_path, text).exit_code) == 0
+
+
+ACC = "    float acc[8] = {0};\n"
+OPENS = "#define BEGIN for (int k = 0; k < steps; ++k) {\n"
+TWICE = "#define TWICE(x) for (int t = 0; t < 2; ++t) { x; }\n"
+BATCH = "arrive(); mma(acc, a, b); commit(); wait<0>();"
+PART = wrapper(16, parameter="float* d", name="part")
+OBJECT = "struct Acc {\n    float d[8];\n" + wrapper(16).replace("(float (&d)[8], ", "(") + "};\n"
+LAST = "__device__ void last(Acc x, float* out) { out[threadIdx.x] = x.d[0]; }\n"
+LATE = "struct Late { __device__ ~Late() { wait<0>(); } };\n"
+ISSUE = "    auto issue = [acc](uint64_t a, uint64_t b) mutable { mma(acc, a, b); };\n"
+TURNS = "    for (int k = 0; k < steps; wait<0>()) { arrive(); mma(acc, a, b); commit(); p[0] += 1.f; ++k; }\n"
+STOP = '__device__ void stop(int n) { if (n) asm volatile("exit;"); }\n'
+UNFENCED = "    arrive();\n" + LOOP.replace("arrive();", "").replace("wait<0>();", "wait<0>();" + STORE) + STORE
+
+
+def multiplied(what: str, declared: str = ACC, behind: str = STORE, before: str = "") -> str:
+    """A kernel that multiplies with `what` in place of `mma(acc`."""
+    return kernel(declared + LOOP.replace("mma(acc", what) + behind, before=before)
+
+
+CAUSES = {
+    "ACCUMULATOR_DECLARED": {
+        "acc": multiplied("mma(acc", "", before="__device__ float acc[8];\n"),
+        "some(acc)": multiplied("mma(some(acc)"),
+    },
+    "ACCUMULATOR_REFERENCE": {"r": multiplied("mma(r", ACC + "    float (&r)[8] = acc;\n")},
+    "ACCUMULATOR_COPIED": {"[acc]": kernel(ACC + ISSUE + "    arrive(); issue(a, b); commit(); wait<0>();\n" + STORE)},
+    "ACCUMULATOR_SHAPE": {
+        "part(acc, a + k * 2, b + k * 2)": multiplied("part(acc", "    float acc[16] = {0};\n", before=PART),
+    },
+    "ACCUMULATOR_IN_FLIGHT": {STORE.strip(): kernel(ACC + LOOP.replace("wait<0>", "wait<1>") + STORE)},
+    "ACCUMULATOR_UNFENCED": {"mma(acc, a + k * 2, b + k * 2)": kernel(ACC + UNFENCED)},
+    "ACCUMULATOR_MOVES": {"wait<0>()": kernel(ACC + "    float* p = acc;\n" + TURNS + STORE)},
+    "CALL_NOT_FOLLOWED": {
+        "~Late": multiplied("mma(acc", ACC + "    { Late late; }\n", before=LATE),
+        "mma(one, a + k * 2, b + k * 2)": multiplied("mma(one", "    float one;\n", ""),
+    },
+    "MACRO_NOT_FOLLOWED": {
+        "BEGIN": kernel(ACC + f"    BEGIN {BATCH} }}\n" + STORE, before=OPENS),
+        BATCH: kernel(ACC + f"    TWICE({BATCH})\n" + STORE, before=TWICE),
+    },
+    "THREADS_LEAVE": {'asm volatile("exit;");': multiplied("mma(acc", ACC + "    stop(steps);\n", before=STOP)},
+    "OBJECT_NOT_FOLLOWED": {
+        "Acc x": multiplied("x.mma(", "    Acc x;\n", "    last(x, out);\n", OBJECT + LAST).replace("mma(, ", "mma("),
+    },
+}  # fmt: skip
+PLACES = [(name, underlined, text) for name, places in CAUSES.items() for underlined, text in places.items()]
+
+
+@pytest.mark.parametrize(("name", "underlined", "text"), PLACES, ids=[f"{n}: {u[:20]}" for n, u, _ in PLACES])
+def test_each_cause_is_named_where_it_stands(tmp_path: Path, name: str, underlined: str, text: str) -> None:
+    result = port_text(tmp_path, text)
+    assert int(result.exit_code) == 3
+    found = [d for d in result.diagnostics if d.code is Code[name]]
+    assert found, [str(d) for d in result.diagnostics]
+    places = [d.where for d in result.diagnostics if d.severity is Severity.ERROR]
+    assert all(w is not None and w.line and w.column and w.end > w.start for w in places), places
+    shown = [text.encode()[d.where.start : d.where.end].decode() for d in found if d.where is not None]
+    assert underlined in shown, shown

@@ -249,13 +249,19 @@ def test_the_warpgroups_that_multiply_have_the_columns(tmp_path: Path) -> None:
     ("text", "why"),
     [
         (kernel(f"{OPERANDS}{ACC}{BATCH}", bounds=""), "how many threads a block of `k` has is not known"),
-        (kernel(f"{OPERANDS}{ACC}  auto copy_ = acc;\n{BATCH.replace('acc', 'copy_')}"), "`copy_` is a copy"),
+        (
+            kernel(f"{OPERANDS}{ACC}  auto copy_ = acc;\n{BATCH.replace('acc', 'copy_')}"),
+            "an accumulator is copied as a whole: `copy_` is a copy",
+        ),
         (
             kernel(f"{OPERANDS}{ACC}{BATCH}", CONCRETE)
             .replace("  gemm(mma, tA, tB, acc);", "  f(mma, acc);"),
-            "has a type that is not deduced",
+            "a call around MMAs is not followed: parameter",
         ),
-        (kernel(f"{OPERANDS}{BATCH.replace('acc', 'a.acc')}"), "`a.acc` is no tensor of registers"),
+        (
+            kernel(f"{OPERANDS}{BATCH.replace('acc', 'a.acc')}"),
+            "how an accumulator is declared is not understood: `a.acc`",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_refused(tmp_path: Path, text: str, why: str) -> None:

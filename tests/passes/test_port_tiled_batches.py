@@ -80,7 +80,7 @@ def test_descriptors_may_be_made_where_they_are_used(tmp_path: Path) -> None:
 )
 def test_registers_that_have_no_name_where_a_batch_opens_are_refused(tmp_path: Path, head: str) -> None:
     what = "operand `mma.get_slice(threadIdx.x).partition_fragment_A(tA)` is not in sight where its batch opens"
-    assert what in refused(tmp_path, batch(MADE).replace(HEAD, head))
+    assert f"a batch of MMAs is not followed: {what}" in refused(tmp_path, batch(MADE).replace(HEAD, head))
 
 
 USED = "is used between the call that opens a batch and the batch's end"

@@ -256,7 +256,7 @@ def test_an_object_that_a_kernel_calls_says_its_columns_by_its_class(tmp_path: P
     if said:
         assert "::template call_columns<" in ported(tmp_path, text).split("__global__")[1]
     else:
-        assert "accumulator not ported" in refused(tmp_path, text)
+        assert "calls something that has no name" in refused(tmp_path, text)
 
 
 BROKEN = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kernels import LOOP, STORE, kernel, port_text, ported
 
-from porter.diagnostics import ExitCode
+from porter.diagnostics import Code, ExitCode
 
 BATCH = """
         arrive();
@@ -247,3 +247,56 @@ def test_lanes_that_return_apart_meet_first(tmp_path: Path, condition: str, part
     text = ported(tmp_path, kernel(body))
     assert ("    [&] {" in text) is parts
     assert ("    }();\n}" in text) is parts
+
+
+CASTS = [
+    "(elem)(d[m][i])", "(elem) (d[m][i])", "elem(d[m][i])", "(ELEM)(d[m][i])", "ELEM(d[m][i])", "TO_ELEM(d[m][i])",
+    "((elem))(d[m][i])", "(const elem)(d[m][i])", "(T)(d[m][i])", "T(d[m][i])", "(typename Of::elem)(d[m][i])",
+    "typename Of::elem(d[m][i])", "give((elem)(d[m][i]))",
+]  # fmt: skip
+"""Of an element type that the file which includes the kernel's defines."""
+CAST_BEFORE = """
+#define ELEM elem
+#define TO_ELEM(x) (elem)(x)
+__device__ elem give(elem x) { return x; }
+"""
+
+
+@pytest.mark.parametrize("cast", CASTS)
+def test_a_cast_by_a_name_of_the_including_file_is_no_call(tmp_path: Path, cast: str) -> None:
+    """Without a call there are the moves that `static_cast` has: one load for what is read."""
+    body = """
+    float d[2][8];
+    for (int t = 0; t < steps; ++t) {
+        round(d, a, b);
+        for (int k = 1; k < steps; ++k) round(d, a, b);
+        elem e[8];
+        for (int m = 0; m < 2; ++m) for (int i = 0; i < 8; ++i) e[i] = <cast>;
+        store(out, e);
+    }"""
+    rounds = (
+        "__device__ void round(float (&d)[2][8], uint64_t a, uint64_t b) "
+        "{ arrive(); for (int m = 0; m < 2; ++m) mma(d[m], a, b); commit(); wait<0>(); }\n"
+    )
+
+    def of(written: str) -> str:
+        text = kernel(body.replace("<cast>", written), before=CAST_BEFORE + rounds)
+        text = text.replace("__global__", "template <class T, class Of>\n__global__")
+        result = port_text(tmp_path, text)
+        assert int(result.exit_code) == 0, [str(d) for d in result.diagnostics]
+        assert not any(d.code is Code.REGISTERS_KEPT_TRUE for d in result.diagnostics)
+        return result.files[result.sources.root].decode()
+
+    assert of(cast) == of("static_cast<elem>(d[m][i])").replace("static_cast<elem>(d[m][i])", cast)
+
+
+@pytest.mark.parametrize("name", ["seen_nowhere", "apart::seen_nowhere"])
+def test_what_is_called_by_an_unknown_name_holds_no_address(tmp_path: Path, name: str) -> None:
+    """It may be a function that takes a reference, so registers are kept true; the name is no variable of the kernel,
+    so statements that name it, too, do not use registers."""
+    body = "\n    float acc[8] = {0};\n" + loop(f"round(acc, a + ({name})(k), b);\nout[k] = ({name})(acc[0]);")
+    steps = "{ arrive(); mma(d, a, b); commit(); wait<0>(); }\n"
+    rounds = f"__device__ void round(float (&d)[8], uint64_t a, uint64_t b) {steps}"
+    result = port_text(tmp_path, kernel(body, before=rounds))
+    assert int(result.exit_code) == 0, [str(d) for d in result.diagnostics]
+    assert any(d.code is Code.REGISTERS_KEPT_TRUE for d in result.diagnostics)

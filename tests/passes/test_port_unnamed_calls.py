@@ -85,13 +85,13 @@ OUTSIDE = {
 @pytest.mark.parametrize(("types", "body"), UNNAMED.values(), ids=UNNAMED)
 def test_what_is_called_without_its_name_is_refused(tmp_path: Path, types: str, body: str) -> None:
     found = refused(tmp_path, kernel(body, before=types))
-    assert any("PT2002" in text and "is called without its name" in text for text in found), found
+    assert any("PT2026" in text and "is called without its name" in text for text in found), found
 
 
 @pytest.mark.parametrize(("types", "body"), OUTSIDE.values(), ids=OUTSIDE)
 def test_what_is_called_outside_of_bodies_is_refused(tmp_path: Path, types: str, body: str) -> None:
     found = refused(tmp_path, kernel(body, before=types))
-    assert any("PT2002" in text and "outside of a function's body" in text for text in found), found
+    assert any("PT2026" in text and "outside of a function's body" in text for text in found), found
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_a_chain_of_calls_of_an_object_is_seen(tmp_path: Path) -> None:
     found = refused(
         tmp_path, kernel(f"Acc acc{{}}; {BATCHES.replace('<issue>', 'acc(a, b)(b, a);')} {SHOW}", before=types)
     )
-    assert any("PT2002" in text for text in found), found
+    assert any("PT2024" in text for text in found), found

@@ -13,7 +13,7 @@ import pytest
 from documents import checked, group, hazards, left, verified
 
 from porter.diagnostics import Code, Diagnostic, ExitCode
-from porter.lang.text import Safety
+from porter.lang.text import LineIndex, Safety, Span
 from porter.report import json as report_json
 from porter.report import sarif
 from porter.report.formats import FORMATS, KINDS_OF, render
@@ -122,6 +122,16 @@ def test_columns_of_diagnostics_count_characters(tmp_path: Path) -> None:
     source.write_text("/* é */ wgmma();\n")
     (one,) = results(checked(left(str(source), 1, column=10)), root=tmp_path)
     assert one["locations"][0]["physicalLocation"]["region"] == {"startLine": 1, "startColumn": 9}
+
+
+def test_a_diagnostic_ends_behind_what_it_is_about(tmp_path: Path) -> None:
+    text = "/* é */ wgmma(é,\n b);\n".encode()
+    (tmp_path / "a.cu").write_bytes(text)
+    where = LineIndex(text).location(str(tmp_path / "a.cu"), Span(text.index(b"wgmma"), text.index(b";")))
+    said = Diagnostic(Code.HOPPER_LEFT, where, {"name": "wgmma", "times": ""})
+    (one,) = results(checked(said), root=tmp_path)
+    region = {"startLine": 1, "startColumn": 9, "endLine": 2, "endColumn": 4}
+    assert one["locations"][0]["physicalLocation"]["region"] == region
 
 
 def test_an_annotation_is_one_line_with_its_signs_escaped(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_form_that_is_not_known_is_refused_and_never_passed_over(
 ) -> None:
     result = port_house(tmp_path, kernel(inside + BATCH.replace(MMA, mma), before))
     assert int(result.exit_code) == 3, [str(d) for d in result.diagnostics]
-    assert set(codes(result)) & {"RULE_NEAR_MISS", "ACCUMULATOR_USE"}
+    assert set(codes(result)) & {"RULE_NEAR_MISS", "ACCUMULATOR_DECLARED", "ACCUMULATOR_REFERENCE"}
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_a_lambda_that_gets_lost_is_refused_there(name: str, tmp_path: Path) -> 
     assert result.exit_code is ExitCode.UNPORTED
     assert result.new == result.old
     found = [d for d in result.diagnostics if "not all seen" in d.message]
-    assert {d.code for d in found} == {Code.ACCUMULATOR_USE}
+    assert {d.code for d in found} == {Code.CALL_NOT_FOLLOWED}
     lines = VARIANTS[name].source.splitlines()
     assert any(LOST[name] in lines[d.where.line - 1] for d in found if d.where is not None and d.where.line)
 

@@ -94,7 +94,7 @@ def test_no_answer_is_internal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_refusal_names_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    cause = [Diagnostic(Code.ACCUMULATOR_USE, None, {"what": "it is elsewhere"})]
+    cause = [Diagnostic(Code.ACCUMULATOR_DECLARED, None, {"what": "it is elsewhere"})]
     monkeypatch.setattr(variant_run, "port_paths", lambda paths: Ported(diagnostics=cause, exit_code=ExitCode.UNPORTED))
     result = run(PLAIN)
     assert result.outcome is Outcome.REFUSED

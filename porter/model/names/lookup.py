@@ -12,7 +12,17 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.model.constants import Constants
-from porter.model.functions import Alias, ClassScope, Component, Function, FunctionSymbol, Path, Scope, Style
+from porter.model.functions import (
+    Alias,
+    ClassScope,
+    Component,
+    Function,
+    FunctionSymbol,
+    Path,
+    Scope,
+    Style,
+    TemplateParam,
+)
 from porter.model.names.index import CLASSES, Index, aliases_in, is_directive
 from porter.model.names.paths import path_of, template_heads, template_params, using_paths
 
@@ -136,17 +146,25 @@ class Lookup:
 
     def template_names(self, site: Site) -> set[str]:
         """Names of the template parameters around a place."""
-        names: set[str] = set()
+        names = {p.name for p in self.template_parameters(site)}
         function = site.function
         while function is not None:
             names.update(function.template_params)
+            function = function.parent
+        return names
+
+    def template_parameters(self, site: Site) -> list[TemplateParam]:
+        """The template parameters around a place, innermost first."""
+        found: list[TemplateParam] = []
+        function = site.function
+        while function is not None:
             for head in template_heads(function.node) if function.style is not Style.MACRO else ():
-                names.update(p.name for p in template_params(head, function.file.text))
+                found += template_params(head, function.file.text)
             function = function.parent
         for scope in site.scope.above():
             if isinstance(scope, ClassScope):
-                names.update(p.name for p in scope.params)
-        return names
+                found += scope.params
+        return found
 
     # --- names
 

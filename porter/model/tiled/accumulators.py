@@ -223,8 +223,8 @@ class Tiled:
     def fragments(self) -> list[Handle]:
         return [h for h in self.handles.values() if h.origin is Origin.FRAGMENT]
 
-    def refuse(self, function: Function, node: Node, what: str, code: Code = Code.ACCUMULATOR_USE) -> None:
-        at = function.span(node)
+    def refuse(self, function: Function, node: Node, what: str, code: Code) -> None:
+        at = function.span(node) if node != function.body else function.head
         refusal = Refusal(function, function.file.path, at.start, at.end, what, code)
         if not any((r.path, r.start, r.what) == (refusal.path, refusal.start, what) for r in self.refusals):
             self.refusals.append(refusal)
@@ -248,7 +248,7 @@ class Search:
         variable = self.tiled.tensors.root(function, node)
         if variable is None or variable.ambiguous:
             what = f"`{function.text(node)}` is no tensor of registers that a function declares"
-            self.tiled.refuse(function, node, what)
+            self.tiled.refuse(function, node, what, Code.ACCUMULATOR_DECLARED)
             return
         if variable.key in self.tiled.handles:
             return
@@ -267,17 +267,17 @@ class Search:
         callers = self.program.callers(function)
         if function.style is Style.LAMBDA and not callers:
             what = f"accumulator `{param.name}` is handed to a lambda by code that is not followed: call it by its name"
-            self.tiled.refuse(function, param.node or function.body, what)
+            self.tiled.refuse(function, param.node or function.body, what, Code.CALL_NOT_FOLLOWED)
         for call in callers:
             if any(a.type == PACK for a in call.args[: param.index + 1]):
                 what = f"accumulator `{param.name}` is handed to `{function.name}` in a pack: name it there"
-                self.tiled.refuse(call.caller, call.node, what)
+                self.tiled.refuse(call.caller, call.node, what, Code.CALL_NOT_FOLLOWED)
             elif param.index < len(call.args):
                 self._add(call.caller, call.args[param.index], outwards(mma, function, call))
         for call in self.program.calls_named(function.name) if not callers else ():
             if call.caller.style is not Style.HOST and self._is_meant(call, function):
                 what = f"`{function.name}` is handed accumulators, and this call fits no function of that name"
-                self.tiled.refuse(call.caller, call.node, what)
+                self.tiled.refuse(call.caller, call.node, what, Code.CALL_NOT_FOLLOWED)
 
     def _is_meant(self, call: Call, function: Function) -> bool:
         """Whether a call names a function and fits none; one of a library's functions of that name does not."""
@@ -292,45 +292,49 @@ class Search:
         for name, definitions in self.program.macros.by_name.items():
             if any(called.search(m.joined.decode("latin-1")) for m in definitions):
                 what = f"macro `{name}` calls `{function.name}`, which is handed accumulators"
-                self.tiled.refuse(function, function.body, what)
+                self.tiled.refuse(function, function.body, what, Code.MACRO_NOT_FOLLOWED)
 
     def _deduces(self, variable: Variable) -> bool:
         """Whether a parameter takes an accumulator of any type; refused if it does not."""
         function, param = variable.function, variable.param
         assert param is not None
         if function.style is Style.KERNEL:
-            self.tiled.refuse(
-                function, param.node or function.body, f"accumulator `{param.name}` is a kernel's parameter"
-            )
+            what = f"`{param.name}` is a kernel's parameter"
+            self.tiled.refuse(function, param.node or function.body, what, Code.ACCUMULATOR_DECLARED)
             return False
         words = {function.text(n) for n in walk(param.node) if n.type.endswith("identifier")} if param.node else set()
         if not words & set(function.template_params) and "auto" not in function.file.text(param.span):
             what = f"parameter `{param.name}` of `{function.name}` has a type that is not deduced: make it a template's"
-            self.tiled.refuse(function, param.node or function.body, what)
+            self.tiled.refuse(function, param.node or function.body, what, Code.CALL_NOT_FOLLOWED)
             return False
         return True
 
     def _local(self, variable: Variable, mma: tuple[Function, Node], node: Node) -> None:
         function, value, declaration = variable.function, initializer(variable), variable.declaration
         if declaration is None or len(declaration.children_by_field_name("declarator")) != 1:
-            self.tiled.refuse(function, node, f"`{variable.name}` is declared together with others")
+            self.tiled.refuse(
+                function, node, f"`{variable.name}` is declared together with others", Code.ACCUMULATOR_DECLARED
+            )
             return
         declared = variable.declarator.child_by_field_name("declarator") if variable.declarator is not None else None
         while declared is not None and declared.type == "reference_declarator":
             declared = declared.named_children[0]
         if declared is not None and declared.type == "structured_binding_declarator":
-            self.tiled.refuse(function, node, f"`{variable.name}` is one of several that a structured binding declares")
+            what = f"`{variable.name}` is one of several that a structured binding declares"
+            self.tiled.refuse(function, node, what, Code.ACCUMULATOR_DECLARED)
             return
         viewed = self.tiled.tensors.root(function, value) if value is not None else None
         if viewed is not None and value is not None:
             if value.type == "identifier" and not variable.is_reference:
-                self.tiled.refuse(function, value, f"`{variable.name}` is a copy of accumulator `{viewed.name}`")
+                what = f"`{variable.name}` is a copy of accumulator `{viewed.name}`"
+                self.tiled.refuse(function, value, what, Code.ACCUMULATOR_COPIED)
                 return
             self.tiled.handles[variable.key] = Handle(variable, Origin.VIEW)
             self._add(function, value, mma)
             return
         if variable.is_reference:
-            self.tiled.refuse(function, node, f"`{variable.name}` refers to something that is no tensor's name")
+            what = f"`{variable.name}` refers to something that is no tensor's name"
+            self.tiled.refuse(function, node, what, Code.ACCUMULATOR_REFERENCE)
             return
         own = self.tiled.tensors.mma_of(function, value) if value is not None else None
         if own is not None and mma[0] is not function:

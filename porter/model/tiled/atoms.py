@@ -181,7 +181,7 @@ class _Search:
         variable = self._variable(function, node)
         if variable is None or variable.ambiguous:
             what = f"`{function.text(node)}` is no array of registers that a function declares"
-            self.tiled.refuse(function, node, what)
+            self.tiled.refuse(function, node, what, Code.ACCUMULATOR_DECLARED)
         elif variable.key not in self.tiled.handles:
             if variable.param is not None:
                 self._parameter(variable)
@@ -205,7 +205,7 @@ class _Search:
         assert param is not None
         node = param.node or function.body
         if function.style is Style.KERNEL:
-            self.tiled.refuse(function, node, f"accumulator `{param.name}` is a kernel's parameter")
+            self.tiled.refuse(function, node, f"`{param.name}` is a kernel's parameter", Code.ACCUMULATOR_DECLARED)
             return
         kind = node.child_by_field_name("type")
         declarator = node.child_by_field_name("declarator")
@@ -213,11 +213,11 @@ class _Search:
         pointers = [n for n in walk(node) if n.type in ("pointer_declarator", "array_declarator")]
         if kind is None or declarator is None or not pointers or function.style is Style.MACRO:
             what = f"parameter `{param.name}` of `{function.name}` is no pointer to registers, nor an array of them"
-            self.tiled.refuse(function, node, what)
+            self.tiled.refuse(function, node, what, Code.ACCUMULATOR_DECLARED)
             return
         if self.program.declarations(function):
             what = f"`{function.name}` is declared apart from its body, and is handed accumulator `{param.name}`"
-            self.tiled.refuse(function, node, what)
+            self.tiled.refuse(function, node, what, Code.CALL_NOT_FOLLOWED)
             return
         if not self._keep(Handle(variable, Origin.PARAM), function, kind, extents or [kind], node):
             return
@@ -236,10 +236,12 @@ class _Search:
             return
         plain = all(c.type not in ("storage_class_specifier", "type_qualifier") for c in declaration.children)
         if kind is None or not extents or not plain:
-            self.tiled.refuse(function, node, f"`{variable.name}` is no array of registers that a function declares")
+            what = f"`{variable.name}` is no array of registers that a function declares"
+            self.tiled.refuse(function, node, what, Code.ACCUMULATOR_DECLARED)
             return
         if value is not None and function.text(value).strip("{} ") not in ("", "0", "0.f", "0.0f", "0.", "0.0"):
-            self.tiled.refuse(function, value, f"registers of `{variable.name}` begin with values other than zero")
+            what = f"registers of `{variable.name}` begin with values other than zero"
+            self.tiled.refuse(function, value, what, Code.ACCUMULATOR_DECLARED)
             return
         self._keep(Handle(variable, Origin.FRAGMENT), function, kind, extents, node)
 
@@ -247,13 +249,13 @@ class _Search:
         """Take a variable for one that names registers, if it is understood what those are."""
         if len(extents) > _MOST_EXTENTS:
             what = f"`{handle.name}` has more than {_MOST_EXTENTS} extents"
-            self.tiled.refuse(function, node, what)
+            self.tiled.refuse(function, node, what, Code.ACCUMULATOR_SHAPE)
             return False
         element = function.text(kind)
         half = False if element in ("float", "auto") else self._is_half()
         if half is None:
             what = f"whether a register of `{handle.name}` holds one element or two is not clear"
-            self.tiled.refuse(function, node, what)
+            self.tiled.refuse(function, node, what, Code.ACCUMULATOR_SHAPE)
             return False
         declarator = (
             function.text(handle.variable.param.node) if handle.variable.param and handle.variable.param.node else ""

@@ -117,9 +117,8 @@ def _read_synchronizations(tiled: Tiled, answers: Sequence[tuple[Call, Answer]])
     tiled.copy_waits = [c for c in tiled.copy_waits if id(c.caller) not in fenced]
     for one in tiled.synchronizations:
         if isinstance(one.fact, Wait) and not one.fact.pending:
-            tiled.refuse(
-                one.call.caller, one.call.node, "how many batches a wait leaves pending is not said where it is called"
-            )
+            what = "how many batches a wait leaves pending is not said where it is called"
+            tiled.refuse(one.call.caller, one.call.node, what, Code.BATCH_NOT_FOLLOWED)
 
 
 def synchronizing(program: Program) -> list[Call]:

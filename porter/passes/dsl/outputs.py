@@ -87,7 +87,7 @@ def written(
             continue
         how = "ported" if name in patched else "with its imports changed"
         values = {"module": name, "path": path, "how": how, "source": module.path}
-        said.append(Diagnostic(Code.DSL_COPIED, None, values))
+        said.append(Diagnostic(Code.DSL_COPIED, Location(module.path), values))
         files |= {p: t for p, t in _packages(closure, module) if p not in ported}
     support = closure.top / f"{SUPPORT}.py"
     text = support_module(full_rate, tuple(native))

@@ -178,8 +178,9 @@ class _Port:
         for module in self.closure.open:
             if module.name in self.places:
                 edits += ((IMPORT_RULE, edit) for edit in self._redirected(module))
-        planned = pass_groups(self.rules, _by_rule(edits), self.selection)
-        said += Kept({m.file.path: m.file.source for m in self.closure.open}).refused(planned.groups)
+        texts = {m.file.path: m.file.source for m in self.closure.open}
+        planned = pass_groups(self.rules, _by_rule(edits), self.selection, texts)
+        said += Kept(texts).refused(planned.groups)
         groups = [*planned.groups, *self._reworded(planned.groups)] if planned.groups else []
         paths = {self.closure.modules[n].path: path for n, path in self.places.items()}
         return Planned([_placed(group, paths) for group in groups], [*said, *planned.diagnostics])

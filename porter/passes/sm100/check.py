@@ -83,8 +83,7 @@ def _text(path: Path, advice: Sequence[Rule]) -> list[Diagnostic]:
     index = LineIndex(source)
 
     def place(match: Match) -> Location:
-        line, column = index.line_column(match.span.start)
-        return Location(str(path), line, column, match.span.start, match.span.end)
+        return index.location(str(path), match.span)
 
     signs = signs_in(advice, lambda rule: text_matches(rule, str(path), source))
     return list(stated_findings(signs.get("finding", []), lexed(source).source_text, place))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
+from porter.diagnostics import Code
 from porter.lang.cuda import walk
 from porter.lang.text import Span, as_bytes, as_text
 from porter.model.empty_calls import is_register_fence_call
@@ -35,7 +36,9 @@ def rewrite_atoms(context: TiledContext) -> None:
     for atom in context.tiled.atoms:
         function, handle = atom.call.caller, context.tiled.handle_of(atom.call.caller, atom.d)
         if handle is None:
-            context.tiled.refuse(function, atom.d, f"`{function.text(atom.d)}` is no array of registers")
+            context.tiled.refuse(
+                function, atom.d, f"`{function.text(atom.d)}` is no array of registers", Code.ACCUMULATOR_DECLARED
+            )
             continue
         op = function.file.text(atom.op)
         spelled = f"typename {op}" if "::" in op and _depends(context, function, atom) else op
@@ -106,7 +109,9 @@ def _retype(context: TiledContext, handle: Handle) -> None:
     if handle.array is not None and handle.array.element == "auto":
         return
     if len(declaration.children_by_field_name("declarator")) != 1:
-        context.tiled.refuse(function, declaration, f"`{handle.name}` is declared together with others")
+        context.tiled.refuse(
+            function, declaration, f"`{handle.name}` is declared together with others", Code.ACCUMULATOR_DECLARED
+        )
         return
     context.port.edit(
         RULE, function, Span(function.span(kind).start, function.span(declared).end), f"auto {handle.name}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
+from porter.diagnostics import Code
 from porter.model.functions import Function, Param
 from porter.model.scopes import resolve
 from porter.model.tiled.accumulators import Handle, Origin
@@ -30,7 +31,7 @@ def refuse_copies(context: TiledContext) -> None:
         if id(function) in context.reached:
             for left in _assigned(context, function):
                 what = f"`{function.text(left)}` is assigned as a whole, which copies accumulators: copy its elements"
-                context.tiled.refuse(function, left, what)
+                context.tiled.refuse(function, left, what, Code.ACCUMULATOR_COPIED)
 
 
 def _is_value(param: Node | None) -> bool:
@@ -45,7 +46,8 @@ def _refuse_values(context: TiledContext, handle: Handle, param: Param) -> None:
             given = whole(context, call.caller, call.args[param.index])
             if given is not None:
                 what = f"`{handle.name}` of `{function.name or 'a lambda'}` copies accumulator `{given.name}`, and MMAs"
-                context.tiled.refuse(function, param.node or function.body, f"{what} add to the copy: take a reference")
+                what += " add to the copy: take a reference"
+                context.tiled.refuse(function, param.node or function.body, what, Code.ACCUMULATOR_COPIED)
 
 
 def _refuse_result(context: TiledContext, handle: Handle) -> None:
@@ -58,7 +60,9 @@ def _refuse_result(context: TiledContext, handle: Handle) -> None:
     given = next((h for h in (whole(context, function, a) for a in call.args) if h is not None), None)
     if given is not None:
         what = f"`{handle.name}` is what `{call.name}` makes of accumulator `{given.name}`, and MMAs add to it"
-        context.tiled.refuse(function, call.node, f"{what}: declare it with registers of its own")
+        context.tiled.refuse(
+            function, call.node, f"{what}: declare it with registers of its own", Code.ACCUMULATOR_COPIED
+        )
 
 
 def whole(context: TiledContext, function: Function, node: Node) -> Handle | None:
@@ -109,7 +113,12 @@ def is_in_flight(
         return False
     if context.flight.is_by_parts(handle):
         what = f"registers of `{handle.name}` are used where MMAs that write a part of them may be in flight"
-        context.tiled.refuse(function, name, f"{what}: wait for all parts, or declare an accumulator for each")
+        context.tiled.refuse(
+            function,
+            name,
+            f"{what}: wait for all parts, or declare an accumulator for each",
+            Code.ACCUMULATOR_IN_FLIGHT,
+        )
         return True
     if handle.array is not None:
         return False
@@ -117,6 +126,8 @@ def is_in_flight(
         return True
     if names.may_be_copied(function, name):
         what = f"`{function.text(name)}` may be registers of `{handle.name}` or a copy, and MMAs may be in flight here"
-        context.tiled.refuse(function, name, f"{what}: declare it by the type of a number, or as a reference")
+        context.tiled.refuse(
+            function, name, f"{what}: declare it by the type of a number, or as a reference", Code.ACCUMULATOR_IN_FLIGHT
+        )
         return True
     return False

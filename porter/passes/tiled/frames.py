@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from porter.diagnostics import Code
 from porter.lang.cuda import enclosing, walk
 from porter.model.functions import Call, Function, Style, outermost
 from porter.model.program import PACK
@@ -48,7 +49,7 @@ def find_frames(context: TiledContext) -> None:
         inside = kernel is not None and context.sees_warpgroup(handle.function, handle.declaration)
         if not inside and outer.style not in (Style.DEVICE, Style.METHOD):
             what = f"accumulator `{handle.name}` is declared in `{handle.function.name}`, which is no kernel"
-            context.tiled.refuse(handle.function, handle.declaration, what)
+            context.tiled.refuse(handle.function, handle.declaration, what, Code.OUTSIDE_OF_KERNELS)
             continue
         frame = context.frames.setdefault(id(outer), kernel if kernel is not None else Frame(outer))
         frame.fragments.append(handle)
@@ -76,7 +77,7 @@ def state_frames(context: TiledContext, names: Names) -> None:
             return
         if key in busy:
             what = f"`{frame.function.name}` declares accumulators and calls itself"
-            context.tiled.refuse(frame.function, frame.function.body, what)
+            context.tiled.refuse(frame.function, frame.function.body, what, Code.OUTSIDE_OF_KERNELS)
             return
         busy.add(key)
         for _, target in _calls(context, frame):
@@ -100,8 +101,8 @@ def _state(context: TiledContext, names: Names, frame: Frame) -> None:
         columns = columns_of(context, names, frame, place, WARPGROUPS)
         terms = operands_of(context, frame, place, WARPGROUPS)
     except Unnamed as reason:
-        what = f"the columns of its accumulators are not known beside `{function.name}`: {reason}"
-        context.tiled.refuse(function, function.body, what)
+        what = f"beside `{function.name}`, {reason}"
+        context.tiled.refuse(*(reason.at or (function, function.body)), what, Code.COLUMNS_UNKNOWN)
         return
     frame.taken = place.taken
     texts: list[str] = []
@@ -130,7 +131,8 @@ def _state(context: TiledContext, names: Names, frame: Frame) -> None:
     if function.style is Style.METHOD and enclosing(function.node, *_CLASSES) is None:
         declared = context.tiled.program.declarations(function)
         if len(declared) != 1 or not _names_class_alike(function):
-            context.tiled.refuse(function, function.body, f"`{function.name}` is defined outside of its class")
+            what = f"`{function.name}` is defined outside of its class"
+            context.tiled.refuse(function, function.body, what, Code.OUTSIDE_OF_KERNELS)
             return
         beside = declared[0]
     node = beside.node
@@ -269,7 +271,7 @@ def _types(place: Place, handle: Handle) -> tuple[str, str]:
     """The types of an accumulator's MMA and of its registers. Raises Unnamed."""
     assert handle.mma is not None
     if handle.value is None:
-        raise Unnamed(f"`{handle.name}` is declared without a value")
+        raise Unnamed(f"`{handle.name}` is declared without a value", (handle.function, handle.declaration))
     holder, node = handle.mma
     mma, fragment = spelled(holder, node, place), spelled(handle.function, handle.value, place)
     return cpp("declared_type", expression=mma), cpp("declared_type", expression=fragment)
@@ -330,7 +332,7 @@ def _stated(call: Call, frame: Frame, name: str, place: Place, warpgroups: str) 
         rest = function.file.source[scope.end_byte if scope is not None else callee.start_byte : last.start_byte]
         front += rest.decode().replace("template ", "")
         return _value(f"{front}{'template ' if target.style is Style.METHOD else ''}{shown}")
-    raise Unnamed(f"`{function.text(call.node)}` calls something that has no name there")
+    raise Unnamed(f"`{function.text(call.node)}` calls something that has no name there", (function, call.node))
 
 
 def _arguments(call: Call, frame: Frame, place: Place) -> Iterator[str]:
@@ -348,7 +350,7 @@ def _arguments(call: Call, frame: Frame, place: Place) -> Iterator[str]:
 
 def _type_of(call: Call, index: int, place: Place) -> str:
     if index >= len(call.args) or any(a.type == PACK for a in call.args):
-        raise Unnamed(f"`{call.caller.text(call.node)}` leaves an argument to its default")
+        raise Unnamed(f"`{call.caller.text(call.node)}` leaves an argument to its default", (call.caller, call.node))
     return cpp("type_of", expression=spelled(call.caller, call.args[index], place))
 
 
@@ -362,4 +364,6 @@ def _template_argument(call: Call, target: Function, name: str, place: Place) ->
         text = target.file.text(param.span)
         if re.fullmatch(rf"(?:const\s+)?{name}(?:\s+const)?\s*&{{0,2}}\s*{param.name}", text.strip()):
             return _type_of(call, param.index, place)
-    raise Unnamed(f"template argument `{name}` of `{call.caller.text(call.node)}` is not written there")
+    raise Unnamed(
+        f"template argument `{name}` of `{call.caller.text(call.node)}` is not written there", (call.caller, call.node)
+    )

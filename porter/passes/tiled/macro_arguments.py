@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from porter.diagnostics import Code
 from porter.passes.macro_arguments import WHAT, handed_to, turning_macros
 from porter.passes.tiled.context import TiledContext
 
@@ -14,4 +15,4 @@ def refuse_loads_in_arguments(context: TiledContext) -> None:
         at = node.start_byte + function.shift
         for name, span in handed_to(function, turning):
             if span.start <= at < span.end:
-                context.tiled.refuse(function, node, WHAT.format(name=name))
+                context.tiled.refuse(function, node, WHAT.format(name=name), Code.MACRO_NOT_FOLLOWED)

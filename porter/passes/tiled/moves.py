@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tree_sitter import Node
 
+from porter.diagnostics import Code
 from porter.lang.text import Span
 from porter.model.coherence import STATEMENT_LISTS
 from porter.model.functions import Function
@@ -30,11 +31,11 @@ def insert_loads(context: TiledContext, names: Names) -> None:
         statement = _anchor(context, function, node, handle)
         if statement is None:
             what = f"registers of `{handle.name}` are used in a statement that also issues MMAs or waits for them"
-            context.tiled.refuse(function, node, what)
+            context.tiled.refuse(function, node, what, Code.ACCUMULATOR_MOVES)
             continue
         if handle.array is not None and not is_whole(context, handle):
             what = f"registers of `{handle.name}` are used in `{function.name}`, which is handed a pointer to them"
-            context.tiled.refuse(function, node, what)
+            context.tiled.refuse(function, node, what, Code.ACCUMULATOR_MOVES)
             continue
         if is_in_flight(context, names, function, node, statement, handle):
             continue

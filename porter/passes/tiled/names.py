@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
+from porter.diagnostics import Code
 from porter.lang.cuda import walk
 from porter.lang.text import Span
 from porter.model.facts import Fragment
@@ -68,7 +69,7 @@ class Names:
         keys = {k for n in self._evaluated(function, kept.value) for k in self._reached(function, n)}
         if kept.holder is None:
             what = f"`{function.text(kept.place)}` keeps the address of registers where it is not followed"
-            self.context.tiled.refuse(function, kept.place, what)
+            self.context.tiled.refuse(function, kept.place, what, Code.ACCUMULATOR_REFERENCE)
             return False
         known = self._through.get(kept.holder.key, set())
         if kept.holder.key in self.context.tiled.handles or keys <= known:
@@ -98,7 +99,7 @@ class Names:
         if copied is not None:
             if copied.origin is not Origin.FRAGMENT:
                 what = f"`{variable.name}` is a copy of accumulator `{copied.name}` or a view, as callers hand it in"
-                self.context.tiled.refuse(function, value, what)
+                self.context.tiled.refuse(function, value, what, Code.ACCUMULATOR_COPIED)
             return False
         if variable.key in self._through:
             return False
@@ -131,7 +132,7 @@ class Names:
             variable = resolve(function, node, name) if node.type == "type_identifier" else None
             if variable is not None and variable.key in self.context.tiled.handles:
                 what = f"`{function.text(declarator)}` copies accumulator `{name}`: write it with `=`"
-                self.context.tiled.refuse(function, declarator, what)
+                self.context.tiled.refuse(function, declarator, what, Code.ACCUMULATOR_COPIED)
 
     def _copied(self, function: Function, declarator: Node) -> Handle | None:
         """The accumulator whose registers a declaration copies as they are."""

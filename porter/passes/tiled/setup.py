@@ -7,6 +7,7 @@ import re
 
 from tree_sitter import Node
 
+from porter.diagnostics import Code
 from porter.model.block_size import threads_of
 from porter.model.facts import Tile, Wait
 from porter.model.functions import Function, outermost
@@ -70,8 +71,7 @@ def _set_up(context: TiledContext, names: Names, kernel: TiledKernel) -> None:
     function, own = kernel.function, context.port.names
     roles = _roles(context, kernel)
     if not roles.exact:
-        what = f"how many threads a block of `{function.name}` has is not known: give it __launch_bounds__"
-        context.tiled.refuse(function, kernel.setup, what)
+        context.tiled.refuse(function, function.body, f"`{function.name}`", Code.BLOCK_SIZE_UNKNOWN)
         return
     count = roles.count if roles.value is not None else context.local(kernel, "warpgroups")
     try:
@@ -79,8 +79,8 @@ def _set_up(context: TiledContext, names: Names, kernel: TiledKernel) -> None:
         columns = columns_of(context, names, kernel, place, count)
         terms = operands_of(context, kernel, place, count)
     except Unnamed as reason:
-        what = f"the columns of its accumulators are not known where `{function.name}` begins: {reason}"
-        context.tiled.refuse(function, kernel.setup, what)
+        what = f"where `{function.name}` begins, {reason}"
+        context.tiled.refuse(*(reason.at or (function, function.body)), what, Code.COLUMNS_UNKNOWN)
         return
     kernel.first = columns.first
     operand = _with_operands(context, kernel, columns, terms, count)
@@ -164,7 +164,7 @@ def _declare(context: TiledContext, handle: Handle, column: str) -> None:
             shown = spelled(holder, node, Place(context.tiled.program, outermost(function), handle.declaration))
         except Unnamed as reason:
             what = f"the MMA of `{handle.name}` is not known where it is declared: {reason}"
-            context.tiled.refuse(function, handle.declaration, what)
+            context.tiled.refuse(function, handle.declaration, what, Code.COLUMNS_UNKNOWN)
             return
         mma = cpp("object_of", expression=shown)
     span, state = written(function, value), warpgroup_at(context, function, handle.declaration, handle.name)

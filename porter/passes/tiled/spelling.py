@@ -26,7 +26,11 @@ _QUALIFIED = re.compile(rb"::\s*(?:template\s+)?\Z")
 
 
 class Unnamed(Exception):
-    """An expression that cannot be written at another place. The text says why."""
+    """An expression that cannot be written at another place. The text says why, `at` which it is."""
+
+    def __init__(self, why: str, at: tuple[Function, Node] | None = None) -> None:
+        super().__init__(why)
+        self.at = at
 
 
 @dataclass(eq=False)
@@ -76,9 +80,13 @@ def spelled(function: Function, node: Node, at: Place) -> str:
     Raises:
         Unnamed: it depends on something that has no name there.
     """
-    text = _spelled(function, node, at, 0)
-    if len(text) > _LONGEST:
-        raise Unnamed(f"the type of `{function.text(node)}` is too long to be written there")
+    try:
+        text = _spelled(function, node, at, 0)
+        if len(text) > _LONGEST:
+            raise Unnamed(f"the type of `{function.text(node)}` is too long to be written there")
+    except Unnamed as reason:
+        reason.at = reason.at or (function, node)
+        raise
     return text
 
 

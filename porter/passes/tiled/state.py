@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from tree_sitter import Node
 
+from porter.diagnostics import Code
 from porter.lang.text import Span
 from porter.model.functions import Function, Style
 from porter.passes.completion import add_first_parameter
@@ -38,7 +39,7 @@ def hand_on(context: TiledContext) -> None:
     if program.kernels and not any(id(k.function) in context.frames for k in context.kernels):
         for one in (f for f in program.functions if id(f) in context.handed):
             what = f"no kernel is seen to call `{one.name}`, which declares accumulators or waits for MMAs"
-            context.tiled.refuse(one, one.body, what)
+            context.tiled.refuse(one, one.body, what, Code.CALL_NOT_FOLLOWED)
     done: set[int] = set()
     while context.handed - done:
         function = next(f for f in program.functions if id(f) in context.handed - done)
@@ -51,7 +52,7 @@ def hand_on(context: TiledContext) -> None:
             text = warpgroup_at(context, call.caller, call.node)
             if others or not text:
                 what = f"`{function.name}` needs the state of the warpgroup, which this call cannot hand on"
-                context.tiled.refuse(call.caller, call.node, what)
+                context.tiled.refuse(call.caller, call.node, what, Code.CALL_NOT_FOLLOWED)
                 continue
             at = call.args_span.start
             context.port.edit_once(RULE, call.caller, Span(at, at), text + (", " if call.args else ""))

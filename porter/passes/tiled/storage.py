@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from porter.diagnostics import Code
 from porter.lang.cuda import CudaFile, walk
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.kernels import DYNAMIC_SHARED
@@ -71,7 +72,7 @@ def _asked(storage: Storage, beside: str = "") -> str:
 
 def _refused(context: TiledContext, kernel: TiledKernel, why: str) -> list[str]:
     what = f"`{context.port.placement.storage}` cannot take the port's mbarriers: {why}"
-    context.tiled.refuse(kernel.function, kernel.setup, what)
+    context.tiled.refuse(kernel.function, kernel.setup, what, Code.STORAGE_TAKEN)
     return []
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
+from porter.diagnostics import Code
 from porter.lang.cuda import walk
 from porter.lang.text import Span
 from porter.model.facts import Fence, Wait
@@ -61,7 +62,9 @@ def _through(context: TiledContext, one: Synchronization) -> str:
     warpgroup = "" if name else warpgroup_at(context, function, node)
     if name or warpgroup:
         return cpp("wait" if pending else "commit", name=name, warpgroup=warpgroup, pending=pending)
-    context.tiled.refuse(function, node, f"no accumulator is in sight of `{function.text(node)}`")
+    context.tiled.refuse(
+        function, node, f"no accumulator is in sight of `{function.text(node)}`", Code.BATCH_NOT_FOLLOWED
+    )
     return ""
 
 
@@ -91,7 +94,9 @@ def _opened(context: TiledContext, one: Synchronization) -> str:
     if not texts:
         warpgroup = warpgroup_at(context, function, node)
         if not warpgroup:
-            context.tiled.refuse(function, node, f"no accumulator is in sight of `{function.text(node)}`")
+            context.tiled.refuse(
+                function, node, f"no accumulator is in sight of `{function.text(node)}`", Code.BATCH_NOT_FOLLOWED
+            )
             return ""
         name = in_sight(context, function, node)
         own = cpp("arrive", name=name, operand="", before="") if name else cpp("arrive_alone", warpgroup=warpgroup)
@@ -135,7 +140,7 @@ def _issued(context: TiledContext, one: Synchronization) -> Iterator[tuple[str, 
         if handle is None:
             if issue.is_direct or may_leave_registers(context.tiled, issue.multiply):
                 what = f"accumulator `{holder.text(issue.d)}` is not in sight where its batch opens"
-                context.tiled.refuse(holder, issue.d, what)
+                context.tiled.refuse(holder, issue.d, what, Code.BATCH_NOT_FOLLOWED)
             continue
         yield handle.name, _operand(context, issue, function, node), is_crossed(context, issue.multiply)
 
@@ -148,7 +153,7 @@ def _require_batches(context: TiledContext) -> None:
         caller = multiply.call.caller
         if id(multiply) not in known and id(caller) in context.reached and may_leave_registers(context.tiled, multiply):
             what = f"`{caller.text(multiply.call.node)}`: no batch opens on the way, where A would leave registers"
-            context.tiled.refuse(caller, multiply.call.node, what)
+            context.tiled.refuse(caller, multiply.call.node, what, Code.BATCH_NOT_FOLLOWED)
 
 
 def _seen(context: TiledContext, holder: Function, d: Node, function: Function, at: Node) -> Handle | None:
@@ -185,7 +190,7 @@ def _operand(context: TiledContext, issue: Issue, function: Function, at: Node) 
     tiled, multiply = context.tiled, issue.multiply
     if not in_shared_memory(tiled, multiply) if issue.is_direct else may_leave_registers(tiled, multiply):
         what = f"operand `{holder.text(node)}` is not in sight where its batch opens"
-        context.tiled.refuse(holder, node, what)
+        context.tiled.refuse(holder, node, what, Code.BATCH_NOT_FOLLOWED)
     return ""
 
 

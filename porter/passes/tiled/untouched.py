@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from tree_sitter import Node
 
+from porter.diagnostics import Code
 from porter.model.facts import Commit, Zero
 from porter.model.functions import Function, Style, outermost
 from porter.model.scopes import Variable, resolve
@@ -32,7 +33,7 @@ def refuse_touched(context: TiledContext, opened: Synchronization) -> None:
         start, end = opened.call.node.end_byte, _closed(context, opened.call.caller, issue.at.end_byte)
         touched = _touched(context, holder, variable, [i.at for i in issues], (start, end))
         if touched is not None:
-            context.tiled.refuse(holder, touched, _WHAT.format(name=holder.text(touched)))
+            context.tiled.refuse(holder, touched, _WHAT.format(name=holder.text(touched)), Code.BATCH_NOT_FOLLOWED)
 
 
 def refuse_touched_inside(context: TiledContext) -> None:
@@ -44,7 +45,9 @@ def refuse_touched_inside(context: TiledContext) -> None:
             body = function.body
             touched = _touched(context, function, variable, calls, (body.start_byte, body.end_byte))
             if touched is not None:
-                context.tiled.refuse(function, touched, _WHAT.format(name=function.text(touched)))
+                context.tiled.refuse(
+                    function, touched, _WHAT.format(name=function.text(touched)), Code.BATCH_NOT_FOLLOWED
+                )
 
 
 def _inside(context: TiledContext, multiply: Multiply) -> Iterator[tuple[Function, Variable, list[Node]]]:
