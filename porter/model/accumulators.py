@@ -476,7 +476,7 @@ class _Finder:
     def _check_called(self, function: Function) -> None:
         for caller, node in kept_by_address(self.program, function):
             what = f"a pointer to `{function.qualified_name}`, which takes an accumulator, is kept or chosen"
-            self._refuse(caller, node, f"{what}; call it by its name")
+            self._refuse(caller, node, f"{what}; call it by its name", Code.CALL_NOT_FOLLOWED)
         if self.program.callers(function):
             return
         name = function.name
