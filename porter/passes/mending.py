@@ -10,6 +10,7 @@ from pathlib import Path
 from porter.lang.cuda import parse_cuda
 from porter.lang.statements import Gap, gap
 from porter.lang.text import Edit, EditConflict, EditGroup, Safety, Span, apply_groups
+from porter.passes.cluster_end import is_mend
 from porter.passes.ported import Ported
 
 
@@ -54,7 +55,7 @@ class Additions:
     def files(self, addition: EditGroup | None = None) -> tuple[dict[str, bytes], dict[str, bytes]] | None:
         """Original and port with all that was taken and an addition; None where edits conflict."""
         added = [] if addition is None else [addition]
-        mends = [*(g for g in self.ported.groups if g.rule.startswith("PT4")), *added]
+        mends = [*(g for g in self.ported.groups if is_mend(g)), *added]
         try:
             return apply_groups(dict(self.ported.old), mends), self._ported(added)
         except EditConflict:
