@@ -8,12 +8,13 @@ warp may come to it one by one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from porter.diagnostics import Code
+from porter.lang.cuda import CudaFile, find
 from porter.lang.text import Edit, EditGroup, Safety, Span, as_bytes
-from porter.model.functions import Function
 from porter.model.program import Program
 from porter.passes import emit
 from porter.passes.tiled.setup import SETUP_RULE
@@ -24,6 +25,8 @@ _REASON = (
     "The original arrives on mbarriers of other blocks of its cluster, or accesses their shared memory, and nothing "
     "keeps these blocks from having ended by then."
 )
+SETUPS = (RULE, SETUP_RULE)
+"""Rules that set up Tensor Memory."""
 _TYPE, _NAME = "ClusterEnd", "cluster_end"
 
 
@@ -37,17 +40,32 @@ def cluster_ends(
     for kernel in program.kernels if ending else ():
         if (str(Path(kernel.file.path).resolve()), kernel.name) not in ending:
             continue
-        body = kernel.span(kernel.body)
-        inside = [
-            e for rule in (RULE, SETUP_RULE) for e in edits.get(rule, ())
-            if e.path == kernel.file.path and body.contains(e.span)
-        ]  # fmt: skip
-        if inside:
-            found.append(_addition(kernel, min(inside, key=lambda e: e.span.start), words))
-    if not found:
-        return []
+        setups = [e for rule in SETUPS for e in edits.get(rule, ()) if e.path == kernel.file.path]
+        found += _in(kernel.span(kernel.body), setups, kernel.file.source, words)
+    return [_group(found)] if found else []
+
+
+def cluster_end(file: CudaFile, kernel: str, setups: Sequence[Edit]) -> EditGroup | None:
+    """The same for the kernel of a file with this name, which `setups` are edits of; None if it is not there."""
+    for function in find(file.root, "function_definition"):
+        head, body = function.child_by_field_name("declarator"), function.child_by_field_name("body")
+        if head is None or body is None or not re.match(rb"(?:\w+::)*" + kernel.encode() + rb"\b", head.text or b""):
+            continue
+        words = {w.decode("utf-8", "replace") for w in re.findall(rb"\w+", file.source)}
+        if found := _in(Span(body.start_byte, body.end_byte), setups, file.source, words):
+            return _group(found)
+    return None
+
+
+def _in(body: Span, setups: Sequence[Edit], source: bytes, words: set[str]) -> list[Edit]:
+    """The addition to a kernel in front of the first of the edits that are in its body, if there is one."""
+    inside = [e for e in setups if body.contains(e.span)]
+    return [_addition(source, min(inside, key=lambda e: e.span.start), words)] if inside else []
+
+
+def _group(edits: Sequence[Edit]) -> EditGroup:
     title = "The blocks of a cluster end together"
-    return [EditGroup(ID, title, Safety.REVIEW, tuple(found), _REASON, ("PTX ISA 9.7.13.4",))]
+    return EditGroup(ID, title, Safety.REVIEW, tuple(edits), _REASON, ("PTX ISA 9.7.13.3",))
 
 
 def is_mend(group: EditGroup) -> bool:
@@ -55,14 +73,13 @@ def is_mend(group: EditGroup) -> bool:
     return group.rule.startswith("PT4")
 
 
-def _addition(kernel: Function, setup: Edit, words: set[str]) -> Edit:
+def _addition(source: bytes, setup: Edit, words: set[str]) -> Edit:
     """The object, in front of what sets up Tensor Memory: in its lines, with their indentation."""
-    source, at = kernel.file.source, setup.span.start
+    at = setup.span.start
     start = source.rfind(b"\n", 0, at) + 1
     line = source[start:at] or setup.replacement
-    end = as_bytes(kernel.file.newline)
     # in the body of a macro lines go on
-    end = b" \\" + end if b"\\" + end in setup.replacement else end
+    end = next(e for e in (b" \\\r\n", b" \\\n", b"\r\n", b"\n") if e in setup.replacement or e == b"\n")
     pad = line[: len(line) - len(line.lstrip(b" \t"))]
     names = {key: _fresh(name, words) for key, name in (("type", _TYPE), ("name", _NAME))}
     text = (end + pad).join(as_bytes(emit.lines("cluster_end", **names)).split(b"\n"))

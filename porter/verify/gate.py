@@ -52,8 +52,8 @@ class Unit:
 @dataclass(frozen=True)
 class GateOptions:
     """How to compile: what originals need, the toolkit (None: the first that is found), and how many compilations run
-    at once (None: one a core), and the chip of ports. `named` says what is to be said of the PTX of a port, at places of
-    its files."""
+    at once (None: one a core), and the chip of ports. `named` says what is to be said of the PTX of a port, at places
+    of its files."""
 
     include_dirs: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
@@ -156,7 +156,11 @@ def _problems(path: Path) -> list[Problem]:
 def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit, work: _Work) -> Pair:
     include_dirs = tree.include_dirs(request.include_dirs)
     after = replace(
-        request, source=tree.place(path), arch=work.options.target, include_dirs=include_dirs, quote_dirs=tree.quote_dirs
+        request,
+        source=tree.place(path),
+        arch=work.options.target,
+        include_dirs=include_dirs,
+        quote_dirs=tree.quote_dirs,
     )
     return nvcc_pair(request, after, toolkit, keeps=work.unit.keeps_hopper)
 
