@@ -16,6 +16,14 @@ $state_type $state = $tmem.warpgroup($index);
 //@ section apart
 }();
 
+//@ section cluster_end
+// No block of a cluster ends before all others are done with its shared memory, on whichever way its threads leave.
+struct $type {
+    __device__ __forceinline__ ~$type() {
+        asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
+    }
+} $name;
+
 //@ section member
 // The accumulator in Tensor Memory that $member mirrors.
 $tile_type $tile;

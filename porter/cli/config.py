@@ -65,7 +65,13 @@ KEYS: Mapping[str, Key] = {
         False,
         "Whether scales that are powers of two are the tensor core's in ports of the native style.",
     ),
-    "mend": Key("--mend", "mends", "flag", False, "`porter port` also offers what the original itself lacks."),
+    "mend": Key(
+        "--mend",
+        "",
+        "flag",
+        False,
+        "Whether ports have what their originals lack: true also what runs of their cases find, false nothing.",
+    ),
     "compile": Key("--compile", "compiles", "flag", False, "Whether `porter port` compiles original and port."),
 }
 
@@ -245,6 +251,7 @@ def configure(ctx: click.Context, session: Session) -> Session:
         select=config.texts("select"),
         ignore=config.texts("ignore"),
         keep_hopper=config.values.get("keep-hopper") if session.keep_hopper is None else session.keep_hopper,
+        mend=config.values.get("mend") if session.mend is None else session.mend,
         include_dirs=tuple(map(Path, config.texts("include-dirs"))),
         calibration=config.values.get("calibration"),
     )

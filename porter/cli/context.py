@@ -66,6 +66,9 @@ class Session:
     """Files and directories of rules beside Porter's own."""
     keep_hopper: bool | None = None
     """Ports stand beside their originals, for a build of both; None where nobody says."""
+    mend: bool | None = None
+    """Ports have what their originals lack: True also what runs of cases find, False nothing; None what is safe by
+    construction."""
     target: str = "sm_100a"
     """The chip that ports are for."""
     calibration: Path | None = None

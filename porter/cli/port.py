@@ -18,6 +18,7 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.auto import SECONDS, Auto, made, unrun, untried
 from porter.cli.building import make_builder
 from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, command, styled
+from porter.cli.endings import named
 from porter.cli.full_rate import verified
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
@@ -58,7 +59,6 @@ def port(
     inline: bool,
     marks: bool,
     storage: str,
-    mends: bool,
     compiles: bool,
     defines: tuple[str, ...],
     flags: tuple[str, ...],
@@ -69,17 +69,18 @@ def port(
     _require_options(output, apply, check, allow_dirty, whole)
     require_directories("-I", include_dirs)
     count = processes(jobs, paths)
+    options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target, named)
     make = partial(
-        port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, count, storage=storage
-    )
+        port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, count, storage=storage,
+        gate=options, compiles=compiles,
+    )  # fmt: skip
     ported = _made(session, make, "" if compiles else "with `--no-compile` nothing is run", check, seconds)
-    if mends and ported.exit_code is ExitCode.OK:
+    if session.mend and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
     if marks:
         ported.new |= marked(ported.old, ported.new, [*ported.diagnostics, *ported.left_over], ported.groups)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
-    options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target)
     gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
     refused = gate_exit(gated) is not ExitCode.OK
     graded = _grade(session, ported) if grades and not refused else []

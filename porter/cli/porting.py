@@ -11,6 +11,7 @@ from pathlib import Path
 from porter.build.port_plan import PortPlan
 from porter.cli.auto import Auto
 from porter.cli.context import AUTO, FULL_RATE, NATIVE, Session, current
+from porter.cli.endings import ending
 from porter.cli.issuing import issued
 from porter.cli.options import split_list
 from porter.cli.sharing import shared
@@ -35,6 +36,7 @@ from porter.scan import boxes
 from porter.scan.boxes import KernelBoxes
 from porter.scan.pipeline import KernelPipeline, launched
 from porter.verify.case import Case, case_directories, has_dsl_case
+from porter.verify.gate import GateOptions
 from porter.verify.launching import ported_case
 
 
@@ -115,10 +117,13 @@ def port_paths(
     bulk_stores: frozenset[str] = frozenset(),
     aheads: frozenset[str] = frozenset(),
     wide: frozenset[str] = frozenset(),
+    gate: GateOptions | None = None,
+    compiles: bool = True,
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
     `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
-    `registers`, `blocks`, `bulk_stores`, `aheads`, `wide`: see `PortOptions`.
+    `registers`, `blocks`, `bulk_stores`, `aheads`, `wide`: see `PortOptions`. `gate`: how originals are compiled, where
+    that is not as by default; without `compiles` they are not.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -139,7 +144,10 @@ def port_paths(
         wide=wide,
     )
     options = replace(options, target=port_target(target) if target else options.target)
-    return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
+    endings = None
+    if compiles and current().mend is not False:
+        endings = partial(ending, options=gate or GateOptions(tuple(include_dirs), toolkit=current().toolkit))
+    return engine.port_paths(paths, options, include_dirs, look, jobs, tell, endings)
 
 
 def plan_of(

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from porter.build.files import placed_below, write_all
 from porter.cli.context import Session, command, current, install
+from porter.cli.endings import named
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.inputs import require_directories
 from porter.cli.porting import port_paths
@@ -294,7 +295,7 @@ def _finish(
 ) -> list[str]:
     """Compile and write what stands, merged with what was edited by hand; the files written."""
     result = seen.result()
-    options = GateOptions(tuple(include_dirs), (), (), session.toolkit, None)
+    options = GateOptions(tuple(include_dirs), toolkit=session.toolkit, named=named)
     gated = compile_ports(result, options, None) if compiles else not_compiled(result, "--no-compile")
     diagnostics += [d for g in gated for d in g.diagnostics]
     session.show(*report_gate.summary(gated))

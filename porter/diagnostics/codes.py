@@ -187,6 +187,7 @@ class Code(Enum):
     HAZARD_GLOBAL_MEMORY = hazards.HAZARD_GLOBAL_MEMORY
     HAZARD_INHERITED = hazards.HAZARD_INHERITED
     HAZARD_NOT_MENDED = hazards.HAZARD_NOT_MENDED
+    BLOCK_ENDS_EARLY = hazards.BLOCK_ENDS_EARLY
 
     # PT5xxx: verification
     CASE_NOT_FOUND = verification.CASE_NOT_FOUND

@@ -79,3 +79,15 @@ HAZARD_NOT_MENDED = warning(
     "`--mend` offers an instruction only where its place is plain and the simulator then finds the hazard gone.",
     "Mend the original by hand; `porter hazards --only original` has the report.",
 )
+BLOCK_ENDS_EARLY = warning(
+    "PT4112",
+    "blocks of {kernel} may end while others of their cluster still need them: no cluster barrier behind `{what}`"
+    "{obstacle}",
+    "The compiled kernel arrives on mbarriers of another block of its cluster, or accesses its shared memory, and its "
+    "threads can end without a cluster barrier behind that. What comes to a block that has ended ends the kernel: "
+    "originals have that as well, and a port whose blocks end at other times meets it sooner. Porter writes the "
+    "barrier itself, as an edit group PT4112 of its own that `--no-mend` leaves out, where no thread can hang by it: "
+    "in kernels with no arrival pending at their end, and no barrier that counts threads that have ended.",
+    "Let all threads of all blocks meet at a cluster barrier as the kernel's last statement (barrier.cluster.arrive, "
+    "barrier.cluster.wait), or wait for all arrivals before a block ends.",
+)

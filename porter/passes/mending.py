@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from porter.lang.cuda import parse_cuda
 from porter.lang.statements import Gap, gap
 from porter.lang.text import Edit, EditConflict, EditGroup, Safety, Span, apply_groups
+from porter.passes.cluster_end import SETUPS, cluster_end, is_mend
 from porter.passes.ported import Ported
 
 
@@ -35,10 +36,11 @@ class Additions:
         """The one place between the two lines of each (file, line, line)."""
         found = [(path, self._gap(path, first, second)) for f, first, second in lines if (path := self.path(f))]
         places = [(path, place) for path, place in found if place is not None]
-        if len(places) < len(lines) or len({(path, p.indent) for path, p in places}) != 1:
+        if len(places) < len(lines) or len({(path, p.indent, p.wraps) for path, p in places}) != 1:
             return None
         behind, ahead = max(p.behind for _, p in places), min(p.ahead for _, p in places)
-        return Place(places[0][0], Gap(behind, ahead, places[0][1].indent)) if behind <= ahead else None
+        path, one = places[0]
+        return Place(path, replace(one, behind=behind, ahead=ahead)) if one.wraps or behind <= ahead else None
 
     def _gap(self, path: str, first: int, second: int) -> Gap | None:
         return gap(parse_cuda(path, self.ported.old[path]), first, second)
@@ -51,10 +53,19 @@ class Additions:
         edit = Edit(place.path, Span(offset, offset), place.gap.indent + text.encode() + b"\n")
         return EditGroup(rule, title, Safety.REVIEW, (edit,), reason, (reference,))
 
+    def cluster_end(self, kernel: str) -> EditGroup | None:
+        """A cluster barrier on every way out of a kernel; None where its set-up is not to be found."""
+        setups = [e for group in self.ported.groups if group.rule in SETUPS for e in group.edits]
+        for path in dict.fromkeys(e.path for e in setups):
+            file = parse_cuda(path, self.ported.old[path])
+            if found := cluster_end(file, kernel, [e for e in setups if e.path == path]):
+                return found
+        return None
+
     def files(self, addition: EditGroup | None = None) -> tuple[dict[str, bytes], dict[str, bytes]] | None:
         """Original and port with all that was taken and an addition; None where edits conflict."""
         added = [] if addition is None else [addition]
-        mends = [*(g for g in self.ported.groups if g.rule.startswith("PT4")), *added]
+        mends = [*(g for g in self.ported.groups if is_mend(g)), *added]
         try:
             return apply_groups(dict(self.ported.old), mends), self._ported(added)
         except EditConflict:
@@ -62,10 +73,11 @@ class Additions:
 
     def take(self, addition: EditGroup) -> None:
         self.ported.new = self._ported([addition])
-        self.ported.groups.append(addition)
+        self.ported.groups.insert(0, addition)
 
     def _ported(self, added: Sequence[EditGroup]) -> dict[str, bytes]:
         if not added:
             return self.ported.new
-        changed = apply_groups(dict(self.ported.old), [*self.ported.groups, *added])
+        # what stands in front of a kernel's set-up comes first there
+        changed = apply_groups(dict(self.ported.old), [*added, *self.ported.groups])
         return {path: changed.get(path, data) for path, data in self.ported.new.items()}

@@ -22,6 +22,7 @@ from porter.passes.builders import CHOICE_RULE
 from porter.passes.builders import RULE as BUILDER_RULE
 from porter.passes.chip_checks import Checked, check_chips
 from porter.passes.clashes import clashes
+from porter.passes.cluster_end import cluster_ends
 from porter.passes.full_rate.permuting import Boxes
 from porter.passes.full_rate.step import HostSide
 from porter.passes.header import RULE as HELPERS_RULE
@@ -67,7 +68,8 @@ class PortOptions:
     host code launches kernels with, for steps that change it; `boxes`: what it says of tensor maps. `blocks`: roots
     whose kernels may get the step that makes room for a second block on an SM; `bulk_stores`: the step whose results
     leave by bulk copies; `aheads`: that whose loops issue their first product a turn ahead; `wide`: the step that
-    makes tiles twice as wide."""
+    makes tiles twice as wide. `ending`: kernels whose blocks may end before others of their cluster are done with them,
+    by file and name."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -91,6 +93,7 @@ class PortOptions:
     bulk_stores: frozenset[str] = frozenset()
     aheads: frozenset[str] = frozenset()
     wide: frozenset[str] = frozenset()
+    ending: frozenset[tuple[str, str]] = frozenset()
 
     def asks(self, step: str, root: str) -> bool:
         """Whether kernels of a root may get a step of the native style."""
@@ -237,6 +240,8 @@ def _port_text(sources: SourceSet, options: PortOptions) -> PortResult:
     own = _own(ported_kernels)
     planned = pass_groups(rules, edits, selection, sources.sources())
     groups = planned.groups
+    if groups:
+        groups = cluster_ends(ported_kernels.program, edits, options.ending) + groups
     diagnostics += planned.diagnostics
     patterns = _standing_alone(ported_kernels.program, sources, rules, selection, groups, own)
     diagnostics += patterns.diagnostics

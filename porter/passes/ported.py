@@ -46,6 +46,8 @@ class Beside:
 
 
 Look = Callable[[Path], Beside]
+Endings = Callable[[Sequence[Path]], frozenset[tuple[str, str]]]
+"""The kernels of files whose blocks may end too early, as (file, links followed, name)."""
 
 
 @dataclass(frozen=True)
@@ -299,8 +301,10 @@ def port_paths(
     look: Look,
     jobs: int = 1,
     tell: Tell | None = None,
+    endings: Endings | None = None,
 ) -> Ported:
-    """Port files and trees in `jobs` processes; quoted includes are also looked for in `include_dirs`.
+    """Port files and trees in `jobs` processes; quoted includes are also looked for in `include_dirs`. `endings` says
+    of the files which kernels `PortOptions.ending` are.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -310,6 +314,7 @@ def port_paths(
     several = several_architectures(files | _builds_above(given, look)) if options.keep_hopper is None else None
     wanted = replace(options, keep_hopper=options.keep_hopper or several is not None)
     found = roots(given, options.rule_directories, include_dirs)
+    wanted = replace(wanted, ending=endings(found) if endings is not None else frozenset())
     named = frozenset(str(p) for p in given)
     try:
         ported = _port_files(found, wanted, include_dirs, look, jobs, tell, named, several is not None)

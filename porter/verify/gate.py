@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -52,7 +52,8 @@ class Unit:
 @dataclass(frozen=True)
 class GateOptions:
     """How to compile: what originals need, the toolkit (None: the first that is found), and how many compilations run
-    at once (None: one a core), and the chip of ports."""
+    at once (None: one a core), and the chip of ports. `named` says what is to be said of the PTX of a port, at places
+    of its files."""
 
     include_dirs: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
@@ -60,6 +61,7 @@ class GateOptions:
     toolkit: Path | None = None
     jobs: int | None = None
     target: str = PORT_ARCH
+    named: Callable[[str], Iterable[Diagnostic]] | None = None
 
 
 @dataclass
@@ -67,7 +69,7 @@ class _Work:
     """What is compiled of one unit: pairs with the trees that their ports lie in, and why anything is left out."""
 
     unit: Unit
-    target: str
+    options: GateOptions
     pairs: list[tuple[Pair, Tree]] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -104,13 +106,13 @@ def _left_out(path: str, reason: str) -> Gated:
 
 
 def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _Work:
-    work = _Work(unit, options.target)
+    work = _Work(unit, options)
     path = Path(unit.path)
     try:
         if unit.kind == "cuda":
             options = replace(options, include_dirs=tuple(dict.fromkeys([*options.include_dirs, *unit.include_dirs])))
             tree = write_tree(unit.new, options.include_dirs, spare)
-            for request in _requests(path, options):
+            for request in requests(path, options):
                 work.pairs.append((_cuda_pair(request, path, tree, toolkit, work), tree))
         if unit.kind == "dsl":
             _dsl(work, path, write_tree(unit.new, (), spare), toolkit)
@@ -124,7 +126,7 @@ def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _W
     return work
 
 
-def _requests(path: Path, options: GateOptions) -> list[CompileRequest]:
+def requests(path: Path, options: GateOptions) -> list[CompileRequest]:
     """The original as its cases name its kernels, else as it is."""
     found = [compile_request(p, path, ORIGINAL_ARCH) for p in _problems(path) if p.case.dsl is None]
     found = list(dict.fromkeys(found)) or [CompileRequest(path, ORIGINAL_ARCH)]
@@ -154,7 +156,11 @@ def _problems(path: Path) -> list[Problem]:
 def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit, work: _Work) -> Pair:
     include_dirs = tree.include_dirs(request.include_dirs)
     after = replace(
-        request, source=tree.place(path), arch=work.target, include_dirs=include_dirs, quote_dirs=tree.quote_dirs
+        request,
+        source=tree.place(path),
+        arch=work.options.target,
+        include_dirs=include_dirs,
+        quote_dirs=tree.quote_dirs,
     )
     return nvcc_pair(request, after, toolkit, keeps=work.unit.keeps_hopper)
 
@@ -192,7 +198,7 @@ def _dsl(work: _Work, path: Path, tree: Tree, toolkit: Toolkit) -> None:
         work.notes += [note for note in [dsl_untested()] if note is not None]
     for problem in problems:
         before = _dsl_side(problem, path, ORIGINAL_ARCH, toolkit)
-        after = _dsl_side(problem, tree.place(path), work.target, toolkit, path)
+        after = _dsl_side(problem, tree.place(path), work.options.target, toolkit, path)
         work.pairs.append((Pair(before, after), tree))
 
 
@@ -234,23 +240,25 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
                 reasons.append(outcome.after.diagnostic.message)
                 continue
             refused = True
-            said += _refused(path, outcome.after, tree, work.target)
+            said += _refused(path, outcome.after, tree, work.options.target)
             continue
         if isinstance(outcome.kept, PorterError) and outcome.kept.diagnostic.code not in MACHINE:
             refused = True
-            said += _refused(path, outcome.kept, tree, work.target)
+            said += _refused(path, outcome.kept, tree, work.options.target)
             continue
         if isinstance(outcome.kept, Module) and not same_code(outcome.before.ptx, outcome.kept.ptx):
             refused = True
             said.append(Diagnostic(Code.HOPPER_FORM_CHANGED, Location(path), {"path": path}))
-        compiled = kernels(outcome.before, outcome.after, ORIGINAL_ARCH, work.target)
+        if work.options.named is not None:
+            said += [_in_original(d, tree) for d in work.options.named(outcome.after.ptx)]
+        compiled = kernels(outcome.before, outcome.after, ORIGINAL_ARCH, work.options.target)
         names += outcome.before.resources
         rows += [r for r in compiled.rows if r not in rows]
         said += [_spill(path, r) for r in compiled.rows if spills(r)]
         said += depots(compiled.rows, path)
         if compiled.emptied and work.unit.whole:
             refused = True
-            values = {"path": path, "arch": work.target, "kernel": compiled.emptied[0]}
+            values = {"path": path, "arch": work.options.target, "kernel": compiled.emptied[0]}
             said.append(Diagnostic(Code.PORT_WITHOUT_MMA, kernel_place(path, compiled.emptied[0]), values))
     said += [Diagnostic(Code.NOT_COMPILED, Location(path), {"path": path, "reason": r}) for r in work.left_out]
     said += host_headers_note(path, stood_in)
@@ -312,6 +320,17 @@ def _refused(path: str, error: PorterError, tree: Tree, target: str) -> list[Dia
         return [Diagnostic(Code.PORT_DOES_NOT_FIT, at, {"path": path, "what": asserted["what"] + numbers})]
     values = {"path": path, "arch": target, "text": tree.original_names(_text(error))}
     return [Diagnostic(Code.PORT_DOES_NOT_COMPILE, where, values, tree.original_names(error.diagnostic.detail))]
+
+
+def _in_original(said: Diagnostic, tree: Tree) -> Diagnostic:
+    """A message at a place of the port as one at the original's."""
+    if said.where is None:
+        return said
+    original = tree.original_names(said.where.path)
+    with suppress(OSError):
+        line = nearest_line(Path(said.where.path), Path(original), said.where.line or 0)
+        return replace(said, where=Location(original, line))
+    return replace(said, where=Location(original))
 
 
 def instantiated(said: str, tree: Tree) -> Location | None:

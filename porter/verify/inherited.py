@@ -12,6 +12,9 @@ is the user's to give: the proxy fence after the threads' own stores, or the wai
 All else about it is for the port to keep: four warps that meet at a `wgmma` order each other's stores, one thread that
 issues a `tcgen05.mma` does not; and a `wgmma.wait_group` that is missing before a buffer is used again cannot be told
 from a commit or a wait that the port lost (docs/hazards.md).
+
+A buffer that is used again by threads that are not synchronized with those who waited for its MMAs is inherited where
+all of the port's warpgroup have waited for them, at the statement at which the original's did.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from porter.sim.check.hazard import Edge, Hazard, Level, Site
+from porter.sim.check.judge import AFTER_COMMIT, AFTER_WAIT_GROUP
 from porter.verify.line_map import LineMap
 
 _READS = "tcgen05.mma reading shared memory", "wgmma reading shared memory"
@@ -60,7 +64,7 @@ def split(port: Sequence[Hazard], original: Sequence[Hazard], lines: LineMap) ->
     left = [h for h in original if not _placed(h)]
     for hazard in port:
         like = _merged([o for o in original if _there(hazard, o, lines)])
-        same = like if like is not None and _inherits(hazard, like) else None
+        same = like if like is not None and _inherits(hazard, like, lines) else None
         if not _placed(hazard):
             same = next((o for o in left if _same_by_letter(hazard, o, lines)), None)
             if same is not None:
@@ -104,17 +108,24 @@ def _merged(there: Sequence[Hazard]) -> Hazard | None:
     return replace(lead, edges=set().union(*(o.edges for o in there)))
 
 
-def _inherits(port: Hazard, original: Hazard) -> bool:
+def _inherits(port: Hazard, original: Hazard, lines: LineMap) -> bool:
     """Whether a hazard of the port is one that the original has in the same place."""
-    if not all(_lacked(e, original) for e in port.edges):
+    if not all(_lacked(e, original, lines) for e in port.edges):
         return False
-    operand = port.second.what == _READS[0] and all(map(_users, port.edges))
-    return all(not _tensor(site) or (site is port.second and operand) for site in _sites(port))
+    # which of the two sites may be of the tensor core: the one that reads an operand
+    mine = port.second if all(map(_users, port.edges)) else None
+    if all(e.missing == AFTER_COMMIT for e in port.edges):
+        mine = port.first
+    return all(not _tensor(site) or (site is mine and site.what == _READS[0]) for site in _sites(port))
 
 
-def _lacked(edge: Edge, original: Hazard) -> bool:
+def _lacked(edge: Edge, original: Hazard, lines: LineMap) -> bool:
     """Whether the original lacks an edge. Where nothing orders its two accesses, whether there is a fence beside what
-    would order them cannot be seen; a fence that is the user's to give is taken to be missing there, too."""
+    would order them cannot be seen; a fence that is the user's to give is taken to be missing there, too. What lacks
+    behind a wait for MMAs has to lack behind the wait that this one stands for."""
+    if edge.missing == AFTER_COMMIT:
+        waits = [e.waited for e in original.edges if e.missing == AFTER_WAIT_GROUP]
+        return any(lines.stands_for(edge.waited, waited) for waited in waits)
     unordered = any(e.missing.startswith("synchronization") for e in original.edges)
     return edge in original.edges or (unordered and _users(edge))
 

@@ -49,6 +49,9 @@ class Texts(Protocol):
     def addition(self, place: Any, text: str, behind: bool, rule: str, title: str, reason: str, reference: str) -> Any:
         """`text` as a statement `behind` the first line, or ahead of the second one."""
 
+    def cluster_end(self, kernel: str) -> Any:
+        """A cluster barrier on every way out of a kernel, None if it has no place."""
+
     def files(self, addition: Any = None) -> tuple[Files, Files] | None:
         """Original and port with all that was taken and an addition; None where that cannot be written."""
 
@@ -80,16 +83,22 @@ class Mender:
             theirs = [had[id(h)] for h in cause.hazards]
             reason = self._mend(cause, theirs, original, port)
             if reason:
-                kind = theirs[0].kind
-                values = {"id": kind.id, "what": kind.title, "reason": reason}
-                left.append(Diagnostic(Code.HAZARD_NOT_MENDED, self._where(theirs[0]), values))
+                left.append(self._left(theirs[0], reason))
             else:
                 original, port = self._check()
+        for one in port.similar:
+            left.append(self._left(one.original, f"the port lacks more in its place: {one.more}"))
         return left
+
+    def _left(self, hazard: Hazard, reason: str) -> Diagnostic:
+        values = {"id": hazard.kind.id, "what": hazard.kind.title, "reason": reason}
+        return Diagnostic(Code.HAZARD_NOT_MENDED, self._where(hazard), values)
 
     def _mend(self, cause: Cause, theirs: Sequence[Hazard], original: HazardRun, port: HazardRun) -> str:
         """Offer what one cause lacks; `theirs` are the original's hazards of it. The reason if that cannot be done."""
         hazard = theirs[0]
+        if hazard.kind.id == "H26":
+            return self._end_together(cause, original, port)
         texts = _texts(hazard, self.problem.launch.block[0])
         if hazard.first is None or not texts:
             return f"what is missing ({hazard.missing}) is no fence or barrier between two accesses"
@@ -107,16 +116,31 @@ class Mender:
                 f"The original lacks it, and its port with it: {hazard.missing}.",
                 hazard.kind.source,
             )
-            if self.texts.files(addition) is None:
-                continue
-            try:
-                mended = self._check(addition)
-            except PorterError:
-                continue
-            if self._better(cause, original, port, *mended):
-                self.texts.take(addition)
+            if self._taken(addition, cause, original, port):
                 return ""
         return f"with {' or '.join(t for t, _ in texts)} between the accesses the simulator still finds something"
+
+    def _end_together(self, cause: Cause, original: HazardRun, port: HazardRun) -> str:
+        """The same for blocks that end before others are done with them."""
+        addition = self.texts.cluster_end(self.case.entry.rsplit("::", 1)[-1])
+        if addition is None:
+            return "where the kernel sets up Tensor Memory was not found"
+        if self._taken(addition, cause, original, port):
+            return ""
+        return "with a cluster barrier on every way out the simulator still finds something"
+
+    def _taken(self, addition: Any, cause: Cause, original: HazardRun, port: HazardRun) -> bool:
+        """Take an addition with which the cause is gone and nothing new is there."""
+        if self.texts.files(addition) is None:
+            return False
+        try:
+            mended = self._check(addition)
+        except PorterError:
+            return False
+        if not self._better(cause, original, port, *mended):
+            return False
+        self.texts.take(addition)
+        return True
 
     def _better(self, cause: Cause, *runs: HazardRun) -> bool:
         """Whether of (original, port) and both mended the mended ones have less, the cause not at all, and no more."""

@@ -10,6 +10,7 @@ import click
 from porter.cli.commands.shared import (
     Command,
     keep_option,
+    mend_option,
     problem_option,
     rules_option,
     style_option,
@@ -43,9 +44,7 @@ from porter.cli.commands.shared import (
 @click.option("--shared-storage", "storage", default="", metavar="STRUCT",
               help="CuTe C++: put the port's mbarriers into the struct that a kernel takes its dynamic shared memory "
                    "for, instead of into 1 KB of static shared memory.")  # fmt: skip
-@click.option("--mend", "mends", is_flag=True,
-              help="Also offer what the original itself lacks, found by running its case in the checking simulator: "
-                   "fences and barriers, as groups of safety review.")  # fmt: skip
+@mend_option
 @click.option("--compile/--no-compile", "compiles", default=True, show_default=True,
               help="Compile port (sm_100a) and original (sm_90a), where there is a CUDA compiler.")  # fmt: skip
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="For the compiler: a macro (repeatable).")

@@ -114,6 +114,21 @@ def keep_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def _take_mend(ctx: click.Context, option: click.Parameter, value: bool | None) -> bool | None:
+    install(replace(current(), mend=value))
+    return value
+
+
+def mend_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--mend: for commands that write a port, or say what one has. The session has it."""
+    return click.option(
+        "--mend/--no-mend", default=None, expose_value=False, callback=_take_mend,
+        help="Ports have what the original itself lacks, as groups of safety review: by default the cluster barrier "
+             "behind which no block ends that others still need; with --mend also fences and barriers that a run of "
+             "its case in the checking simulator asks for; with --no-mend nothing.",
+    )(function)  # fmt: skip
+
+
 def _take_target(ctx: click.Context, option: click.Parameter, value: str) -> None:
     try:
         target = importlib.import_module("porter.passes.targets").port_target(value).name

@@ -12,6 +12,7 @@ from porter.cli.commands.shared import (
     compile_options,
     gpu_options,
     keep_option,
+    mend_option,
     problem_option,
     resume_option,
     rules_option,
@@ -60,6 +61,7 @@ from porter.verify.backend_names import BACKENDS
 )
 @rules_option
 @keep_option
+@mend_option
 @target_option
 @style_option
 @problem_option

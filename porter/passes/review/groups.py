@@ -3,7 +3,7 @@
 
 Groups of passes are one port of a kernel: refusing one of them leaves all of them out, in all files that are ported
 together because they share a header. Replacements that are made beside a ported kernel only, and build files, stand
-while some kernel is ported.
+while some kernel is ported, and so does what mends a port and its original alike.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from porter.lang.text import Edit, EditGroup, apply_groups
+from porter.passes.cluster_end import is_mend
 from porter.passes.ported import Ported
 from porter.rules.rule import Rule, When
 
@@ -126,9 +127,11 @@ def review_of(ported: Ported, rules: Iterable[Rule]) -> Review:
     for group in ported.groups:
         rule = by_id.get(group.rule)
         unit = next((units[e.path] for e in group.edits if e.path in units), -1)
-        core = unit >= 0 and (rule is None or rule.replace is None)
+        core = unit >= 0 and (rule is None or rule.replace is None) and not is_mend(group)
         if not core and (rule is None or rule.when is When.ALWAYS) and rule is not None and not _is_build(group, units):
             unit = -2 - len(items)
+        elif is_mend(group):
+            unit = -1
         key = _key(group, ported.old, core)
         seen[key] = seen.get(key, 0) + 1
         items.append(Item(len(items), f"{key}:{seen[key]}", group, unit, core))

@@ -141,6 +141,7 @@ class Checker(Reports):
         now = self.clocks.now(warp)
         for access in accesses:
             access.done.append(now)
+            access.notes["waited"] = at
 
     # Ends ---------------------------------------------------------------------------------------------
 

@@ -51,19 +51,21 @@ class Site:
 @dataclass(frozen=True)
 class Edge:
     """An ordering that some pair of accesses lacked, in words without addresses, and what would supply it. `relied`:
-    more than the letter of the ISA asks for it, but in practice something else orders this pair."""
+    more than the letter of the ISA asks for it, but in practice something else orders this pair. `waited`: where the
+    threads that issued the first access have waited for it, if what lacks comes behind that."""
 
     missing: str
     remedy: str
     relied: bool = False
+    waited: ast.SourceLoc | None = None
 
 
 _ADDRESS = re.compile(r" \([^)]*\)")
 
 
 @functools.cache
-def edge(missing: str, remedy: str, relied: bool = False) -> Edge:
-    return Edge(_ADDRESS.sub("", missing), remedy, relied)
+def edge(missing: str, remedy: str, relied: bool = False, waited: ast.SourceLoc | None = None) -> Edge:
+    return Edge(_ADDRESS.sub("", missing), remedy, relied, waited)
 
 
 @dataclass

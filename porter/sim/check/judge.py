@@ -21,6 +21,16 @@ _OTHER_BLOCK = (
 )
 
 
+@dataclass
+class Batch:
+    """What a commit closed: where its mbarrier is, the warps of the warpgroup that issued it, and where one of them has
+    last waited."""
+
+    place: str
+    warpgroup: range
+    waited: int | None = None
+
+
 @dataclass(frozen=True)
 class Verdict:
     """An ordering that is missing. `ruling`: only the letter of the ISA asks for it, and that one tolerates it in
@@ -108,10 +118,19 @@ def _tensor_edge(clocks: Clocks, old: Access, new: Access, keeps: bool) -> tuple
 
 def _completion(clocks: Clocks, old: Access) -> tuple[str, str]:
     """Completion of an MMA or copy that a commit has to report."""
-    barrier = old.notes.get("committed")
-    if barrier is None:
+    batch = old.notes.get("committed")
+    if batch is None:
         return "a tcgen05.commit after the first access, by the same thread", "tcgen05.commit"
-    return f"a wait on the mbarrier that the commit arrives on ({barrier})", "mbarrier.try_wait"
+    return f"a wait on the mbarrier that the commit arrives on ({batch.place})", "mbarrier.try_wait"
+
+
+def waited_at(old: Access | GlobalAccess | None) -> int | None:
+    """The instruction at which the warpgroup that issued an MMA has last waited for it."""
+    if not isinstance(old, Access):
+        return None
+    batch = old.notes.get("committed")
+    found: int | None = old.notes.get("waited") if batch is None else batch.waited
+    return found
 
 
 def before_the_end(clocks: Clocks, old: Access) -> str:
@@ -125,6 +144,11 @@ def before_the_end(clocks: Clocks, old: Access) -> str:
         "reduction": "mbarrier.try_wait",
     }
     return waits.get(old.kind, "barrier.cluster, or a wait on the operation's mbarrier")
+
+
+AFTER_WAIT_GROUP = "synchronization after the wgmma.wait_group"
+AFTER_COMMIT = "synchronization after the wait on the commit's mbarrier"
+"""What other threads lack where all of the issuer's warpgroup have waited."""
 
 
 # Shared memory ------------------------------------------------------------------------------------------
@@ -208,12 +232,15 @@ def _generic_then_async(clocks: Clocks, old: Access, new: Access, block: int) ->
 def _after_async(clocks: Clocks, old: Access, new: Access, peer: bool) -> Verdict:
     if old.kind in ("mma", "cp", "shift"):
         id = "H18" if new.proxy == "async" else "H19"
+        batch = old.notes.get("committed")
+        if batch is not None and all(clocks.knows(warp, EXEC, old.done) for warp in batch.warpgroup):
+            return Verdict(id, AFTER_COMMIT, "mbarrier.arrive, or bar.sync")
         return Verdict(id, *_completion(clocks, old))
     if old.kind == "wgmma":
         id = "H18" if new.proxy == "async" else "H19"
         if not old.done:
             return Verdict(id, "a wgmma.wait_group that covers the first access", "wgmma.wait_group")
-        return Verdict(id, "synchronization after the wgmma.wait_group", "mbarrier.arrive, or bar.sync")
+        return Verdict(id, AFTER_WAIT_GROUP, "mbarrier.arrive, or bar.sync")
     if old.kind == "store":
         if not old.done:
             return Verdict("H27", "a bulk wait_group.read by the thread of the first access",

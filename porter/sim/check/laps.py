@@ -18,7 +18,7 @@ from porter.sim.check.rulings import Ruling
 from porter.sim.effects import Place
 
 Array = npt.NDArray[Any]
-_WARPGROUP = 4
+WARPGROUP = 4
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Laps:
         self._seen.pop(place, None)
 
     def _knows(self, known: Array, warp: int, last: dict[int, _Seen]) -> bool:
-        in_group = warp % self.machine.warps_per_cta % _WARPGROUP
-        first, count = (warp - in_group, _WARPGROUP) if self._wgmma else (warp, 1)
+        in_group = warp % self.machine.warps_per_cta % WARPGROUP
+        first, count = (warp - in_group, WARPGROUP) if self._wgmma else (warp, 1)
         events = [last[w].event for w in range(first, first + count) if w in last]
         return any(known[component] >= epoch for component, epoch in events)
 

@@ -326,6 +326,9 @@ class MbarrierCheck(Observer):
                 if self.machine.mbar.phase[place]:
                     self.check.waits.add(at)
                 self.laps.passed(place, at, warp)
+                batch = self.check.batches.get(place)
+                if batch is not None and warp in batch.warpgroup:
+                    batch.waited = at
                 self._check_scopes(place, at, warp)
                 if place not in self._phases:
                     continue

@@ -10,7 +10,8 @@ import numpy as np
 
 from porter.sim.check.checker import Checker
 from porter.sim.check.clocks import EXEC, ORDER, PARKED, PAST, TENSOR
-from porter.sim.check.judge import Verdict
+from porter.sim.check.judge import Batch, Verdict
+from porter.sim.check.laps import WARPGROUP
 from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
 from porter.sim.effects import Effect, Map, Outside, Shared, Span, Tensor
@@ -133,6 +134,12 @@ class Operations(Observer):
             access.done.append((component, channel.issued))
         channel.uncommitted += effect.accesses
 
+    def _warpgroup(self, warp: int) -> range:
+        count = self.machine.warps_per_cta
+        in_block = warp % count
+        first = warp - in_block % WARPGROUP
+        return range(first, min(first + WARPGROUP, warp - in_block + count))
+
     def _commit(self, effect: Effect) -> None:
         check, warp, at = self.check, effect.warp, effect.at
         clocks, cta = check.clocks, int(self.machine.warp_cta[warp])
@@ -149,9 +156,11 @@ class Operations(Observer):
             check.report(verdict, None, new, "", cta)
         offset = self.machine.mbar.offsets[effect.signals[0][0]]
         place = f"at shared address {offset:#x}, PTX line {self.machine.program.code[at].line}"
+        batch = Batch(place, self._warpgroup(warp))
         for access in channel.uncommitted:
-            access.notes["committed"] = place
+            access.notes["committed"] = batch
         channel.uncommitted = []
+        check.batches.update(dict.fromkeys(effect.signals, batch))
         # The arrival tells that the operations are over, and all that they came after.
         message = clocks.message(warp)
         own = int(clocks.own[warp])

@@ -12,10 +12,11 @@ from porter.sim.check.catalog import KINDS
 from porter.sim.check.clocks import ORDER, Clocks
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.hazard import Hazard, Level, Severity, Site, edge
-from porter.sim.check.judge import Verdict, race_name
+from porter.sim.check.judge import AFTER_COMMIT, AFTER_WAIT_GROUP, Batch, Verdict, race_name, waited_at
 from porter.sim.check.lanes import Lanes
 from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
+from porter.sim.effects import Place
 from porter.sim.machine import Machine
 
 
@@ -30,6 +31,8 @@ class Reports:
         self.hazards: dict[Any, Hazard] = {}
         # Waits and fences that made something known to a warp.
         self.waits: set[int] = set()
+        # What the last commit on each mbarrier closed.
+        self.batches: dict[Place, Batch] = {}
 
     def generic(self, kind: str, at: int, warp: int, write: bool, bits: int, item: int) -> Access:
         now = self.clocks.now(warp)
@@ -72,7 +75,13 @@ class Reports:
         # Unrolled loops repeat one source line; each line is reported once.
         key = verdict.id, None if old is None else self._place(old), self._place(new), severity
         found = self.hazards.get(key)
-        lacking = edge(verdict.missing, verdict.remedy, relied in (Ruling.LOAD_DEPENDENCE, Ruling.WARPGROUP_WAIT))
+        waited = waited_at(old) if verdict.missing in (AFTER_COMMIT, AFTER_WAIT_GROUP) else None
+        lacking = edge(
+            verdict.missing,
+            verdict.remedy,
+            relied in (Ruling.LOAD_DEPENDENCE, Ruling.WARPGROUP_WAIT),
+            None if waited is None else self.machine.program.code[waited].loc,
+        )
         if found is not None:
             found.count += 1
             found.edges.add(lacking)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels whose blocks may end while others of their cluster still need them, as the compiler's PTX of originals and
+ports says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from porter.build.entry import display_name, function_name
+from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.build.toolchain import Toolkit, find_toolkit
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.grade.endings import Ending, endings
+from porter.lang.sources import is_python, load_sources
+from porter.verify.gate import GateOptions, requests
+
+_MAY = re.compile(
+    rb"mapa\b|multicast|map_shared_rank|cluster_map|ClusterBarrier|ClusterTransaction|PipelineTma|(?:st|red)[._]async",
+    re.IGNORECASE,
+)
+"""What kernels with remote accesses have in their sources, in one form or another; the compiler tells them from
+others."""
+
+
+def ending(files: Sequence[Path], options: GateOptions) -> frozenset[tuple[str, str]]:
+    """The kernels of files, as (file, links followed, name), that may end too early and that can be given a cluster
+    barrier. What cannot be compiled has none: the compile gate says so."""
+    try:
+        toolkit = find_toolkit(options.toolkit)
+    except PorterError:
+        return frozenset()
+    wanted = [r for f in files if not is_python(f) and _may(f, options) for r in requests(f, options)]
+    with ThreadPoolExecutor(max_workers=options.jobs) as pool:
+        found = list(pool.map(lambda request: _of(request, toolkit), wanted))
+    return frozenset(
+        (str(Path(end.kernel_file).resolve()), function_name(end.entry))
+        for one in found
+        for end in one
+        if end.kernel_file and not end.obstacle
+    )
+
+
+def _may(path: Path, options: GateOptions) -> bool:
+    with suppress(PorterError):
+        sources = load_sources(path, options.include_dirs)
+        return any(_MAY.search(text) for text in sources.sources().values())
+    return False
+
+
+def _of(request: CompileRequest, toolkit: Toolkit) -> tuple[Ending, ...]:
+    with suppress(PorterError):
+        return _read(compile_ptx(request, toolkit).ptx)
+    return ()
+
+
+@lru_cache(maxsize=16)
+def _read(ptx: str) -> tuple[Ending, ...]:
+    return tuple(endings(ptx))
+
+
+def named(ptx: str) -> Iterator[Diagnostic]:
+    """What is said of kernels of a port that may end too early, at places of the files that were compiled."""
+    for end in _read(ptx):
+        place = next(iter(end.loc.outwards()), None) if end.loc is not None else None
+        where = Location(place.file, place.line) if place is not None else None
+        obstacle = f"; Porter adds none, as {end.obstacle}" if end.obstacle else ""
+        values = {"kernel": display_name(end.entry), "what": end.what, "obstacle": obstacle}
+        yield Diagnostic(Code.BLOCK_ENDS_EARLY, where, values)
