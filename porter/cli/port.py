@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 from rich.text import Text
 
-from porter.build.files import placed_below, require_clean, write_all
+from porter.build.files import placed_below, require_clean, write_all, write_below
 from porter.build.gate import Gated
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
@@ -24,6 +24,7 @@ from porter.cli.grading import brief
 from porter.cli.inputs import processes, require_directories
 from porter.cli.mending import mend
 from porter.cli.options import split_list
+from porter.cli.placing import Placed, how_to_compile, placed
 from porter.cli.porting import port_paths
 from porter.cli.staging import port_plan
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
@@ -79,17 +80,26 @@ def port(
         ported.new |= marked(ported.old, ported.new, [*ported.diagnostics, *ported.left_over], ported.groups)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
+    port = placed(ported, whole, include_dirs, paths) if output is not None else None
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target)
+    if port is not None:
+        options = replace(options, written=frozenset(port.files), layout=port.layout)
     gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
-    refused = gate_exit(gated) is not ExitCode.OK
+    astray = port.astray if port is not None else ()
+    refused = gate_exit(gated) is not ExitCode.OK or bool(astray)
     graded = _grade(session, ported) if grades and not refused else []
-    diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics)]
+    diagnostics = [*ported.diagnostics, *ported.left_over, *astray, *(d for g in gated for d in g.diagnostics)]
     # with lines of the originals, which --apply replaces
     session.report(diagnostics if session.verbosity > 0 else _brief(diagnostics))
-    written = [] if refused else _write(ported, output, apply, whole)
+    written = [] if refused else _write(ported, output, apply, port)
     code = port_exit(
-        worst_exit([ported.exit_code, exit_code_of(ported.left_over)]), gated, check and bool(ported.changed)
+        worst_exit([ported.exit_code, exit_code_of([*ported.left_over, *astray])]),
+        gated,
+        check and bool(ported.changed),
     )
+    if written and output is not None and port is not None:
+        diagnostics += (said := how_to_compile(ported, port, output))
+        session.report(said)
     shows_diff = output is None and not apply and not check
     if shows_diff and not refused and not session.json:
         session.write(unified_diff(ported.old, ported.new, ported.groups))
@@ -180,15 +190,15 @@ def _differs(path: str, data: bytes) -> bool:
     return Path(path).is_file() and Path(path).read_bytes() != data
 
 
-def _write(ported: Ported, output: Path | None, apply: bool, whole: bool) -> list[str]:
+def _write(ported: Ported, output: Path | None, apply: bool, port: Placed | None) -> list[str]:
     """The files written, as the user would name them."""
     if not ported.changed and ported.exit_code is not ExitCode.OK:
         # What was left is named; a copy of the original would only look like a port.
         return []
-    if output is not None:
-        placed = placed_below(ported.elsewhere() if whole else ported.to_write(), output, ported.new)
-        write_all(placed)
-        return [str(path) for path in placed]
+    if output is not None and port is not None:
+        targets = placed_below(port.files, output, ported.new, port.layout)
+        write_below(targets, output, port.layout)
+        return [str(path) for path in targets]
     if apply:
         # a link stays one, and what it leads to is ported
         write_all({Path(path).resolve(): ported.new[path] for path in ported.changed})
