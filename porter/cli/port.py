@@ -80,12 +80,15 @@ def port(
         ported.new |= marked(ported.old, ported.new, [*ported.diagnostics, *ported.left_over], ported.groups)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
-    port = placed(ported, whole, include_dirs, paths) if output is not None else None
+    port = placed(ported, whole, include_dirs, paths)
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target)
-    if port is not None:
+    if output is not None:
         options = replace(options, written=frozenset(port.files), layout=port.layout)
-    gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
-    astray = port.astray if port is not None else ()
+    unseen = "" if compiles else "--no-compile"
+    if port.astray:
+        unseen = "away from its original it includes headers of the original, by absolute paths"
+    gated = not_compiled(ported, unseen) if unseen else _compile(session, ported, options)
+    astray = port.astray if output is not None else ()
     refused = gate_exit(gated) is not ExitCode.OK or bool(astray)
     graded = _grade(session, ported) if grades and not refused else []
     diagnostics = [*ported.diagnostics, *ported.left_over, *astray, *(d for g in gated for d in g.diagnostics)]
@@ -97,7 +100,7 @@ def port(
         gated,
         check and bool(ported.changed),
     )
-    if written and output is not None and port is not None:
+    if written and output is not None:
         diagnostics += (said := how_to_compile(ported, port, output))
         session.report(said)
     shows_diff = output is None and not apply and not check
@@ -190,12 +193,12 @@ def _differs(path: str, data: bytes) -> bool:
     return Path(path).is_file() and Path(path).read_bytes() != data
 
 
-def _write(ported: Ported, output: Path | None, apply: bool, port: Placed | None) -> list[str]:
+def _write(ported: Ported, output: Path | None, apply: bool, port: Placed) -> list[str]:
     """The files written, as the user would name them."""
     if not ported.changed and ported.exit_code is not ExitCode.OK:
         # What was left is named; a copy of the original would only look like a port.
         return []
-    if output is not None and port is not None:
+    if output is not None:
         targets = placed_below(port.files, output, ported.new, port.layout)
         write_below(targets, output, port.layout)
         return [str(path) for path in targets]

@@ -282,7 +282,7 @@ def _finish(
 ) -> list[str]:
     """Compile and write what stands, merged with what was edited by hand; the files written."""
     result = seen.result()
-    port, output = placed(result, False, include_dirs), Path(str(memory.output))
+    port, output = placed(result, False, include_dirs, map(Path, memory.paths)), Path(str(memory.output))
     diagnostics += port.astray
     if port.astray:
         return []
