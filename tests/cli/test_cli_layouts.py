@@ -155,7 +155,7 @@ VARIANTS: dict[str, Variant] = {
             "src/k.cu": k('"o.h"', '"gen.h"') + USE,
             "build/gen/gen.h": SAME,
             "inc/o.h": OPS,
-            "compile_commands.json": '[{"directory": ".", "file": "src/k.cu", "command": "nvcc -Ibuild/gen -Iinc -c src/k.cu"}]',
+            "compile_commands.json": '[{"directory": ".", "file": "src/k.cu", "arguments": ["-Ibuild/gen", "-Iinc"]}]',
         },
         "src/k.cu",
         "src/k.cu",
