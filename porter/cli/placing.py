@@ -14,6 +14,9 @@ from porter.build.layout import Layout, completed
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.passes.ported import Ported
 
+ASTRAY = "away from its original it includes headers of the original, by absolute paths"
+"""Why a port is not compiled in another place."""
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -65,8 +68,10 @@ def _astray(include: Named) -> Diagnostic:
     return Diagnostic(Code.ORIGINAL_INCLUDED, Location(str(include.by)), values)
 
 
-def how_to_compile(ported: Ported, port: Placed, output: Path) -> list[Diagnostic]:
+def how_to_compile(ported: Ported, port: Placed, output: Path | None) -> list[Diagnostic]:
     """The options with which a compiler finds what files below `output` include, where it needs some of them."""
+    if output is None:
+        return []
     written = {Path(path).resolve() for path in port.files}
     beside = [
         directory

@@ -95,7 +95,7 @@ class Ported:
     named: frozenset[str] = frozenset()
     """Roots that were given by name, not met in a directory."""
     left_over: list[Diagnostic] = field(default_factory=list)
-    """Places in build files that are for Hopper and were not understood."""
+    """Places in build files that are for Hopper and were not understood, and includes that lead to originals."""
 
     def elsewhere(self) -> dict[str, bytes]:
         """The files for a place away from the originals."""
