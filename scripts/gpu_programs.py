@@ -90,13 +90,13 @@ def build(checkouts: Sequence[Path], folder: Path, jobs: int) -> None:
         compiler = _compiler(work / "compiler")
         ports = []
         for checkout in checkouts:
-            copy, port = work / checkout.name, work / f"{checkout.name}-port"
+            copy, port = work / "originals" / checkout.name, work / "ports" / checkout.name
             shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns(".git", "images"))
-            log += _said(["porter", "port", ".", "--whole", "-o", f"../{port.name}"], copy, r"wrote |error|PT2013")
+            log += _said(["porter", "port", ".", "--whole", "-o", f"../../ports/{port.name}"], copy, r"wrote |error")
             ports.append(port)
 
         def one(program: Program) -> list[str]:
-            place = work / program.name
+            place = work / "programs" / program.name
             shutil.copytree(ports[program.project], place)
             main = place / program.main
             main.write_text(edited(main.read_text(), program.edits))

@@ -248,6 +248,14 @@ def test_the_gate_takes_what_is_written(tmp_path: Path, monkeypatch: pytest.Monk
     assert "PT3021" not in done.output
 
 
+@pytest.mark.parametrize("name", ["the project's root", "an umbrella header"])
+def test_other_commands_compile_the_same_port(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    variant = VARIANTS[name]
+    monkeypatch.chdir(make(tmp_path / "project", variant.files))
+    done = CliRunner().invoke(main, ["build", *variant.given.split()])
+    assert done.exit_code == ExitCode.OK, done.output
+
+
 def test_an_absolute_name_leads_to_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "project"
     monkeypatch.chdir(make(folder, {"src/k.cu": k(f'"{folder}/src/o.h"'), "src/o.h": OPS}))
