@@ -18,7 +18,7 @@ from porter.build.files import placed_below, write_all, write_below
 from porter.cli.context import Session, command, current, install
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.inputs import require_directories
-from porter.cli.placing import placed
+from porter.cli.placing import how_to_compile, placed
 from porter.cli.porting import port_paths
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.diagnostics.reading import read_file
@@ -307,6 +307,7 @@ def _finish(
     for path in gone:
         _remove(path, as_bytes(memory.written[str(path)]))
     memory.written = {str(p): as_text(data) for p, data in targets.items() if p in merged}
+    diagnostics += how_to_compile(result, port, output if merged else None)
     return _listed(merged)
 
 

@@ -149,7 +149,7 @@ PORT_LOCAL_MEMORY = warning(
 )
 INCLUDE_OPTIONS = note(
     "PT3021",
-    "what was written below {path} compiles with {options}",
+    "what was written below {path} needs these options, in this order, lest originals are taken for it: {options}",
     "The output lies as the originals do, but leaves out headers that stay as they are. Directories of the output come "
     "in front of the originals': in the other order a compiler takes an original for the port of it, and says nothing.",
     "Give these to nvcc in this order, from this directory. `--whole` also writes the headers that stay as they are.",

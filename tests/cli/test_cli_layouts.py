@@ -196,7 +196,7 @@ def port(*arguments: str) -> Result:
 
 
 def options_said(done: Result) -> list[str]:
-    said = re.search(r"PT3021\]: .* compiles with (.*)", done.stderr)
+    said = re.search(r"PT3021\]: .*: (.*)", done.stderr)
     return shlex.split(said[1]) if said else []
 
 
