@@ -40,6 +40,20 @@ def test_another_kernel_of_simplegemm() -> None:
     assert text == '#include "gemm.cu"\nint main() { run_gemm(A); run_gemm(B); }\n'
 
 
+def test_each_kernel_is_planned_in_both_modes() -> None:
+    plan = [(program.name, mode) for program, mode in programs.planned(())]
+    assert plan[-2:] == [("fast.cu", "deferred"), ("fast.cu-checks", "eager")]
+    assert {(name, mode) for name, mode in plan if "simple" in name} == {
+        (f"simplegemm-{kernel}", mode) for kernel in ("pingpong", "gemm", "stmatrix") for mode in programs.MODES
+    }
+    chosen = programs.planned(["fast.cu:eager", "simplegemm-gemm"])
+    assert [(p.name, mode) for p, mode in chosen] == [
+        ("fast.cu", "eager"),
+        ("simplegemm-gemm", "deferred"),
+        ("simplegemm-gemm", "eager"),
+    ]
+
+
 @pytest.mark.parametrize("line", ["   -0.25   1.00  ...", "...", "Cref:", "A:", "     nan   0.00 ..."])
 def test_slabs_of_matrices_are_left_out(line: str) -> None:
     assert programs._SLAB.match(line)
