@@ -154,7 +154,8 @@ def run(folder: Path, output: Path | None, seconds: int, only: Sequence[str], ke
     record = _Record(output)
     record.say(f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC")
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    record.say(subprocess.run(query, capture_output=True, text=True).stdout.strip())
+    if shutil.which(query[0]):
+        record.say(subprocess.run(query, capture_output=True, text=True).stdout.strip())
     record.say((folder / "build.txt").read_text().rstrip())
     record.say(f"$ {shlex.join(['gpu_programs.py', *sys.argv[1:]])}")
     end = time.monotonic() + seconds
@@ -300,7 +301,7 @@ def main() -> int:
     if options.command == "build":
         build([options.fast_cu.resolve(), options.simplegemm.resolve()], options.folder, options.jobs)
         return 0
-    return run(options.folder, options.output, options.seconds, options.only, options.kernels)
+    return run(options.folder.resolve(), options.output, options.seconds, options.only, options.kernels)
 
 
 if __name__ == "__main__":
