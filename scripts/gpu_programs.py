@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 MODES = ("deferred", "eager")
+EACH = 300
+"""Seconds that one run of a program may take."""
 FAST_KERNELS = tuple(range(2, 13))
 """Kernels of fast.cu that use the tensor core of Hopper."""
 
@@ -237,7 +239,7 @@ _SLAB = re.compile(r"\s*(-?\d+\.\d+|nan|-?inf)(\s|$)|\.\.\.|[ABC](ref)?:")
 
 def _lines(program: Path, settings: dict[str, str], record: _Record, end: float) -> tuple[int | str, list[str]]:
     """A program's exit status, or why it has none, and what it printed but for slabs of matrices."""
-    left = max(end - time.monotonic(), 1)
+    left = max(min(end - time.monotonic(), EACH), 1)
     command = ["timeout", f"{left:.0f}", "stdbuf", "-oL", str(program)]
     lines: list[str] = []
     times: list[float] = []
