@@ -39,8 +39,8 @@ Edits = tuple[tuple[str, str], ...]
 CHECKS: Edits = (
     (r"int repeat_times = 8;", "int repeat_times = 0;"),
     (
-        r"for \(int kernel_num : \{[0-9, ]+\}\) \{",
-        "std::vector<int> chosen;\n  for (char *at = getenv(\"KERNELS\"); at && *at; at += *at == ',')"
+        r"(?m)^ *for \(int kernel_num : \{[0-9, ]+\}\) \{",
+        "  std::vector<int> chosen;\n  for (char *at = getenv(\"KERNELS\"); at && *at; at += *at == ',')"
         " chosen.push_back(strtol(at, &at, 10));\n  for (int kernel_num : chosen) {",
     ),
 )
@@ -84,7 +84,7 @@ def edited(text: str, edits: Edits) -> str:
 # --- build
 
 
-def build(checkouts: Sequence[Path], folder: Path, jobs: int) -> None:
+def build(checkouts: Sequence[Path], folder: Path, jobs: int, only: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     log = [f"$ python scripts/gpu_programs.py build {shlex.join(map(str, checkouts))} {folder}"]
     with tempfile.TemporaryDirectory(prefix="porter-programs-") as name:
@@ -106,8 +106,9 @@ def build(checkouts: Sequence[Path], folder: Path, jobs: int) -> None:
             shutil.copy2(place / program.made, folder / program.name)
             return said
 
+        wanted = [program for program in PROGRAMS if not only or program.name in only]
         with ThreadPoolExecutor(jobs) as pool:
-            log += [line for said in pool.map(one, PROGRAMS) for line in said]
+            log += [line for said in pool.map(one, wanted) for line in said]
     shutil.copy2(__file__, folder)
     (folder / "build.txt").write_text("\n".join(log) + "\n")
     print("\n".join(log))
@@ -293,6 +294,7 @@ def main() -> int:
     builds.add_argument("simplegemm", type=Path)
     builds.add_argument("folder", type=Path)
     builds.add_argument("--jobs", type=int, default=1)
+    builds.add_argument("--only", action="append", default=[], metavar="PROGRAM")
     runs = commands.add_parser("run")
     runs.add_argument("folder", type=Path)
     runs.add_argument("--output", type=Path)
@@ -301,7 +303,7 @@ def main() -> int:
     runs.add_argument("--kernels", type=lambda text: [int(k) for k in text.split(",")], default=list(FAST_KERNELS))
     options = parser.parse_args()
     if options.command == "build":
-        build([options.fast_cu.resolve(), options.simplegemm.resolve()], options.folder, options.jobs)
+        build([options.fast_cu.resolve(), options.simplegemm.resolve()], options.folder, options.jobs, options.only)
         return 0
     return run(options.folder.resolve(), options.output, options.seconds, options.only, options.kernels)
 

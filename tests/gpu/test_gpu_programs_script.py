@@ -24,10 +24,14 @@ def test_a_kernel_passed_that_was_timed_and_said_nothing() -> None:
 
 
 def test_main_runs_the_kernels_that_are_asked_for() -> None:
-    main = "  int repeat_times = 8;\n  for (int kernel_num : {0, 1, 12}) {\n    run(kernel_num);\n  }\n"
+    main = """  int repeat_times = 8;
+  for (int kernel_num : {0, 1, 12}) {
+    // for (int kernel_num : {0, 11}) {
+    run(kernel_num);
+"""
     text = programs.edited(main, programs.CHECKS)
     assert "repeat_times = 0" in text
-    assert "for (int kernel_num : chosen) {\n    run(kernel_num);" in text
+    assert "for (int kernel_num : chosen) {\n    // for (int kernel_num : {0, 11}) {\n    run(kernel_num);" in text
     with pytest.raises(ValueError, match="nothing like"):
         programs.edited("int main() {}\n", programs.CHECKS)
 
