@@ -31,7 +31,7 @@ from typing import Any
 
 import yaml
 
-from porter.build.tree import mirrored
+from porter.build.tree import own_first
 from porter.verify.rows import as_rows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,8 +82,8 @@ def run_one(entry: Entry, clones: Path, include: Sequence[str], compiles: bool) 
         if not compiles:
             return {"outcome": "ported"}
         # what was ported comes in front of what it was ported from
-        first = map(str, mirrored(source, port, [Path(d) for d in own]))
-        outcome = _compile(port, "sm_100a", _flags(entry), [*first, *own, *include], Path(folder, "port.ptx"))
+        first = map(str, own_first(source, port, [Path(d) for d in own]))
+        outcome = _compile(port, "sm_100a", _flags(entry), [*first, *include], Path(folder, "port.ptx"))
         if "compiler" in outcome:
             original = _compile(source, "sm_90a", _flags(entry), [*own, *include], Path(folder, "original.ptx"))
             outcome |= {"original": original["compiler"]} if "compiler" in original else {}

@@ -16,33 +16,44 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from porter.build.cache import default_directory, file_digest
+from porter.build.layout import Layout
 from porter.diagnostics import Code, Location, PorterError
 
 
-def common_root(paths: Iterable[str]) -> Path:
-    """The directory that all files lie below."""
-    return Path(os.path.commonpath([Path(p).resolve().parent for p in paths]))
-
-
-def placed_below(files: Mapping[str, bytes], directory: Path, originals: Iterable[str]) -> dict[Path, bytes]:
-    """The files at the same places to each other below `directory` as the originals, of which they may be some.
+def placed_below(
+    files: Mapping[str, bytes], directory: Path, originals: Iterable[str], layout: Layout
+) -> dict[Path, bytes]:
+    """The files below `directory`, as the layout of the originals has them.
 
     Raises:
         PorterError: WOULD_OVERWRITE if one would land on a file that was read, or outside of the directory.
     """
     sources = {Path(p).resolve() for p in (*files, *originals)}
-    root = common_root(map(str, sources))
     within = directory.resolve()
     placed: dict[Path, bytes] = {}
     for path, data in files.items():
-        target = directory / Path(path).resolve().relative_to(root)
+        target = directory / Path(path).resolve().relative_to(layout.root)
         if target.resolve() in sources:
             reason = "it is the original; use --apply to port in place"
             raise PorterError(Code.WOULD_OVERWRITE, path=target, reason=reason)
+        placed[target] = data
+    for target in (*placed, *(directory / link.relative_to(layout.root) for link in layout.links)):
         if not target.parent.resolve().is_relative_to(within):
             raise PorterError(Code.WOULD_OVERWRITE, path=target, reason=f"a link leads out of {directory}")
-        placed[target] = data
     return placed
+
+
+def write_below(files: Mapping[Path, bytes], directory: Path, layout: Layout) -> None:
+    """Write what `placed_below` placed, and the links that its includes pass through.
+
+    Raises:
+        PorterError: WRITE_FAILED.
+    """
+    write_all(files)
+    try:
+        layout.make(directory)
+    except OSError as error:
+        raise PorterError(Code.WRITE_FAILED, path=directory, reason=error.strerror or str(error)) from None
 
 
 def write_all(files: Mapping[Path, bytes]) -> None:

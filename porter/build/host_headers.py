@@ -19,8 +19,8 @@ from pathlib import Path
 
 from porter.build import cublas
 from porter.build.cache import digest
+from porter.build.closure import INCLUDE, closure
 from porter.diagnostics import Code, Diagnostic
-from porter.diagnostics.reading import is_file
 
 _HOST_HEADER = re.compile(
     r"(?:torch|ATen|c10|caffe2|pybind11|tvm|dlpack|nvtx3|spdlog|fmt|glog|gtest|gflags|xla|jaxlib|cudnn_frontend)/.*"
@@ -42,7 +42,6 @@ _MENTIONS = (
 )  # fmt: skip
 """Of these a file that uses a library holds one; of a large unit, most files hold none."""
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _ANYWHERE = re.compile(r"\b(?:TORCH|AT|C10|PYBIND11|TVM|NVTX3?|XLA|SPDLOG)_[A-Z0-9_]+\b")
 _CALLED = re.compile(rf"({_ANYWHERE.pattern})\s*\(")
@@ -75,8 +74,6 @@ _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _OPENED = re.compile(r"\b(?:using\s+namespace|namespace\s+\w+\s*=)\s+(?:::)?([\w:]+)\s*;")
 _STANDARD = {"optional", "nullopt", "tuple", "vector", "string", "make_tuple"}
 _ALIAS = re.compile(r"\bnamespace\s+(\w+)\s*=\s*(?:::)?([\w:]+)\s*;")
-_MAX_FILES = 500
-"""How many files of one translation unit are looked through."""
 
 
 @dataclass(frozen=True)
@@ -121,44 +118,11 @@ def generator_digest() -> str:
     return digest([Path(__file__).read_bytes(), cublas.HEADER.read_bytes()])
 
 
-def directories_of(source: Path, include_dirs: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """The directories of a source and of all headers that it includes: where what a port leaves out is found."""
-    return tuple(dict.fromkeys(path.absolute().parent for path in _closure(source, include_dirs, ())[0]))
-
-
-def _closure(
-    source: Path, include_dirs: Sequence[Path], quote_dirs: Sequence[Path]
-) -> tuple[dict[Path, str], set[str]]:
-    """The files of a translation unit with their texts, and the names of host headers that none of them is."""
-    texts: dict[Path, str] = {}
-    wanted: set[str] = set()
-    seen: set[Path] = set()
-    work = [source]
-    while work and len(seen) < _MAX_FILES:
-        path = work.pop()
-        real = path.resolve()
-        if real in seen:
-            continue
-        seen.add(real)
-        try:
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        texts[path] = text
-        for quote, name in _INCLUDE.findall(text):
-            places = [path.parent, *quote_dirs, *include_dirs] if quote == '"' else list(include_dirs)
-            found = next((p / name for p in places if is_file(p / name)), None)
-            if found is not None:
-                work.append(found)
-            elif _HOST_HEADER.fullmatch(name):
-                wanted.add(name)
-    return texts, wanted
-
-
 def host_headers(source: Path, include_dirs: Sequence[Path] = (), quote_dirs: Sequence[Path] = ()) -> HostHeaders:
     """Stand-ins for the host headers that a translation unit may include, made from how its files use them."""
-    read, wanted = _closure(source, include_dirs, quote_dirs)
-    texts = list(read.values())
+    read = closure(source, include_dirs, quote_dirs)
+    texts = list(read.texts.values())
+    wanted = {name for name in read.absent if _HOST_HEADER.fullmatch(name)}
     if not wanted:
         return HostHeaders({})
     # gcc takes files of equal content for one file, and would name only the first
@@ -172,7 +136,7 @@ def host_headers(source: Path, include_dirs: Sequence[Path] = (), quote_dirs: Se
 
 def library_text(texts: Sequence[str], products: bool = False) -> str:
     """C++ that declares the library names that `texts` use; with `products`, those of cuBLAS as they are."""
-    plain = [_COMMENT.sub(lambda m: '""' if m[0].startswith('"') else " ", _INCLUDE.sub("", t)) for t in texts]
+    plain = [_COMMENT.sub(lambda m: '""' if m[0].startswith('"') else " ", INCLUDE.sub("", t)) for t in texts]
     defined = {name for text in texts for name in _DEFINED.findall(text)}
     aliases = {name: target for text in texts for name, target in _ALIAS.findall(text)}
     parts = [_HEAD % _members(plain)]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.build.cache import default_directory
+from porter.build.layout import Layout
 from porter.diagnostics import Code, PorterError
 
 Maps = Sequence["tuple[str, Sequence[object]] | None"]
@@ -82,6 +83,8 @@ class PortPlan:
     section: Mapping[str, Any] | None = None
     relaunch: Relaunch | None = None
     reorders: bool = False
+    layout: Layout | None = None
+    """How the files lie to each other, where includes say more of that than their paths."""
 
     @property
     def changes_turns(self) -> bool:
@@ -105,14 +108,21 @@ def materialize(plan: PortPlan, kernel: Path, root: Path | None = None) -> Path:
     paths = {Path(p).resolve(): data for p, data in plan.files.items()}
     if kernel.resolve() not in paths:
         raise ValueError(f"the port has no file {kernel}")
-    common = Path(os.path.commonpath([p.parent for p in paths]))
+    layout = plan.layout or Layout.of(paths)
+    placed = {path.relative_to(layout.root): data for path, data in paths.items()}
     digest = hashlib.sha256()
-    for path in sorted(paths):
-        digest.update(os.fsencode(path.relative_to(common)) + b"\0" + paths[path] + b"\0")
+    for path in sorted(placed):
+        digest.update(os.fsencode(path) + b"\0" + placed[path] + b"\0")
+    for part in layout.key:
+        digest.update(part + b"\0")
     base = (root or default_directory() / "ports") / digest.hexdigest()[:24]
-    for path, data in paths.items():
-        write_whole(base / path.relative_to(common), data, base)
-    return base / kernel.resolve().relative_to(common)
+    try:
+        layout.make(base)
+    except OSError as error:
+        raise PorterError(Code.WRITE_FAILED, path=base, reason=error.strerror) from None
+    for path, data in placed.items():
+        write_whole(base / path, data, base)
+    return layout.place(kernel, base)
 
 
 def write_whole(target: Path, data: bytes, base: Path) -> Path:

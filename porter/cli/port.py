@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 from rich.text import Text
 
-from porter.build.files import placed_below, require_clean, write_all
+from porter.build.files import placed_below, require_clean, write_all, write_below
 from porter.build.gate import Gated
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
@@ -25,6 +25,7 @@ from porter.cli.grading import brief
 from porter.cli.inputs import processes, require_directories
 from porter.cli.mending import mend
 from porter.cli.options import split_list
+from porter.cli.placing import ASTRAY, Placed, how_to_compile, placed
 from porter.cli.porting import port_paths
 from porter.cli.staging import port_plan
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
@@ -81,16 +82,17 @@ def port(
         ported.new |= marked(ported.old, ported.new, [*ported.diagnostics, *ported.left_over], ported.groups)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
-    gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
+    port = placed(ported, whole, include_dirs, paths)
+    options = options if output is None else _away(ported, port, options)
+    gated = _compile(session, ported, options, ASTRAY if port.astray else "" if compiles else "--no-compile")
     refused = gate_exit(gated) is not ExitCode.OK
     graded = _grade(session, ported) if grades and not refused else []
     diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics)]
     # with lines of the originals, which --apply replaces
     session.report(diagnostics if session.verbosity > 0 else _brief(diagnostics))
-    written = [] if refused else _write(ported, output, apply, whole)
-    code = port_exit(
-        worst_exit([ported.exit_code, exit_code_of(ported.left_over)]), gated, check and bool(ported.changed)
-    )
+    written = [] if refused else _write(ported, output, apply, port)
+    session.report(said := how_to_compile(ported, port, output if written else None))
+    code = _exit_code(ported, gated, check)
     shows_diff = output is None and not apply and not check
     if shows_diff and not refused and not session.json:
         session.write(unified_diff(ported.old, ported.new, ported.groups))
@@ -100,7 +102,7 @@ def port(
     if not refused:
         session.show(*(Text(f"{'would change' if check else 'wrote'} {path}")
                        for path in (ported.changed if check else written)))  # fmt: skip
-    document = port_document(ported, gated, diagnostics, written, code)
+    document = port_document(ported, gated, [*diagnostics, *said], written, code)
     session.write_json(document | ({"grades": [one.body() for one in graded]} if grades else {}))
     return code
 
@@ -163,7 +165,21 @@ def _brief(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
     return [*(d for d in diagnostics if d.code is not Code.NOTHING_TO_PORT), count]
 
 
-def _compile(session: Session, ported: Ported, options: GateOptions) -> list[Gated]:
+def _away(ported: Ported, port: Placed, options: GateOptions) -> GateOptions:
+    """How what is written away from the originals is compiled; what cannot lie elsewhere is left over."""
+    ported.left_over += port.astray
+    return replace(options, written=frozenset(port.files), layout=port.layout)
+
+
+def _exit_code(ported: Ported, gated: list[Gated], check: bool) -> ExitCode:
+    left = worst_exit([ported.exit_code, exit_code_of(ported.left_over)])
+    return port_exit(left, gated, check and bool(ported.changed))
+
+
+def _compile(session: Session, ported: Ported, options: GateOptions, unseen: str) -> list[Gated]:
+    """What the compiler says of the port; nothing where it is `unseen` for a reason."""
+    if unseen:
+        return not_compiled(ported, unseen)
     with session.progress() as status:
         tell = None
         if status is not None:
@@ -181,15 +197,15 @@ def _differs(path: str, data: bytes) -> bool:
     return Path(path).is_file() and Path(path).read_bytes() != data
 
 
-def _write(ported: Ported, output: Path | None, apply: bool, whole: bool) -> list[str]:
+def _write(ported: Ported, output: Path | None, apply: bool, port: Placed) -> list[str]:
     """The files written, as the user would name them."""
-    if not ported.changed and ported.exit_code is not ExitCode.OK:
+    if (not ported.changed and ported.exit_code is not ExitCode.OK) or (output is not None and port.astray):
         # What was left is named; a copy of the original would only look like a port.
         return []
     if output is not None:
-        placed = placed_below(ported.elsewhere() if whole else ported.to_write(), output, ported.new)
-        write_all(placed)
-        return [str(path) for path in placed]
+        targets = placed_below(port.files, output, ported.new, port.layout)
+        write_below(targets, output, port.layout)
+        return [str(path) for path in targets]
     if apply:
         # a link stays one, and what it leads to is ported
         write_all({Path(path).resolve(): ported.new[path] for path in ported.changed})

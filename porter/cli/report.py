@@ -22,6 +22,7 @@ from porter.cli.context import Session, command
 from porter.cli.grading import brief
 from porter.cli.inputs import read_document, require_directories, require_file, require_source
 from porter.cli.options import sim_options
+from porter.cli.placing import layout_of
 from porter.cli.port import port_document
 from porter.cli.porting import case_of_port, plan_of_case, port_paths
 from porter.diagnostics import Code, ExitCode, PorterError, worst_exit
@@ -110,7 +111,8 @@ class _Kernel:
             self.documents.append(port_document(ported, [], diagnostics, [], ported.exit_code))
         place: Path | None = self.port
         if place is None and ported.changed:
-            place = materialize(PortPlan(files=ported.elsewhere(), keeps_hopper=ported.keeps_hopper), self.kernel)
+            plan = PortPlan(files=ported.elsewhere(), keeps_hopper=ported.keeps_hopper, layout=layout_of(ported))
+            place = materialize(plan, self.kernel)
         assembly, timeline = None, list[Text]()
         if runs and place is not None:
             assembly, timeline = self._run(place)

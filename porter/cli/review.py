@@ -14,11 +14,12 @@ from typing import Any
 import click
 from rich.text import Text
 
-from porter.build.files import placed_below, write_all
+from porter.build.files import placed_below, write_all, write_below
 from porter.cli.context import Session, command, current, install
 from porter.cli.endings import named
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.inputs import require_directories
+from porter.cli.placing import how_to_compile, placed
 from porter.cli.porting import port_paths
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of, worst_exit
 from porter.diagnostics.reading import read_file
@@ -295,25 +296,39 @@ def _finish(
 ) -> list[str]:
     """Compile and write what stands, merged with what was edited by hand; the files written."""
     result = seen.result()
-    options = GateOptions(tuple(include_dirs), toolkit=session.toolkit, named=named)
+    port, output = placed(result, False, include_dirs, map(Path, memory.paths)), Path(str(memory.output))
+    diagnostics += port.astray
+    if port.astray:
+        return []
+    options = GateOptions(
+        tuple(include_dirs),
+        (),
+        (),
+        session.toolkit,
+        None,
+        named=named,
+        written=frozenset(port.files),
+        layout=port.layout,
+    )
     gated = compile_ports(result, options, None) if compiles else not_compiled(result, "--no-compile")
     diagnostics += [d for g in gated for d in g.diagnostics]
     session.show(*report_gate.summary(gated))
     if gate_exit(gated) is not ExitCode.OK:
         return []
-    placed = placed_below(result.to_write(), Path(str(memory.output)), seen.ported.new)
-    wanted = {path: data for path, data in placed.items() if any(data == result.new[p] for p in result.changed)}
-    gone = [Path(p) for p in memory.written if Path(p) not in placed]
-    present = {path: read_file(path) for path in placed if path.is_file()}
-    merged = kept.merged_files(memory, placed if wanted else {}, present)
+    targets = placed_below(port.files, output, seen.ported.new, port.layout)
+    wanted = {path: data for path, data in targets.items() if any(data == result.new[p] for p in result.changed)}
+    gone = [Path(p) for p in memory.written if Path(p) not in targets]
+    present = {path: read_file(path) for path in targets if path.is_file()}
+    merged = kept.merged_files(memory, targets if wanted else {}, present)
     for path, one in merged.items():
         if one.conflicts:
             values = {"path": str(path), "count": str(one.conflicts)}
             diagnostics.append(Diagnostic(Code.MERGE_CONFLICT, Location(str(path)), values))
-    write_all({path: one.text for path, one in merged.items()})
+    write_below({path: one.text for path, one in merged.items()}, output, port.layout)
     for path in gone:
         _remove(path, as_bytes(memory.written[str(path)]))
-    memory.written = {str(p): as_text(data) for p, data in placed.items() if p in merged}
+    memory.written = {str(p): as_text(data) for p, data in targets.items() if p in merged}
+    diagnostics += how_to_compile(result, port, output if merged else None)
     return _listed(merged)
 
 

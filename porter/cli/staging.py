@@ -15,6 +15,7 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.candidates import calibration_of, candidate, grade_with
 from porter.cli.context import Session
+from porter.cli.placing import layout_of
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.grade.model import STANDARD
 from porter.grade.raster import missing as no_order
@@ -107,7 +108,7 @@ def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None =
     files = ported.elsewhere() if root is None else ported.of_root(root)
     roots = [root] if root is not None else ported.roots
     reorders = any(set(ON_REQUEST) & set(r.native) for r in roots)
-    plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders)
+    plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders, layout=layout_of(ported))
     staged = [r for r in roots if not r.dsl and (r.stages or PAIR in r.native or r.permuted or r.halved is not None)]
     return replace(plan, relaunch=_relaunch(session, plan, staged[0])) if len(staged) == 1 else plan
 
@@ -351,7 +352,7 @@ class _Choice:
                 root = next(r for r in more.roots if r.path == self.root.path)
                 if not root.stages:
                     raise self._refused(more, root)
-                port = materialize(PortPlan(files=more.of_root(root)), path)
+                port = materialize(PortPlan(files=more.of_root(root), layout=layout_of(more)), path)
             major = major_of(self.session) if count > held else HOPPER
             found = asked_of(port, kernel, rules, root.include_dirs, major)
             if found is None or found.dynamic_smem is None:
@@ -379,7 +380,7 @@ class _Choice:
         if not root.stages:
             raise self._refused(most, root)
         path, rules, kernel = Path(root.path), rules_of(self.session), root.kernels[0]
-        port = materialize(PortPlan(files=most.of_root(root)), path)
+        port = materialize(PortPlan(files=most.of_root(root), layout=layout_of(most)), path)
         before = asked_of(path, kernel, rules, root.include_dirs)
         after = asked_of(port, kernel, rules, root.include_dirs, major_of(self.session))
         if not _grows(before, after, (root.stages - self.held) * self.nbytes):

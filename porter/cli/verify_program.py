@@ -8,7 +8,7 @@ from pathlib import Path
 
 from porter.build.port_plan import materialize
 from porter.build.toolchain import find_toolkit
-from porter.build.tree import mirrored
+from porter.build.tree import own_first
 from porter.cli.context import Session
 from porter.cli.inputs import require_program
 from porter.cli.porting import plan_of
@@ -66,6 +66,6 @@ def verify_program(
     with session.progress() as tell:
         first, second = (
             program_request(p, arguments, None, dirs, *build[1:], tell=tell, report=session.report)
-            for p, dirs in ((path, build[0]), (port, (*mirrored(path, port, build[0]), *build[0], path.parent)))
+            for p, dirs in ((path, build[0]), (port, (*own_first(path, port, build[0]), path.parent)))
         )
         return verify_programs(first, second, toolkit, options, hazards, session.target)

@@ -147,6 +147,20 @@ PORT_LOCAL_MEMORY = warning(
     "memory, which is slow. The results are the same.",
     "Unroll the loops that index it, so that each index is a constant; then compare again with `porter build`.",
 )
+INCLUDE_OPTIONS = note(
+    "PT3021",
+    "what was written below {path} needs these options, in this order, lest originals are taken for it: {options}",
+    "The output lies as the originals do, but leaves out headers that stay as they are. Directories of the output come "
+    "in front of the originals': in the other order a compiler takes an original for the port of it, and says nothing.",
+    "Give these to nvcc in this order, from this directory. `--whole` also writes the headers that stay as they are.",
+)
+ORIGINAL_INCLUDED = error(
+    "PT3022",
+    ExitCode.UNPORTED,
+    "{path} includes {header} by a name that leads to the original wherever the port lies: `{name}`",
+    "The header is ported too; what is written elsewhere than the originals would be compiled with it as it was.",
+    "Name the header by a path relative to the file or to a directory given with -I; or port in place, with --apply.",
+)
 OTHER_CHIP = error(
     "PT3020",
     ExitCode.BUILD_FAILED,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from porter.grade.code import Code
+from porter.facts.code import Code
 from porter.grade.warps import Warps
 from porter.ptx import ast
 from porter.ptx.parser import PtxSyntaxError, parse_module

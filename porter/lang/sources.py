@@ -32,7 +32,8 @@ PYTHON_ENDINGS = frozenset({".py"})
 @dataclass(frozen=True)
 class Include:
     """An `#include` line: `resolved` is the key of the file in the set, None if it was not followed. `name` is what
-    stands in quotes or angles, `text` the whole operand, which may be a macro."""
+    stands in quotes or angles, `text` the whole operand, which may be a macro. `through` is the include directory that
+    the file was found in, None if it was found from the directory of the file that includes it."""
 
     path: str
     name: str
@@ -40,6 +41,7 @@ class Include:
     span: Span
     resolved: str | None
     text: str = ""
+    through: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,11 @@ class Headers:
 
     def find(self, beside: Path, name: str, quoted: bool) -> Path | None:
         """The file of the project that an include in a file in `beside` means, if there is one."""
+        place = self.place(beside, name, quoted)
+        return place / name if place is not None else None
+
+    def place(self, beside: Path, name: str, quoted: bool) -> Path | None:
+        """The directory that the include's name starts from, `beside` or one of `include_dirs`."""
         places = [beside, *self.include_dirs] if quoted else list(self.include_dirs)
         for place in places:
             candidate = place / name
@@ -177,7 +184,7 @@ class Headers:
             if place is not beside and self._is_library(place, name, real):
                 return None
             if real.is_file() and any(real.is_relative_to(directory) for directory in self._within):
-                return candidate
+                return place
         return None
 
     def _is_library(self, place: Path, name: str, real: Path) -> bool:
@@ -201,15 +208,23 @@ class _Collector:
         self._keys[real] = key
         self.sources[key] = source
         for name, quoted, where in lexed(source).includes():
-            target = self.headers.find(path.parent, name, quoted)
             slot = len(self.includes)
             text = f'"{name}"' if quoted else f"<{name}>"
             self.includes.append(Include(key, name, quoted, where, None, text))
-            if target is not None:
-                self.includes[slot] = replace(self.includes[slot], resolved=self.add(target))
+            self._resolve(slot, path.parent)
         for expression, where in lexed(source).computed_includes():
             self.includes.append(Include(key, "", True, where, None, expression))
         return key
+
+    def _resolve(self, slot: int, beside: Path) -> bool:
+        """Follow an include of a file in `beside`, if it leads to a file of the project."""
+        include = self.includes[slot]
+        place = self.headers.place(beside, include.name, include.quoted)
+        if place is None:
+            return False
+        through = None if include.quoted and place == beside else place
+        self.includes[slot] = replace(include, resolved=self.add(place / include.name), through=through)
+        return True
 
     def follow_macros(self) -> None:
         """Includes that name a macro whose definitions all say the same header."""
@@ -225,9 +240,7 @@ class _Collector:
                     continue
                 quoted, name = match.group(1) is not None, match.group(1) or match.group(2)
                 self.includes[slot] = replace(include, name=name, quoted=quoted)
-                target = self.headers.find(Path(include.path).parent, name, quoted)
-                if target is not None:
-                    self.includes[slot] = replace(self.includes[slot], resolved=self.add(target))
+                if self._resolve(slot, Path(include.path).parent):
                     break
             else:
                 return

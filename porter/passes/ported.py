@@ -15,7 +15,7 @@ from porter.diagnostics.spread import Tell, spread
 from porter.lang.closures import not_included, with_headers
 from porter.lang.embedded import device_sources, embedded_in_python
 from porter.lang.lexical import Lexed
-from porter.lang.sources import SourceSet, is_header, is_python, load_sources, read_source
+from porter.lang.sources import Include, SourceSet, is_header, is_python, load_sources, read_source
 from porter.lang.text import EditGroup
 from porter.lang.trees import source_files
 from porter.model.dsl.names import Names
@@ -90,14 +90,14 @@ class Ported:
     """Files that a port needs wherever it does not lie among the originals."""
     left: list[LeftKernel] = field(default_factory=list)
     """Kernels that were refused while others of their file were ported."""
-    includes: set[tuple[str, str]] = field(default_factory=set)
-    """Which file includes which."""
+    includes: set[Include] = field(default_factory=set)
+    """What files include of each other."""
     keeps_hopper: bool = False
     """Whether what changed has its original form too."""
     named: frozenset[str] = frozenset()
     """Roots that were given by name, not met in a directory."""
     left_over: list[Diagnostic] = field(default_factory=list)
-    """Places in build files that are for Hopper and were not understood."""
+    """Places in build files that are for Hopper and were not understood, and includes that lead to originals."""
 
     def elsewhere(self) -> dict[str, bytes]:
         """The files for a place away from the originals."""
@@ -111,7 +111,7 @@ class Ported:
             if root.path in self.named or (root.dsl and kept & set(root.files)):
                 kept |= set(root.files if root.dsl else (root.path,))
             kept |= set(root.added)
-        while more := {path for path, included in self.includes if included in kept} - kept:
+        while more := {i.path for i in self.includes if i.resolved in kept} - kept:
             kept |= more
         return self.scaffold | {path: text for path, text in self.new.items() if path in kept}
 
@@ -201,7 +201,7 @@ class Ported:
         )
         self.scaffold.update(getattr(result, "scaffold", {}))
         if isinstance(sources, SourceSet):
-            self.includes |= {(i.path, i.resolved) for i in sources.includes if i.resolved is not None}
+            self.includes |= {i for i in sources.includes if i.resolved is not None}
         self.new.update(new)
         there_already = {edit for group in self.groups for edit in group.edits}
         for group in result.groups:

@@ -11,11 +11,10 @@ from typing import Any, Protocol
 
 from porter.build.dsl import DslTraced
 from porter.build.entry import demangle, function_name, named
-from porter.build.host_headers import directories_of
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.ptxas import Assembled, assemble
 from porter.build.toolchain import Toolkit, find_toolkit
-from porter.build.tree import mirrored
+from porter.build.tree import left_out, own_first
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.ptx import ast
 from porter.ptx.arch import SM100A
@@ -92,9 +91,9 @@ def compile_request(problem: Problem, source: Path, arch: str, unit: Unit = _as_
         arch=arch,
         entry=case.entry,
         template_args=problem.template,
-        include_dirs=(*mirrored(original, source, include_dirs), *include_dirs),
+        include_dirs=own_first(original, source, include_dirs),
         defines=tuple(f"{name}={value}" for name, value in problem.defines.items()),
-        quote_dirs=() if own else directories_of(original, include_dirs),
+        quote_dirs=() if own else left_out(original, source, include_dirs),
     )
 
 

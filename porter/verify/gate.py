@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from porter.build.closure import left_beside
 from porter.build.dsl import IMPORTED, dsl_untested
 from porter.build.entry import function_name, kernel_names, kernel_place
 from porter.build.gate import MACHINE, Gated, Module, Outcome, Pair, kernels, nvcc_pair, run_pairs, same_code, spills
 from porter.build.host_headers import host_headers_note
+from porter.build.layout import Layout
 from porter.build.nvcc import CompileRequest
 from porter.build.ptxas import assemble
 from porter.build.table import ResourceRow, require_shared_memory
@@ -62,6 +64,10 @@ class GateOptions:
     jobs: int | None = None
     target: str = PORT_ARCH
     named: Callable[[str], Iterable[Diagnostic]] | None = None
+    written: frozenset[str] | None = None
+    """Of the port's files, by their originals' paths, those that are written; None: all, over the originals."""
+    layout: Layout | None = None
+    """How they lie where they are written, which is how they are compiled."""
 
 
 @dataclass
@@ -111,7 +117,8 @@ def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _W
     try:
         if unit.kind == "cuda":
             options = replace(options, include_dirs=tuple(dict.fromkeys([*options.include_dirs, *unit.include_dirs])))
-            tree = write_tree(unit.new, options.include_dirs, spare)
+            written = {p: data for p, data in unit.new.items() if options.written is None or p in options.written}
+            tree = write_tree(written, options.include_dirs, spare, options.layout)
             for request in requests(path, options):
                 work.pairs.append((_cuda_pair(request, path, tree, toolkit, work), tree))
         if unit.kind == "dsl":
@@ -155,12 +162,9 @@ def _problems(path: Path) -> list[Problem]:
 
 def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit, work: _Work) -> Pair:
     include_dirs = tree.include_dirs(request.include_dirs)
+    beside = left_beside(path, request.include_dirs, tree.has)
     after = replace(
-        request,
-        source=tree.place(path),
-        arch=work.options.target,
-        include_dirs=include_dirs,
-        quote_dirs=tree.quote_dirs,
+        request, source=tree.place(path), arch=work.options.target, include_dirs=include_dirs, quote_dirs=beside
     )
     return nvcc_pair(request, after, toolkit, keeps=work.unit.keeps_hopper)
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from porter.build.dsl import DslCompiled
-from porter.build.host_headers import directories_of
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.ptxas import assemble
 from porter.build.table import ResourceRow, compare_modules, compile_assembled, require_shared_memory, row
 from porter.build.toolchain import Toolkit
-from porter.build.tree import mirrored
+from porter.build.tree import left_out, own_first
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Unit, compile_request
 from porter.verify.dsl import compile_case
@@ -62,8 +61,7 @@ def rows_of_files(
     """
     here = (file.parent, *include_dirs)
     before = compile_ptx(CompileRequest(file, ORIGINAL_ARCH, include_dirs=here), toolkit)
-    beside = directories_of(file, include_dirs)
-    there = (*mirrored(file, ported, here), *here)
+    there, beside = own_first(file, ported, here), left_out(file, ported, include_dirs)
     after = compile_ptx(CompileRequest(ported, target, include_dirs=there, quote_dirs=beside), toolkit)
     rows = compare_modules((before.ptx, ORIGINAL_ARCH), (after.ptx, target), toolkit)
     return rows, [*before.stood_in, *after.stood_in]

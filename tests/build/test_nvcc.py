@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from porter.build.cache import Cache
+from porter.build.closure import left_beside
 from porter.build.entry import demangle, entries, kernel_names, kernel_place, named, take_probe
 from porter.build.nvcc import CompileRequest, compile_ptx, dependencies
 from porter.build.run import messages
@@ -291,7 +292,8 @@ def test_headers_beside_the_original_do_not_stand_in_for_the_systems(
     tree = write_tree({str(tmp_path / "p" / place): text.encode() for place, text in texts.items()}, [tmp_path / "p"])
     request = CompileRequest(
         tree.place(tmp_path / "p" / "k.cu"), "sm_100a",
-        include_dirs=tree.include_dirs([tmp_path / "p"]), quote_dirs=tree.quote_dirs,
+        include_dirs=tree.include_dirs([tmp_path / "p"]),
+        quote_dirs=left_beside(tmp_path / "p" / "k.cu", [tmp_path / "p"], tree.has),
     )  # fmt: skip
     assert compile_ptx(request, toolkit, cache).entries == ("_Z1kPi",)
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from kept_sources import kept_folder
 
-from porter.build.tree import mirrored
+from porter.build.tree import left_out, mirrored, own_first
 from porter.cli.main import main
 from porter.diagnostics import ExitCode
 
@@ -85,3 +85,17 @@ def test_directories_of_a_port(tmp_path: Path) -> None:
     assert mirrored(original, original, directories) == ()
     (tmp_path / "k.cu").touch()
     assert mirrored(original, tmp_path / "k.cu", directories) == ()
+
+
+def test_originals_stand_behind_the_port(tmp_path: Path) -> None:
+    for name in ("a/src/k.cu", "a/src/same.h", "a/inc/o.h", "b/src/k.cu", "b/inc/o.h"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    original, port, include = tmp_path / "a" / "src" / "k.cu", tmp_path / "b" / "src" / "k.cu", tmp_path / "a" / "inc"
+    original.write_text('#include "o.h"\n#include "same.h"\n')
+    searched = [include, Path("/usr/include")]
+    assert own_first(original, port, searched) == (tmp_path / "b" / "inc", include, Path("/usr/include"))
+    # o.h is found through -I, and the port has one: the directory of the original's is not searched before
+    assert left_out(original, port, searched) == (original.parent,)
+    (tmp_path / "b" / "src" / "same.h").touch()
+    assert left_out(original, port, searched) == ()
