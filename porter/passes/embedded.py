@@ -123,7 +123,7 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
         sure = retargeted(sure, around.sources(), options.target, rules)
         checked = check_chips(around, sure, bool(options.keep_hopper), rules, options.target)
         found_groups, outer.left_over = checked.groups, [] if options.select else checked.left
-        diagnostics += patterns.diagnostics
+        diagnostics += [*patterns.diagnostics, *checked.notes]
         if options.keep_hopper:
             both = keep_hopper(around, found_groups, rules, options.target)
             found_groups, diagnostics = both.groups, diagnostics + both.diagnostics
