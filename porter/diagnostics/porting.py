@@ -374,9 +374,9 @@ CHIP_CHECK_LEFT = error(
 CHIP_CHECK_ADMITS = note(
     "PT2080",
     "`{text}` also admits compute capability {others}, where an image for {target} does not run{more}",
-    "An image for an architecture-specific target such as sm_100a runs on chips of this one compute capability. A first "
-    "number or a lower bound admits others, on which a launch ends in `no kernel image is available`. The port runs "
-    "where it is meant to; this is said once, of all such places.",
+    "An image for an architecture-specific target such as sm_100a runs on chips of this one compute capability. A "
+    "first number or a lower bound admits others, on which a launch ends in `no kernel image is available`. The "
+    "port runs where it is meant to; this is said once, of all such places.",
     "Where only the ported kernels are meant, ask for the first and the second number: major == 10 && minor == 0 for "
     "sm_100a, in Python == (10, 0).",
 )

@@ -19,12 +19,13 @@ from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import CUDA_ENDINGS
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.model.spellings import Spellings
-from porter.passes.build_asks import lines_for_hopper
+from porter.passes.build_asks import admitting, lines_for_hopper
 from porter.passes.build_both import both_group, logical_line
 from porter.passes.build_capabilities import capability_group
 from porter.passes.build_kinds import kind_of
 from porter.passes.build_lists import options_of_lists
 from porter.passes.build_variables import Given, Variables, given_hopper, ported_variables, variables_of_both
+from porter.passes.chip_checks import HOPPER, admits_others
 from porter.passes.targets import lines_for_sm100, retargeted, said_of
 from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.engine import Selection, build_file_groups
@@ -90,6 +91,8 @@ class BuildFiles:
     files: dict[str, bytes] = field(default_factory=dict)
     groups: list[EditGroup] = field(default_factory=list)
     left: list[Diagnostic] = field(default_factory=list)
+    notes: list[Diagnostic] = field(default_factory=list)
+    """Conditions that admit more chips than the port runs on."""
 
 
 def port_build_files(
@@ -117,7 +120,21 @@ def port_build_files(
             result.files[path] = ported
             result.groups += groups
         result.left += left
+        if kind == "python":
+            result.notes += notes_of(path, ported, left, spellings(rules), keep_hopper, target)
     return result
+
+
+def notes_of(
+    path: str, ported: bytes, left: Sequence[Diagnostic], said: Spellings, keep: bool, target: PortTarget
+) -> list[Diagnostic]:
+    """Conditions of ported Python that admit more chips than it runs on, beside what is `left`."""
+    lines, runs = {d.where.line for d in left if d.where is not None}, {HOPPER} if keep else set()
+    return [
+        admits_others(Location(path, line), text, others - runs, target)
+        for line, text, others in admitting(ported, lines, said, target)
+        if others - runs
+    ]
 
 
 def port_build_text(

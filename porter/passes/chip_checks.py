@@ -30,7 +30,7 @@ from porter.ptx.arch import CHIPS, SM100A, PortTarget
 from porter.rules.recognize import spellings
 from porter.rules.rule import Compares, Region, Rule
 
-_HOPPER = 90
+HOPPER = 90
 _MOST_UNKNOWN = 8
 _DEEPEST = 60
 
@@ -92,7 +92,7 @@ def check_chips(
         if edits:
             kept.append(replace(group, edits=tuple(edits)))
     flow = Flow(names.files, names)
-    runs = {_HOPPER} if keep else set()
+    runs = {HOPPER} if keep else set()
     left: dict[tuple[str, int], Diagnostic] = {}
     notes: dict[tuple[str, int], Diagnostic] = {}
     for path, file in sources.files.items():
@@ -115,7 +115,7 @@ def check_chips(
 
 def admits_others(where: Location, text: str, others: Collection[int], target: PortTarget) -> Diagnostic:
     """A condition as the port has it admits chips that have no image."""
-    newer = [f"{chip // 10}.{chip % 10}" for chip in sorted(others) if chip >= _HOPPER]
+    newer = [f"{chip // 10}.{chip % 10}" for chip in sorted(others) if chip >= HOPPER]
     values = {"text": text, "others": ", ".join(newer), "target": target.name, "more": ""}
     return Diagnostic(Code.CHIP_CHECK_ADMITS, where, values)
 
@@ -183,7 +183,7 @@ def _decided(end: End, flow: Flow, reader: _Reader) -> Iterator[Span]:
 
 def _for_hopper_alone(numbers: Collection[float], target: PortTarget, own: float | None = None) -> bool:
     """Whether versions that are listed have Hopper's, or the one that is `own`, and not the port's."""
-    found = [u for u in _UNITS if _in_unit(_HOPPER, u) in ((own,) if own is not None else numbers)]
+    found = [u for u in _UNITS if _in_unit(HOPPER, u) in ((own,) if own is not None else numbers)]
     return any(_in_unit(target.sm, unit) not in numbers for unit in found)
 
 
@@ -279,7 +279,7 @@ def _disagree(old: _Truth, new: _Truth, unknown: set[str], port: int) -> bool:
         return True
     ordered = sorted(unknown)
     given = (dict(zip(ordered, values, strict=True)) for values in product((False, True), repeat=len(ordered)))
-    return any(old(_HOPPER, known) != new(port, known) for known in given)
+    return any(old(HOPPER, known) != new(port, known) for known in given)
 
 
 def _admitted(old: _Truth, new: _Truth, unknown: set[str], port: int) -> frozenset[int]:
@@ -303,7 +303,7 @@ def _in_unit(chip: int, unit: int) -> int:
 
 
 _UNITS = (1, 10, 100, 16)
-_AROUND_HOPPER = (89, _HOPPER, 100)
+_AROUND_HOPPER = (89, HOPPER, 100)
 
 
 class _Reader:
@@ -430,7 +430,7 @@ class _Reader:
         text = " ".join(self._text(node).split())
         if (chips := self.names.defined(text)) is not None:
             self.uses = True
-            return lambda chip, known: chips[chip != _HOPPER]
+            return lambda chip, known: chips[chip != HOPPER]
         self.unknown.add(text)
         return lambda chip, known: known[text]
 

@@ -32,8 +32,11 @@ _STATES = frozenset(
         "reference_declarator", "array_declarator", "structured_binding_declarator", "expression_statement",
         "throw_statement", "sizeof_expression", "decltype", "template_argument_list", "enumerator", "type_descriptor",
         "lambda_capture_specifier", "parameter_list", "using_declaration", "delete_expression", "update_expression",
-        "function_definition", "field_designator", "template_parameter_list", "concatenated_string", "labeled_statement",
-        "goto_statement", "alignas_qualifier", "init_statement", "compound_statement", "destructor_name", "attribute",
+        "function_definition", "field_designator", "template_parameter_list", "concatenated_string",
+        "labeled_statement", "goto_statement", "alignas_qualifier", "init_statement", "compound_statement",
+        "destructor_name", "attribute", "translation_unit", "namespace_definition", "namespace_identifier",
+        "declaration_list", "field_declaration_list", "type_definition", "alias_declaration", "friend_declaration",
+        "static_assert_declaration", "macro_type_specifier",
     }
 )  # fmt: skip
 _GRID = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
@@ -50,8 +53,8 @@ class End:
 
 @dataclass
 class _Value:
-    """A value on its way: `strong` if it was asked for and not only is called like one; `text` once it is a string, `own`
-    the node that it began with."""
+    """A value on its way from the node `own`: `strong` if it was asked for and not only is called like one; `text` once
+    it is a string; `computed` once it was calculated with."""
 
     file: CudaFile
     own: Node
@@ -227,21 +230,21 @@ class Flow:
             found: Node | None = step(value, child, node)
             return found
         if kind in _TRUTHS:
-            return self._as_truth(value, node, child)
+            return self._as_truth(value, child)
         return self._end(value, node)
 
-    def _end(self, value: _Value, node: Node) -> None:
+    def _end(self, value: _Value, node: Node) -> Node | None:
         if value.strong:
             self.ends.append(End(value.file, node))
+        return None
 
-    def _as_truth(self, value: _Value, node: Node, child: Node) -> None:
+    def _as_truth(self, value: _Value, child: Node) -> Node | None:
         """As a condition a capability is true for every chip; what was computed from it may not be."""
-        if value.computed and child.end_byte <= node.end_byte:
-            self._end(value, child)
+        return self._end(value, child) if value.computed else None
 
     def _at_unary_expression(self, value: _Value, child: Node, node: Node) -> Node | None:
         if node.children and node.children[0].type == "!":
-            return self._as_truth(value, node, child)
+            return self._as_truth(value, child)
         return node
 
     def _at_pointer_expression(self, value: _Value, child: Node, node: Node) -> Node | None:
@@ -253,7 +256,7 @@ class Flow:
 
     def _at_conditional_expression(self, value: _Value, child: Node, node: Node) -> Node | None:
         if node.child_by_field_name("condition") == child:
-            return self._as_truth(value, node, child) if node.child_by_field_name("consequence") else node
+            return self._as_truth(value, child) if node.child_by_field_name("consequence") else node
         return node
 
     def _at_binary_expression(self, value: _Value, child: Node, node: Node) -> Node | None:
@@ -266,7 +269,7 @@ class Flow:
                 return None
             return self._end(value, node)
         if text in (b"&&", b"||", b"and", b"or"):
-            return self._as_truth(value, node, child)
+            return self._as_truth(value, child)
         if text == b"<<" and child == right and left is not None and not self._is_number(value.file, left):
             return None
         if text == b"+" and other is not None and next(find(other, "string_literal", "raw_string_literal"), None):
@@ -289,7 +292,7 @@ class Flow:
     def _at_condition_clause(self, value: _Value, child: Node, node: Node) -> Node | None:
         if node.parent is not None and node.parent.type == "switch_statement":
             return self._end(value, node.parent)
-        return self._as_truth(value, node, child)
+        return self._as_truth(value, child)
 
     def _at_case_statement(self, value: _Value, child: Node, node: Node) -> Node | None:
         return self._end(value, node) if node.child_by_field_name("value") == child else None

@@ -359,6 +359,7 @@ def _port_build_files(ported: Ported, files: Mapping[str, bytes], options: PortO
     ported.new |= built.files
     ported.groups += built.groups
     ported.left_over += [] if options.select else built.left
+    ported.diagnostics += [] if options.select else built.notes
 
 
 def port_root(

@@ -17,6 +17,9 @@ from porter.lang.dsl_imports import chain_edits, import_edits, support_import
 from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
 from porter.model.dsl.reach import framed_kernels
+from porter.model.spellings import Spellings
+from porter.passes.build_asks import lines_for_hopper
+from porter.passes.build_files import notes_of
 from porter.passes.clashes import clashes
 from porter.passes.dsl import outputs
 from porter.passes.dsl.frame import frame_edits
@@ -27,6 +30,7 @@ from porter.passes.targets import retargeted
 from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.engine import Planned, Selection, pass_groups
 from porter.rules.load import load_rules, names_of
+from porter.rules.recognize import spellings
 from porter.rules.rule import Region, Rule
 
 FRAME_RULE = "PTR500"
@@ -59,6 +63,8 @@ class DslPortResult:
     native: tuple[str, ...] = ()
     build_files: dict[str, bytes] = field(default_factory=dict)
     scaffold: dict[str, bytes] = field(default_factory=dict)
+    left_over: list[Diagnostic] = field(default_factory=list)
+    """Places that ask for a chip and were not understood."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -112,7 +118,20 @@ def port_python(
         result.groups = [g for group in groups if (g := _within(group, own)) is not None]
         result.kernels = [k.name for found in port.frames.values() for k in found]
         result.full_rate, result.native = full_rate, tuple(native)
+        for file in () if select else own.values():
+            _check_chips(file, result, spellings(rules), target)
     return result
+
+
+def _check_chips(file: DslFile, result: DslPortResult, said: Spellings, target: PortTarget) -> None:
+    """What a module asks of the device, held against its port."""
+    edits = [e for g in result.groups for e in g.edits if e.path == file.path]
+    edited = {file.source.count(b"\n", 0, e.span.start) + 1 for e in edits}
+    lines = file.source.decode("utf-8", "replace").splitlines()
+    for line in sorted(lines_for_hopper(file.source, edited, said, target)):
+        where, values = Location(file.path, line), {"text": lines[line - 1].strip()[:100]}
+        result.left_over.append(Diagnostic(Code.CHIP_CHECK_LEFT, where, values))
+    result.diagnostics += notes_of(file.path, result.files[file.path], result.left_over, said, False, target)
 
 
 class _Port:
