@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from porter.model.spellings import Spellings
 from porter.passes.build_capabilities import asking_module, forms_of
@@ -18,17 +19,32 @@ _COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
     ast.GtE: operator.ge, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
 _HOPPER = 90
+_NOTHING: Mapping[str, Form | None] = MappingProxyType({})
 _AROUND = (89, _HOPPER, 100, 120)
 """Chips before Hopper, Hopper, and those behind it: what tells none of them apart is about something else."""
 
 
-def lines_for_hopper(source: bytes, edited: Collection[int], spellings: Spellings, target: PortTarget) -> set[int]:
+Given = Mapping[str, Form | None]
+
+
+def handed_out(sources: Iterable[bytes], spellings: Spellings) -> Given:
+    """Functions of modules that give a capability, for modules that import them: by name."""
+    trees = [tree for source in sources if (tree := asking_module(source, spellings)) is not None]
+    found: dict[str, Form | None] = {}
+    for tree in trees:
+        found |= Capabilities(tree, spellings).handed_out
+    return found
+
+
+def lines_for_hopper(
+    source: bytes, edited: Collection[int], spellings: Spellings, target: PortTarget, given: Given = _NOTHING
+) -> set[int]:
     """Lines that ask for Hopper, or in a way that is not understood, without those that are `edited`; none where the
     source does not parse."""
-    tree = asking_module(source, spellings)
+    tree = asking_module(source, spellings, given)
     if tree is None:
         return set()
-    kinds = _Kinds(tree, spellings, target)
+    kinds = _Kinds(tree, spellings, target, given)
     found = set(_lines(tree, kinds)) - set(edited)
     # a branch for Blackwell is told of with the one for Hopper
     return found - _for_blackwell(tree, kinds) or found
@@ -54,8 +70,8 @@ def admitting(
 class _Kinds(Capabilities):
     """The same, and what each form is on a chip."""
 
-    def __init__(self, tree: ast.Module, spellings: Spellings, target: PortTarget) -> None:
-        super().__init__(tree, spellings)
+    def __init__(self, tree: ast.Module, spellings: Spellings, target: PortTarget, given: Given = _NOTHING) -> None:
+        super().__init__(tree, spellings, given)
         self.spellings, self.port = spellings, target.sm
         self.ported = forms_of(target.sm)
         self._on: dict[int, Mapping[object, Form]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from porter.lang.text import Edit, EditGroup, LineIndex, Safety, Span
 from porter.model.spellings import Spellings
@@ -48,9 +48,11 @@ def capability_group(
     )
 
 
-def asking_module(source: bytes, spellings: Spellings) -> ast.Module | None:
-    """A module that may ask for a capability; None for one that does not, or does not parse."""
-    if not spellings.stand_in("python_asked", source.decode("latin-1")):
+def asking_module(source: bytes, spellings: Spellings, given: Collection[str] = ()) -> ast.Module | None:
+    """A module that may ask for a capability, itself or by the functions that are `given`; None for one that does not,
+    or does not parse."""
+    named = any(re.search(rb"\b" + re.escape(name.encode()) + rb"\b", source) for name in given)
+    if not named and not spellings.stand_in("python_asked", source.decode("latin-1")):
         return None
     try:
         return ast.parse(source)

@@ -325,7 +325,7 @@ class _Reader:
         self._constant = constant
         self._edits = edits
         self._signs = signs
-        self._ported = False
+        self._ported = self._minor = False
 
     def places(self, root: Node, unsure: set[int]) -> Iterator[_Place]:
         """Conditions that disagree, switches over a capability, and conditions that admit other chips too."""
@@ -435,15 +435,15 @@ class _Reader:
         return lambda chip, known: known[text]
 
     def _compared(self, left: Node, sign: str, right: Node) -> _Truth | None:
-        used, self.uses = self.uses, False
+        used, self.uses, self._minor = self.uses, False, False
         one, two = self._number(left), self._number(right)
         about, self.uses = self.uses, used
-        if one is None or two is None or not about:
+        if one is None or two is None or not (about or self._minor):
             return None
         unit = self._unit(left, right)
         if unit is None:
             return None
-        self.uses = True
+        self.uses |= about
         compare, first, second = _COMPARE[sign], one, two
         return lambda chip, known: compare(first(chip, unit), second(chip, unit))
 
@@ -487,6 +487,7 @@ class _Reader:
         if kind == "minor":
             # Hopper's is 0; where the port's is too, this tells no chips apart
             self.uses |= self.names.target.capability[1] != 0
+            self._minor = True
             return lambda chip, unit: chip % 10
         self.uses = True
         if kind == "major":

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from porter.model.spellings import Spellings
 
 Form = tuple[int, int] | int | str
 """What a capability is written as, told by Hopper's: (9, 0), 9, 90, 900, "9.0", "90"."""
 _ROUNDS = 6
+_NOTHING: Mapping[str, Form | None] = MappingProxyType({})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _HANDS_ON = (
     ast.Attribute, ast.BinOp, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred, ast.Await, ast.ListComp, ast.SetComp,
@@ -37,15 +39,17 @@ def literal(node: ast.expr) -> Form:
 
 class Capabilities:
     """What expressions of a module hold of a capability, and the `ends` where something is decided by one: comparisons,
-    subjects of `match`, subscripts and calls."""
+    subjects of `match`, subscripts and calls. `given`: functions of other modules that give one, with what they give if
+    that is known."""
 
-    def __init__(self, tree: ast.Module, spellings: Spellings) -> None:
+    def __init__(self, tree: ast.Module, spellings: Spellings, given: Mapping[str, Form | None] = _NOTHING) -> None:
         self.tree = tree
         self._spellings = spellings
         self._parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self._nodes = list(ast.walk(tree))
         self._forms: dict[_Key, Form] = {}
         self._asked: set[_Key] = set()
+        self._texts: set[_Key] = set()
         self._local: set[_Key] = set()
         self._set: dict[_Key, list[ast.expr]] = defaultdict(list)
         self._functions: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = defaultdict(list)
@@ -61,6 +65,13 @@ class Capabilities:
                 self._local.add((self._scope(node), node.arg if isinstance(node, ast.arg) else node.id))
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 self._set[self._scope(node), node.targets[0].id].append(node.value)
+            elif isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    if alias.name in given:
+                        self._give((0, alias.asname or alias.name), given[alias.name])
+        for name, form in given.items():
+            if name not in self._functions:
+                self._give((0, f".{name}"), form)
         for _ in range(_ROUNDS):
             before = len(self._forms), len(self._asked)
             self.ends = []
@@ -69,6 +80,15 @@ class Capabilities:
                     self._follow(node)
             if before == (len(self._forms), len(self._asked)):
                 break
+
+    @property
+    def handed_out(self) -> dict[str, Form | None]:
+        """The functions of the module that give a capability, with what they give if that is known."""
+        return {
+            name: self._forms.get((0, name))
+            for name, defined in self._functions.items()
+            if (0, name) in self._asked and any(isinstance(self._parents.get(id(f)), ast.Module) for f in defined)
+        }
 
     # names
 
@@ -142,7 +162,7 @@ class Capabilities:
     # where they go
 
     def _follow(self, node: ast.AST) -> None:
-        text = False
+        text = isinstance(node, ast.Name) and self._key(node, node.id) in self._texts
         child, above = node, self._parents.get(id(node))
         while above is not None:
             text = text or isinstance(above, ast.JoinedStr) or _makes_text(above)
@@ -190,15 +210,17 @@ class Capabilities:
             self.ends.append(node)
         return None
 
-    def _give(self, key: _Key, form: Form | None) -> None:
+    def _give(self, key: _Key, form: Form | None, text: bool = False) -> None:
         self._asked.add(key)
+        if text:
+            self._texts.add(key)
         if form is not None:
             self._forms.setdefault(key, form)
 
     def _set_to(self, target: ast.AST, value: ast.AST, text: bool) -> None:
         form = self.of(value) if isinstance(value, ast.expr) else None
         if isinstance(target, ast.Name):
-            self._give(self._key(target, target.id), form)
+            self._give(self._key(target, target.id), form, text)
         elif isinstance(target, (ast.Tuple, ast.List)):
             parts: list[Form | None] = [9, None] if form == (9, 0) else [None, None]
             for part, one in zip(target.elts, [*parts, *[None] * len(target.elts)], strict=False):
@@ -307,9 +329,7 @@ class Capabilities:
             mapped = isinstance(one, ast.Call) and getattr(one.func, "id", "") == "map" and len(one.args) == 2
             if mapped and isinstance(one, ast.Call) and self.of(one.args[1]) == (9, 0):
                 return {"": "90", ".": "9.0"}.get(str(node.func.value.value))
-        if name in self._functions:
-            return self._forms.get((0, name))
-        return None
+        return self._forms.get((0, name)) or self._forms.get((0, f".{name}"))
 
     def _joined(self, values: list[ast.expr], node: ast.JoinedStr) -> Form | None:
         """f"{major}.{minor}" and f"{major}{minor}"."""

@@ -18,7 +18,7 @@ from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
 from porter.model.dsl.reach import framed_kernels
 from porter.model.spellings import Spellings
-from porter.passes.build_asks import lines_for_hopper
+from porter.passes.build_asks import Given, handed_out, lines_for_hopper
 from porter.passes.build_files import notes_of
 from porter.passes.clashes import clashes
 from porter.passes.dsl import outputs
@@ -118,17 +118,18 @@ def port_python(
         result.groups = [g for group in groups if (g := _within(group, own)) is not None]
         result.kernels = [k.name for found in port.frames.values() for k in found]
         result.full_rate, result.native = full_rate, tuple(native)
+        functions = handed_out((file.source for file in own.values()), spellings(rules)) if not select else {}
         for file in () if select else own.values():
-            _check_chips(file, result, spellings(rules), target)
+            _check_chips(file, result, spellings(rules), target, functions)
     return result
 
 
-def _check_chips(file: DslFile, result: DslPortResult, said: Spellings, target: PortTarget) -> None:
+def _check_chips(file: DslFile, result: DslPortResult, said: Spellings, target: PortTarget, functions: Given) -> None:
     """What a module asks of the device, held against its port."""
     edits = [e for g in result.groups for e in g.edits if e.path == file.path]
     edited = {file.source.count(b"\n", 0, e.span.start) + 1 for e in edits}
     lines = file.source.decode("utf-8", "replace").splitlines()
-    for line in sorted(lines_for_hopper(file.source, edited, said, target)):
+    for line in sorted(lines_for_hopper(file.source, edited, said, target, functions)):
         where, values = Location(file.path, line), {"text": lines[line - 1].strip()[:100]}
         result.left_over.append(Diagnostic(Code.CHIP_CHECK_LEFT, where, values))
     result.diagnostics += notes_of(file.path, result.files[file.path], result.left_over, said, False, target)
