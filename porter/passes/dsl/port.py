@@ -16,6 +16,7 @@ from porter.lang.cute_dsl import SUPPORT, DslFile, Function, parse_dsl
 from porter.lang.dsl_imports import chain_edits, import_edits, support_import
 from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
+from porter.model.dsl.missing import MissingName, missing_names
 from porter.model.dsl.reach import framed_kernels
 from porter.model.spellings import Spellings
 from porter.passes.build_asks import Given, handed_out, lines_for_hopper
@@ -95,8 +96,14 @@ def port_python(
     result = DslPortResult(sources, sources.sources())
     port = _Port(closure, rules, Selection(tuple(select) or None, tuple(ignore)))
     result.diagnostics += port.refusals()
+    missing = [_not_found(m) for m in missing_names(closure, names_of(rules))] if not select else []
     if result.diagnostics or not port.hopper:
+        result.diagnostics += missing
+        if missing and not port.native:
+            values = {"path": closure.root.path, "names": _listed(missing)}
+            result.diagnostics.append(Diagnostic(Code.MODULE_NOT_READ, missing[0].where, values))
         return result
+    result.diagnostics += missing
     planned = port.plan()
     result.diagnostics += planned.diagnostics
     if has_errors(planned.diagnostics) or not planned.groups:
@@ -122,6 +129,18 @@ def port_python(
         for file in () if select else own.values():
             _check_chips(file, result, spellings(rules), target, functions)
     return result
+
+
+def _not_found(missing: MissingName) -> Diagnostic:
+    what = f"`{missing.name.rpartition('.')[2]}` is not in it" if missing.there else "it was not found"
+    return Diagnostic(
+        Code.UNRESOLVED_MODULE, missing.where, {"name": missing.name, "module": missing.module, "what": what}
+    )
+
+
+def _listed(missing: Sequence[Diagnostic]) -> str:
+    names = [str(d.values["name"]) for d in missing]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _check_chips(file: DslFile, result: DslPortResult, said: Spellings, target: PortTarget, functions: Given) -> None:
