@@ -16,7 +16,6 @@ from porter.lang.cute_dsl import SUPPORT, DslFile, Function, parse_dsl
 from porter.lang.dsl_imports import chain_edits, import_edits, support_import
 from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
-from porter.model.dsl.missing import MissingName, missing_names
 from porter.model.dsl.reach import framed_kernels
 from porter.model.spellings import Spellings
 from porter.passes.build_asks import Given, handed_out, lines_for_hopper
@@ -26,6 +25,7 @@ from porter.passes.dsl import outputs
 from porter.passes.dsl.frame import frame_edits
 from porter.passes.dsl.refusals import refused
 from porter.passes.dsl.renames import LocalNames, NameRules, RuleEdit, conflicts, renamed, reworded
+from porter.passes.dsl.unread import modules_not_found, nothing_read
 from porter.passes.keeping import Kept
 from porter.passes.targets import retargeted
 from porter.ptx.arch import SM100A, PortTarget
@@ -96,12 +96,11 @@ def port_python(
     result = DslPortResult(sources, sources.sources())
     port = _Port(closure, rules, Selection(tuple(select) or None, tuple(ignore)))
     result.diagnostics += port.refusals()
-    missing = [_not_found(m) for m in missing_names(closure, names_of(rules))] if not select else []
+    missing = modules_not_found(closure, names_of(rules)) if not select else []
     if result.diagnostics or not port.hopper:
         result.diagnostics += missing
         if missing and not port.native:
-            values = {"path": closure.root.path, "names": _listed(missing)}
-            result.diagnostics.append(Diagnostic(Code.MODULE_NOT_READ, missing[0].where, values))
+            result.diagnostics.append(nothing_read(closure.root.path, missing))
         return result
     result.diagnostics += missing
     planned = port.plan()
@@ -129,18 +128,6 @@ def port_python(
         for file in () if select else own.values():
             _check_chips(file, result, spellings(rules), target, functions)
     return result
-
-
-def _not_found(missing: MissingName) -> Diagnostic:
-    what = f"`{missing.name.rpartition('.')[2]}` is not in it" if missing.there else "it was not found"
-    return Diagnostic(
-        Code.UNRESOLVED_MODULE, missing.where, {"name": missing.name, "module": missing.module, "what": what}
-    )
-
-
-def _listed(missing: Sequence[Diagnostic]) -> str:
-    names = [str(d.values["name"]) for d in missing]
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _check_chips(file: DslFile, result: DslPortResult, said: Spellings, target: PortTarget, functions: Given) -> None:
