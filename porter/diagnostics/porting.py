@@ -380,6 +380,15 @@ CHIP_CHECK_ADMITS = note(
     "Where only the ported kernels are meant, ask for the first and the second number: major == 10 && minor == 0 for "
     "sm_100a, in Python == (10, 0).",
 )
+EXTERNAL_FUNCTION = error(
+    "PT2081",
+    ExitCode.UNPORTED,
+    "`{name}` is not ported: its parameters change, and {why}",
+    "A device function with external linkage is called from other translation units (nvcc -rdc=true). In a port it is "
+    "handed a tile in Tensor Memory, so that callers which are compiled with its old declaration do not link. Each "
+    "translation unit is ported by itself, as the accumulator's tile, its columns and its waits are the caller's.",
+    "Define it as `static` or `__forceinline__` in a header that its callers include, so that it is ported with them.",
+)
 NOT_FOR_BOTH_CHIPS = error(
     "PT2057",
     ExitCode.UNPORTED,
