@@ -385,9 +385,11 @@ EXTERNAL_FUNCTION = error(
     ExitCode.UNPORTED,
     "`{name}` is not ported: its parameters change, and {why}",
     "A device function with external linkage is called from other translation units (nvcc -rdc=true). In a port it is "
-    "handed a tile in Tensor Memory, so that callers which are compiled with its old declaration do not link. Each "
-    "translation unit is ported by itself, as the accumulator's tile, its columns and its waits are the caller's.",
-    "Define it as `static` or `__forceinline__` in a header that its callers include, so that it is ported with them.",
+    "handed a tile in Tensor Memory, so that callers which are compiled with its old declaration do not link, and "
+    "pointers to it have another type. Each translation unit is ported by itself, as the accumulator's tile, its "
+    "columns and its waits are the caller's.",
+    "Define it as `static` or `__forceinline__` in a header that its callers include, and call it by its name: then it "
+    "is ported with them.",
 )
 NOT_FOR_BOTH_CHIPS = error(
     "PT2057",

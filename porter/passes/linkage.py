@@ -11,12 +11,16 @@ Sources: C++20 [basic.link], [dcl.inline]; CUDA C++ Programming Guide, separate 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from tree_sitter import Node
+
 from porter.diagnostics import Code, Diagnostic, PorterError
-from porter.lang.cuda import enclosing, find, function_specifiers, location
+from porter.lang.cuda import CudaFile, enclosing, find, function_specifiers, location
 from porter.lang.neighbours import units_around
 from porter.lang.sources import SourceSet, is_header, load_sources
 from porter.lang.text import Edit, as_bytes
@@ -31,10 +35,24 @@ def called_from_elsewhere(program: Program, edits: Mapping[str, Sequence[Edit]])
     """Functions whose names or parameters are edited and that another translation unit calls, or that nothing but one
     can call."""
     root = program.sources.root
-    changed = [f for f in program.functions if f.style in (Style.DEVICE, Style.METHOD) and _is_edited(f, edits)]
-    told = [(f, _instantiated(program, f)) for f in changed]
-    found = [_said(f, f"{where} instantiates it for other translation units") for f, where in told if where]
-    exported = [f for f, where in told if not where and not is_header(Path(root)) and _has_external_linkage(f)]
+    places = _starts(edits)
+    changed = [f for f in program.functions if f.style in (Style.DEVICE, Style.METHOD) and _is_edited(f, places)]
+    if not changed:
+        return []
+    instances, pointers = _instances(program), _pointers(program, {f.name for f in changed})
+    found: list[Diagnostic] = []
+    told: set[int] = set()
+    for function in changed:
+        names = {function.name, function.owner.rpartition("::")[2]} if function.template_params else ()
+        where = next((instances[n] for n in names if n in instances), None)
+        if where is not None:
+            found.append(_said(function, f"{where} instantiates it for other translation units"))
+        elif function.name in pointers:
+            found.append(_said(function, f"{pointers[function.name]} takes its address"))
+        else:
+            continue
+        told.add(id(function))
+    exported = [f for f in changed if id(f) not in told and not is_header(Path(root)) and _has_external_linkage(f)]
     if not exported:
         return found
     reached = program.reached(program.kernels, program.functions)
@@ -55,14 +73,19 @@ def _said(function: Function, why: str) -> Diagnostic:
     return Diagnostic(Code.EXTERNAL_FUNCTION, location(function.file, function.name_span), values)
 
 
-def _is_edited(function: Function, edits: Mapping[str, Iterable[Edit]]) -> bool:
+def _starts(edits: Mapping[str, Iterable[Edit]]) -> dict[str, list[int]]:
+    """Where edits begin, in order, by file."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for edit in (e for of_rule in edits.values() for e in of_rule):
+        found[edit.path].append(edit.span.start)
+    return {path: sorted(starts) for path, starts in found.items()}
+
+
+def _is_edited(function: Function, places: Mapping[str, list[int]]) -> bool:
     """Whether the name or the parameters of a function become others."""
+    starts = places.get(function.file.path, [])
     spans = [s for s in (function.name_span, function.params_span) if s is not None]
-    return any(
-        e.path == function.file.path and any(s.start <= e.span.start and e.span.end <= s.end for s in spans)
-        for rule in edits.values()
-        for e in rule
-    )
+    return any(bisect_left(starts, s.start) < bisect_right(starts, s.end) for s in spans)
 
 
 def _has_external_linkage(function: Function) -> bool:
@@ -81,18 +104,44 @@ def _has_external_linkage(function: Function) -> bool:
     return True
 
 
-def _instantiated(program: Program, function: Function) -> str:
-    """Where a template, or the template of its class, is instantiated by a line of its own."""
-    if not function.template_params:
-        return ""
-    names = {function.name, function.owner.rpartition("::")[2]} - {""}
+def _instances(program: Program) -> dict[str, str]:
+    """Names in the heads of explicit instantiations, with their places."""
+    found: dict[str, str] = {}
     for file in program.sources.files.values():
         for node in find(file.root, "template_instantiation"):
             head = file.text(node).partition("(")[0]
-            words = set(re.findall(r"[A-Za-z_]\w*", head))
-            if words & names and not head.lstrip().startswith("extern"):
-                return str(file.location(node))
-    return ""
+            if not head.lstrip().startswith("extern"):
+                found |= {word: str(file.location(node)) for word in re.findall(r"[A-Za-z_]\w*", head)}
+    return found
+
+
+def _pointers(program: Program, names: Collection[str]) -> dict[str, str]:
+    """Functions of these names that are put into pointers, and where."""
+    found: dict[str, str] = {}
+    for file in program.sources.files.values():
+        for holder in find(file.root, *_HOLDERS):
+            declared = holder.child_by_field_name("declarator")
+            for node in holder.named_children:
+                name = file.text(node) if node.type == "identifier" and node != declared else ""
+                if name in names and name not in found:
+                    inside = enclosing(node, "function_definition")
+                    if inside is None or not _is_declared(file, inside, name):
+                        found[name] = str(file.location(node))
+    return found
+
+
+_HOLDERS = ("initializer_list", "init_declarator", "pointer_expression")
+
+
+def _is_declared(file: CudaFile, inside: Node, name: str) -> bool:
+    """Whether a function has a variable or parameter of a name."""
+    kinds = ("parameter_declaration", "declaration")
+    return any(
+        file.text(n) == name
+        for d in find(inside, *kinds)
+        for c in d.children_by_field_name("declarator")
+        for n in find(c, "identifier")
+    )
 
 
 class _Users:
