@@ -123,3 +123,14 @@ def test_a_helper_of_another_module(tmp_path: Path) -> None:
     ran = CliRunner().invoke(main, ["port", "--no-compile", "-o", str(tmp_path / "out"), str(tmp_path)])
     assert ran.exit_code == ExitCode.UNPORTED
     assert [f"{name}.py:2" in ran.output for name in ("one", "two", "three")] == [True, True, False]
+
+
+def test_a_module_of_cute_dsl_is_asked_too(tmp_path: Path) -> None:
+    kernel = (Path(__file__).parents[2] / "corpus" / "dsl_gemm" / "dsl_gemm.py").read_text()
+    host = "import torch\ndef a():\n    cc = torch.cuda.get_device_capability()\n    return cc in KNOWN\n"
+    host += "def b():\n    match torch.cuda.get_device_properties(0).major:\n        case 9: return 1\n"
+    (tmp_path / "k.py").write_text(f"{kernel}\n{host}")
+    ran = CliRunner().invoke(main, ["port", "--no-compile", "-o", str(tmp_path / "out"), str(tmp_path / "k.py")])
+    assert ran.exit_code == ExitCode.UNPORTED
+    assert ran.output.count("PT2059") == 2
+    assert "porter_dsl" in (tmp_path / "out" / "k.py").read_text()
