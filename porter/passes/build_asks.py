@@ -134,15 +134,24 @@ def _decided(node: ast.AST, kinds: _Kinds) -> Iterator[int]:
         if wanted is None or any(_matched(p) == "" for c in node.cases for p in _patterns(c)):
             yield node.subject.lineno
         yield from _cases(node, wanted, kinds) if wanted is not None else ()
-    elif isinstance(node, ast.Subscript):
-        table, wanted = kinds.constant(node.value), kinds.of(node.slice)
+    elif (looked_up := _looked_up(node)) is not None:
+        table, wanted = kinds.constant(looked_up[0]), kinds.of(looked_up[1])
         keys = [k for k in table.keys if k is not None] if isinstance(table, ast.Dict) else None
         if keys is None or wanted is None:
-            yield node.lineno
+            yield looked_up[1].lineno
         elif _alone(wanted, keys, kinds):
             yield next(k.lineno for k in keys if literal(k) == wanted)
     elif isinstance(node, (ast.expr, ast.stmt)):
         yield node.lineno
+
+
+def _looked_up(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+    """A table and what is looked up in it: `t[x]`, `t.get(x, y)`."""
+    if isinstance(node, ast.Subscript):
+        return node.value, node.slice
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+        return node.func.value, node.args[0]
+    return None
 
 
 def _is_of_no_chip(sides: list[ast.expr], kinds: _Kinds) -> bool:

@@ -192,15 +192,16 @@ class Capabilities:
         if isinstance(node, ast.Subscript):
             return node if child is node.value else self._end(node, text)
         if isinstance(node, ast.Compare):
-            return self._end(node, False)
+            identity = all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
+            return self._end(node, False) if not identity else None
         if isinstance(node, ast.Match):
             return self._end(node, False)
         if isinstance(node, ast.IfExp):
             return node if child is not node.test else None
         if isinstance(node, ast.UnaryOp):
             return None if isinstance(node.op, ast.Not) else node
-        if isinstance(node, ast.Dict):
-            self._of_dict(child, node)
+        if isinstance(node, ast.Dict) and self._of_dict(child, node):
+            return None
         if isinstance(node, _HANDS_ON):
             return node
         return None if isinstance(node, _DROPS) else self._end(node, text)
@@ -230,10 +231,13 @@ class Capabilities:
         elif (member := self._member(target)) is not None and not text:
             self._give((0, member), form)
 
-    def _of_dict(self, child: ast.AST, node: ast.Dict) -> None:
+    def _of_dict(self, child: ast.AST, node: ast.Dict) -> bool:
+        """Whether a value of a dictionary is known by a text."""
         for key, value in zip(node.keys, node.values, strict=True):
             if value is child and isinstance(key, ast.Constant) and isinstance(key.value, str):
                 self._give((0, f"[{key.value}]"), self.of(value))
+                return True
+        return False
 
     def _returned(self, child: ast.AST, node: ast.AST) -> None:
         function = self._parents.get(id(node))
