@@ -94,7 +94,15 @@ def nvcc_pair(
 
     def compiled(request: CompileRequest) -> Module:
         ptx = compile_ptx(request, toolkit, cache)
-        done = assemble(toolkit, ptx.ptx, request.arch, name=request.source.stem, cache=cache)
+        name = request.source.stem
+        try:
+            done = assemble(toolkit, ptx.ptx, request.arch, name=name, cache=cache)
+        except PorterError as error:
+            own = _UNRESOLVED in str(error.diagnostic.values.get("text", "")) and _declared(ptx.ptx)
+            if not own or (request is not before and not own <= _declared(compile_ptx(before, toolkit, cache).ptx)):
+                raise
+            # other translation units have what it names, as with nvcc -rdc=true
+            done = assemble(toolkit, ptx.ptx, request.arch, name=name, flags=("--compile-only",), cache=cache)
         return Module(ptx.ptx, done, ptx.stood_in)
 
     plain = None
@@ -103,6 +111,18 @@ def nvcc_pair(
         plain = nvcc_pair(bare[0], bare[1], toolkit, cache, keeps)
     kept = replace(after, arch=before.arch)
     return Pair(lambda: compiled(before), lambda: compiled(after), plain, (lambda: compiled(kept)) if keeps else None)
+
+
+_UNRESOLVED = "Unresolved extern"
+"""What ptxas says of a name that no other module is linked for."""
+_EXTERN = re.compile(
+    r"^\s*\.extern\s+(?:\.func\s+(?:\([^()]*\)\s*)?([\w$]+)|\.global\b[^;]*?([\w$]+)(?:\[[^;]*)?;)", re.MULTILINE
+)
+
+
+def _declared(ptx: str) -> frozenset[str]:
+    """Functions and variables that a module takes from others."""
+    return frozenset(one or other for one, other in _EXTERN.findall(ptx))
 
 
 _NOT_CODE = re.compile(r"//.*|^\s*\.(?:loc|file)\b.*|^\s*\.section\b[^{]*\{[^}]*\}", re.MULTILINE)

@@ -64,3 +64,19 @@ INCLUDE_NOT_READ = error(
     "Pass the headers' directories with -I (each is named with its line above). If they hold no device code, nothing "
     "needs to be done.",
 )
+UNRESOLVED_MODULE = warning(
+    "PT1008",
+    "`{name}` comes from module {module}: {what}",
+    "A class is derived from it, or it is used where kernels are made, and what stands in it was not read: kernels in "
+    "it are not ported. Modules are looked for in the file's package, beside the file, in directories of -I, and where "
+    "the interpreter looks. Modules that no kernel can come from are not asked for.",
+    "Pass the directory that the module's name starts from with -I, or install the package that has it.",
+)
+MODULE_NOT_READ = error(
+    "PT1009",
+    ExitCode.UNPORTED,
+    "{path}: nothing for Hopper was found to port, but not everything was read: {names}",
+    "A kernel for Hopper may stand in what was not found; without it nothing can be said about the file.",
+    "Pass the modules' directories with -I (each is named with its place above). If they hold no kernels, nothing "
+    "needs to be done.",
+)

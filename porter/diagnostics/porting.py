@@ -364,6 +364,26 @@ CHIP_CHECK_LEFT = error(
     "program may not choose them.",
     "Make it hold for compute capability 10.0 where the port is to run, by hand.",
 )
+CHIP_CHECK_ADMITS = note(
+    "PT2080",
+    "`{text}` also admits compute capability {others}, where an image for {target} does not run{more}",
+    "An image for an architecture-specific target such as sm_100a runs on chips of this one compute capability. A "
+    "first number or a lower bound admits others, on which a launch ends in `no kernel image is available`. The "
+    "port runs where it is meant to; this is said once, of all such places.",
+    "Where only the ported kernels are meant, ask for the first and the second number: major == 10 && minor == 0 for "
+    "sm_100a, in Python == (10, 0).",
+)
+EXTERNAL_FUNCTION = error(
+    "PT2081",
+    ExitCode.UNPORTED,
+    "`{name}` is not ported: its parameters change, and {why}",
+    "A device function with external linkage is called from other translation units (nvcc -rdc=true). In a port it is "
+    "handed a tile in Tensor Memory, so that callers which are compiled with its old declaration do not link, and "
+    "pointers to it have another type. Each translation unit is ported by itself, as the accumulator's tile, its "
+    "columns and its waits are the caller's.",
+    "Define it as `static` or `__forceinline__` in a header that its callers include, and call it by its name: then it "
+    "is ported with them.",
+)
 NOT_FOR_BOTH_CHIPS = error(
     "PT2057",
     ExitCode.UNPORTED,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib.util
 import os
 import sys
 from collections import defaultdict
@@ -33,6 +34,8 @@ class Module:
     own: bool
     imported: set[str] = field(default_factory=set)
     """Names of the modules of the closure that it imports."""
+    absent: set[str] = field(default_factory=set)
+    """Names of modules that it imports and that are nowhere."""
 
     @property
     def path(self) -> str:
@@ -157,6 +160,24 @@ class _Search:
                 return (found, False) if _mentions(directory, top, self.packages) else None
         return None
 
+    def is_absent(self, name: str) -> bool:
+        """Whether a module is neither in the project nor where the interpreter looks."""
+        top = name.partition(".")[0]
+        if not top:
+            # above everything that the file lies in
+            return True
+        if top in self.closed or self.find(name) is not None:
+            return False
+        if top == self.name.partition(".")[0] and self.root.parent != self.anchor:
+            return not _is_there(self.anchor, name)
+        if _is_directory(self.root.parent, top) or _file_in(self.root.parent, top) is not None:
+            return not _is_there(self.root.parent, name)
+        holders = [d for d in self.elsewhere if _is_there(d, top)]
+        if not holders:
+            return not _is_installed(top)
+        # what names no kernels is not read
+        return any(_mentions(d, top, self.packages) for d in holders) and not any(_is_there(d, name) for d in holders)
+
     @staticmethod
     def _own(found: Path | None) -> tuple[Path, bool] | None:
         return (found, True) if found is not None else None
@@ -188,6 +209,23 @@ def module_paths(directory: Path, name: str) -> tuple[Path, Path]:
     """Where a module lies below the directory that its name starts from: as a package, and as a single file."""
     base = directory.joinpath(*name.split("."))
     return base / "__init__.py", base.with_name(base.name + ".py")
+
+
+@functools.lru_cache(maxsize=65536)
+def _is_there(directory: Path, name: str) -> bool:
+    """Whether a module lies below a directory in any form: also as a package without `__init__.py`, or compiled."""
+    base = directory.joinpath(*name.split("."))
+    compiled = base.parent.glob(f"{base.name}.*") if base.parent.is_dir() else ()
+    return base.is_dir() or any(p.suffix in (".py", ".pyi", ".pyc", ".so", ".pyd") for p in compiled)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_installed(top: str) -> bool:
+    """Whether the interpreter finds a package by other means than its directories."""
+    try:
+        return importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError, AttributeError):
+        return False
 
 
 @functools.lru_cache(maxsize=1024)
@@ -235,6 +273,7 @@ def close(root: Path, dialect: Dialect, directories: Sequence[Path] = ()) -> Clo
         module = pending.pop()
         if module.ported and module is not closure.root:
             continue
+        module.absent |= set(filter(search.is_absent, _imports(module.file, search) if module.own else ()))
         for name in dict.fromkeys(_named(module.file, search)):
             found = search.find(name)
             if found is None or found[0] == here:
@@ -254,6 +293,18 @@ def close(root: Path, dialect: Dialect, directories: Sequence[Path] = ()) -> Clo
 def _shown(path: Path, root: Path) -> str:
     """A file of the project as the user would name it: relative if the root was."""
     return str(path) if root.is_absolute() else os.path.relpath(path)
+
+
+def _imports(file: DslFile, search: _Search) -> Iterator[str]:
+    """Names of all modules that import statements name; what is taken from a package that is no file is one."""
+    for statement in file.import_statements:
+        if isinstance(statement, ast.ImportFrom):
+            origin = file.origin(statement)
+            yield origin
+            if search.find(origin) is None:
+                yield from (f"{origin}.{alias.name}" for alias in statement.names if alias.name != "*")
+        else:
+            yield from (alias.name for alias in statement.names)
 
 
 def _named(file: DslFile, search: _Search) -> Iterator[str]:

@@ -257,7 +257,10 @@ def _after_item(text: str, name: str, match: re.Match[str], kind: str) -> tuple[
     separator = escaped[0] if escaped is not None else separator
     # in a shell a semicolon behind the last item ends the command
     goes_on = re.match(r"[;,]\s*[\"']?(?:sm_)?\d", text[end : end + 12]) is not None
-    if len(re.findall(r"[\"']", line)) % 2 == 1 or before in (";", ",") or goes_on:
+    quoted = len(re.findall(r"[\"']", line)) % 2 == 1
+    if quoted and (re.search(r"\d[\w+]*[ \t]+$", line) or re.match(r"[ \t]+(?:sm_)?\d", text[end : end + 12])):
+        separator = " "
+    if quoted or before in (";", ",") or goes_on:
         return _behind(text, match, separator + other)
     if kind == "cmake":
         # the value of one property is one argument

@@ -14,17 +14,20 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import CUDA_ENDINGS
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.model.spellings import Spellings
-from porter.passes.build_asks import lines_for_hopper
+from porter.passes.build_asks import Given as Functions
+from porter.passes.build_asks import admitting, handed_out, lines_for_hopper
 from porter.passes.build_both import both_group, logical_line
 from porter.passes.build_capabilities import capability_group
 from porter.passes.build_kinds import kind_of
 from porter.passes.build_lists import options_of_lists
 from porter.passes.build_variables import Given, Variables, given_hopper, ported_variables, variables_of_both
+from porter.passes.chip_checks import HOPPER, admits_others
 from porter.passes.targets import lines_for_sm100, retargeted, said_of
 from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.engine import Selection, build_file_groups
@@ -32,6 +35,7 @@ from porter.rules.load import own_names, own_spellings
 from porter.rules.recognize import spellings
 from porter.rules.rule import Region, Rule
 
+_NO_FUNCTIONS: Functions = MappingProxyType({})
 FAMILY = "build files"
 """Rules of this name are for every build file."""
 
@@ -51,13 +55,21 @@ def _imports_dsl(source: bytes) -> bool:
 
 def build_files_below(directory: Path) -> list[Path]:
     """The build files of a tree, by name; not those of packages and tools that lie in it."""
-    found = []
+    found: list[Path] = []
+    others: list[Path] = []
     for place, folders, names in os.walk(directory):
         folders[:] = sorted(
             f for f in folders if f not in _PASSED_OVER and not Path(place, f, "CMakeCache.txt").exists()
         )
-        found += [path for name in sorted(names) for path in [Path(place, name)] if is_build_file(path)]
-    return found
+        for path in (Path(place, name) for name in sorted(names)):
+            kept = found if is_build_file(path) else others if path.suffix == ".py" else []
+            kept.append(path)
+    given = handed_out((p.read_bytes() for p in found if p.suffix == ".py"), own_spellings())
+    if not given:
+        return found
+    called = re.compile(rb"\b(?:" + b"|".join(re.escape(name.encode()) for name in given) + rb")\b")
+    texts = {path: path.read_bytes() for path in others if path.is_file()}
+    return sorted([*found, *(p for p, text in texts.items() if called.search(text) and not _imports_dsl(text))])
 
 
 def is_build_file(path: Path) -> bool:
@@ -90,6 +102,8 @@ class BuildFiles:
     files: dict[str, bytes] = field(default_factory=dict)
     groups: list[EditGroup] = field(default_factory=list)
     left: list[Diagnostic] = field(default_factory=list)
+    notes: list[Diagnostic] = field(default_factory=list)
+    """Conditions that admit more chips than the port runs on."""
 
 
 def port_build_files(
@@ -109,15 +123,30 @@ def port_build_files(
                 Diagnostic(Code.BUILD_FILE_LEFT, Location(path, 1), values, f"by hand: {_ADVICE['names']}")
             )
     given = given_hopper(texts.values())
+    asked = handed_out((files[p] for p in texts if p.endswith(".py")), spellings(rules))
     for path, text in texts.items():
         kind = kind_of(path) or ("python" if path.endswith(".py") else "")
-        groups, left = port_build_text(path, text, kind, rules, selection, keep_hopper, given, target)
+        groups, left = port_build_text(path, text, kind, rules, selection, keep_hopper, given, target, asked)
         ported = apply_groups({path: files[path]}, groups)[path]
         if ported != files[path]:
             result.files[path] = ported
             result.groups += groups
         result.left += left
+        if kind == "python":
+            result.notes += notes_of(path, ported, left, spellings(rules), keep_hopper, target)
     return result
+
+
+def notes_of(
+    path: str, ported: bytes, left: Sequence[Diagnostic], said: Spellings, keep: bool, target: PortTarget
+) -> list[Diagnostic]:
+    """Conditions of ported Python that admit more chips than it runs on, beside what is `left`."""
+    lines, runs = {d.where.line for d in left if d.where is not None}, {HOPPER} if keep else set()
+    return [
+        admits_others(Location(path, line), text, others - runs, target)
+        for line, text, others in admitting(ported, lines, said, target)
+        if others - runs
+    ]
 
 
 def port_build_text(
@@ -129,9 +158,11 @@ def port_build_text(
     keep: bool,
     given: Given | None = None,
     target: PortTarget = SM100A,
+    functions: Functions = _NO_FUNCTIONS,
 ) -> tuple[list[EditGroup], list[Diagnostic]]:
     """What becomes of one build file, read byte by byte as Latin-1: edits, and what is left over. `kind` is one of
-    `KINDS`; `given` is what other files of the project give variables."""
+    `KINDS`; `given` is what other files of the project give variables, `functions` are those of other modules that give
+    a capability."""
     source = text.encode("latin-1")
     given = given_hopper([text]) if given is None else given
     said = spellings(rules)
@@ -150,7 +181,7 @@ def port_build_text(
     covered = _covered(text, edits)
     open_options = [at for at in (*variables.open, *listed) if not covered[at]]
     changed = {text.count("\n", 0, e.span.start) + 1 for e in (asked.edits if asked is not None else ())}
-    asking = lines_for_hopper(source, changed, said, target) if kind == "python" else set()
+    asking = lines_for_hopper(source, changed, said, target, functions) if kind == "python" else set()
     left = list(_left_over(path, text, kind, edits, open_options, asking, said))
     left += _for_another_chip(path, text, target)
     return retargeted(groups, {path: source}, target, rules), [_advised(d, target) for d in left]

@@ -11,25 +11,26 @@ from __future__ import annotations
 import operator
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from types import MappingProxyType
 
 from tree_sitter import Node
 
-from porter.diagnostics import Code, Diagnostic
+from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.cuda import CudaFile, enclosing, find, location, parse_tree, span
 from porter.lang.lexical import lexed
 from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.model.spellings import Spellings
-from porter.passes.chip_names import Names, literal_value
+from porter.passes.chip_flow import End, Flow, listed_versions
+from porter.passes.chip_names import Names, last_word, literal_value
 from porter.ptx.arch import CHIPS, SM100A, PortTarget
 from porter.rules.recognize import spellings
 from porter.rules.rule import Compares, Region, Rule
 
-_HOPPER, _PORT = 0, 1
+HOPPER = 90
 _MOST_UNKNOWN = 8
 _DEEPEST = 60
 
@@ -41,7 +42,7 @@ _CALCULATE: Mapping[str, Callable[[int, int], int]] = {
     "/": lambda a, b: a // b if b else 0, "%": lambda a, b: a % b if b else 0,
 }  # fmt: skip
 _Number = Callable[[int, int], float]
-"""Of a chip, and the unit of what is one number."""
+"""Of a chip, by its number such as 90, and the unit of what is one number."""
 _Truth = Callable[[int, Mapping[str, bool]], bool]
 
 
@@ -56,11 +57,21 @@ class _Ported:
 
 
 @dataclass(frozen=True)
+class _Place:
+    """Where a chip is asked for. `others`: chips that a condition admits beside the port's; none: it is left over."""
+
+    where: Span
+    others: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
 class Checked:
-    """The groups without edits of which it is not known that they are right, and what is left over."""
+    """The groups without edits of which it is not known that they are right, what is left over, and conditions that
+    admit more chips than the port runs on."""
 
     groups: list[EditGroup]
     left: list[Diagnostic]
+    notes: list[Diagnostic] = field(default_factory=list)
 
 
 def check_chips(
@@ -80,7 +91,10 @@ def check_chips(
             unsure |= {(e.path, e.span.end) for e in group.edits if e not in edits}
         if edits:
             kept.append(replace(group, edits=tuple(edits)))
+    flow = Flow(names.files, names)
+    runs = {HOPPER} if keep else set()
     left: dict[tuple[str, int], Diagnostic] = {}
+    notes: dict[tuple[str, int], Diagnostic] = {}
     for path, file in sources.files.items():
         mine = [(g.rule, e) for g in kept for e in g.edits if e.path == path]
         ported = _Ported(
@@ -88,11 +102,36 @@ def check_chips(
             [e.span for rule, e in mine if not (keep and rule in in_strings)],
             {e.span.end: int(n[0]) for r, e in mine if r in comparing for n in [_DIGITS.search(e.replacement)] if n},
         )
-        for where in _places(file, ported, names, {end for p, end in unsure if p == path}):
-            line = file.source[where.start : where.end].decode("utf-8", "replace")
-            values = {"text": " ".join(line.split())[:100]}
-            left.setdefault((path, where.start), Diagnostic(Code.CHIP_CHECK_LEFT, location(file, where), values))
-    return Checked(kept, [left[key] for key in sorted(left)])
+        for place in _places(file, ported, names, {end for p, end in unsure if p == path}, flow):
+            where, others = place.where, place.others - runs
+            if not place.others:
+                values = {"text": _shown(file.source[where.start : where.end])}
+                left.setdefault((path, where.start), Diagnostic(Code.CHIP_CHECK_LEFT, location(file, where), values))
+            elif others:
+                text = _shown(_edited(file, where, ported.edits))
+                notes[path, where.start] = admits_others(location(file, where), text, others, target)
+    return Checked(kept, [left[key] for key in sorted(left)], [notes[key] for key in sorted(notes)])
+
+
+def admits_others(where: Location, text: str, others: Collection[int], target: PortTarget) -> Diagnostic:
+    """A condition as the port has it admits chips that have no image."""
+    newer = [f"{chip // 10}.{chip % 10}" for chip in sorted(others) if chip >= HOPPER]
+    values = {"text": text, "others": ", ".join(newer), "target": target.name, "more": ""}
+    return Diagnostic(Code.CHIP_CHECK_ADMITS, where, values)
+
+
+def said_once(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The same with one note for all conditions that admit other chips."""
+    notes = [d for d in diagnostics if d.code is Code.CHIP_CHECK_ADMITS]
+    if len(notes) < 2:
+        return list(diagnostics)
+    places = [f"{d.where.path}:{d.where.line}" for d in notes[1:] if d.where is not None]
+    one = replace(notes[0], values={**notes[0].values, "more": f"; so do {', '.join(dict.fromkeys(places))}"})
+    return [one if d is notes[0] else d for d in diagnostics if d is notes[0] or d not in notes]
+
+
+def _shown(source: bytes) -> str:
+    return " ".join(source.decode("utf-8", "replace").split())[:100]
 
 
 def _is_sure(file: CudaFile, edit: Edit, names: Names) -> bool:
@@ -111,9 +150,45 @@ def _leaves(node: Node) -> Iterator[Node]:
     yield from find(node, "identifier", "field_identifier")
 
 
-def _places(file: CudaFile, ported: _Ported, names: Names, unsure: set[int]) -> Iterator[Span]:
+def _places(file: CudaFile, ported: _Ported, names: Names, unsure: set[int], flow: Flow) -> Iterator[_Place]:
     reader = _Reader(file.source, names, lambda node: names.is_constant(file, node), ported.numbers)
-    yield from reader.places(file.root, unsure)
+    found = list(reader.places(file.root, unsure))
+    yield from (p for p in found if not names.spellings.stand_in("capability_in_hundreds", _text_of(file, p.where)))
+    ends = [where for end in flow.ends if end.file is file for where in _decided(end, flow, reader)]
+    yield from (_Place(w) for w in ends if not any(p.where.contains(w) for p in found))
+    yield from map(_Place, _told(file, ported, names))
+
+
+def _text_of(file: CudaFile, where: Span) -> str:
+    return file.source[where.start : where.end].decode("utf-8", "replace")
+
+
+def _decided(end: End, flow: Flow, reader: _Reader) -> Iterator[Span]:
+    """What a capability decides at the end of its way, where it is not known that both chips come to the same."""
+    node, target = end.node, flow.names.target
+    sides = [n for n in (node.child_by_field_name("left"), node.child_by_field_name("right")) if n is not None]
+    compares = node.type == "binary_expression" and _operator(node) in _COMPARE and len(sides) == 2
+    if compares and (reader.is_judged(node) or all(flow.is_asked(end.file, side) for side in sides)):
+        return
+    if node.type == "switch_statement" and reader.is_switch(node):
+        return
+    tables = list(listed_versions(end.file, node)) if not compares or _operator(node) in ("==", "!=") else []
+    for listed, numbers in tables:
+        if _for_hopper_alone(numbers, target):
+            yield span(listed)
+    if not tables:
+        condition = node.child_by_field_name("condition") if node.type == "switch_statement" else None
+        yield span(condition or node)
+
+
+def _for_hopper_alone(numbers: Collection[float], target: PortTarget, own: float | None = None) -> bool:
+    """Whether versions that are listed have Hopper's, or the one that is `own`, and not the port's."""
+    found = [u for u in _UNITS if _in_unit(HOPPER, u) in ((own,) if own is not None else numbers)]
+    return any(_in_unit(target.sm, unit) not in numbers for unit in found)
+
+
+def _told(file: CudaFile, ported: _Ported, names: Names) -> Iterator[Span]:
+    """Places outside of what the grammar reads as conditions."""
     macros = list(file.lexed.macros())
     # asked at once first: there may be thousands
     for macro in macros if names.mentions(b"\n".join(m.body for m in macros)) else ():
@@ -190,7 +265,7 @@ def _differ(before: bytes, after: bytes, names: Names) -> bool:
             return names.mentions(before) and _VERSION.search(before) is not None
         made.append((reader, reader.truth(value)))
     (first, old), (second, new) = made
-    return first.uses and _disagree(old, new, first.unknown | second.unknown)
+    return first.uses and _disagree(old, new, first.unknown | second.unknown, names.target.sm)
 
 
 _TOKENS = {b"and": b"&&", b"or": b"||", b"not": b"!"}
@@ -198,19 +273,37 @@ _TOKENS = {b"and": b"&&", b"or": b"||", b"not": b"!"}
 _VERSION = re.compile(rb"(?<![\w.])(?:9|90|900|10|100|1000)(?![\w.])")
 
 
-def _disagree(old: _Truth, new: _Truth, unknown: set[str]) -> bool:
+def _disagree(old: _Truth, new: _Truth, unknown: set[str], port: int) -> bool:
     """Whether the first for Hopper is something else than the second for the port, whatever else holds."""
     if len(unknown) > _MOST_UNKNOWN:
         return True
     ordered = sorted(unknown)
     given = (dict(zip(ordered, values, strict=True)) for values in product((False, True), repeat=len(ordered)))
-    return any(old(_HOPPER, known) != new(_PORT, known) for known in given)
+    return any(old(HOPPER, known) != new(port, known) for known in given)
 
 
-def _units(target: PortTarget) -> dict[int, tuple[int, int]]:
-    """Hopper's version and the port's, in what they are written in: the first number, tens, hundreds, nibbles."""
-    major, minor = target.capability
-    return {1: (9, major), 10: (90, target.sm), 100: (900, 10 * target.sm), 16: (0x90, 16 * major + minor)}
+def _admitted(old: _Truth, new: _Truth, unknown: set[str], port: int) -> frozenset[int]:
+    """The chips for which a condition of the port holds as for the port's own, though the original's tells Hopper from
+    what is older or newer; none where it tells no chips apart there."""
+    if len(unknown) > _MOST_UNKNOWN:
+        return frozenset()
+    ordered, found = sorted(unknown), set(CHIPS) - {port}
+    tells = False
+    for values in product((False, True), repeat=len(ordered)):
+        known = dict(zip(ordered, values, strict=True))
+        tells = tells or len({old(chip, known) for chip in _AROUND_HOPPER}) > 1
+        found = {chip for chip in found if new(chip, known) == new(port, known)}
+    return frozenset(found) if tells else frozenset()
+
+
+def _in_unit(chip: int, unit: int) -> int:
+    """A chip's version in what it is written in: the first number, tens, hundreds, nibbles."""
+    major, minor = divmod(chip, 10)
+    return {1: major, 10: chip, 100: 10 * chip, 16: 16 * major + minor}[unit]
+
+
+_UNITS = (1, 10, 100, 16)
+_AROUND_HOPPER = (89, HOPPER, 100)
 
 
 class _Reader:
@@ -232,11 +325,10 @@ class _Reader:
         self._constant = constant
         self._edits = edits
         self._signs = signs
-        self._ported = False
-        self._units = _units(names.target)
+        self._ported = self._minor = False
 
-    def places(self, root: Node, unsure: set[int]) -> Iterator[Span]:
-        """Conditions that disagree, and switches over a capability."""
+    def places(self, root: Node, unsure: set[int]) -> Iterator[_Place]:
+        """Conditions that disagree, switches over a capability, and conditions that admit other chips too."""
         seen: set[int] = set()
         plain = lexed(self.source).plain
         for node in find(root, "binary_expression"):
@@ -258,10 +350,13 @@ class _Reader:
             self._ported = False
             right = node.child_by_field_name("right")
             given = right is not None and right.end_byte in unsure and not self._constant_in(node)
-            if given or (self.uses and _disagree(old, new, self.unknown)):
-                yield span(whole)
+            port = self.names.target.sm
+            if given or (self.uses and _disagree(old, new, self.unknown, port)):
+                yield _Place(span(whole))
+            elif self.uses and (others := _admitted(old, new, self.unknown, port)):
+                yield _Place(span(whole), others)
         for node in find(root, "switch_statement"):
-            yield from self._switch(node)
+            yield from map(_Place, self._switch(node))
 
     def _sign(self, node: Node) -> str:
         sign = node.child_by_field_name("operator")
@@ -288,10 +383,24 @@ class _Reader:
                 yield from self._hopper_alone(shared)
                 shared = []
 
+    def is_judged(self, node: Node) -> bool:
+        """Whether a comparison is of a capability with a number that is known."""
+        left, right, sign = node.child_by_field_name("left"), node.child_by_field_name("right"), self._sign(node)
+        return left is not None and right is not None and self._compared(left, sign, right) is not None
+
+    def is_switch(self, node: Node) -> bool:
+        """Whether a switch is over a capability, with labels that are known."""
+        condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        inner = next(iter(condition.named_children), None) if condition is not None else None
+        labels = [c.child_by_field_name("value") for c in (body.named_children if body is not None else ())
+                  if c.type == "case_statement"]  # fmt: skip
+        known = all(n is None or self._constant_value(n) is not None for n in labels)
+        return known and inner is not None and self._number(inner) is not None
+
     def _hopper_alone(self, labels: Sequence[tuple[Node, float]]) -> Iterator[Span]:
         values = {value for _, value in labels}
         for label, value in labels:
-            if any(value == hopper and port not in values for hopper, port in self._units.values()):
+            if value in values and _for_hopper_alone(values, self.names.target, value):
                 yield Span(label.start_byte, label.end_byte)
 
     # conditions
@@ -321,20 +430,20 @@ class _Reader:
         text = " ".join(self._text(node).split())
         if (chips := self.names.defined(text)) is not None:
             self.uses = True
-            return lambda chip, known: chips[chip]
+            return lambda chip, known: chips[chip != HOPPER]
         self.unknown.add(text)
         return lambda chip, known: known[text]
 
     def _compared(self, left: Node, sign: str, right: Node) -> _Truth | None:
-        used, self.uses = self.uses, False
+        used, self.uses, self._minor = self.uses, False, False
         one, two = self._number(left), self._number(right)
         about, self.uses = self.uses, used
-        if one is None or two is None or not about:
+        if one is None or two is None or not (about or self._minor):
             return None
         unit = self._unit(left, right)
         if unit is None:
             return None
-        self.uses = True
+        self.uses |= about
         compare, first, second = _COMPARE[sign], one, two
         return lambda chip, known: compare(first(chip, unit), second(chip, unit))
 
@@ -377,21 +486,28 @@ class _Reader:
             return None
         if kind == "minor":
             # Hopper's is 0; where the port's is too, this tells no chips apart
-            minors = 0, self.names.target.capability[1]
-            self.uses |= minors[_PORT] != 0
-            return lambda chip, unit: minors[chip]
+            self.uses |= self.names.target.capability[1] != 0
+            self._minor = True
+            return lambda chip, unit: chip % 10
         self.uses = True
         if kind == "major":
-            return lambda chip, unit: self._units[1][chip]
-        return lambda chip, unit: self._units[unit][chip]
+            return lambda chip, unit: chip // 10
+        return _in_unit
 
     def _constant_value(self, node: Node) -> float | None:
-        return (
-            literal_value(self._text(node)) if node.type == "number_literal" else self.names.constant(node, self._text)
-        )
+        if node.type == "number_literal":
+            return literal_value(self._text(node))
+        pair = _PAIR.fullmatch(self._text(node)) if node.type in _MAKING else None
+        if pair is not None and (pair["made"] is None or self.names.spellings.are("pairing", last_word(pair["made"]))):
+            return 10 * int(pair["major"]) + int(pair["minor"])
+        return self.names.constant(node, self._text)
 
     def _text(self, node: Node) -> str:
         return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+_MAKING = ("call_expression", "initializer_list", "compound_literal_expression")
+_PAIR = re.compile(r"(?P<made>[\w:]+(?:\s*<[^<>]*>)?)?\s*[({]\s*(?P<major>\d{1,2})\s*,\s*(?P<minor>\d)\s*[)}]")
 
 
 def _operator(node: Node, source: bytes | None = None) -> str:

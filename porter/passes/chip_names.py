@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from tree_sitter import Node
 
@@ -18,7 +18,6 @@ _LITERAL = re.compile(r"(0[xX][0-9a-fA-F]+|\d+(?:\.\d*)?)(?:[fF]|[uUlLzZ]+)?")
 _FIRST = frozenset({"first", "x"})
 _DEFINED = re.compile(r"defined\s*\(\s*(\w+)\s*\)")
 _OF_A_CHIP = re.compile(r"_SM(1\d\d)A?_")
-_ROUNDS = 4
 
 
 def literal_value(text: str) -> float | None:
@@ -37,21 +36,16 @@ class Names:
         self.target = target
         self.spellings = spellings
         self._kinds: dict[tuple[int, str], str] = {}
+        self._names: set[str] = set()
         self._set: dict[tuple[int, str], set[float]] = defaultdict(set)
         self._constants: dict[str, set[float]] = defaultdict(set)
         self._calls: dict[str, list[list[float | None]]] | None = None
-        self._functions: dict[str, list[tuple[int, list[str]]]] = defaultdict(list)
+        self.functions: dict[str, list[tuple[int, list[str]]]] = defaultdict(list)
         files = [f for f in sources.files.values() if spellings.stand_in("capability_asked", f.lexed.source_text)]
         for file in files:
             self._read_constants(file)
             self._read_functions(file)
-        for _ in range(_ROUNDS):
-            before = len(self._kinds)
-            for file in files:
-                self._read_kinds(file)
-            if len(self._kinds) == before:
-                break
-        self._names = frozenset(name for _, name in self._kinds)
+        self.files = files
 
     def mentions(self, text: bytes) -> bool:
         """Whether a capability may be in a text."""
@@ -88,11 +82,9 @@ class Names:
                 return found
             return "major" if self.kind(inner, text, depth + 1) is not None else None
         if node.type == "call_expression":
-            function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-            if function is None or arguments is None:
-                return None
-            made = self.spellings.are("conversion", text(function).split("<")[0].rsplit("::", 1)[-1])
-            inner = arguments.named_children[0] if made and len(arguments.named_children) == 1 else function
+            return self._called(node, text, depth)
+        if node.type == "initializer_list":
+            return self._paired(node.named_children, text, depth)
         elif node.type == "subscript_expression":
             inner = node.child_by_field_name("argument")
             where = text(node)[len(text(inner)) :] if inner is not None else ""
@@ -103,14 +95,40 @@ class Names:
             inner = node.child_by_field_name("name")
         elif node.type in ("parenthesized_expression", "pointer_expression") and node.named_children:
             inner = node.named_children[-1]
-        elif node.type == "cast_expression":
+        elif node.type in ("cast_expression", "compound_literal_expression"):
             inner = node.child_by_field_name("value")
+        elif node.type == "conditional_expression":
+            inner = node.child_by_field_name("consequence")
+            if inner is None or self.kind(inner, text, depth + 1) is None:
+                inner = node.child_by_field_name("alternative")
         return self.kind(inner, text, depth + 1) if inner is not None else None
 
+    def _called(self, node: Node, text: Callable[[Node], str], depth: int) -> str | None:
+        function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+        if function is None or arguments is None:
+            return None
+        name, given = last_word(text(function)), arguments.named_children
+        if name == "get" and function.type in ("template_function", "qualified_identifier") and len(given) == 1:
+            held = self.kind(given[0], text, depth + 1) is not None
+            return ("minor" if "<1>" in text(function).replace(" ", "") else "major") if held else None
+        if self.spellings.are("pairing", name):
+            return self._paired(given, text, depth)
+        made = self.spellings.are("conversion", name) and len(given) == 1
+        return self.kind(given[0] if made else function, text, depth + 1)
+
+    def _paired(self, parts: Sequence[Node], text: Callable[[Node], str], depth: int) -> str | None:
+        """A pair of both numbers is compared as one number is, in tens."""
+        kinds = [self.kind(p, text, depth + 1) for p in parts]
+        return "number" if kinds == ["major", "minor"] else kinds[0] if len(kinds) == 1 else None
+
     def _named(self, node: Node, name: str) -> str | None:
-        for scope in (_scope(node), 0):
+        for scope in (scope_of(node), 0):
             if (scope, name) in self._kinds:
                 return self._kinds[scope, name]
+        return self.by_word(name)
+
+    def by_word(self, name: str) -> str | None:
+        """What a name is said to hold where nothing tells."""
         are = self.spellings.are
         if are("capability_major", name):
             return "major"
@@ -144,7 +162,7 @@ class Names:
     def is_given(self, file: CudaFile, node: Node) -> bool:
         """Whether a variable is set to a version that is written down, or is a parameter that is given one."""
         name = file.text(node)
-        if self._set.get((_scope(node), name)) or self._set.get((0, name)):
+        if self._set.get((scope_of(node), name)) or self._set.get((0, name)):
             return True
         function = enclosing(node, "function_definition")
         declarator = next(find(function, "function_declarator"), None) if function is not None else None
@@ -170,7 +188,7 @@ class Names:
                     function, arguments = call.child_by_field_name("function"), call.child_by_field_name("arguments")
                     if function is not None and arguments is not None and b"90" in (arguments.text or b""):
                         values = [literal_value(file.text(a)) for a in arguments.named_children if a.type != "comment"]
-                        self._calls[_last_word(file.text(function))].append(values)
+                        self._calls[last_word(file.text(function))].append(values)
         return self._calls
 
     def _read_functions(self, file: CudaFile) -> None:
@@ -182,7 +200,7 @@ class Names:
                 continue
             declared = [c for c in parameters.named_children if c.type.endswith("parameter_declaration")]
             names = [next((file.text(n) for n in find(p, "identifier")), "") for p in declared]
-            self._functions[_last_word(file.text(called))].append((node.id, names))
+            self.functions[last_word(file.text(called))].append((node.id, names))
 
     def _read_constants(self, file: CudaFile) -> None:
         for macro in file.lexed.macros():
@@ -208,46 +226,33 @@ class Names:
         if fixed:
             self._constants[file.text(name)].add(number)
         elif _is_version(number):
-            self._set[0 if name.type == "field_identifier" else _scope(name), file.text(name)].add(number)
+            self._set[0 if name.type == "field_identifier" else scope_of(name), file.text(name)].add(number)
 
-    def _read_kinds(self, file: CudaFile) -> None:
-        for node in find(file.root, "init_declarator", "assignment_expression"):
-            name = node.child_by_field_name("declarator") or node.child_by_field_name("left")
-            value = node.child_by_field_name("value") or node.child_by_field_name("right")
-            if name is None or value is None:
-                continue
-            if name.type == "identifier":
-                self._take(name, file.text(name), self._held(file, value))
-            elif name.type == "structured_binding_declarator" and self._held(file, value) is not None:
-                for part, kind in zip(name.named_children, ("major", "minor"), strict=False):
-                    self._take(part, file.text(part), kind)
-        for node in find(file.root, "return_statement"):
-            function = enclosing(node, "function_definition", "lambda_expression")
-            declarator = next(find(function, "function_declarator"), None) if function is not None else None
-            called = declarator.child_by_field_name("declarator") if declarator is not None else None
-            if called is not None and node.named_children and function is not None and function.type[0] == "f":
-                self._take(None, file.text(called).rsplit("::", 1)[-1], self._held(file, node.named_children[0]))
-        for node in find(file.root, "call_expression"):
-            self._read_query(file, node)
-            self._hand_on(file, node)
+    def take(self, scope: int, name: str, kind: str) -> None:
+        """A name holds `major`, `minor` or `number`; what it was said to hold first stays."""
+        if name not in self._constants:
+            self._kinds.setdefault((scope, name), kind)
+            self._names.add(name)
 
-    def _hand_on(self, file: CudaFile, call: Node) -> None:
-        """Parameters are what a call gives them."""
-        function, arguments = call.child_by_field_name("function"), call.child_by_field_name("arguments")
-        defined = self._functions.get(_last_word(file.text(function)), ()) if function is not None else ()
-        if not defined or arguments is None:
-            return
-        for at, argument in enumerate(a for a in arguments.named_children if a.type != "comment"):
-            kind = self._held(file, argument)
-            for scope, parameters in defined if kind is not None else ():
-                if at < len(parameters):
-                    self._kinds.setdefault((scope, parameters[at]), str(kind))
+    @property
+    def count(self) -> int:
+        """How many names hold a capability."""
+        return len(self._kinds)
 
-    def _take(self, at: Node | None, name: str, kind: str | None) -> None:
-        if kind is not None and name not in self._constants:
-            self._kinds.setdefault((_scope(at) if at is not None else 0, name), kind)
+    def holding(self) -> Iterable[tuple[int, str]]:
+        return self._kinds.keys()
 
-    def _held(self, file: CudaFile, value: Node) -> str | None:
+    def holds(self, scope: int, name: str) -> bool:
+        return (scope, name) in self._kinds or (0, name) in self._kinds
+
+    def held_by(self, scope: int, name: str) -> str | None:
+        return self._kinds.get((scope, name))
+
+    def is_fixed(self, name: str) -> bool:
+        """Whether a name is a constant."""
+        return name in self._constants
+
+    def held(self, file: CudaFile, value: Node) -> str | None:
         """What a variable holds that is set to an expression."""
         found = self.kind(value, file.text)
         if found is not None or value.type != "binary_expression":
@@ -261,23 +266,8 @@ class Names:
             return "major" if sign.text == b"/" else "number"
         return None
 
-    def _read_query(self, file: CudaFile, call: Node) -> None:
-        arguments = call.child_by_field_name("arguments")
-        function = call.child_by_field_name("function")
-        if arguments is None or function is None:
-            return
-        text, stand_in = file.text(arguments), self.spellings.stand_in
-        kind = "major" if stand_in("query_of_major", text) else "minor" if stand_in("query_of_minor", text) else None
-        outputs = [n for a in arguments.named_children if a.type == "pointer_expression" for n in find(a, "identifier")]
-        if kind is not None:
-            for name in outputs:
-                self._take(name, file.text(name), kind)
-        elif len(outputs) == 2 and stand_in("query_of_both", file.text(function)):
-            self._take(outputs[0], file.text(outputs[0]), "major")
-            self._take(outputs[1], file.text(outputs[1]), "minor")
 
-
-def _last_word(callee: str) -> str:
+def last_word(callee: str) -> str:
     return re.split(r"::|\.|->", callee.split("<")[0])[-1].strip()
 
 
@@ -285,7 +275,7 @@ def _is_version(value: float | None) -> bool:
     return value in (9, 90, 900)
 
 
-def _scope(node: Node | None) -> int:
+def scope_of(node: Node | None) -> int:
     """The function that a place is in; 0 outside of any."""
     function = enclosing(node, "function_definition") if node is not None else None
     return function.id if function is not None else 0

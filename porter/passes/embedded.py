@@ -15,7 +15,7 @@ from porter.lang.lexical import blanked, lexed
 from porter.lang.sources import Include, SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.passes.both import keep_hopper
-from porter.passes.build_files import port_build_text
+from porter.passes.build_files import notes_of, port_build_text
 from porter.passes.chip_checks import check_chips
 from porter.passes.partial import LeftKernel, has_stopped, without_text
 from porter.passes.plan import KernelPlan
@@ -23,6 +23,7 @@ from porter.passes.port import PortOptions, PortResult, left_unread, port_part, 
 from porter.passes.targets import retargeted
 from porter.rules.engine import Selection, pattern_groups
 from porter.rules.load import load_rules
+from porter.rules.recognize import spellings
 
 _NO_OPTIONS = PortOptions()
 
@@ -82,6 +83,8 @@ def port_python_strings(path: Path, options: PortOptions = _NO_OPTIONS) -> Embed
         result.left_over += left_over
         result.groups += flags
         result.files = apply_groups({path.as_posix(): source}, result.groups)
+        ported, said = result.files[path.as_posix()], spellings(rules)
+        result.diagnostics += notes_of(path.as_posix(), ported, left_over, said, keep, options.target)
     return result
 
 
@@ -123,7 +126,7 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
         sure = retargeted(sure, around.sources(), options.target, rules)
         checked = check_chips(around, sure, bool(options.keep_hopper), rules, options.target)
         found_groups, outer.left_over = checked.groups, [] if options.select else checked.left
-        diagnostics += patterns.diagnostics
+        diagnostics += [*patterns.diagnostics, *checked.notes]
         if options.keep_hopper:
             both = keep_hopper(around, found_groups, rules, options.target)
             found_groups, diagnostics = both.groups, diagnostics + both.diagnostics

@@ -45,6 +45,7 @@ from porter.passes.full_rate.asked import asked_of_runs
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import Helpers, Placement
+from porter.passes.linkage import called_from_elsewhere
 from porter.passes.moves import Moves, place_moves
 from porter.passes.native import promotion, scales, tiled_step
 from porter.passes.native import step as native_steps
@@ -94,6 +95,9 @@ def port_kernels(
     program = build_program(sources, vocabulary)
     ported = _port_kernels(program, placement, common, full_rate, native, stages, registers, launches, host)
     _close_arms(ported)
+    if elsewhere := called_from_elsewhere(program, ported.edits):
+        ported.diagnostics += elsewhere
+        ported.edits.clear()
     builders = find_builders(program, _includes(sources, BUILDER_HEADER))
     if builders is not None:
         _ask_builders(ported, builders, placement)

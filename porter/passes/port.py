@@ -166,6 +166,7 @@ def port_beside(result: PortResult, options: PortOptions, changed: frozenset[str
     groups = retargeted(groups, sources.sources(), options.target, rules)
     checked = check_chips(sources, groups, bool(options.keep_hopper), rules, options.target)
     groups, left = checked.groups, [] if options.select else _elsewhere(checked.left, changed)
+    result = replace(result, diagnostics=[*result.diagnostics, *_elsewhere(checked.notes, changed)])
     if options.keep_hopper:
         both = keep_hopper(sources, groups, rules, options.target)
         return replace(result, groups=both.groups, files=apply_groups(result.files, both.groups), left_over=left,
@@ -277,6 +278,7 @@ def _port_text(sources: SourceSet, options: PortOptions) -> PortResult:
         sources, apply_groups(unchanged, groups), groups, diagnostics, needs=needs, common=common, plain=plain
     )
     if planned.groups:
+        result.diagnostics += checked.notes
         result.left_over = [] if options.select else checked.left
         result.has_tensor_core, result.left = True, left
         result.plans = ported_kernels.plans

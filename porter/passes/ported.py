@@ -23,6 +23,7 @@ from porter.model.dsl.reach import marked, mentions, uses_kernels
 from porter.passes.build_archs import several_architectures
 from porter.passes.build_files import build_files_below, build_files_beside, port_build_files
 from porter.passes.build_kinds import kind_of
+from porter.passes.chip_checks import said_once
 from porter.passes.dsl.outputs import DSL_ALONE, DSL_STEPS
 from porter.passes.dsl.port import DslPortResult, DslSources, port_python
 from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
@@ -329,6 +330,7 @@ def port_paths(
         ported.keeps_hopper = bool(wanted.keep_hopper)
         if several is not None:
             ported.diagnostics.append(Diagnostic(Code.HOPPER_KEPT, several))
+    ported.diagnostics = said_once(ported.diagnostics)
     return ported
 
 
@@ -362,6 +364,7 @@ def _port_build_files(ported: Ported, files: Mapping[str, bytes], options: PortO
     ported.new |= built.files
     ported.groups += built.groups
     ported.left_over += [] if options.select else built.left
+    ported.diagnostics += [] if options.select else built.notes
 
 
 def port_root(

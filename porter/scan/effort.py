@@ -44,7 +44,7 @@ def judged(diagnostics: Iterable[Diagnostic], groups: Iterable[EditGroup]) -> Ef
     """The effort where something is said of a file's port, and edits are made."""
     diagnostics, groups = list(diagnostics), list(groups)
     errors = [d for d in diagnostics if d.severity is Severity.ERROR]
-    if errors and all(d.code is Code.INCLUDE_NOT_READ for d in errors):
+    if errors and all(d.code in (Code.INCLUDE_NOT_READ, Code.MODULE_NOT_READ) for d in errors):
         return Effort("unknown", _counted(f"{d.code.id} {d.message}" for d in errors))
     if errors:
         return Effort("high", _counted(f"{d.code.id} {d.message}" for d in errors))

@@ -22,6 +22,7 @@ from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
 from porter.lang.sources import is_header, is_python, load_sources, read_source
 from porter.lang.trees import source_files
 from porter.model.dsl.reach import marked, uses_kernels
+from porter.passes.dsl.unread import not_found_from
 from porter.passes.port import PortOptions, PortResult
 from porter.passes.ported import Beside, Look, PortedFile, port_each, refused_python
 from porter.rules.load import load_rules, names_of
@@ -150,6 +151,9 @@ def take_inventory(
         files = {p: replace(f, effort=Effort("unknown")) for p, f in files.items()}
     cuda = [s for s in sources if not is_python(s)]
     missing = headers_not_found(cuda, [s.resolve().as_posix() for s in cuda], include_dirs)
+    for module in (Path(p) for p, f in sorted(files.items()) if f.kind == "dsl"):
+        absent = not_found_from(module, names_of(load_rules(rules)), (*include_dirs, *look(module).search))
+        missing += [d for d in absent if d not in missing]
     return Inventory(target, tuple(files[k] for k in sorted(files)), tuple(problems), tuple(missing))
 
 

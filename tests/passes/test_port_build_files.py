@@ -103,7 +103,7 @@ LISTED = [
     ("op.py", f"{ASKED}if major >= 9 and major < 10: run()\n"),
     ("op.py", f"{ASKED}if 9 <= major < 10: run()\n"),
     ("op.py", f"{ASKED}if major in range(9, 10): run()\n"),
-    ("op.py", f"{ASKED}if (major, minor) >= (10, 0) or torch.cuda.get_device_capability() < (9, 1): run()\n"),
+    ("op.py", f"{ASKED}if (major, minor) >= (12, 0) or torch.cuda.get_device_capability() < (9, 1): run()\n"),
     ("op.py", f"{ASKED}match major:\n    case 9:\n        run()\n"),
     ("op.py", f"{ASKED}match major:\n    case 8 | 9:\n        run()\n    case _:\n        stop()\n"),
     ("op.py", f"{ASKED}kernel = {{8: old, 9: new}}[major]\n"),

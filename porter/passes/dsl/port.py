@@ -17,16 +17,21 @@ from porter.lang.dsl_imports import chain_edits, import_edits, support_import
 from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
 from porter.model.dsl.reach import framed_kernels
+from porter.model.spellings import Spellings
+from porter.passes.build_asks import Given, handed_out, lines_for_hopper
+from porter.passes.build_files import notes_of
 from porter.passes.clashes import clashes
 from porter.passes.dsl import outputs
 from porter.passes.dsl.frame import frame_edits
 from porter.passes.dsl.refusals import refused
 from porter.passes.dsl.renames import LocalNames, NameRules, RuleEdit, conflicts, renamed, reworded
+from porter.passes.dsl.unread import modules_not_found, nothing_read
 from porter.passes.keeping import Kept
 from porter.passes.targets import retargeted
 from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.engine import Planned, Selection, pass_groups
 from porter.rules.load import load_rules, names_of
+from porter.rules.recognize import spellings
 from porter.rules.rule import Region, Rule
 
 FRAME_RULE = "PTR500"
@@ -59,6 +64,8 @@ class DslPortResult:
     native: tuple[str, ...] = ()
     build_files: dict[str, bytes] = field(default_factory=dict)
     scaffold: dict[str, bytes] = field(default_factory=dict)
+    left_over: list[Diagnostic] = field(default_factory=list)
+    """Places that ask for a chip and were not understood."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -89,8 +96,13 @@ def port_python(
     result = DslPortResult(sources, sources.sources())
     port = _Port(closure, rules, Selection(tuple(select) or None, tuple(ignore)))
     result.diagnostics += port.refusals()
+    missing = modules_not_found(closure, names_of(rules)) if not select else []
     if result.diagnostics or not port.hopper:
+        result.diagnostics += missing
+        if missing and not port.native:
+            result.diagnostics.append(nothing_read(closure.root.path, missing))
         return result
+    result.diagnostics += missing
     planned = port.plan()
     result.diagnostics += planned.diagnostics
     if has_errors(planned.diagnostics) or not planned.groups:
@@ -112,7 +124,21 @@ def port_python(
         result.groups = [g for group in groups if (g := _within(group, own)) is not None]
         result.kernels = [k.name for found in port.frames.values() for k in found]
         result.full_rate, result.native = full_rate, tuple(native)
+        functions = handed_out((file.source for file in own.values()), spellings(rules)) if not select else {}
+        for file in () if select else own.values():
+            _check_chips(file, result, spellings(rules), target, functions)
     return result
+
+
+def _check_chips(file: DslFile, result: DslPortResult, said: Spellings, target: PortTarget, functions: Given) -> None:
+    """What a module asks of the device, held against its port."""
+    edits = [e for g in result.groups for e in g.edits if e.path == file.path]
+    edited = {file.source.count(b"\n", 0, e.span.start) + 1 for e in edits}
+    lines = file.source.decode("utf-8", "replace").splitlines()
+    for line in sorted(lines_for_hopper(file.source, edited, said, target, functions)):
+        where, values = Location(file.path, line), {"text": lines[line - 1].strip()[:100]}
+        result.left_over.append(Diagnostic(Code.CHIP_CHECK_LEFT, where, values))
+    result.diagnostics += notes_of(file.path, result.files[file.path], result.left_over, said, False, target)
 
 
 class _Port:
