@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far registers come that a kernel compares with numbers of its text: whether a run went beyond a constant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from porter.ptx import ast
+from porter.ptx.table import Decoded
+from porter.sim.codegen import Context
+from porter.sim.exec_integer import is_integer
+from porter.sim.kinds import WIDTH_OF, kind_of
+from porter.sim.machine import Machine
+from porter.sim.observer import Observer
+
+_COMPARE = ("setp", "set", "min", "max")
+
+
+class Comparisons(Observer):
+    """`found` has, by PTX line, the constant and the largest value that some thread compared with it, as signed
+    numbers."""
+
+    def __init__(self, machine: Machine, found: dict[int, tuple[int, int]]) -> None:
+        self._code = machine.program.code
+        self._found = found
+        self._most: dict[int, int] = {}
+
+    def code(self, cg: Context, ins: Decoded) -> None:
+        if ins.parts[0] not in _COMPARE or "a" not in ins or "b" not in ins or not is_integer(ins.type("a")):
+            return
+        sides = {name: ins[name] for name in "ab"}
+        constants = [o for o in sides.values() if isinstance(o, ast.Imm)]
+        registers = [name for name, o in sides.items() if isinstance(o, ast.Reg)]
+        if len(constants) == len(registers) == 1 and not constants[0].is_float:
+            bits = WIDTH_OF[kind_of(ins.type("a"))]
+            constant = (cg.integer(constants[0]) + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+            cg.line(cg.call("M.observer.compares", cg.get(registers[0], f"s{bits}"), str(constant)))
+
+    def compares(self, M: Machine, at: int, idx: Any, n: int, mask: Any, value: Any, constant: int) -> None:
+        """Called by generated code."""
+        if mask is not None:
+            mask, value = np.broadcast_arrays(mask, value)
+            value = value[mask]
+            if not value.size:
+                return
+        most = int(value.max())
+        if most > self._most.get(at, -1):
+            self._most[at] = most
+            line = self._code[at].line
+            known = self._found.get(line)
+            self._found[line] = constant, max(most, known[1]) if known else most
