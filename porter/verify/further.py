@@ -102,12 +102,12 @@ def further_sizes(case: Case) -> Plan:
         return Plan()
     default = bind(case, case.sizes)
     shape = _shape(default)
-    candidates = list(_listed(case, _work(default) * _MOST_WORK))
+    candidates = list(_listed(case, work(default) * _MOST_WORK))
     persistent = _persistent(case)
     have = _features(default, shape, persistent)
     chosen: list[Further] = []
     while candidates:
-        best = max(candidates, key=lambda p: (len(_features(p, shape, persistent) - have), -_work(p)))
+        best = max(candidates, key=lambda p: (len(_features(p, shape, persistent) - have), -work(p)))
         new = _features(best, shape, persistent) - have
         if not new:
             break
@@ -132,7 +132,7 @@ def long_loop(case: Case) -> Mapping[str, Number] | None:
     long = {("long", name) for name in shape.steps}
     listed = [p for p in (default, *_listed(case, math.inf)) if long <= _features(p, shape, None)]
     if not long or listed:
-        return min(listed, key=_work).sizes if long else None
+        return min(listed, key=work).sizes if long else None
     derived = [f.sizes for f in _derived(case, default, shape, set()).sizes if f.why.startswith("long ")]
     sizes = {**(derived[0] if derived else default.sizes)}
     for found in derived:
@@ -164,7 +164,7 @@ def many_tiles(
     known = blocks(default) if blocks is not None else 0
     for _ in range(2):
         # a grid may grow up to the blocks that a kernel has at most
-        for problem in sorted(_grown(case, listed, bound, least, known), key=_work):
+        for problem in sorted(_grown(case, listed, bound, least, known), key=work):
             launched = (blocks or _launched)(problem)
             if _tiles(problem) >= least * launched:
                 return problem.sizes
@@ -212,7 +212,7 @@ def many_blocks(case: Case, least: int = OVER) -> Mapping[str, Number] | None:
             except PorterError:
                 continue
     enough = [p for p in enough if math.prod(p.launch.grid) >= least]
-    return min(enough, key=_work).sizes if enough else None
+    return min(enough, key=work).sizes if enough else None
 
 
 def half_tiles(case: Case, axis: int) -> tuple[Mapping[str, Number], Mapping[str, Number]] | None:
@@ -240,7 +240,7 @@ def half_tiles(case: Case, axis: int) -> tuple[Mapping[str, Number], Mapping[str
     half = [p for p, tiles in counts if tiles > 2 and tiles % 2]
     if not whole or not half:
         return None
-    return min(whole, key=_work).sizes, min(half, key=_work).sizes
+    return min(whole, key=work).sizes, min(half, key=work).sizes
 
 
 def _tiles(problem: Problem) -> int:
@@ -269,11 +269,11 @@ def _listed(case: Case, most: float) -> Iterator[Problem]:
             problem = bind(case, sizes)
         except PorterError:
             continue  # It is reported when it is asked for.
-        if _work(problem) <= most:
+        if work(problem) <= most:
             yield problem
 
 
-def _work(problem: Problem) -> float:
+def work(problem: Problem) -> float:
     """A measure of what a run costs: terms of all sums."""
     return sum(math.prod(t.shape) for t in problem.outputs) * problem.reduction
 
@@ -437,7 +437,7 @@ def _why(features: set[Feature]) -> str:
 def _derived(case: Case, default: Problem, shape: _Shape, have: set[Feature]) -> Plan:
     listed = [default, *_listed(case, math.inf)]
     base = min((p for p in listed if instantiation(p) == instantiation(default)), key=_blocks)
-    plans = [_long(case, base, name, step, listed) for name, step in shape.steps.items() if ("long", name) not in have]
+    plans = [_long(case, base, name, step) for name, step in shape.steps.items() if ("long", name) not in have]
     edged = {f[1] for f in have if f[0] == "edge"}
     names = [n for n in shape.extents if n not in edged and (n in case.multiples or n not in shape.steps)]
     names = [n for n in names if case.multiples or any(n in _names(t.symbolic) for t in default.outputs)]
@@ -445,12 +445,11 @@ def _derived(case: Case, default: Problem, shape: _Shape, have: set[Feature]) ->
     return Plan(tuple(s for p in plans for s in p.sizes), tuple(s for p in plans for s in p.left_out))
 
 
-def _long(case: Case, base: Problem, name: str, step: int, listed: Sequence[Problem]) -> Plan:
+def _long(case: Case, base: Problem, name: str, step: int) -> Plan:
     """A long loop over one size, which stays a multiple of what its listed values are multiples of."""
-    unit = _multiple(case, base, name) or math.gcd(*(int(p.sizes[name]) for p in listed))
-    unit = math.lcm(unit, step)
+    unit = math.lcm(unit_of(case, base, name), step)
     value = -(-(SQUARE if _is_square(base, name) else LONG) * step // unit) * unit
-    return _checked(case, base, {name: value}, f"long {name}", tried=name not in case.multiples)
+    return checked_size(case, base, {name: value}, f"long {name}", tried=name not in case.multiples)
 
 
 def _edges(case: Case, base: Problem, names: Sequence[str], shape: _Shape) -> Plan:
@@ -464,7 +463,7 @@ def _edges(case: Case, base: Problem, names: Sequence[str], shape: _Shape) -> Pl
         part = max(1, 3 * extents[0] // 8 // unit | 1) * unit
         if part % extents[0] == 0:
             continue  # Any legal size is whole tiles.
-        plan = _checked(case, base, {name: extents[-1] + part}, f"edge of {name}", tried=declared is None)
+        plan = checked_size(case, base, {name: extents[-1] + part}, f"edge of {name}", tried=declared is None)
         alone += plan.sizes
         left_out += plan.left_out
     if len(alone) < 2:
@@ -481,7 +480,7 @@ def _wide(case: Case, default: Problem, shape: _Shape, have: set[Feature]) -> Pl
     if case.dsl is not None:
         return Plan()
     listed = [p for p in (default, *_listed(case, math.inf)) if instantiation(p) == instantiation(default)]
-    base = min((p for p in listed if all(p.sizes[n] >= default.sizes[n] for n in shape.steps)), key=_work)
+    base = min((p for p in listed if all(p.sizes[n] >= default.sizes[n] for n in shape.steps)), key=work)
     problem, left_out, axes = base, [], []
     for axis, expression in zip("xyz", case.launch.grid, strict=False):
         growing = sorted(_closed(case, [expression]) & set(case.sizes) - _fixed(case))
@@ -489,7 +488,7 @@ def _wide(case: Case, default: Problem, shape: _Shape, have: set[Feature]) -> Pl
             continue
         found = [p for name in growing if (p := _widened(case, problem, name, "xyz".index(axis))) is not None]
         if found:
-            problem = min(found, key=_work)
+            problem = min(found, key=work)
             axes.append(axis)
         else:
             left_out.append((_WIDE_WHY.format(axis), f"no multiple of {' or '.join(growing)} gives as many"))
@@ -501,7 +500,7 @@ def _wide(case: Case, default: Problem, shape: _Shape, have: set[Feature]) -> Pl
             times = -(-_WIDE_STEPS * step // int(sizes[name]))
             sizes = {**sizes, name: int(sizes[name]) * times}
     change = {name: int(value) for name, value in sizes.items() if value != base.sizes[name]}
-    plan = _checked(
+    plan = checked_size(
         case, base, change, _WIDE_WHY.format(" and ".join(axes)), tried=not change.keys() <= case.multiples.keys()
     )
     return Plan(plan.sizes, (*left_out, *plan.left_out))
@@ -553,12 +552,17 @@ def _persistent(case: Case) -> Mapping[str, Number] | None:
 def _turning(case: Case, default: Problem, sizes: Mapping[str, Number]) -> Plan:
     """Many tiles of a block, if that is no work without measure."""
     change = {name: int(value) for name, value in sizes.items() if value != default.sizes[name]}
-    plan = _checked(case, default, change, _TURNING_WHY, tried=not change.keys() <= case.multiples.keys())
+    plan = checked_size(case, default, change, _TURNING_WHY, tried=not change.keys() <= case.multiples.keys())
     for further in plan.sizes:
-        times = _work(bind(case, further.sizes)) / max(1.0, _work(default))
+        times = work(bind(case, further.sizes)) / max(1.0, work(default))
         if times > _MOST_WORK:
             return Plan((), ((_TURNING_WHY, f"{times:.0f} times the work of the default size"),))
     return plan
+
+
+def unit_of(case: Case, problem: Problem, name: str) -> int:
+    """What larger values of a size are multiples of: what the case says, else what its listed values have in common."""
+    return _multiple(case, problem, name) or math.gcd(*(int(sizes[name]) for sizes in case.all_sizes()))
 
 
 def _multiple(case: Case, problem: Problem, name: str) -> int | None:
@@ -566,7 +570,8 @@ def _multiple(case: Case, problem: Problem, name: str) -> int | None:
     return int(evaluate(case.multiples[name], problem.names)) if name in case.multiples else None
 
 
-def _checked(case: Case, base: Problem, change: Mapping[str, int], why: str, *, tried: bool) -> Plan:
+def checked_size(case: Case, base: Problem, change: Mapping[str, int], why: str, *, tried: bool) -> Plan:
+    """A size to run, or why the case does not allow it."""
     sizes = {**base.sizes, **change}
     try:
         bind(case, sizes)

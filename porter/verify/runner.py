@@ -15,6 +15,7 @@ from porter.build.gate import same_code
 from porter.build.port_plan import PortPlan, materialize
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, Severity
 from porter.verify.backends import Backend, SimBackend
+from porter.verify.beyond import Beyond
 from porter.verify.budget import Budget, digest_of
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder
 from porter.verify.case import Case
@@ -49,12 +50,13 @@ class Again:
 @dataclass(frozen=True)
 class VerifyOptions:
     """`families` None: all that apply. `sizes`: one mapping per problem size; names left out keep the case's
-    default. `further` are sizes run on one family each. `schedule` is recorded with the result. `again` are other
-    schedules: the family with exact sums is run under each once more, at the first size; ports of CuTe DSL kernels
-    whatever families were asked for. `checking` gives, for original or port, a backend that also looks for hazards,
-    which the first family of each size is run on. `under` gives a backend with a schedule of that name: an original
-    that is wrong is run on others, to tell a race from a wrong result. `budget`: how long new rows are begun, and those
-    that there are. `known`: rows that were made before in this process, to which others are added."""
+    default. `further` are sizes run on one family each, and larger ones of the case `larger`, as the port has it, for
+    what no run came to. `schedule` is recorded with the result. `again` are other schedules: the family with exact sums
+    is run under each once more, at the first size; ports of CuTe DSL kernels whatever families were asked for.
+    `checking` gives, for original or port, a backend that also looks for hazards, which the first family of each size
+    is run on. `under` gives a backend with a schedule of that name: an original that is wrong is run on others, to tell
+    a race from a wrong result. `budget`: how long new rows are begun, and those that there are. `known`: rows that were
+    made before in this process, to which others are added."""
 
     families: Sequence[str] | None = None
     sizes: Sequence[Mapping[str, Number]] = ({},)
@@ -64,6 +66,7 @@ class VerifyOptions:
     again: Sequence[Again] = ()
     checking: Callable[[str], Checking] | None = None
     further: Plan = field(default_factory=Plan)
+    larger: Case | None = None
     budget: Budget = field(default_factory=Budget)
     under: Callable[[str], Backend] | None = None
     known: Known | None = None
@@ -95,18 +98,7 @@ def verify(
     session = _Session(case, port, builder, backend, options)
     for i, (problem, families) in enumerate(zip(problems, chosen, strict=True)):
         rows += session.size(problem, families, first=i == 0)
-    left_out = list(options.further.left_out)
-    waiting = list(options.further.sizes)
-    while waiting:
-        further = waiting.pop(0)
-        problem = bind(case, further.sizes)
-        families = choose(asked, problem)
-        family = next((f for f in families if f.name == _EXACT_FAMILY), families[0])
-        found, reason = session.further(problem, family, further.tried)
-        rows += [dataclasses.replace(row, added=", ".join(filter(None, (further.why, row.added)))) for row in found]
-        waiting = [*(further.instead if reason else ()), *waiting]
-        if reason and not further.instead:
-            left_out.append((further.why, reason))
+    left_out = [*options.further.left_out, *_run_further(session, asked, rows)]
     return VerifyResult(
         rows=tuple(rows),
         backend=backend.name,
@@ -119,12 +111,34 @@ def verify(
     )
 
 
+def _run_further(session: _Session, asked: list[str] | None, rows: list[Row]) -> list[tuple[str, str]]:
+    """Add the rows of sizes that nobody asked for; returns those that were left out, with the reason."""
+    options, left_out = session.options, []
+    waiting = list(options.further.sizes)
+    while True:
+        if not waiting and options.larger is not None and all(r.verdict in _GOOD for r in rows):
+            waiting = [larger] if (larger := session.beyond.next()) is not None else []
+        if not waiting:
+            break
+        further = waiting.pop(0)
+        problem = bind(session.case, further.sizes)
+        families = choose(asked, problem)
+        family = next((f for f in families if f.name == _EXACT_FAMILY), families[0])
+        found, reason = session.further(problem, family, further.tried)
+        rows += [dataclasses.replace(row, added=", ".join(filter(None, (further.why, row.added)))) for row in found]
+        waiting = [*(further.instead if reason else ()), *waiting]
+        if reason and not further.instead:
+            left_out.append((further.why, reason))
+    return [*left_out, *(session.beyond.left_out() if options.larger is not None else ())]
+
+
 class _Session:
     def __init__(
         self, case: Case, port: PortPlan | None, builder: Builder, backend: Backend, options: VerifyOptions
     ) -> None:
         self.case, self.port, self.builder, self.backend, self.options = case, port, builder, backend, options
-        self._executed = Executed()
+        self.beyond = Beyond(options.larger or case, port is not None)
+        self._executed = Executed(self.beyond)
         self.earlier: list[Mapping[str, Any]] = []
         self.left_out: list[tuple[str, str]] = []
         self._first: First | None = None
