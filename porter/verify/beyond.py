@@ -31,7 +31,7 @@ _MOST = 600_000
 _FARTHEST = 1 << 20
 """Constants from here on are bits of floating-point numbers, addresses or masks: no run counts so far."""
 
-_COUNTING = 0.25
+_COUNTING = 0.5
 """What grows by less than this, of what a size grows by, is no counter of it."""
 
 _MOST_SIZES = 4
@@ -164,7 +164,7 @@ class Beyond:
         base = bind(self.case, seen.sizes)
         unit = unit_of(self.case, base, name)
         value = math.ceil(int(seen.sizes[name]) * times / unit) * unit
-        what = f"{name} beyond {goal.reach - 1}" if goal.kind == "constant" else f"three wraps by {name}"
+        what = f"larger {name}, {f'beyond {goal.reach - 1}' if goal.kind == 'constant' else 'three wraps'}"
         plan = checked_size(self.case, base, {name: value}, what, tried=name not in self.case.multiples)
         for further in plan.sizes:
             cost = seen.instructions * work(bind(self.case, further.sizes)) / max(1.0, work(base))

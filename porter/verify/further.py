@@ -86,8 +86,10 @@ class Plan:
 @dataclass
 class _Shape:
     """What the sizes of a case mean: `extents` are the tiles that a size is divided into, `steps` what one step of
-    the main loop takes of it."""
+    the main loop takes of it. `axes`: the dimensions of the grid in which it can have `WIDE` blocks, with the sizes
+    that they grow with."""
 
+    axes: dict[int, tuple[str, ...]] = field(default_factory=dict)
     extents: dict[str, set[int]] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
 
@@ -316,6 +318,10 @@ def _shape(problem: Problem) -> _Shape:
     shape.extents = {name: found for name, found in shape.extents.items() if name in case.sizes and name not in fixed}
     for extents in shape.extents.values():
         extents.discard(1)
+    for axis, expression in enumerate(case.launch.grid if case.dsl is None else ()):
+        growing = tuple(sorted(_closed(case, [expression]) & set(case.sizes) - fixed))
+        if any(_widened(case, problem, name, axis) is not None for name in growing):
+            shape.axes[axis] = growing
     return shape
 
 
@@ -392,7 +398,7 @@ def _divisions(expression: Expr, names: Mapping[str, Number]) -> Iterator[tuple[
             yield pair[0].id, divisor
 
 
-_WIDE_WHY = "three blocks in {}"
+_WIDE_WHY = "three blocks a dimension"
 _TURNING_WHY = "many tiles of a block"
 
 
@@ -406,8 +412,8 @@ def _features(problem: Problem, shape: _Shape, persistent: Mapping[str, Number] 
     for name, step in shape.steps.items():
         if int(problem.sizes[name]) >= (ENOUGH_OF_SQUARE if _is_square(problem, name) else ENOUGH) * step:
             found.add(("long", name))
-    if problem.case.dsl is None:
-        found |= {("blocks", axis) for axis, n in zip("xyz", problem.launch.grid, strict=True) if n >= WIDE}
+    if shape.axes and all(problem.launch.grid[axis] >= WIDE for axis in shape.axes):
+        found.add(("wide",))
     if persistent is not None and _tiles(problem) >= TURNS * _launched(problem):
         found.add(("tiles",))
     return found
@@ -422,11 +428,10 @@ def _why(features: set[Feature]) -> str:
     """`edge of M and N, long K`."""
     edges = sorted({f[1] for f in features if f[0] == "edge"})
     loops = sorted({f[1] for f in features if f[0] == "long"})
-    blocks = sorted({f[1] for f in features if f[0] == "blocks"})
     parts = ["other instantiation"] if any(f[0] == "instance" for f in features) else []
     parts += [f"edge of {' and '.join(edges)}"] if edges else []
     parts += [f"long {' and '.join(loops)}"] if loops else []
-    parts += [_WIDE_WHY.format(" and ".join(blocks))] if blocks else []
+    parts += [_WIDE_WHY] if ("wide",) in features else []
     parts += [_TURNING_WHY] if ("tiles",) in features else []
     return ", ".join(parts)
 
@@ -477,33 +482,25 @@ def _edges(case: Case, base: Problem, names: Sequence[str], shape: _Shape) -> Pl
 
 def _wide(case: Case, default: Problem, shape: _Shape, have: set[Feature]) -> Plan:
     """One size with `WIDE` blocks in each dimension of the grid that grows with a size."""
-    if case.dsl is not None:
+    if ("wide",) in have or not shape.axes:
         return Plan()
     listed = [p for p in (default, *_listed(case, math.inf)) if instantiation(p) == instantiation(default)]
     base = min((p for p in listed if all(p.sizes[n] >= default.sizes[n] for n in shape.steps)), key=work)
-    problem, left_out, axes = base, [], []
-    for axis, expression in zip("xyz", case.launch.grid, strict=False):
-        growing = sorted(_closed(case, [expression]) & set(case.sizes) - _fixed(case))
-        if not growing or ("blocks", axis) in have:
-            continue
-        found = [p for name in growing if (p := _widened(case, problem, name, "xyz".index(axis))) is not None]
-        if found:
-            problem = min(found, key=work)
-            axes.append(axis)
-        else:
-            left_out.append((_WIDE_WHY.format(axis), f"no multiple of {' or '.join(growing)} gives as many"))
-    if not axes:
-        return Plan((), tuple(left_out))
-    sizes = _occupied(case, problem).sizes
+    problem: Problem | None = base
+    for axis, growing in shape.axes.items():
+        found = [
+            p for name in growing if problem is not None and (p := _widened(case, problem, name, axis)) is not None
+        ]
+        problem = min(found, key=work, default=None)
+    if problem is None:
+        return Plan((), ((_WIDE_WHY, "no multiples of sizes of the case give as many"),))
+    sizes = dict(_occupied(case, problem).sizes)
     for name, step in shape.steps.items():
-        if not _is_square(base, name) and int(sizes[name]) < _WIDE_STEPS * step:
-            times = -(-_WIDE_STEPS * step // int(sizes[name]))
-            sizes = {**sizes, name: int(sizes[name]) * times}
+        if not _is_square(base, name):
+            unit = math.lcm(unit_of(case, base, name), step)
+            sizes[name] = max(int(sizes[name]), -(-_WIDE_STEPS * step // unit) * unit)
     change = {name: int(value) for name, value in sizes.items() if value != base.sizes[name]}
-    plan = checked_size(
-        case, base, change, _WIDE_WHY.format(" and ".join(axes)), tried=not change.keys() <= case.multiples.keys()
-    )
-    return Plan(plan.sizes, (*left_out, *plan.left_out))
+    return checked_size(case, base, change, _WIDE_WHY, tried=not change.keys() <= case.multiples.keys())
 
 
 def _widened(case: Case, base: Problem, name: str, axis: int) -> Problem | None:
