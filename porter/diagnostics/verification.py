@@ -166,6 +166,16 @@ ORIGINAL_RACES = warning(
     "original gives other values. That is a race of the original, and nothing that its port could be blamed for.",
     "`porter hazards --only original` names the accesses that race and the instruction that is missing.",
 )
+SECOND_LAUNCH = error(
+    "PT5030",
+    ExitCode.DIFFERENT,
+    "in a second launch on what the first one left: {reason}",
+    "Original and port were launched once more: inputs and outputs were set anew, variables of the module and scratch "
+    "tensors kept what the first launch left in them. The original is right in both launches, the port in the first "
+    "alone: it leaves a counter, a flag or a lock otherwise than it finds it, or otherwise than the original does.",
+    "Look at what the port adds or leaves out among writes to `__device__` variables and workspaces: whoever uses them "
+    "last has to leave them as the next launch needs them.",
+)
 
 RUNTIME_NOT_BUILT = error(
     "PT5901",

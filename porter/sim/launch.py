@@ -19,6 +19,7 @@ from porter.ptx.arch import LOCAL_LIMIT, SHARED_LIMIT, WARP, Limits, limits
 from porter.ptx.shared_window import SYSTEM_SHARED
 from porter.ptx.special import TYPE_BYTES
 from porter.sim.check.hazard import Hazard, collect
+from porter.sim.comparisons import Comparisons
 from porter.sim.executor import Executor, instruction_at
 from porter.sim.loader import load_program
 from porter.sim.memories import INTERNAL_BASE, PARAM_WINDOW
@@ -83,14 +84,19 @@ def initial_bytes(v: ast.VarDecl, addresses: dict[str, int]) -> bytes:
     return bytes(out)
 
 
-def _module_variables(program: Program, internal: GlobalMemory, kept: Mapping[str, int]) -> dict[str, int]:
-    """Place .global and .const variables but for those `kept` by the caller; returns the addresses of all."""
+def _module_variables(
+    program: Program, internal: GlobalMemory, kept: Mapping[str, int], state: Mapping[str, bytes]
+) -> dict[str, int]:
+    """Place .global and .const variables but for those `kept` by the caller, with their initial contents or those of
+    `state`; returns the addresses of all."""
     placed = [v for v in program.variables.values() if v.space in ("global", "const") and v.name not in kept]
     addresses = dict(kept)
     for v in placed:
         addresses[v.name] = internal.alloc(max(v.size, 1), align=max(v.align, 16), fill=0, name=v.name)
     for v in placed:
-        if v.decl is not None and v.decl.initial:
+        if v.name in state:
+            internal.write(addresses[v.name], state[v.name])
+        elif v.decl is not None and v.decl.initial:
             internal.write(addresses[v.name], initial_bytes(v.decl, addresses)[: v.size])
     return addresses
 
@@ -176,6 +182,13 @@ class _Prepared:
     addresses: dict[str, int]
     resident: int
     total: int
+    held: dict[str, bytes]
+    """What the variables of the module that lie in `internal`, and may be written, hold before the launch."""
+
+
+def _held(program: Program, internal: GlobalMemory, addresses: Mapping[str, int]) -> dict[str, bytes]:
+    owned = [v for v in program.variables.values() if v.space == "global" and addresses[v.name] >= INTERNAL_BASE]
+    return {v.name: internal.read(addresses[v.name], v.size).tobytes() for v in owned if v.size}
 
 
 def simulate(
@@ -187,18 +200,19 @@ def simulate(
     options: Options | None = None,
     variables: Mapping[str, int] | None = None,
     prerequisite: Outcome | None = None,
+    state: Mapping[str, bytes] | None = None,
 ) -> Outcome:
     """Run a kernel on the simulator. What goes wrong is in the outcome's findings; nothing is raised.
 
     `variables` are addresses in `memory` of module variables that outlive the launch; the others begin with
-    their initial values. `prerequisite` is the launch before this one, if this one need not wait for its end
-    (programmatic dependent launch); both are checked then.
+    their initial values, or with what `state` has of them. `prerequisite` is the launch before this one, if this one
+    need not wait for its end (programmatic dependent launch); both are checked then.
     """
     options = options or Options()
     started = time.perf_counter()
     stats = Stats()
     try:
-        prepared = _prepare(module, entry, launch, params, options, variables or {})
+        prepared = _prepare(module, entry, launch, params, options, variables or {}, state or {})
     except _Refused as refused:
         outcome = Outcome(refused.status, [Finding(refused.code, str(refused), entry)], stats)
     else:
@@ -208,7 +222,13 @@ def simulate(
 
 
 def _prepare(
-    module: ast.Module, entry: str, launch: Launch, params: bytes, options: Options, variables: Mapping[str, int]
+    module: ast.Module,
+    entry: str,
+    launch: Launch,
+    params: bytes,
+    options: Options,
+    variables: Mapping[str, int],
+    state: Mapping[str, bytes],
 ) -> _Prepared:
     """Raises _Refused for a launch that cannot be run."""
     launch = _accepted(module, entry, launch, params)
@@ -227,7 +247,8 @@ def _prepare(
         told = f"{program.local_size} bytes of local memory per thread; at most {LOCAL_LIMIT}"
         raise _Refused(Code.SIM_LAUNCH, told)
     internal = GlobalMemory(INTERNAL_BASE)
-    addresses = _module_variables(program, internal, variables)
+    addresses = _module_variables(program, internal, variables, state)
+    held = _held(program, internal, addresses)
     image = np.zeros(-(-max(len(params), 1) // 64) * 64, np.uint8)
     image[: len(params)] = np.frombuffer(params, np.uint8)
     internal.map(PARAM_WINDOW, image, "kernel parameters")
@@ -246,7 +267,7 @@ def _prepare(
             raise _Refused(Code.SIM_LAUNCH, f"{total:,} blocks of a cooperative launch cannot be there at one time")
         addresses[GRID_WORKSPACE] = internal.alloc(_GRID_WORKSPACE_BYTES, fill=0, name="grid workspace")
         internal.write(addresses[GRID_WORKSPACE], struct.pack("<I", _GRID_WORKSPACE_BYTES))
-    return _Prepared(program, launch, internal, addresses, max(resident // cluster * cluster, cluster), total)
+    return _Prepared(program, launch, internal, addresses, max(resident // cluster * cluster, cluster), total, held)
 
 
 def _accepted(module: ast.Module, entry: str, launch: Launch, params: bytes) -> Launch:
@@ -291,7 +312,7 @@ def _run(
             from porter.sim.check.run import CheckedWave
 
             checked = CheckedWave(machine, options.level, checked, None if prerequisite is None else prerequisite.grid)
-            observers += checked.observers
+            observers += [*checked.observers, Comparisons(machine, stats.compared)]
         if options.trace is not None:
             from porter.sim.trace.tracer import Tracer
 
@@ -309,7 +330,10 @@ def _run(
             collect(hazards, checked.check.hazards.values())
             stats.waits |= {program.code[at].line for at in checked.check.waits}
         _count(stats, machine)
-    return Outcome(status, findings, stats, hazards, None if checked is None else checked.check.global_memory.state)
+    after = _held(program, prepared.internal, prepared.addresses)
+    changed = {name: data for name, data in after.items() if data != prepared.held[name]}
+    grid = None if checked is None else checked.check.global_memory.state
+    return Outcome(status, findings, stats, hazards, grid, changed)
 
 
 def _count(stats: Stats, machine: Executor) -> None:
@@ -319,6 +343,9 @@ def _count(stats: Stats, machine: Executor) -> None:
     stats.steps += machine.steps
     for opcode, times in machine.opcode_counts().items():
         stats.opcodes[opcode] = stats.opcodes.get(opcode, 0) + times
+    for slot, phases in enumerate(machine.mbar.phase):
+        name = machine.mbar.name(slot)
+        stats.phases[name] = max(stats.phases.get(name, 0), int(phases.max()))
 
 
 def _finding(machine: Executor, stop: Stop) -> Finding:

@@ -99,7 +99,9 @@ class Stats:
     """`warp_instructions` executed, scheduler `steps`, executions per opcode, wall `seconds`, the PTX `lines` whose
     instructions some warp came to (with a guard that was false, too). Checking runs also say which lines are
     `waits`, those of waits and after_thread_sync fences that had something to wait for or to order: an mbarrier
-    phase other than the one before the first, a pending group."""
+    phase other than the one before the first, a pending group; and what integers were `compared` with constants, by
+    line: the constant and the largest value. `phases`: by the name of an mbarrier how many the block that completed
+    most of them has completed."""
 
     warp_instructions: int = 0
     steps: int = 0
@@ -107,17 +109,21 @@ class Stats:
     seconds: float = 0.0
     lines: set[int] = field(default_factory=set)
     waits: set[int] = field(default_factory=set)
+    compared: dict[int, tuple[int, int]] = field(default_factory=dict)
+    phases: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
 class Outcome:
-    """`grid` is what a checked launch did in global memory, for one that depends on it."""
+    """`grid` is what a checked launch did in global memory, for one that depends on it. `variables`: the module's, by
+    name, that hold other bytes than before the launch."""
 
     status: Status
     findings: list[Finding]
     stats: Stats
     hazards: list[Hazard] = field(default_factory=list)
     grid: GlobalState | None = None
+    variables: dict[str, bytes] = field(default_factory=dict)
 
 
 class Stop(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -30,7 +30,8 @@ from porter.verify.settings import SimOptions
 @dataclass(frozen=True)
 class RunResult:
     """`status` ok, incomplete or error; `after` holds the image of every tensor after the run, `where` says
-    what ran it, where that is not the backend alone."""
+    what ran it, where that is not the backend alone, `variables` what is in variables of the module that hold other
+    bytes than before."""
 
     status: Literal["ok", "incomplete", "error"]
     findings: tuple[RunFinding, ...]
@@ -40,6 +41,7 @@ class RunResult:
     stats: Any = None
     where: str = ""
     hazards: tuple[Hazard, ...] = ()
+    variables: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Backend(Protocol):
@@ -81,9 +83,16 @@ class SimBackend:
     name = "sim"
     guard = 0
 
-    def __init__(self, options: SimOptions | None = None) -> None:
+    def __init__(self, options: SimOptions | None = None, state: Mapping[str, bytes] | None = None) -> None:
+        """`state`: what variables of the module hold when a launch begins, where that is not what their initializers
+        say."""
         self.options = options or SimOptions()
         self.arithmetic: str = self.options.arithmetic
+        self._state = state or {}
+
+    def on(self, state: Mapping[str, bytes]) -> SimBackend:
+        """The same one, for launches that begin with other contents of module variables."""
+        return SimBackend(self.options, state)
 
     def run(
         self, kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: Mapping[str, Image]
@@ -106,6 +115,7 @@ class SimBackend:
             seconds=outcome.stats.seconds,
             stats=outcome.stats,
             hazards=tuple(outcome.hazards),
+            variables=outcome.variables,
         )
 
     def _once(
@@ -150,6 +160,7 @@ class SimBackend:
             pack_params(function, values),
             memory,
             options,
+            state=self._state,
         )
         after = {
             name: Image(

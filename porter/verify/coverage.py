@@ -12,6 +12,7 @@ from typing import Any
 from porter.diagnostics import PorterError
 from porter.ptx import ast
 from porter.sim.loader import load_program
+from porter.verify.beyond import Beyond
 from porter.verify.case import Case
 from porter.verify.expr import Number
 from porter.verify.further import instantiation
@@ -55,11 +56,15 @@ class Coverage:
 class Executed:
     """The instructions that runs came to, by compiled kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, beyond: Beyond | None = None) -> None:
+        """`beyond` is told of the runs as well."""
+        self._beyond = beyond
         self._lines: dict[str, dict[int, tuple[Program, set[int]]]] = {"original": {}, "port": {}}
 
     def add(self, program: Program, stats: Any) -> None:
         """Take in a run; `stats` is None for backends that count nothing."""
+        if self._beyond is not None:
+            self._beyond.add(program, stats)
         lines = getattr(stats, "lines", None)
         if lines is not None:
             known = self._lines[program.name].setdefault(id(program.kernel.module), (program, set()))

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes that a verification adds to the default one: other instantiations, edges of tiles, a long main loop.
+"""Sizes that a verification adds to the default one: other instantiations, edges of tiles, a long main loop, three
+blocks in each dimension of the grid, many tiles of a block.
 
 Mistakes that the default size cannot show are a predicate that only matters at the edge of a tile, a template branch
-that only another instantiation takes, and a step of K beyond those that fill a pipeline for the first times. Each of
-these is a *feature* of a size. Sizes that the case lists are taken first, the fewest that have all the features which
-any of them has. What is left is derived: more steps of the main loop, and sizes that are no multiple of a tile.
+that only another instantiation takes, a step of K beyond those that fill a pipeline for the first times, an index of a
+block or of its tiles. Each of these is a *feature* of a size. Sizes that the case lists are taken first, the fewest
+that have all the features which any of them has. What is left is derived: multiples of one size or two, and sizes that
+are no multiple of a tile.
 
 A derived size is legal if the case says so (`multiples`), or else if the original turns out right on it. Where the
 case's own expressions do not come out even, or the original is wrong, it is left out with the reason.
@@ -25,21 +27,30 @@ from porter.verify.dsl import constructor
 from porter.verify.expr import ExpressionError, Number, evaluate, names_in
 from porter.verify.problem import Problem, bind
 
-LONG = 19
+LONG = 67
 """Steps of a derived long loop: a prime, so that no ring of buffers ends where it began."""
 
-ENOUGH = 18
-"""Steps that need no longer loop: the 17th one is not the last."""
+ENOUGH = 66
+"""Steps that need no longer loop: the 65th one, where a mask of 64 bits ends, is not the last."""
+
+SQUARE, ENOUGH_OF_SQUARE = 19, 18
+"""The same where outputs grow with the loop, and its work with the square of it."""
+
+WIDE = 3
+"""Blocks in a dimension of the grid: an index of a block is not always 0 or 1."""
+
+_WIDE_STEPS = 10
+"""Steps of the main loop of a derived size with so many blocks: each comes round again to its stages."""
 
 TURNS = 12
 """Tiles of a block at which two accumulators come round again, also where a pair of blocks takes four at a time."""
 
-ALONE = 6
-"""The same where no blocks multiply in pairs."""
+ALONE = 8
+"""The same where no blocks multiply in pairs: three times."""
 
-OVER = 7
+OVER = 8
 """Blocks of a launch that one block does the work of: two answers to its requests, and two accumulators, have come
-round again, and in each of their phases."""
+round again three times."""
 
 _SWIZZLE_BYTES = SwizzleMode.B128.span
 """A step of K where nothing says how long it is: one row of the widest swizzle."""
@@ -75,8 +86,10 @@ class Plan:
 @dataclass
 class _Shape:
     """What the sizes of a case mean: `extents` are the tiles that a size is divided into, `steps` what one step of
-    the main loop takes of it."""
+    the main loop takes of it. `axes`: the dimensions of the grid in which it can have `WIDE` blocks, with the sizes
+    that they grow with."""
 
+    axes: dict[int, tuple[str, ...]] = field(default_factory=dict)
     extents: dict[str, set[int]] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
 
@@ -91,19 +104,22 @@ def further_sizes(case: Case) -> Plan:
         return Plan()
     default = bind(case, case.sizes)
     shape = _shape(default)
-    candidates = list(_listed(case, _work(default) * _MOST_WORK))
-    have = _features(default, shape)
+    candidates = list(_listed(case, work(default) * _MOST_WORK))
+    persistent = _persistent(case)
+    have = _features(default, shape, persistent)
     chosen: list[Further] = []
     while candidates:
-        best = max(candidates, key=lambda p: (len(_features(p, shape) - have), -_work(p)))
-        new = _features(best, shape) - have
+        best = max(candidates, key=lambda p: (len(_features(p, shape, persistent) - have), -work(p)))
+        new = _features(best, shape, persistent) - have
         if not new:
             break
         candidates.remove(best)
         have |= new
         chosen.append(Further(best.sizes, _why(new)))
-    derived = _derived(case, default, shape, have)
-    return Plan((*chosen, *derived.sizes), derived.left_out)
+    plans = [_derived(case, default, shape, have), _wide(case, default, shape, have)]
+    if persistent is not None and ("tiles",) not in have:
+        plans.append(_turning(case, default, persistent))
+    return Plan((*chosen, *(s for p in plans for s in p.sizes)), tuple(x for p in plans for x in p.left_out))
 
 
 def long_loop(case: Case) -> Mapping[str, Number] | None:
@@ -116,9 +132,9 @@ def long_loop(case: Case) -> Mapping[str, Number] | None:
     default = bind(case, case.sizes)
     shape = _shape(default)
     long = {("long", name) for name in shape.steps}
-    listed = [p for p in (default, *_listed(case, math.inf)) if long <= _features(p, shape)]
+    listed = [p for p in (default, *_listed(case, math.inf)) if long <= _features(p, shape, None)]
     if not long or listed:
-        return min(listed, key=_work).sizes if long else None
+        return min(listed, key=work).sizes if long else None
     derived = [f.sizes for f in _derived(case, default, shape, set()).sizes if f.why.startswith("long ")]
     sizes = {**(derived[0] if derived else default.sizes)}
     for found in derived:
@@ -127,7 +143,7 @@ def long_loop(case: Case) -> Mapping[str, Number] | None:
         problem = bind(case, sizes)
     except PorterError:
         return None
-    return sizes if long <= _features(problem, shape) else None
+    return sizes if long <= _features(problem, shape, None) else None
 
 
 def _launched(problem: Problem) -> int:
@@ -150,7 +166,7 @@ def many_tiles(
     known = blocks(default) if blocks is not None else 0
     for _ in range(2):
         # a grid may grow up to the blocks that a kernel has at most
-        for problem in sorted(_grown(case, listed, bound, least, known), key=_work):
+        for problem in sorted(_grown(case, listed, bound, least, known), key=work):
             launched = (blocks or _launched)(problem)
             if _tiles(problem) >= least * launched:
                 return problem.sizes
@@ -198,7 +214,7 @@ def many_blocks(case: Case, least: int = OVER) -> Mapping[str, Number] | None:
             except PorterError:
                 continue
     enough = [p for p in enough if math.prod(p.launch.grid) >= least]
-    return min(enough, key=_work).sizes if enough else None
+    return min(enough, key=work).sizes if enough else None
 
 
 def half_tiles(case: Case, axis: int) -> tuple[Mapping[str, Number], Mapping[str, Number]] | None:
@@ -226,7 +242,7 @@ def half_tiles(case: Case, axis: int) -> tuple[Mapping[str, Number], Mapping[str
     half = [p for p, tiles in counts if tiles > 2 and tiles % 2]
     if not whole or not half:
         return None
-    return min(whole, key=_work).sizes, min(half, key=_work).sizes
+    return min(whole, key=work).sizes, min(half, key=work).sizes
 
 
 def _tiles(problem: Problem) -> int:
@@ -255,11 +271,11 @@ def _listed(case: Case, most: float) -> Iterator[Problem]:
             problem = bind(case, sizes)
         except PorterError:
             continue  # It is reported when it is asked for.
-        if _work(problem) <= most:
+        if work(problem) <= most:
             yield problem
 
 
-def _work(problem: Problem) -> float:
+def work(problem: Problem) -> float:
     """A measure of what a run costs: terms of all sums."""
     return sum(math.prod(t.shape) for t in problem.outputs) * problem.reduction
 
@@ -302,6 +318,10 @@ def _shape(problem: Problem) -> _Shape:
     shape.extents = {name: found for name, found in shape.extents.items() if name in case.sizes and name not in fixed}
     for extents in shape.extents.values():
         extents.discard(1)
+    for axis, expression in enumerate(case.launch.grid if case.dsl is None else ()):
+        growing = tuple(sorted(_closed(case, [expression]) & set(case.sizes) - fixed))
+        if any(_widened(case, problem, name, axis) is not None for name in growing):
+            shape.axes[axis] = growing
     return shape
 
 
@@ -310,6 +330,11 @@ def _fixed(case: Case) -> frozenset[str]:
     fields: list[object] = [*case.template, *case.defines.values()]
     if case.dsl is not None:
         fields += [case.dsl.init, case.dsl.call]
+    return _closed(case, fields)
+
+
+def _closed(case: Case, fields: Sequence[object]) -> frozenset[str]:
+    """The names in expressions, and in the constants that they name."""
     found: set[str] = set()
     waiting = [name for item in fields for name in _names(item)]
     while waiting:
@@ -373,17 +398,30 @@ def _divisions(expression: Expr, names: Mapping[str, Number]) -> Iterator[tuple[
             yield pair[0].id, divisor
 
 
+_WIDE_WHY = "three blocks a dimension"
+_TURNING_WHY = "many tiles of a block"
+
+
 # Features -----------------------------------------------------------------------------------------------
 
 
-def _features(problem: Problem, shape: _Shape) -> set[Feature]:
+def _features(problem: Problem, shape: _Shape, persistent: Mapping[str, Number] | None) -> set[Feature]:
     found: set[Feature] = {("instance", instantiation(problem))}
     for name, extents in shape.extents.items():
         found |= {("edge", name, str(e)) for e in extents if int(problem.sizes[name]) % e}
     for name, step in shape.steps.items():
-        if int(problem.sizes[name]) >= ENOUGH * step:
+        if int(problem.sizes[name]) >= (ENOUGH_OF_SQUARE if _is_square(problem, name) else ENOUGH) * step:
             found.add(("long", name))
+    if shape.axes and all(problem.launch.grid[axis] >= WIDE for axis in shape.axes):
+        found.add(("wide",))
+    if persistent is not None and _tiles(problem) >= TURNS * _launched(problem):
+        found.add(("tiles",))
     return found
+
+
+def _is_square(problem: Problem, name: str) -> bool:
+    """Whether outputs grow with a size."""
+    return any(name in _names(list(t.symbolic)) for t in problem.outputs)
 
 
 def _why(features: set[Feature]) -> str:
@@ -393,6 +431,8 @@ def _why(features: set[Feature]) -> str:
     parts = ["other instantiation"] if any(f[0] == "instance" for f in features) else []
     parts += [f"edge of {' and '.join(edges)}"] if edges else []
     parts += [f"long {' and '.join(loops)}"] if loops else []
+    parts += [_WIDE_WHY] if ("wide",) in features else []
+    parts += [_TURNING_WHY] if ("tiles",) in features else []
     return ", ".join(parts)
 
 
@@ -402,7 +442,7 @@ def _why(features: set[Feature]) -> str:
 def _derived(case: Case, default: Problem, shape: _Shape, have: set[Feature]) -> Plan:
     listed = [default, *_listed(case, math.inf)]
     base = min((p for p in listed if instantiation(p) == instantiation(default)), key=_blocks)
-    plans = [_long(case, base, name, step, listed) for name, step in shape.steps.items() if ("long", name) not in have]
+    plans = [_long(case, base, name, step) for name, step in shape.steps.items() if ("long", name) not in have]
     edged = {f[1] for f in have if f[0] == "edge"}
     names = [n for n in shape.extents if n not in edged and (n in case.multiples or n not in shape.steps)]
     names = [n for n in names if case.multiples or any(n in _names(t.symbolic) for t in default.outputs)]
@@ -410,12 +450,11 @@ def _derived(case: Case, default: Problem, shape: _Shape, have: set[Feature]) ->
     return Plan(tuple(s for p in plans for s in p.sizes), tuple(s for p in plans for s in p.left_out))
 
 
-def _long(case: Case, base: Problem, name: str, step: int, listed: Sequence[Problem]) -> Plan:
+def _long(case: Case, base: Problem, name: str, step: int) -> Plan:
     """A long loop over one size, which stays a multiple of what its listed values are multiples of."""
-    unit = _multiple(case, base, name) or math.gcd(*(int(p.sizes[name]) for p in listed))
-    unit = math.lcm(unit, step)
-    value = -(-LONG * step // unit) * unit
-    return _checked(case, base, {name: value}, f"long {name}", tried=name not in case.multiples)
+    unit = math.lcm(unit_of(case, base, name), step)
+    value = -(-(SQUARE if _is_square(base, name) else LONG) * step // unit) * unit
+    return checked_size(case, base, {name: value}, f"long {name}", tried=name not in case.multiples)
 
 
 def _edges(case: Case, base: Problem, names: Sequence[str], shape: _Shape) -> Plan:
@@ -429,7 +468,7 @@ def _edges(case: Case, base: Problem, names: Sequence[str], shape: _Shape) -> Pl
         part = max(1, 3 * extents[0] // 8 // unit | 1) * unit
         if part % extents[0] == 0:
             continue  # Any legal size is whole tiles.
-        plan = _checked(case, base, {name: extents[-1] + part}, f"edge of {name}", tried=declared is None)
+        plan = checked_size(case, base, {name: extents[-1] + part}, f"edge of {name}", tried=declared is None)
         alone += plan.sizes
         left_out += plan.left_out
     if len(alone) < 2:
@@ -441,12 +480,95 @@ def _edges(case: Case, base: Problem, names: Sequence[str], shape: _Shape) -> Pl
     return Plan((together,), tuple(left_out))
 
 
+def _wide(case: Case, default: Problem, shape: _Shape, have: set[Feature]) -> Plan:
+    """One size with `WIDE` blocks in each dimension of the grid that grows with a size."""
+    if ("wide",) in have or not shape.axes:
+        return Plan()
+    listed = [p for p in (default, *_listed(case, math.inf)) if instantiation(p) == instantiation(default)]
+    base = min((p for p in listed if all(p.sizes[n] >= default.sizes[n] for n in shape.steps)), key=work)
+    problem: Problem | None = base
+    for axis, growing in shape.axes.items():
+        found = [
+            p for name in growing if problem is not None and (p := _widened(case, problem, name, axis)) is not None
+        ]
+        problem = min(found, key=work, default=None)
+    if problem is None:
+        return Plan((), ((_WIDE_WHY, "no multiples of sizes of the case give as many"),))
+    sizes = dict(_occupied(case, problem).sizes)
+    for name, step in shape.steps.items():
+        if not _is_square(base, name):
+            unit = math.lcm(unit_of(case, base, name), step)
+            sizes[name] = max(int(sizes[name]), -(-_WIDE_STEPS * step // unit) * unit)
+    change = {name: int(value) for name, value in sizes.items() if value != base.sizes[name]}
+    return checked_size(case, base, change, _WIDE_WHY, tried=not change.keys() <= case.multiples.keys())
+
+
+def _widened(case: Case, base: Problem, name: str, axis: int) -> Problem | None:
+    """The problem with the least multiple of a size at which the grid has `WIDE` blocks in a dimension."""
+    if base.launch.grid[axis] >= WIDE:
+        return base
+    for times in range(2, 2 * WIDE + 1):
+        try:
+            found = bind(case, {**base.sizes, name: int(base.sizes[name]) * times})
+        except PorterError:
+            continue
+        if found.launch.grid[axis] >= WIDE:
+            return found
+    return None
+
+
+def _occupied(case: Case, problem: Problem) -> Problem:
+    """The problem with a tile for each block, where blocks are a size of their own."""
+    lacking = -(-_launched(problem) // max(1, _tiles(problem) or _launched(problem)))
+    for name in sorted(_grown_alone(case, problem)) if lacking > 1 else ():
+        try:
+            return bind(case, {**problem.sizes, name: int(problem.sizes[name]) * lacking})
+        except PorterError:
+            continue
+    return problem
+
+
+def _grown_alone(case: Case, problem: Problem) -> set[str]:
+    """Sizes that tiles grow with, and the grid does not."""
+    symbols = {s for t in problem.outputs for s in _of_tile(problem, t.symbolic) if isinstance(s, str)}
+    return symbols & set(case.sizes) - _closed(case, case.launch.grid) - _fixed(case)
+
+
+def _persistent(case: Case) -> Mapping[str, Number] | None:
+    """The least size at which a block has many tiles, where tiles grow and the grid does not."""
+    if case.dsl is not None:
+        return None
+    found = many_tiles(case)
+    if found is not None or not (names := sorted(_grown_alone(case, bind(case, case.sizes)))):
+        return found
+    sizes = {**case.sizes, **case.mutate_sizes}
+    # nobody says what a tile is: each size is at least one
+    return {**sizes, names[0]: int(sizes[names[0]]) * TURNS * _launched(bind(case, sizes))}
+
+
+def _turning(case: Case, default: Problem, sizes: Mapping[str, Number]) -> Plan:
+    """Many tiles of a block, if that is no work without measure."""
+    change = {name: int(value) for name, value in sizes.items() if value != default.sizes[name]}
+    plan = checked_size(case, default, change, _TURNING_WHY, tried=not change.keys() <= case.multiples.keys())
+    for further in plan.sizes:
+        times = work(bind(case, further.sizes)) / max(1.0, work(default))
+        if times > _MOST_WORK:
+            return Plan((), ((_TURNING_WHY, f"{times:.0f} times the work of the default size"),))
+    return plan
+
+
+def unit_of(case: Case, problem: Problem, name: str) -> int:
+    """What larger values of a size are multiples of: what the case says, else what its listed values have in common."""
+    return _multiple(case, problem, name) or math.gcd(*(int(sizes[name]) for sizes in case.all_sizes()))
+
+
 def _multiple(case: Case, problem: Problem, name: str) -> int | None:
     """What the case says that a size has to be a multiple of."""
     return int(evaluate(case.multiples[name], problem.names)) if name in case.multiples else None
 
 
-def _checked(case: Case, base: Problem, change: Mapping[str, int], why: str, *, tried: bool) -> Plan:
+def checked_size(case: Case, base: Problem, change: Mapping[str, int], why: str, *, tried: bool) -> Plan:
+    """A size to run, or why the case does not allow it."""
     sizes = {**base.sizes, **change}
     try:
         bind(case, sizes)

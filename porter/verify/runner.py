@@ -14,7 +14,8 @@ from typing import Any
 from porter.build.gate import same_code
 from porter.build.port_plan import PortPlan, materialize
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, Severity
-from porter.verify.backends import Backend
+from porter.verify.backends import Backend, SimBackend
+from porter.verify.beyond import Beyond
 from porter.verify.budget import Budget, digest_of
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder
 from porter.verify.case import Case
@@ -31,6 +32,7 @@ from porter.verify.line_map import placed_in_original
 from porter.verify.outcome import Verdict
 from porter.verify.problem import Problem, bind
 from porter.verify.results import Row, VerifyResult
+from porter.verify.second import SECOND, First, Left, hazard_of_second, of_second
 from porter.verify.trial import Program, Ran, Trial
 
 ProgressCall = Callable[[str], None]
@@ -48,12 +50,13 @@ class Again:
 @dataclass(frozen=True)
 class VerifyOptions:
     """`families` None: all that apply. `sizes`: one mapping per problem size; names left out keep the case's
-    default. `further` are sizes run on one family each. `schedule` is recorded with the result. `again` are other
-    schedules: the family with exact sums is run under each once more, at the first size; ports of CuTe DSL kernels
-    whatever families were asked for. `checking` gives, for original or port, a backend that also looks for hazards,
-    which the first family of each size is run on. `under` gives a backend with a schedule of that name: an original
-    that is wrong is run on others, to tell a race from a wrong result. `budget`: how long new rows are begun, and those
-    that there are. `known`: rows that were made before in this process, to which others are added."""
+    default. `further` are sizes run on one family each, and larger ones of the case `larger`, as the port has it, for
+    what no run came to. `schedule` is recorded with the result. `again` are other schedules: the family with exact sums
+    is run under each once more, at the first size; ports of CuTe DSL kernels whatever families were asked for.
+    `checking` gives, for original or port, a backend that also looks for hazards, which the first family of each size
+    is run on. `under` gives a backend with a schedule of that name: an original that is wrong is run on others, to tell
+    a race from a wrong result. `budget`: how long new rows are begun, and those that there are. `known`: rows that were
+    made before in this process, to which others are added."""
 
     families: Sequence[str] | None = None
     sizes: Sequence[Mapping[str, Number]] = ({},)
@@ -63,6 +66,7 @@ class VerifyOptions:
     again: Sequence[Again] = ()
     checking: Callable[[str], Checking] | None = None
     further: Plan = field(default_factory=Plan)
+    larger: Case | None = None
     budget: Budget = field(default_factory=Budget)
     under: Callable[[str], Backend] | None = None
     known: Known | None = None
@@ -94,18 +98,7 @@ def verify(
     session = _Session(case, port, builder, backend, options)
     for i, (problem, families) in enumerate(zip(problems, chosen, strict=True)):
         rows += session.size(problem, families, first=i == 0)
-    left_out = list(options.further.left_out)
-    waiting = list(options.further.sizes)
-    while waiting:
-        further = waiting.pop(0)
-        problem = bind(case, further.sizes)
-        families = choose(asked, problem)
-        family = next((f for f in families if f.name == _EXACT_FAMILY), families[0])
-        found, reason = session.further(problem, family, further.tried)
-        rows += [dataclasses.replace(row, added=further.why) for row in found]
-        waiting = [*(further.instead if reason else ()), *waiting]
-        if reason and not further.instead:
-            left_out.append((further.why, reason))
+    left_out = [*options.further.left_out, *_run_further(session, asked, rows)]
     return VerifyResult(
         rows=tuple(rows),
         backend=backend.name,
@@ -113,9 +106,30 @@ def verify(
         arithmetic=backend.arithmetic,
         seed=options.seed,
         seconds=time.perf_counter() - began,
-        coverage=(session.coverage(rows, left_out),),
+        coverage=(session.coverage(rows, [*left_out, *dict.fromkeys(session.left_out)]),),
         earlier=tuple(session.earlier),
     )
+
+
+def _run_further(session: _Session, asked: list[str] | None, rows: list[Row]) -> list[tuple[str, str]]:
+    """Add the rows of sizes that nobody asked for; returns those that were left out, with the reason."""
+    options, left_out = session.options, []
+    waiting = list(options.further.sizes)
+    while True:
+        if not waiting and options.larger is not None and all(r.verdict in _GOOD for r in rows):
+            waiting = [larger] if (larger := session.beyond.next()) is not None else []
+        if not waiting:
+            break
+        further = waiting.pop(0)
+        problem = bind(session.case, further.sizes)
+        families = choose(asked, problem)
+        family = next((f for f in families if f.name == _EXACT_FAMILY), families[0])
+        found, reason = session.further(problem, family, further.tried)
+        rows += [dataclasses.replace(row, added=", ".join(filter(None, (further.why, row.added)))) for row in found]
+        waiting = [*(further.instead if reason else ()), *waiting]
+        if reason and not further.instead:
+            left_out.append((further.why, reason))
+    return [*left_out, *(session.beyond.left_out() if options.larger is not None else ())]
 
 
 class _Session:
@@ -123,8 +137,11 @@ class _Session:
         self, case: Case, port: PortPlan | None, builder: Builder, backend: Backend, options: VerifyOptions
     ) -> None:
         self.case, self.port, self.builder, self.backend, self.options = case, port, builder, backend, options
-        self._executed = Executed()
+        self.beyond = Beyond(options.larger or case, port is not None)
+        self._executed = Executed(self.beyond)
         self.earlier: list[Mapping[str, Any]] = []
+        self.left_out: list[tuple[str, str]] = []
+        self._first: First | None = None
 
     def size(self, problem: Problem, families: Sequence[Family], first: bool = False) -> list[Row]:
         """The rows of one size; the first one's also under other schedules."""
@@ -135,6 +152,8 @@ class _Session:
             return [self._refused(problem, f, error) for f in families]
         made = (self._family(problem, f, programs, check=i == 0) for i, f in enumerate(families))
         rows = [row for row in made if row is not None]
+        if families and all(r.verdict in _GOOD for r in rows):
+            rows += self._second(problem, families[0], programs)
         family = self._scheduled(families) if first else None
         for other in self.options.again if family is not None else ():
             # Where a schedule already shows an error, another one has nothing to add.
@@ -172,7 +191,8 @@ class _Session:
         except PorterError as error:
             return [self._refused(problem, family, error)], ""
         row = self._family(problem, family, programs, check=True, first=(trial, ran))
-        return [row] if row is not None else [], ""
+        rows = [row] if row is not None else []
+        return [*rows, *(self._second(problem, family, programs) if all(r.verdict in _GOOD for r in rows) else ())], ""
 
     def coverage(self, rows: Sequence[Row], left_out: Sequence[tuple[str, str]]) -> Coverage:
         """What the rows leave open."""
@@ -226,11 +246,16 @@ class _Session:
     def _trial(self, problem: Problem, family: Family) -> Trial:
         return Trial(problem, family, self.options.seed, self.backend.arithmetic)
 
-    def _run(self, trial: Trial, program: Program, backend: Backend, check: bool) -> tuple[Ran, list[HazardRun]]:
-        """One run, in the checking simulator where hazards are looked for."""
+    def _run(
+        self, trial: Trial, program: Program, backend: Backend, check: bool, left: Left | None = None
+    ) -> tuple[Ran, list[HazardRun]]:
+        """One run, in the checking simulator where hazards are looked for; `left` is what a launch before it left."""
         self._tell(trial.problem, f"{trial.family.name}: {program.name}")
         checking = self.options.checking(program.name) if check and self.options.checking else None
-        ran = trial.run(program, checking.backend if checking else backend, backend.name)
+        runs_on = checking.backend if checking else backend
+        if left is not None and isinstance(runs_on, SimBackend):
+            runs_on = runs_on.on(left.variables)
+        ran = trial.run(program, runs_on, backend.name, left.scratch if left is not None else None)
         self._executed.add(program, ran.result.stats)
         if checking is None:
             return ran, []
@@ -271,7 +296,49 @@ class _Session:
             diagnostics += [d for d in ran.diagnostics if not (wrong and d.code is Code.PORT_DIFFERS)]
         checked = judged(hazards, [p.source for p in programs])
         diagnostics += hazard_diagnostics(self.case.kernel, checked)
+        self._first = First(trial, runs) if check and isinstance(self.backend, SimBackend) else self._first
         return self._noted(dataclasses.replace(self._row(trial, runs, checked, diagnostics), digest=digest), runs)
+
+    def _second(self, problem: Problem, family: Family, programs: Sequence[Program]) -> list[Row]:
+        """The row of a second launch on what the first left behind, where it left anything that outlives it."""
+        first, self._first = self._first, None
+        digest = self._digest(problem, family, programs, "second launch")
+        if self._is_there(digest):
+            return []
+        if (known := self._known(digest, programs)) is not None:
+            return [dataclasses.replace(known, added=SECOND)]
+        if first is None or not first.leaves:
+            return []
+        if self.options.budget.is_spent:
+            return [dataclasses.replace(self._left(problem, family), added=SECOND)]
+        original, wrong = self._original_again(first, programs[0])
+        if original is None:
+            self.left_out.append((SECOND, f"the original is not right in one: {wrong}"))
+            return []
+        (ran, hazards), scratch = original
+        runs, diagnostics = [ran], []
+        for program, before in zip(programs[1:], first.runs[1:], strict=False):
+            ran, found = self._run(first.trial, program, self.backend, True, first.left(before, scratch))
+            runs.append(ran)
+            hazards += found
+            diagnostics += [of_second(d) for d in ran.diagnostics]
+        checked = judged(hazards, [p.source for p in programs])
+        diagnostics += [d for h in hazard_diagnostics(self.case.kernel, checked) for d in hazard_of_second(h)]
+        row = self._row(first.trial, runs, checked, diagnostics)
+        return [self._noted(dataclasses.replace(row, digest=digest, added=SECOND), runs)]
+
+    def _original_again(
+        self, first: First, program: Program
+    ) -> tuple[tuple[tuple[Ran, list[HazardRun]], bool] | None, str]:
+        """The second launch of the original, and whether scratch tensors stayed in it as the first left them: where it
+        is not right so, its host code sets them anew. Else why it is not right."""
+        wrong = ""
+        for scratch in (True, False):
+            again = self._run(first.trial, program, self.backend, True, first.left(first.runs[0], scratch))
+            if again[0].right:
+                return (again, scratch), ""
+            wrong = again[0].diagnostics[0].message
+        return None, wrong
 
     def _known(self, digest: str, programs: Sequence[Program]) -> Row | None:
         """A row that this process made before."""

@@ -156,7 +156,11 @@ class _Sweep:
             budget=wanted.budget,
             known=wanted.known,
         )
-        return replace(options, further=further_sizes(case)) if on_default else options
+        return (
+            replace(options, further=further_sizes(case), larger=case if case.recorded is None else None)
+            if on_default
+            else options
+        )
 
     def _checking(self, program: str) -> Checking:
         """The backend that looks for hazards, for original or port."""

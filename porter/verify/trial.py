@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.verify.backends import Backend, RunResult
 from porter.verify.builder import BuiltKernel
@@ -65,10 +67,26 @@ class Trial:
         self._wanted = expectation(problem, family, self._inputs, arithmetic)
         self.controls, self.failed = failed_controls(self._wanted)
 
-    def run(self, program: Program, backend: Backend, name: str | None = None) -> Ran:
-        """Run a program; `name` is how its backend is known, where that is not its own name."""
+    def _images(self, guard: int) -> dict[str, Image]:
+        return {n: make_image(t, self._inputs.get(n), guard) for n, t in self.problem.tensors.items()}
+
+    def left(self, ran: Ran) -> dict[str, Image]:
+        """The scratch tensors that hold something else after a run than before it."""
+        after = ran.result.after
+        guards = {image.guard for image in after.values()} or {0}
+        return {
+            name: after[name]
+            for name, before in self._images(guards.pop()).items()
+            if before.tensor.role == "scratch" and not np.array_equal(before.data, after[name].data)
+        }
+
+    def run(
+        self, program: Program, backend: Backend, name: str | None = None, scratch: Mapping[str, Image] | None = None
+    ) -> Ran:
+        """Run a program; `name` is how its backend is known, where that is not its own name, `scratch` what scratch
+        tensors hold, where that is not what the case says."""
         problem = self.problem
-        images = {n: make_image(t, self._inputs.get(n), backend.guard) for n, t in problem.tensors.items()}
+        images = {**self._images(backend.guard), **(scratch or {})}
         result = backend.run(program.kernel, program.problem, program.launch, images)
         ran = Ran(program, result, _summary(program, name or backend.name, result))
         if result.status != "ok":
