@@ -153,6 +153,14 @@ EDITS_CLASH = error(
     "text. Nothing was changed.",
     "Write the text out once for each use. If a rule of your own is about it, make the rule ask for less text.",
 )
+COLUMNS_UNNAMED = error(
+    "PT2070",
+    ExitCode.UNPORTED,
+    "where `{other}` is declared nothing says how many Tensor Memory columns `{name}` takes",
+    "The two may be live at once, so that one lies behind the other. The extents of the one in front depend on names "
+    "that mean something else there, or nothing.",
+    "Make its extents template parameters or constants that are declared in front of both.",
+)
 TMEM_SIZE_UNKNOWN = warning(
     "PT2501",
     "{kernel} allocates {columns} Tensor Memory columns: how many it needs is not known where it allocates",

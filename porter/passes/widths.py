@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of accumulators as constant expressions at another place than their declaration: names that mean something
+else there, or nothing, are written as what they stand for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.asm import macro_definitions
+from porter.lang.cuda import find
+from porter.lang.text import as_bytes
+from porter.model.accumulators import Accumulator
+from porter.model.constants import local_definitions, variable_text
+from porter.model.functions import Function, outermost
+from porter.model.program import Program
+from porter.model.scopes import Variable, resolve
+
+_NAME = re.compile(r"(?<![\w.])(?<!::)(?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
+_WORDS = frozenset(
+    ("sizeof", "typename", "template", "decltype", "const", "unsigned", "signed", "int", "long", "short", "float")
+)
+"""Words that mean the same everywhere."""
+_DEEPEST = 8
+"""Definitions of definitions that are followed."""
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place in a function: in front of `node`."""
+
+    function: Function
+    node: Node
+
+
+def declared_at(accumulator: Accumulator) -> Spot:
+    """Where an accumulator's declaration begins."""
+    assert accumulator.variable.declaration is not None
+    return Spot(accumulator.function, accumulator.variable.declaration)
+
+
+def behind(accumulator: Accumulator) -> Spot:
+    """The place behind an accumulator's declaration."""
+    end = accumulator.home.end_of_declaration()
+    return Spot(accumulator.function, end.next_sibling or end)
+
+
+def columns_at(program: Program, accumulator: Accumulator, spot: Spot) -> str | None:
+    """Columns of all tiles of an accumulator as an expression at a place; None if nothing there says it."""
+    home, size = accumulator.home, accumulator.size
+    by_class = home.class_columns(size)
+    origin = declared_at(accumulator)
+    if by_class:
+        return visible(program, by_class, origin, spot)
+    factors: list[str] = []
+    for factor in home.column_factors(size) or [""]:
+        found = visible(program, factor, origin, spot)
+        if not found:
+            return None
+        factors.append(found if re.fullmatch(r"[\w:]+", found) else f"({found})")
+    return _simplified(factors)
+
+
+def names_it(accumulator: Accumulator, spot: Spot) -> bool:
+    """Whether the name of an accumulator means it at a place."""
+    variable = resolve(spot.function, spot.node, accumulator.name)
+    return variable is not None and not variable.ambiguous and variable.key == accumulator.variable.key
+
+
+def greatest(texts: Sequence[str]) -> str:
+    """The greatest of some expressions."""
+    text, *others = dict.fromkeys(texts)
+    for other in others:
+        text = f"(({text}) > ({other}) ? ({text}) : ({other}))"
+    return text
+
+
+def _simplified(factors: list[str]) -> str:
+    """The product with its plain numbers multiplied out; `2 * (N / 16) * 8` is `N`."""
+    number = 1
+    rest = []
+    for factor in factors:
+        if factor.isdigit():
+            number *= int(factor)
+        else:
+            rest.append(factor)
+    for i, factor in enumerate(rest):
+        match = re.fullmatch(r"\(([\w:]+) / (\d+)\)", factor)
+        if match and number == int(match.group(2)):
+            # an m64nN tile has whole groups of N, so the division leaves no remainder
+            rest[i], number = match.group(1), 1
+            break
+    if number != 1 or not rest:
+        rest.insert(0, str(number))
+    return " * ".join(rest)
+
+
+def visible(program: Program, text: str, origin: Spot, spot: Spot, depth: int = 0) -> str | None:
+    """An expression at `origin` as one that means the same at `spot`."""
+    if depth > _DEEPEST:
+        return None
+    result, cursor = "", 0
+    for match in _NAME.finditer(text):
+        name = match.group()
+        replacement: str | None = name
+        if name not in _WORDS and not name.startswith("::"):
+            replacement = _spelled(program, name, origin, spot, depth)
+        if replacement is None:
+            return None
+        result += text[cursor : match.start()] + replacement
+        cursor = match.end()
+    return result + text[cursor:]
+
+
+def _spelled(program: Program, name: str, origin: Spot, spot: Spot, depth: int) -> str | None:
+    """A name, or what stands for it at `spot`."""
+    first = name.partition("::")[0]
+    if first in program.names.lookup.macros or first in program.macros.by_name:
+        return _of_macro(program, name, origin, spot, depth)
+    here, there = resolve(origin.function, origin.node, first), resolve(spot.function, spot.node, first)
+    owner = outermost(origin.function)
+    if here is not None:
+        if there is not None and there.key == here.key and not here.ambiguous:
+            return name
+        value = _value(program, origin, name) if owner is not outermost(spot.function) else None
+        return value or _meant(program, here, name, spot, depth)
+    local = local_definitions(owner).get(name)
+    if local is not None:
+        # an enumerator
+        return _in_brackets(visible(program, local[0], origin, spot, depth + 1)) if local[0] else None
+    if there is None and owner is outermost(spot.function):
+        inner = origin.function is not owner and first in origin.function.template_params
+        return name if not inner and _means_the_same(program, first, origin, spot) else _value(program, origin, name)
+    constants = program.constants_in
+    if there is None and constants(spot.function).agrees(constants(origin.function), name):
+        return name
+    return _value(program, origin, name) or _given(program, origin.function, name, spot, depth)
+
+
+def _in_brackets(text: str | None) -> str | None:
+    return f"({text})" if text else None
+
+
+def _value(program: Program, origin: Spot, name: str) -> str | None:
+    value = program.value(origin.function, name)
+    return str(value) if value is not None and value >= 0 else None
+
+
+def _meant(program: Program, variable: Variable, name: str, spot: Spot, depth: int) -> str | None:
+    """What a constant of a function is initialized with."""
+    declaration, declarator = variable.declaration, variable.declarator
+    if variable.ambiguous or declaration is None or declarator is None or "::" in name:
+        return None
+    text = variable_text(declaration, declarator, variable.function.text)
+    found = visible(program, text, Spot(variable.function, declaration), spot, depth + 1) if text else None
+    return _in_brackets(found)
+
+
+def _means_the_same(program: Program, name: str, origin: Spot, spot: Spot) -> bool:
+    """Whether a name that no variable has means the same at two places of a function."""
+    lookup = program.names.lookup
+    one, other = (lookup.unqualified(lookup.site(s.function, s.node), name) for s in (origin, spot))
+    for classes, place in ((one.classes, spot), (other.classes, origin)):
+        if any(c.file is place.function.file and c.node is not None and _inside(place, c.node) for c in classes):
+            return False
+    same = one.functions == other.functions and one.classes == other.classes and one.constants == other.constants
+    same &= one.aliases == other.aliases and one.namespaces == other.namespaces
+    return same and not any(_brings(outermost(spot.function), n, name) for n in _between(origin, spot))
+
+
+def _inside(spot: Spot, node: Node) -> bool:
+    """Whether a class is declared in the function of a place, and further down."""
+    body = outermost(spot.function).body
+    return body.start_byte <= node.start_byte < body.end_byte and node.start_byte >= spot.node.start_byte
+
+
+def _between(origin: Spot, spot: Spot) -> list[Node]:
+    """Declarations that bring names into a function and of which one of two places may not have what they bring."""
+    found = find(outermost(origin.function).body, "using_declaration", "namespace_alias_definition")
+    low, high = sorted((origin.node.start_byte, spot.node.start_byte))
+    return [n for n in found if n.start_byte < high and (n.start_byte >= low or not _around(n, low))]
+
+
+def _around(node: Node, at: int) -> bool:
+    """Whether the block of a declaration holds a place."""
+    block = node.parent
+    return block is not None and block.start_byte <= at < block.end_byte
+
+
+def _brings(function: Function, node: Node, name: str) -> bool:
+    """Whether a declaration may give a name a meaning: a directive may give it to any."""
+    text = function.text(node)
+    return re.search(rf"\busing\s+namespace\b|\b{re.escape(name)}\b", text) is not None
+
+
+def _of_macro(program: Program, name: str, origin: Spot, spot: Spot, depth: int) -> str | None:
+    """A macro's name where it is the same at two places, and so is what its text names; else its value."""
+    path, found = spot.function.file.path, []
+    for file in program.sources.files.values():
+        if re.search(rb"#[ \t]*undef[ \t]+%b\b" % re.escape(as_bytes(name)), file.source):
+            return _value(program, origin, name)
+        found += [(file.path, m) for m in macro_definitions(file) if m.name == name]
+    texts = {m.joined for _, m in found}
+    at = spot.node.start_byte + spot.function.shift
+    if len(texts) == 1 and all(p != path or m.span.end <= at for p, m in found):
+        text = texts.pop().decode("utf-8", "replace")
+        if visible(program, text, origin, spot, depth + 1) == text:
+            return name
+    return _value(program, origin, name)
+
+
+def _given(program: Program, function: Function, name: str, spot: Spot, depth: int) -> str | None:
+    """What the callers of a function pass for a parameter of its template, if all pass the same."""
+    if name not in function.template_params:
+        return None
+    index = function.template_params.index(name)
+    found = {
+        (id(c.caller), c.template_args[index]): (Spot(c.caller, c.node), c.template_args[index])
+        for c in program.callers(function)
+        if index < len(c.template_args)
+    }
+    if len(found) != 1:
+        return None
+    where, text = next(iter(found.values()))
+    inner = visible(program, text, where, spot, depth + 1)
+    return inner if inner is None or re.fullmatch(r"[\w:]+", inner) else f"({inner})"
