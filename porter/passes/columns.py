@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from porter.diagnostics import Code
 from porter.model.accumulators import Accumulator
-from porter.model.functions import Function, Style
+from porter.model.functions import Function, Style, outermost
 from porter.model.kernels import Kernel
 from porter.model.lifetimes import Lifetimes
 from porter.model.program import Program
@@ -74,9 +74,9 @@ def _joined(owned: dict[Kernel, list[Accumulator]]) -> list[list[Kernel]]:
 def _lay_out(context: PortContext, columns: Columns, kernels: list[Kernel], lifetimes: Lifetimes) -> None:
     """First columns of what a group of kernels owns, and how many each kernel needs."""
     program, owned = context.program, columns.owned
-    functions = {
-        f: [a for a in columns.first if a.function is f] for k in kernels for f in (a.function for a in owned[k])
-    }
+    # a lambda sees what the function around it has
+    homes = dict.fromkeys(outermost(a.function) for k in kernels for a in owned[k])
+    functions = {f: [a for a in columns.first if outermost(a.function) is f] for f in homes}
     ordered = [a for own in functions.values() for a in own]
     widths = {a: w for a in ordered if (w := _width(program, a)) is not None}
     certain = all(a.size.certain for a in ordered)
@@ -89,19 +89,19 @@ def _lay_out(context: PortContext, columns: Columns, kernels: list[Kernel], life
         users = [k for k in kernels if one in owned[k] and other in owned[k]]
         return not all(lifetimes.may_share(k.function, one, other) for k in users)
 
-    first = _placed([a for a in ordered if a.function not in unknown], widths, together)
+    first = _placed([a for f, own in functions.items() if f not in unknown for a in own], widths, together)
     for function, own in functions.items():
         base = 0
         if function in unknown:
-            met = [a for a in ordered if a.function is not function and any(together(a, o) for o in own)]
-            if any(a.function in unknown for a in met) or (met and not certain):
+            met = [a for a in ordered if a not in own and any(together(a, o) for o in own)]
+            if not all(a in first for a in met) or (met and not certain):
                 _report_unknown(context, own[0])
             base = max((first[a] + widths[a] for a in met if a in first), default=0)
             numbered = [a for a in own if a.size.certain and a in widths]
             first |= {a: base + at for a, at in _placed(numbered, widths, together).items()}
         columns.ends |= {a: End(first[a] + widths[a]) for a in own if a in first}
         columns.first |= {a: str(first[a]) for a in own if a in first}
-        _stack(context, columns, [a for a in own if a not in first], base, together)
+        _stack(context, columns, own, base, together)
     for kernel in kernels:
         if all(a in first for a in owned[kernel]):
             columns.total[kernel] = max((first[a] + widths[a] for a in owned[kernel]), default=0)
@@ -110,14 +110,15 @@ def _lay_out(context: PortContext, columns: Columns, kernels: list[Kernel], life
 def _stack(
     context: PortContext,
     columns: Columns,
-    counted: list[Accumulator],
+    own: list[Accumulator],
     base: int,
     together: Callable[[Accumulator, Accumulator], bool],
 ) -> None:
     """Lay accumulators of a function whose columns the compiler counts behind all that live together with them and
     have their place, in the order of their declarations: what a block declares lies behind what it stands in."""
+    counted = [a for a in own if a not in columns.ends]
     for accumulator in sorted(counted, key=lambda a: behind(a).node.start_byte):
-        met = [e for a, e in columns.ends.items() if a.function is accumulator.function and together(a, accumulator)]
+        met = [columns.ends[a] for a in own if a in columns.ends and together(a, accumulator)]
         number = max([base, *(e.number for e in met)])
         before = tuple(dict.fromkeys(a for e in met for a in e.behind))
         widths = [_width_text(context, a, accumulator) for a in before]

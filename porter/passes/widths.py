@@ -60,7 +60,7 @@ def columns_at(program: Program, accumulator: Accumulator, spot: Spot) -> str | 
         found = visible(program, factor, origin, spot)
         if not found:
             return None
-        factors.append(found if re.fullmatch(r"[\w:]+", found) else f"({found})")
+        factors.append(_in_brackets(found))
     return _simplified(factors)
 
 
@@ -72,7 +72,8 @@ def names_it(accumulator: Accumulator, spot: Spot) -> bool:
 
 def greatest(texts: Sequence[str]) -> str:
     """The greatest of some expressions."""
-    text, *others = dict.fromkeys(texts)
+    numbers = [int(t) for t in texts if t.isdigit()]
+    text, *others = dict.fromkeys([*(t for t in texts if not t.isdigit()), *([str(max(numbers))] if numbers else [])])
     for other in others:
         text = f"(({text}) > ({other}) ? ({text}) : ({other}))"
     return text
@@ -130,18 +131,22 @@ def _spelled(program: Program, name: str, origin: Spot, spot: Spot, depth: int) 
     local = local_definitions(owner).get(name)
     if local is not None:
         # an enumerator
-        return _in_brackets(visible(program, local[0], origin, spot, depth + 1)) if local[0] else None
+        found = visible(program, local[0], origin, spot, depth + 1) if local[0] else None
+        return f"({found})" if found else None
     if there is None and owner is outermost(spot.function):
         inner = origin.function is not owner and first in origin.function.template_params
-        return name if not inner and _means_the_same(program, first, origin, spot) else _value(program, origin, name)
+        if not inner and _means_the_same(program, first, origin, spot):
+            return name
+        return _value(program, origin, name) or _of_alias(program, name, origin, spot, depth)
     constants = program.constants_in
     if there is None and constants(spot.function).agrees(constants(origin.function), name):
         return name
     return _value(program, origin, name) or _given(program, origin.function, name, spot, depth)
 
 
-def _in_brackets(text: str | None) -> str | None:
-    return f"({text})" if text else None
+def _in_brackets(text: str) -> str:
+    """An expression as part of another one."""
+    return text if re.fullmatch(r"[\w:]+|\([^()]*\)", text) else f"({text})"
 
 
 def _value(program: Program, origin: Spot, name: str) -> str | None:
@@ -156,7 +161,18 @@ def _meant(program: Program, variable: Variable, name: str, spot: Spot, depth: i
         return None
     text = variable_text(declaration, declarator, variable.function.text)
     found = visible(program, text, Spot(variable.function, declaration), spot, depth + 1) if text else None
-    return _in_brackets(found)
+    return f"({found})" if found else None
+
+
+def _of_alias(program: Program, name: str, origin: Spot, spot: Spot, depth: int) -> str | None:
+    """A name that begins with an alias which a function declares, with what that stands for."""
+    lookup, (first, colons, rest) = program.names.lookup, name.partition("::")
+    found = lookup.unqualified(lookup.site(origin.function, origin.node), first)
+    if len(found.aliases) != 1 or found.classes or (holder := found.aliases[0].holder) is None:
+        return None
+    node = found.aliases[0].type_node
+    meant = visible(program, holder.text(node), Spot(holder, node), spot, depth + 1)
+    return f"{meant}{colons}{rest}" if meant else None
 
 
 def _means_the_same(program: Program, name: str, origin: Spot, spot: Spot) -> bool:
@@ -205,11 +221,11 @@ def _of_macro(program: Program, name: str, origin: Spot, spot: Spot, depth: int)
         found += [(file.path, m) for m in macro_definitions(file) if m.name == name]
     texts = {m.joined for _, m in found}
     at = spot.node.start_byte + spot.function.shift
-    if len(texts) == 1 and all(p != path or m.span.end <= at for p, m in found):
-        text = texts.pop().decode("utf-8", "replace")
-        if visible(program, text, origin, spot, depth + 1) == text:
-            return name
-    return _value(program, origin, name)
+    text = texts.pop().decode("utf-8", "replace") if len(texts) == 1 and found[0][1].params is None else ""
+    meant = visible(program, text, origin, spot, depth + 1) if text else None
+    if meant == text and all(p != path or m.span.end <= at for p, m in found):
+        return name
+    return _value(program, origin, name) or (f"({meant})" if meant else None)
 
 
 def _given(program: Program, function: Function, name: str, spot: Spot, depth: int) -> str | None:
@@ -226,4 +242,4 @@ def _given(program: Program, function: Function, name: str, spot: Spot, depth: i
         return None
     where, text = next(iter(found.values()))
     inner = visible(program, text, where, spot, depth + 1)
-    return inner if inner is None or re.fullmatch(r"[\w:]+", inner) else f"({inner})"
+    return _in_brackets(inner) if inner else None
