@@ -37,14 +37,15 @@ from porter.passes.arms import RULE as ARMS_RULE
 from porter.passes.arms import close_arms, for_blackwell
 from porter.passes.builders import CHOICE_RULE, header_text, port_builders
 from porter.passes.builders import HEADER as BUILDER_HEADER
+from porter.passes.claimed import claimed_by
 from porter.passes.columns import assign_columns
-from porter.passes.context import Names, PortContext
+from porter.passes.context import Names, PortContext, in_namespace
 from porter.passes.findings import model_findings
 from porter.passes.full_rate import step
 from porter.passes.full_rate.asked import asked_of_runs
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
-from porter.passes.helpers import Helpers, Placement
+from porter.passes.helpers import NAMESPACE, Helpers, Placement
 from porter.passes.moves import Moves, place_moves
 from porter.passes.native import promotion, scales, tiled_step
 from porter.passes.native import step as native_steps
@@ -189,7 +190,7 @@ def _common(context: PortContext) -> Common:
     barriers, warpgroups = _barriers(context.kernels)
     moves = tuple(sorted((owner, move) for owner, moves in context.member_moves.items() for move in moves))
     words = frozenset(context.program.identifiers())
-    return Common(words, barriers, warpgroups, context.helpers, moves)
+    return Common(words, barriers, warpgroups, context.helpers, moves, context.claimed)
 
 
 def _port_tiled(
@@ -337,6 +338,8 @@ def new_context(program: Program, accumulators: AccumulatorMap, placement: Place
     counted = [count_batches(flow.flow(k.function)) for k in kernels] or [Batches(8, False, False)]
     batches = Batches(max(b.ring for b in counted), all(b.bounded for b in counted), all(b.fenced for b in counted))
     names = Names(program.identifiers() | common.words)
+    claimed = claimed_by(program) | common.claimed
+    in_namespace(names.fresh(f"sm100_{NAMESPACE}") if NAMESPACE in claimed else NAMESPACE)
     barriers, warpgroups = _barriers(kernels)
     own = Helpers(
         ring=batches.ring,
@@ -351,7 +354,9 @@ def new_context(program: Program, accumulators: AccumulatorMap, placement: Place
     for owner, move in common.member_moves:
         moves.setdefault(owner, set()).add(move)
     helpers = with_helpers(own, common.helpers)
-    return PortContext(program, accumulators, flow, kernels, batches, helpers, names, placement, member_moves=moves)
+    return PortContext(
+        program, accumulators, flow, kernels, batches, helpers, names, placement, claimed=claimed, member_moves=moves
+    )
 
 
 def _barriers(kernels: Sequence[Kernel]) -> tuple[frozenset[int], int]:
