@@ -94,6 +94,8 @@ class Helpers:
     linear_thread: bool = False
     """Whether blocks may have more than one dimension."""
     padded_shared: bool = False
+    volatile_registers: bool = False
+    """Whether registers of accumulators may be volatile."""
     float_registers: bool = False
     """Whether some accumulators are floats: the moves of others then have names of their own."""
     uses_clear: bool = False
