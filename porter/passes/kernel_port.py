@@ -337,8 +337,8 @@ def new_context(program: Program, accumulators: AccumulatorMap, placement: Place
     kernels = kernels_of(program)
     counted = [count_batches(flow.flow(k.function)) for k in kernels] or [Batches(8, False, False)]
     batches = Batches(max(b.ring for b in counted), all(b.bounded for b in counted), all(b.fenced for b in counted))
-    names = Names(program.identifiers() | common.words)
-    claimed = claimed_by(program) | common.claimed
+    names = Names(program.identifiers() | common.words | placement.macros)
+    claimed = claimed_by(program) | common.claimed | {m for name in placement.macros for m in (name, f"{name}(")}
     in_namespace(names.fresh(f"sm100_{NAMESPACE}") if NAMESPACE in claimed else NAMESPACE)
     barriers, warpgroups = _barriers(kernels)
     own = Helpers(

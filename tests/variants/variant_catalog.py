@@ -6,6 +6,7 @@ from __future__ import annotations
 import variants_aliases  # noqa: F401
 import variants_batches  # noqa: F401
 import variants_calls  # noqa: F401
+import variants_claimed  # noqa: F401
 import variants_classes  # noqa: F401
 import variants_columns  # noqa: F401
 import variants_lambdas  # noqa: F401
