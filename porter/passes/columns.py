@@ -16,7 +16,7 @@ from porter.model.lifetimes import Lifetimes
 from porter.model.program import Program
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.widths import behind, columns_at, declared_at, names_it
+from porter.passes.widths import behind, columns_at, declared_at, may_be_given, names_it
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,9 @@ def _placed(
 
 
 def _width(program: Program, accumulator: Accumulator) -> int | None:
-    """Columns of all its tiles, at most; None if their number is not known."""
-    constants = program.constants_in(accumulator.function)
-    tiles = [constants.evaluate(e) for e in accumulator.home.tile_extents]
+    """Columns of all its tiles, at most; None if their number is not known, or may be another one."""
+    function, extents = accumulator.function, accumulator.home.tile_extents
+    tiles = [None if may_be_given(program, function, e) else program.value(function, e) for e in extents]
     counts = [t for t in tiles if t is not None]
     return math.prod(counts) * accumulator.size.columns if len(counts) == len(tiles) else None
 

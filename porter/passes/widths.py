@@ -48,6 +48,24 @@ def behind(accumulator: Accumulator) -> Spot:
     return Spot(accumulator.function, end.next_sibling or end)
 
 
+def may_be_given(program: Program, function: Function, text: str) -> bool:
+    """Whether an expression rests on a macro for which the compiler's command line may give another value than the
+    sources do: its definition holds where it has none."""
+    work, seen = [(program.constants_in(function), text)], set[str]()
+    while work:
+        constants, text = work.pop()
+        for name in set(re.findall(r"[A-Za-z_][\w:]*", text)) - seen:
+            seen.add(name)
+            if name in program.macros.by_name and any(
+                re.search(rb"#[ \t]*if.*\b%b\b" % as_bytes(name), f.lexed.code) for f in program.sources.files.values()
+            ):
+                return True
+            meant = constants.meant(name)
+            if meant is not None and meant.text:
+                work.append((meant.where or constants, meant.text))
+    return False
+
+
 def columns_at(program: Program, accumulator: Accumulator, spot: Spot) -> str | None:
     """Columns of all tiles of an accumulator as an expression at a place; None if nothing there says it."""
     home, size = accumulator.home, accumulator.size
@@ -151,7 +169,8 @@ def _in_brackets(text: str) -> str:
 
 def _value(program: Program, origin: Spot, name: str) -> str | None:
     value = program.value(origin.function, name)
-    return str(value) if value is not None and value >= 0 else None
+    given = value is None or value < 0 or may_be_given(program, origin.function, name)
+    return None if given else str(value)
 
 
 def _meant(program: Program, variable: Variable, name: str, spot: Spot, depth: int) -> str | None:

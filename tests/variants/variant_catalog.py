@@ -15,6 +15,7 @@ import variants_macros  # noqa: F401
 import variants_names  # noqa: F401
 import variants_objects  # noqa: F401
 import variants_placement  # noqa: F401
+import variants_qualifiers  # noqa: F401
 import variants_shapes  # noqa: F401
 import variants_templates  # noqa: F401
 import variants_waits  # noqa: F401

@@ -49,7 +49,10 @@ put(
     DONE,
     sync="namespace tcgen05 {\n" + SYNC,
     mma=wrapper(name="mma_f16") + "}\nusing namespace tcgen05;\n",
-    pieces={"two": "mma_f16(d, a + 2 * t * kA, b + 2 * t * kB);\n        mma_f16(d, a + (2 * t + 1) * kA, b + (2 * t + 1) * kB);"},
+    pieces={
+        "two": "mma_f16(d, a + 2 * t * kA, b + 2 * t * kB);\n"
+        "        mma_f16(d, a + (2 * t + 1) * kA, b + (2 * t + 1) * kB);"
+    },
 )
 put(
     "namespace_taken_in_a_header",
@@ -120,7 +123,11 @@ put(
     <store>""",
     head="#define lane 7\n",
 )
-put("macro_and_namespace", USED % "tcgen05::load(1)", head=f"namespace tcgen05 {{ {OWN} }}\n#define clear 1\n#define Tmem 2\n")
+put(
+    "macro_and_namespace",
+    USED % "tcgen05::load(1)",
+    head=f"namespace tcgen05 {{ {OWN} }}\n#define clear 1\n#define Tmem 2\n",
+)
 put(
     "macro_of_an_array_of_tiles",
     """float d[2][16];
