@@ -161,6 +161,13 @@ COLUMNS_UNNAMED = error(
     "that mean something else there, or nothing.",
     "Make its extents template parameters or constants that are declared in front of both.",
 )
+NAMESPACE_TAKEN = error(
+    "PT2071",
+    ExitCode.UNPORTED,
+    "the sources have a name `{name}`, which is that of the namespace that the port brings along",
+    "Names of the port would be looked up in it.",
+    "Give it another name.",
+)
 TMEM_SIZE_UNKNOWN = warning(
     "PT2501",
     "{kernel} allocates {columns} Tensor Memory columns: how many it needs is not known where it allocates",

@@ -37,7 +37,7 @@ from porter.passes.arms import RULE as ARMS_RULE
 from porter.passes.arms import close_arms, for_blackwell
 from porter.passes.builders import CHOICE_RULE, header_text, port_builders
 from porter.passes.builders import HEADER as BUILDER_HEADER
-from porter.passes.claimed import claimed_by
+from porter.passes.claimed import claimed_by, unclaimed
 from porter.passes.columns import assign_columns
 from porter.passes.context import Names, PortContext, in_namespace
 from porter.passes.findings import model_findings
@@ -53,6 +53,7 @@ from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
 from porter.passes.partial import LeftKernel, guarded, without_definitions
 from porter.passes.plan import KernelPlan, kernel_plan
+from porter.passes.tiled.context import NAMESPACE as CUTE_NAMESPACE
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.port import CUTE, HEADER, port_tiled
 
@@ -128,7 +129,8 @@ def _ask_builders(ported: KernelPort, builders: Builders, placement: Placement) 
     if found.needs_header:
         context = new_context(builders.program, find_accumulators(builders.program), placement, NOTHING)
         context.edits = {CHOICE_RULE: found.edits[CHOICE_RULE]}
-        insert_header(context, BUILDER_HEADER, header_text(builders.program.vocabulary))
+        text = header_text(builders.program.vocabulary)
+        insert_header(context, BUILDER_HEADER, unclaimed(context, text, CUTE_NAMESPACE))
         ported.edits.setdefault(HELPERS_RULE, []).extend(context.edits[HELPERS_RULE])
         ported.added |= context.added
 

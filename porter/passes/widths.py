@@ -5,19 +5,18 @@ else there, or nothing, are written as what they stand for."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from porter.lang.asm import macro_definitions
 from porter.lang.cuda import find
 from porter.lang.text import as_bytes
 from porter.model.accumulators import Accumulator
-from porter.model.constants import local_definitions, variable_text
+from porter.model.constants import enumerator_texts, variable_text
 from porter.model.functions import Function, outermost
 from porter.model.program import Program
-from porter.model.scopes import Variable, resolve
+from porter.model.scopes import resolve
 
 _NAME = re.compile(r"(?<![\w.])(?<!::)(?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
 _WORDS = frozenset(
@@ -137,20 +136,16 @@ def visible(program: Program, text: str, origin: Spot, spot: Spot, depth: int = 
 def _spelled(program: Program, name: str, origin: Spot, spot: Spot, depth: int) -> str | None:
     """A name, or what stands for it at `spot`."""
     first = name.partition("::")[0]
-    if first in program.names.lookup.macros or first in program.macros.by_name:
+    if first in program.macros.by_name:
         return _of_macro(program, name, origin, spot, depth)
-    here, there = resolve(origin.function, origin.node, first), resolve(spot.function, spot.node, first)
+    here, there = _local(origin, first), _local(spot, first)
     owner = outermost(origin.function)
     if here is not None:
-        if there is not None and there.key == here.key and not here.ambiguous:
+        if there is not None and there.key == here.key:
             return name
         value = _value(program, origin, name) if owner is not outermost(spot.function) else None
-        return value or _meant(program, here, name, spot, depth)
-    local = local_definitions(owner).get(name)
-    if local is not None:
-        # an enumerator
-        found = visible(program, local[0], origin, spot, depth + 1) if local[0] else None
-        return f"({found})" if found else None
+        text = visible(program, here.text, here.spot, spot, depth + 1) if here.text and "::" not in name else None
+        return value or (f"({text})" if text else None)
     if there is None and owner is outermost(spot.function):
         inner = origin.function is not owner and first in origin.function.template_params
         if not inner and _means_the_same(program, first, origin, spot):
@@ -168,19 +163,51 @@ def _in_brackets(text: str) -> str:
 
 
 def _value(program: Program, origin: Spot, name: str) -> str | None:
-    value = program.value(origin.function, name)
+    inside = _local(origin, name) is not None or origin.function is not outermost(origin.function)
+    constants = program.constants_in if inside else program.constants_around
+    value = constants(origin.function).evaluate(name)
     given = value is None or value < 0 or may_be_given(program, origin.function, name)
     return None if given else str(value)
 
 
-def _meant(program: Program, variable: Variable, name: str, spot: Spot, depth: int) -> str | None:
-    """What a constant of a function is initialized with."""
-    declaration, declarator = variable.declaration, variable.declarator
-    if variable.ambiguous or declaration is None or declarator is None or "::" in name:
+@dataclass(frozen=True)
+class _Local:
+    """What a function declares under a name: equal keys are the same thing. `text` is the constant's, and what it
+    means at `spot`; empty for what is none."""
+
+    key: object
+    text: str
+    spot: Spot
+
+
+def _local(spot: Spot, name: str) -> _Local | None:
+    """The variable or enumerator of a function that a name means at a place."""
+    variable = resolve(spot.function, spot.node, name)
+    at = variable.declaration if variable is not None else None
+    for node in _enumerations(spot.node):
+        texts = enumerator_texts(node, spot.function.text)
+        if name in texts and (at is None or at.start_byte < node.start_byte):
+            return _Local(node.id, texts[name], Spot(spot.function, node))
+    if variable is None:
         return None
-    text = variable_text(declaration, declarator, variable.function.text)
-    found = visible(program, text, Spot(variable.function, declaration), spot, depth + 1) if text else None
-    return f"({found})" if found else None
+    if at is None or variable.declarator is None or variable.ambiguous:
+        return _Local(object() if variable.ambiguous else variable.key, "", spot)
+    text = variable_text(at, variable.declarator, variable.function.text)
+    return _Local(variable.key, text, Spot(variable.function, at))
+
+
+def _enumerations(node: Node) -> Iterator[Node]:
+    """Enumerations of a function whose names are seen at a place, innermost first."""
+    current = node.parent
+    while current is not None and current.type != "translation_unit":
+        if current.type == "compound_statement":
+            in_front = [c for c in current.named_children if c.start_byte < node.start_byte]
+            for child in reversed(in_front):
+                kind = child.child_by_field_name("type") if child.type == "declaration" else child
+                scoped = kind is None or any(c.type in ("class", "struct") for c in kind.children)
+                if kind is not None and kind.type == "enum_specifier" and not scoped:
+                    yield kind
+        current = current.parent
 
 
 def _of_alias(program: Program, name: str, origin: Spot, spot: Spot, depth: int) -> str | None:
@@ -232,19 +259,24 @@ def _brings(function: Function, node: Node, name: str) -> bool:
 
 
 def _of_macro(program: Program, name: str, origin: Spot, spot: Spot, depth: int) -> str | None:
-    """A macro's name where it is the same at two places, and so is what its text names; else its value."""
-    path, found = spot.function.file.path, []
-    for file in program.sources.files.values():
-        if re.search(rb"#[ \t]*undef[ \t]+%b\b" % re.escape(as_bytes(name)), file.source):
-            return _value(program, origin, name)
-        found += [(file.path, m) for m in macro_definitions(file) if m.name == name]
-    texts = {m.joined for _, m in found}
-    at = spot.node.start_byte + spot.function.shift
-    text = texts.pop().decode("utf-8", "replace") if len(texts) == 1 and found[0][1].params is None else ""
+    """A macro's name where it is the same at two places, and so is what its text names; else what it stands for."""
+    definitions = program.macros.by_name.get(name, [])
+    plain = len(definitions) == 1 and definitions[0].params is None
+    text = definitions[0].joined.decode("utf-8", "replace") if plain else ""
     meant = visible(program, text, origin, spot, depth + 1) if text else None
-    if meant == text and all(p != path or m.span.end <= at for p, m in found):
+    if meant == text and macro_holds(program, name, spot):
         return name
     return _value(program, origin, name) or (f"({meant})" if meant else None)
+
+
+def macro_holds(program: Program, name: str, spot: Spot) -> bool:
+    """Whether a macro is defined at a place, and the same behind it."""
+    undone = re.compile(rb"#[ \t]*undef[ \t]+%b\b" % re.escape(as_bytes(name)))
+    if len(program.macros.by_name.get(name, ())) != 1:
+        return False
+    at = spot.node.start_byte + spot.function.shift
+    later = any(m.name == name and m.span.end > at for m in spot.function.file.lexed.macros())
+    return not later and not any(undone.search(f.source) for f in program.sources.files.values())
 
 
 def _given(program: Program, function: Function, name: str, spot: Spot, depth: int) -> str | None:
