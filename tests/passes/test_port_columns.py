@@ -168,6 +168,12 @@ def test_a_constant_is_not_another_of_its_name(tmp_path: Path, before: str, insi
         assert f"Tmem<16 + 16 * {count}, 1>" in written
 
 
+def test_a_constant_further_down_is_none_of_what_stands_in_front(tmp_path: Path) -> None:
+    body = f"{tiles('s', 'W')} constexpr int W = 1; {tiles('t', 'W')} {LIVE}".replace("q < T", "q < 1")
+    port = ported(tmp_path, kernel(body, before="constexpr int W = 4;\n"))
+    assert "tc.place(t_tmem, 64, sizeof(t[0]) / 2);" in port
+
+
 def batch(name: str) -> str:
     return f"arrive(); for (int q = 0; q < T; ++q) mma({name}[q], a + q, b); commit(); wait<0>();\n"
 
@@ -210,7 +216,7 @@ def test_of_blocks_in_turn_the_widest_counts(tmp_path: Path) -> None:
     [
         ("constexpr int W = T;", "constexpr int W = 1;", "16 * (T)"),
         ("", "constexpr int W = T;", "32"),
-        ("using C = Count<T>; constexpr int W = C::n;", "using C = Count<1>; constexpr int W = 1;", "16 * (Count<T>::n)"),
+        ("using C = Count<T>; constexpr int W = C::n;", "using C = int; constexpr int W = 1;", "16 * (Count<T>::n)"),
         ("enum { W = T };", "constexpr int W = 1;", "16 * (T)"),
     ],
 )  # fmt: skip

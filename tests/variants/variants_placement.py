@@ -218,3 +218,31 @@ tile_variant(
     body("for (int r = 0; r < 2; ++r) { if (r == 0) {" + own() + "} else {" + own("v") + "} }"),
     want=lambda p: 3 * total(p),
 )
+KNOWN = {"head": "", "after": ""}
+tile_variant(
+    "constant_in_front_of_one_of_its_name",
+    body(own("u", "t", extent="2"), extent="W", last="constexpr int W = 1;\n    if (W > tiles) return;\n    ").replace(
+        "< Q", "< 2"
+    ),
+    types="constexpr int W = 2;\n",
+    **KNOWN,
+)
+tile_variant(
+    "constants_of_one_name_in_blocks",
+    body(
+        "{ constexpr int W = 3;\n" + own(extent="W") + "}\n{ constexpr int W = 2;\n" + own("v", extent="W") + "}",
+        first="constexpr int W = 4;\n    ",
+        extent="W",
+    ).replace("< Q", "< 2"),
+    want=lambda p: 3 * total(p),
+    **KNOWN,
+)
+tile_variant(
+    "constant_of_a_parameters_name",
+    f"{SUM}part(2, sum, a, b, tiles);\n    for (int i = 0; i < 16; ++i) c[at(i)] = sum[i];",
+    types="""constexpr int W = 2;
+__device__ __forceinline__ void part(int, float (&sum)[16], uint64_t a, uint64_t b, int tiles) {
+    """ + body(own(extent="W"), extent="W").replace(SUM, "").replace("c[at(i)] = sum[i]; ", "").replace(
+        "c[at(i)] +=", "sum[i] +=").replace("< Q", "< 2") + "\n}\n",
+    **KNOWN,
+)  # fmt: skip
