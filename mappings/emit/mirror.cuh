@@ -105,6 +105,18 @@ __device__ __forceinline__ void load$suffix(Registers& registers, const Accumula
     }
 }
 
+//@ section load_volatile if loads and volatile_registers
+// The same for registers that are volatile.
+template <typename Registers>
+__device__ __forceinline__ void load$suffix(volatile Registers& registers, const Accumulator& tile) {
+    constexpr uint32_t kRegisters = sizeof(Registers) / sizeof($type);
+    volatile $type* r = reinterpret_cast<volatile $type*>(&registers);
+    $type loaded[kRegisters];
+    load$suffix(loaded, tile);
+#pragma unroll
+    for (uint32_t i = 0; i < kRegisters; ++i) r[i] = loaded[i];
+}
+
 //@ section load_arrays if loads and tile_arrays
 template <typename Registers, typename Tiles, uint32_t kTiles>
 __device__ __forceinline__ void load$suffix(Registers (&registers)[kTiles], const Tiles (&tiles)[kTiles]) {
@@ -218,6 +230,17 @@ __device__ __forceinline__ void store$suffix(const Registers& registers, Accumul
 //@ end
     asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
     tile.accumulate = true;
+}
+
+//@ section store_volatile if stores and volatile_registers
+template <typename Registers>
+__device__ __forceinline__ void store$suffix(const volatile Registers& registers, Accumulator& tile) {
+    constexpr uint32_t kRegisters = sizeof(Registers) / sizeof($type);
+    const volatile $type* r = reinterpret_cast<const volatile $type*>(&registers);
+    $type stored[kRegisters];
+#pragma unroll
+    for (uint32_t i = 0; i < kRegisters; ++i) stored[i] = r[i];
+    store$suffix(stored, tile);
 }
 
 //@ section update if updates

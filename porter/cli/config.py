@@ -218,7 +218,7 @@ def configure(ctx: click.Context, session: Session) -> Session:
         raise click.UsageError("--config and --no-config exclude each other")
     default = DEFAULT if _has_style(ctx) else None
     if session.no_config:
-        return replace(session, style=session.style or default)
+        return replace(session, style=session.style or default, macros=_macros_of(ctx))
     if session.config is not None:
         config = read_config(session.config)
     else:
@@ -254,7 +254,15 @@ def configure(ctx: click.Context, session: Session) -> Session:
         mend=config.values.get("mend") if session.mend is None else session.mend,
         include_dirs=tuple(map(Path, config.texts("include-dirs"))),
         calibration=config.values.get("calibration"),
+        macros=_macros_of(ctx),
     )
+
+
+def _macros_of(ctx: click.Context) -> frozenset[str]:
+    """Names of the macros that a command hands to the compiler."""
+    defines, flags = ctx.params.get("defines") or (), ctx.params.get("flags") or ()
+    given = [*defines, *(f[2:] for f in flags if f.startswith("-D"))]
+    return frozenset(re.split(r"\W", define.strip(), maxsplit=1)[0] for define in given)
 
 
 def _has_style(ctx: click.Context) -> bool:

@@ -86,6 +86,8 @@ class Session:
     include_dirs: tuple[Path, ...] = ()
     """What the configuration says of every port: the rules it is made with, those it is made without, and where
     headers are."""
+    macros: frozenset[str] = frozenset()
+    """Names of macros that the compiler's command line defines."""
 
     @property
     def json(self) -> bool:

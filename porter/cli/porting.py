@@ -133,7 +133,7 @@ def port_paths(
         options = _if_selected(current(), replace(options, select=tuple(select), ignore=tuple(ignore)))
     options = replace(
         options,
-        placement=Placement(inline=inline, storage=storage),
+        placement=Placement(inline=inline, storage=storage, macros=current().macros),
         half_rate=half_rate,
         without=without,
         stages=stages,

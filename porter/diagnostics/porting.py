@@ -145,6 +145,21 @@ EDITS_CLASH = error(
     "text. Nothing was changed.",
     "Write the text out once for each use. If a rule of your own is about it, make the rule ask for less text.",
 )
+COLUMNS_UNNAMED = error(
+    "PT2070",
+    ExitCode.UNPORTED,
+    "where `{other}` is declared nothing says how many Tensor Memory columns `{name}` takes",
+    "The two may be live at once, so that one lies behind the other. The extents of the one in front depend on names "
+    "that mean something else there, or nothing.",
+    "Make its extents template parameters or constants that are declared in front of both.",
+)
+NAMESPACE_TAKEN = error(
+    "PT2071",
+    ExitCode.UNPORTED,
+    "the sources have a name `{name}`, which is that of the namespace that the port brings along",
+    "Names of the port would be looked up in it.",
+    "Give it another name.",
+)
 TMEM_SIZE_UNKNOWN = warning(
     "PT2501",
     "{kernel} allocates {columns} Tensor Memory columns: how many it needs is not known where it allocates",

@@ -11,6 +11,7 @@ from tree_sitter import Node
 
 from porter.lang.asm import macro_definitions
 from porter.lang.cuda import CudaFile, enclosing, find
+from porter.lang.text import as_bytes
 from porter.model.constant_expressions import evaluate
 from porter.model.functions import Function, Style, declared_name
 
@@ -210,8 +211,9 @@ def visible(outer: Constants, function: Function, given: Mapping[str, str] | Non
     for name, (text, at) in local_definitions(function).items():
         inner = function.body.descendant_for_byte_range(at - function.shift, at - function.shift)
         nested = inner is not None and enclosing(inner, "compound_statement") not in (None, function.body)
-        # outside of its block the name is somebody else's
-        local[name] = "" if nested and outer.meant(name) is not None else text
+        # outside of its block, and in front of it, the name is somebody else's
+        early = re.search(rb"\b%b\b" % as_bytes(name), function.file.source[function.span(function.body).start : at])
+        local[name] = "" if (nested or early) and outer.meant(name) is not None else text
     return outer.extended({**hidden, **(given or {}), **_asserted(function), **local})
 
 

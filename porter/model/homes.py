@@ -239,19 +239,23 @@ class Home:
 
     def class_columns(self, size: TileSize) -> str:
         """Columns of all tiles by the size of the class, where only that says how many registers there are."""
-        if not self.class_type or not (self.hidden or not size.certain):
+        if not self.class_type or self.class_type == "auto" or not (self.hidden or not size.certain):
             return ""
         count = "".join(f"({e}) * " for e in self.object_extents)
         member = self.path.replace(".", "::") if self.hidden and self.path.count(".") == 1 else ""
         return f"{count}sizeof({self.class_type}{member}){size.share}"
 
-    def column_factors(self, size: TileSize) -> tuple[int, list[str]]:
-        """Columns of all tiles: a number, times expressions that mean something in the declaring function."""
+    def column_factors(self, size: TileSize) -> list[str] | None:
+        """Columns of all tiles: expressions in the declaring function whose product they are. None if it names none."""
         if not self.extents or (self.depth == 0 and size.certain):
-            return size.columns, []
+            return [str(size.columns)]
         if self.object_extents:
-            return size.columns, self.extents[: self.depth]
-        return _VALUES.get(self.type_name, 1) * (4 if size.packed else 2), self.extents
+            return [str(size.columns), *self.extents[: self.depth]]
+        if self.hidden or self.type_name == "auto":
+            return None
+        values = 1 if self.type_name in _SINGLE or self.path else _VALUES.get(self.type_name)
+        of_type = str(values * (4 if size.packed else 2)) if values else f"sizeof({self.type_name}){size.share}"
+        return [of_type, *self.extents]
 
     # --- the declaration
 

@@ -32,6 +32,9 @@ PACK = "parameter_pack_expansion"
 """Node type of `args...` in a call."""
 
 
+_VOLATILE = re.compile(rb"(?P<asm>\b(?:asm|__asm|__asm__)\s+)?\bvolatile\b")
+
+
 @dataclass(eq=False)
 class TensorCoreStatement:
     """An asm statement with wgmma in it, or a call that stands for one, and what it does. `answer` is what a rule says
@@ -257,6 +260,11 @@ class Program:
             return False
         pattern = re.compile(rb"\b(?:%s)\b" % b"|".join(re.escape(w.encode()) for w in sorted(words)))
         return any(pattern.search(file.source) for file in self.sources.files.values())
+
+    @property
+    def has_volatile(self) -> bool:
+        """Whether anything but asm is volatile."""
+        return any(not match["asm"] for f in self.sources.files.values() for match in _VOLATILE.finditer(f.lexed.code))
 
     def identifiers(self) -> set[str]:
         """Every word in the set's files: what a new name must not be."""

@@ -10,23 +10,42 @@ from dataclasses import dataclass, field
 
 from porter.diagnostics import Code
 from porter.model.accumulators import Accumulator
-from porter.model.functions import Function, Style
+from porter.model.functions import Function, Style, outermost
 from porter.model.kernels import Kernel
 from porter.model.lifetimes import Lifetimes
 from porter.model.program import Program
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
+from porter.passes.widths import behind, columns_at, declared_at, may_be_given, names_it
+
+
+@dataclass(frozen=True)
+class End:
+    """Columns in front of a place in Tensor Memory: a number, and those of some accumulators."""
+
+    number: int
+    behind: tuple[Accumulator, ...] = ()
+
+    def within(self, other: End) -> bool:
+        """Whether these are some of the columns in front of another."""
+        return self.number <= other.number and set(self.behind) <= set(other.behind)
 
 
 @dataclass(eq=False)
 class Columns:
     """`owned`: the accumulators that a kernel reaches. `first`: the first column of each of their tiles, counted from
-    the warpgroup's own, as an expression behind the declaration. `total`: columns of a warpgroup, for kernels where the
-    number is known; for others it is the sum of what each accumulator takes."""
+    the warpgroup's own, as an expression behind the declaration. `ends`: where they end. `total`: columns of a
+    warpgroup, for kernels where the number is known; others take as many as the last of the ends."""
 
     owned: dict[Kernel, list[Accumulator]]
     first: dict[Accumulator, str] = field(default_factory=dict)
+    ends: dict[Accumulator, End] = field(default_factory=dict)
     total: dict[Kernel, int] = field(default_factory=dict)
+
+    def ends_of(self, kernel: Kernel) -> list[End]:
+        """The ends of a kernel's accumulators of which no other is known to lie further behind."""
+        ends = list(dict.fromkeys(self.ends[a] for a in self.owned[kernel]))
+        return [e for e in ends if not any(e != o and e.within(o) for o in ends)]
 
 
 def assign_columns(context: PortContext, moves: Moves) -> Columns:
@@ -55,9 +74,9 @@ def _joined(owned: dict[Kernel, list[Accumulator]]) -> list[list[Kernel]]:
 def _lay_out(context: PortContext, columns: Columns, kernels: list[Kernel], lifetimes: Lifetimes) -> None:
     """First columns of what a group of kernels owns, and how many each kernel needs."""
     program, owned = context.program, columns.owned
-    functions = {
-        f: [a for a in columns.first if a.function is f] for k in kernels for f in (a.function for a in owned[k])
-    }
+    # a lambda sees what the function around it has
+    homes = dict.fromkeys(outermost(a.function) for k in kernels for a in owned[k])
+    functions = {f: [a for a in columns.first if outermost(a.function) is f] for f in homes}
     ordered = [a for own in functions.values() for a in own]
     widths = {a: w for a in ordered if (w := _width(program, a)) is not None}
     certain = all(a.size.certain for a in ordered)
@@ -70,21 +89,56 @@ def _lay_out(context: PortContext, columns: Columns, kernels: list[Kernel], life
         users = [k for k in kernels if one in owned[k] and other in owned[k]]
         return not all(lifetimes.may_share(k.function, one, other) for k in users)
 
-    first = _placed([a for a in ordered if a.function not in unknown], widths, together)
+    first = _placed([a for f, own in functions.items() if f not in unknown for a in own], widths, together)
     for function, own in functions.items():
-        base = first.get(own[0], 0)
+        base = 0
         if function in unknown:
-            met = [a for a in ordered if a.function is not function and any(together(a, o) for o in own)]
-            if any(a.function in unknown for a in met) or (met and not certain):
+            met = [a for a in ordered if a not in own and any(together(a, o) for o in own)]
+            if not all(a in first for a in met) or (met and not certain):
                 _report_unknown(context, own[0])
             base = max((first[a] + widths[a] for a in met if a in first), default=0)
-        for i, accumulator in enumerate(own):
-            behind = " + ".join([str(base)] * bool(base) + [_total(program, a) for a in own[:i]]) or "0"
-            fits = accumulator not in first or program.value(accumulator.function, behind) == first[accumulator]
-            columns.first[accumulator] = behind if fits else str(first[accumulator])
+            numbered = [a for a in own if a.size.certain and a in widths]
+            first |= {a: base + at for a, at in _placed(numbered, widths, together).items()}
+        columns.ends |= {a: End(first[a] + widths[a]) for a in own if a in first}
+        columns.first |= {a: str(first[a]) for a in own if a in first}
+        _stack(context, columns, own, base, together)
     for kernel in kernels:
         if all(a in first for a in owned[kernel]):
             columns.total[kernel] = max((first[a] + widths[a] for a in owned[kernel]), default=0)
+
+
+def _stack(
+    context: PortContext,
+    columns: Columns,
+    own: list[Accumulator],
+    base: int,
+    together: Callable[[Accumulator, Accumulator], bool],
+) -> None:
+    """Lay accumulators of a function whose columns the compiler counts behind all that live together with them and
+    have their place, in the order of their declarations: what a block declares lies behind what it stands in."""
+    counted = [a for a in own if a not in columns.ends]
+    for accumulator in sorted(counted, key=lambda a: behind(a).node.start_byte):
+        met = [columns.ends[a] for a in own if a in columns.ends and together(a, accumulator)]
+        number = max([base, *(e.number for e in met)])
+        before = tuple(dict.fromkeys(a for e in met for a in e.behind))
+        widths = [_width_text(context, a, accumulator) for a in before]
+        columns.first[accumulator] = " + ".join([str(number)] * bool(number or not widths) + widths)
+        columns.ends[accumulator] = End(number, (*before, accumulator))
+
+
+def _width_text(context: PortContext, accumulator: Accumulator, other: Accumulator) -> str:
+    """Columns of an accumulator as an expression behind the declaration of another one."""
+    program, spot = context.program, behind(other)
+    text = columns_at(program, accumulator, spot)
+    if text is None and names_it(accumulator, spot):
+        text = accumulator.home.all_columns(accumulator.size)
+    if text is None and (width := _width(program, accumulator)) is not None:
+        text = str(width)
+    if text is None:
+        at = declared_at(other)
+        values = {"name": accumulator.home.title, "other": other.home.title}
+        context.report(Code.COLUMNS_UNNAMED, at.function, at.function.span(at.node), **values)
+    return text or "0"
 
 
 def _placed(
@@ -106,21 +160,11 @@ def _placed(
 
 
 def _width(program: Program, accumulator: Accumulator) -> int | None:
-    """Columns of all its tiles, at most; None if their number is not known."""
-    constants = program.constants_in(accumulator.function)
-    tiles = [constants.evaluate(e) for e in accumulator.home.tile_extents]
+    """Columns of all its tiles, at most; None if their number is not known, or may be another one."""
+    function, extents = accumulator.function, accumulator.home.tile_extents
+    tiles = [None if may_be_given(program, function, e) else program.value(function, e) for e in extents]
     counts = [t for t in tiles if t is not None]
     return math.prod(counts) * accumulator.size.columns if len(counts) == len(tiles) else None
-
-
-def _total(program: Program, accumulator: Accumulator) -> str:
-    """Columns of all its tiles: a number where it is known, which needs no name to be visible."""
-    size = accumulator.size
-    if size.certain:
-        width = _width(program, accumulator)
-        if width is not None:
-            return str(width)
-    return accumulator.home.all_columns(size)
 
 
 def _report_unknown(context: PortContext, accumulator: Accumulator) -> None:

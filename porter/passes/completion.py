@@ -32,7 +32,7 @@ def rewrite_statements(context: PortContext) -> None:
                 rule = mma_issue.RULE
                 if id(function) not in blocks:
                     blocks[id(function)] = mma_issue.mmas_in_blocks(function)
-                named = mma_issue.can_name(statement, blocks[id(function)])
+                named = mma_issue.can_name(statement, blocks[id(function)]) and "idesc" not in context.claimed
                 emitter, written = mma_issue.rewrite(context, statement, step, named)
                 lines += written
             else:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
@@ -44,6 +45,8 @@ class PortContext:
     placement: Placement
     edits: dict[str, list[Edit]] = field(default_factory=dict)
     added: dict[str, bytes] = field(default_factory=dict)
+    claimed: frozenset[str] = frozenset()
+    """Names that the sources have for themselves, as `claimed.claimed_by` gives them."""
     diagnostics: list[Diagnostic] = field(default_factory=list)
     member_moves: dict[str, set[str]] = field(default_factory=dict)
     """Moves (`load`, `store`) that a class with a member accumulator needs, by name of the class."""
@@ -241,5 +244,19 @@ class Names:
         return without_number(name)
 
 
+_namespace: ContextVar[str] = ContextVar("namespace", default=NAMESPACE)
+
+
+def in_namespace(name: str) -> None:
+    """Call the helpers' namespace so in the port that begins."""
+    _namespace.set(name)
+
+
+def namespace() -> str:
+    """What the port in the making calls the helpers' namespace."""
+    return _namespace.get()
+
+
 def qualified(name: str) -> str:
-    return f"{NAMESPACE}::{name}"
+    """A helper as the lines of kernels name it."""
+    return f"{namespace()}::{name}"

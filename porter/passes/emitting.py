@@ -11,7 +11,8 @@ from porter.model.facts import Fact, kind_name
 from porter.model.functions import Function
 from porter.model.program import TensorCoreStatement
 from porter.model.recognition import Answer, Emitter
-from porter.passes.context import PortContext
+from porter.passes.context import PortContext, qualified
+from porter.passes.helpers import NAMESPACE
 from porter.rules.emit import Unbound, filled
 
 Bindings = Mapping[str, str | None]
@@ -54,7 +55,7 @@ def written(
     try:
         for name in emitter.needs:
             filled(f"${{{name}}}", values, _WHY)
-        text = filled(emitter.text, values, _WHY)
+        text = filled(emitter.text.replace(f"{NAMESPACE}::", qualified("")), values, _WHY)
     except Unbound as missing:
         said = {"rule": f"{emitter.rule} ({emitter.where})", "name": missing.name, "why": str(missing)}
         context.report(Code.RULE_BINDING, function, span, **said)

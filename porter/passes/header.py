@@ -13,7 +13,8 @@ from porter.lang.cuda import CudaFile
 from porter.lang.preprocessor import conditionals, include_guard, line_end, outermost
 from porter.lang.sources import Include, SourceSet
 from porter.lang.text import Edit, Span, as_bytes
-from porter.passes.context import PortContext
+from porter.passes.claimed import unclaimed
+from porter.passes.context import PortContext, namespace
 from porter.passes.helpers import NAMESPACE
 
 RULE = "PTR160"
@@ -32,9 +33,15 @@ def insert_helpers(context: PortContext) -> None:
     sources = context.program.sources
     home = _place(sources, _uses(context))
     if context.placement.inline:
-        text = context.helpers.text(integers=not _brings_integers(sources, home))
+        text = _helpers(context, integers=not _brings_integers(sources, home))
         return _insert(context, home, text + _includes(context))
-    insert_header(context, NAME, context.helpers.text(file=True))
+    insert_header(context, NAME, _helpers(context, file=True))
+
+
+def _helpers(context: PortContext, file: bool = False, integers: bool = False) -> str:
+    """The text of the helpers, in a namespace and by names that the sources do not have."""
+    text = context.helpers.text(file, integers).replace(f"namespace {NAMESPACE}", f"namespace {namespace()}")
+    return unclaimed(context, text, namespace())
 
 
 def insert_header(context: PortContext, wanted: str, text: str) -> None:

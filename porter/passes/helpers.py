@@ -42,11 +42,13 @@ OPERAND_COLUMNS = 8
 class Placement:
     """`inline`: the helpers stand in the sources, without a header. `own`: what the header's name begins with, where
     other ports in its directory need one that differs. `storage`: the class of a CuTe C++ kernel's dynamic shared
-    memory that gets the port's mbarriers; empty for static shared memory."""
+    memory that gets the port's mbarriers; empty for static shared memory. `macros`: names of those that the compiler's
+    command line defines."""
 
     inline: bool = False
     own: str = ""
     storage: str = ""
+    macros: frozenset[str] = frozenset()
 
 
 _FACTOR_RING = 2
@@ -94,6 +96,8 @@ class Helpers:
     linear_thread: bool = False
     """Whether blocks may have more than one dimension."""
     padded_shared: bool = False
+    volatile_registers: bool = False
+    """Whether registers of accumulators may be volatile."""
     float_registers: bool = False
     """Whether some accumulators are floats: the moves of others then have names of their own."""
     uses_clear: bool = False

@@ -265,7 +265,7 @@ def _differs(path: str, edit: Edit, one: RootPort, other: RootPort) -> Diagnosti
 
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-_USES_HELPERS = re.compile(rb"\b" + NAMESPACE.encode() + rb"::")
+_HELPERS = re.compile(rb"\b\w*%b\w*::" % NAMESPACE.encode())
 
 
 def _helpers_differ(ports: Sequence[RootPort], shared: dict[str, bytes]) -> Diagnostic | None:
@@ -288,7 +288,8 @@ def _helpers_differ(ports: Sequence[RootPort], shared: dict[str, bytes]) -> Diag
             included |= names & {
                 os.path.realpath(beside / os.fsdecode(name)) for name in _INCLUDE.findall(without_mark(text))
             }
-            uses = path if _USES_HELPERS.search(text) and not port.options.placement.inline else uses
+            named = set(_HELPERS.findall(text)) - set(_HELPERS.findall(file.source))
+            uses = path if named and not port.options.placement.inline else uses
         other = next((p for p in ports if p is not port), port)
         if len(included) > 1 or (uses is not None and not included):
             return _two_texts(uses or min(included), other.root, port.root)

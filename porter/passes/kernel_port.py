@@ -37,14 +37,15 @@ from porter.passes.arms import RULE as ARMS_RULE
 from porter.passes.arms import close_arms, for_blackwell
 from porter.passes.builders import CHOICE_RULE, header_text, port_builders
 from porter.passes.builders import HEADER as BUILDER_HEADER
+from porter.passes.claimed import claimed_by, unclaimed
 from porter.passes.columns import assign_columns
-from porter.passes.context import Names, PortContext
+from porter.passes.context import Names, PortContext, in_namespace
 from porter.passes.findings import model_findings
 from porter.passes.full_rate import step
 from porter.passes.full_rate.asked import asked_of_runs
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
-from porter.passes.helpers import Helpers, Placement
+from porter.passes.helpers import NAMESPACE, Helpers, Placement
 from porter.passes.linkage import called_from_elsewhere
 from porter.passes.moves import Moves, place_moves
 from porter.passes.native import promotion, scales, tiled_step
@@ -53,6 +54,7 @@ from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
 from porter.passes.partial import LeftKernel, guarded, without_definitions
 from porter.passes.plan import KernelPlan, kernel_plan
+from porter.passes.tiled.context import NAMESPACE as CUTE_NAMESPACE
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.port import CUTE, HEADER, port_tiled
 
@@ -131,7 +133,8 @@ def _ask_builders(ported: KernelPort, builders: Builders, placement: Placement) 
     if found.needs_header:
         context = new_context(builders.program, find_accumulators(builders.program), placement, NOTHING)
         context.edits = {CHOICE_RULE: found.edits[CHOICE_RULE]}
-        insert_header(context, BUILDER_HEADER, header_text(builders.program.vocabulary))
+        text = header_text(builders.program.vocabulary)
+        insert_header(context, BUILDER_HEADER, unclaimed(context, text, CUTE_NAMESPACE))
         ported.edits.setdefault(HELPERS_RULE, []).extend(context.edits[HELPERS_RULE])
         ported.added |= context.added
 
@@ -193,7 +196,7 @@ def _common(context: PortContext) -> Common:
     barriers, warpgroups = _barriers(context.kernels)
     moves = tuple(sorted((owner, move) for owner, moves in context.member_moves.items() for move in moves))
     words = frozenset(context.program.identifiers())
-    return Common(words, barriers, warpgroups, context.helpers, moves)
+    return Common(words, barriers, warpgroups, context.helpers, moves, context.claimed)
 
 
 def _port_tiled(
@@ -340,7 +343,9 @@ def new_context(program: Program, accumulators: AccumulatorMap, placement: Place
     kernels = kernels_of(program)
     counted = [count_batches(flow.flow(k.function)) for k in kernels] or [Batches(8, False, False)]
     batches = Batches(max(b.ring for b in counted), all(b.bounded for b in counted), all(b.fenced for b in counted))
-    names = Names(program.identifiers() | common.words)
+    names = Names(program.identifiers() | common.words | placement.macros)
+    claimed = claimed_by(program) | common.claimed | {m for name in placement.macros for m in (name, f"{name}(")}
+    in_namespace(names.fresh(f"sm100_{NAMESPACE}") if NAMESPACE in claimed else NAMESPACE)
     barriers, warpgroups = _barriers(kernels)
     own = Helpers(
         ring=batches.ring,
@@ -349,13 +354,16 @@ def new_context(program: Program, accumulators: AccumulatorMap, placement: Place
         first_barrier=_free_barrier(barriers | common.barriers, max(warpgroups, common.warpgroups)),
         linear_thread=several_dimensions(program),
         padded_shared=any(k.has_dynamic_shared for k in kernels),
+        volatile_registers=program.has_volatile,
         float_registers=any(a.element == "f" for a in accumulators.accumulators),
     )
     moves: dict[str, set[str]] = {}
     for owner, move in common.member_moves:
         moves.setdefault(owner, set()).add(move)
     helpers = with_helpers(own, common.helpers)
-    return PortContext(program, accumulators, flow, kernels, batches, helpers, names, placement, member_moves=moves)
+    return PortContext(
+        program, accumulators, flow, kernels, batches, helpers, names, placement, claimed=claimed, member_moves=moves
+    )
 
 
 def _barriers(kernels: Sequence[Kernel]) -> tuple[frozenset[int], int]:

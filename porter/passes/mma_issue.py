@@ -127,12 +127,13 @@ def _wrap(line: str, indent: str) -> str:
     if len(indent) + len(line) <= _LINE:
         return line
     head, _, tail = line.partition("(")
-    if len(indent) + 4 + len(tail) > _LINE and ", tcgen05::instruction_descriptor(" in tail:
-        first, _, rest = tail.partition(", tcgen05::instruction_descriptor(")
-        return f"{head}(\n{indent}    {first},\n{indent}    tcgen05::instruction_descriptor({rest}"
-    if len(indent) + 4 + len(tail) > _LINE and ", tcgen05::kOperand" in tail:
+    call, format_code = qualified("instruction_descriptor("), qualified("kOperand")
+    if len(indent) + 4 + len(tail) > _LINE and f", {call}" in tail:
+        first, _, rest = tail.partition(f", {call}")
+        return f"{head}(\n{indent}    {first},\n{indent}    {call}{rest}"
+    if len(indent) + 4 + len(tail) > _LINE and f", {format_code}" in tail:
         # the formats on one line, shape and flags on the next
-        at = tail.index(", ", tail.rindex("tcgen05::kOperand")) + 1
+        at = tail.index(", ", tail.rindex(format_code)) + 1
         return f"{head}(\n{indent}    {tail[:at]}\n{indent}    {tail[at + 1 :]}"
     return f"{head}(\n{indent}    {tail}"
 

@@ -33,13 +33,15 @@ class Need:
 class Common:
     """What the texts of a port depend on beyond the functions that they stand in: with those of all sets that share
     headers, each set is ported as if it stood beside the others. `words` are names that are taken, `barriers` ids of
-    named barriers that are, `warpgroups` how many such ids a block needs; `member_moves` as in `PortContext`."""
+    named barriers that are, `warpgroups` how many such ids a block needs; `member_moves` and `claimed` as in
+    `PortContext`."""
 
     words: frozenset[str] = frozenset()
     barriers: frozenset[int] = frozenset()
     warpgroups: int = 0
     helpers: Helpers = field(default_factory=Helpers)
     member_moves: tuple[tuple[str, str], ...] = ()
+    claimed: frozenset[str] = frozenset()
 
 
 NOTHING = Common()
@@ -55,6 +57,7 @@ def joined(all_of: Iterable[Common]) -> Common:
             max(found.warpgroups, one.warpgroups),
             with_helpers(found.helpers, one.helpers),
             tuple(sorted({*found.member_moves, *one.member_moves})),
+            found.claimed | one.claimed,
         )
     return found
 

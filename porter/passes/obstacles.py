@@ -26,7 +26,7 @@ from porter.ptx.wgmma import M
 RULE = "PTR140"
 SHARED_BYTES = PERIOD
 """Static shared memory of a port in front of dynamic shared memory, which keeps its alignment."""
-_HELPERS = re.compile(rb"^namespace %b \{[^}]*?constexpr uint32_t kRing = " % NAMESPACE.encode(), re.MULTILINE)
+_HELPERS = re.compile(rb"^namespace \w*%b\w* \{[^}]*?constexpr uint32_t kRing = " % NAMESPACE.encode(), re.MULTILINE)
 _ENDING_CALLS = ("exit", "__nvvm_exit")
 """`cuda::ptx::exit`; that of C takes an argument."""
 _WORD = re.compile(rb"[A-Za-z_]\w*")

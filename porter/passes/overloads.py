@@ -155,9 +155,14 @@ def alike_but_for_type(context: PortContext) -> list[tuple[Function, str]]:
 
 
 def _register_types(context: PortContext, function: Function) -> tuple[str, ...]:
-    nodes = [p.params[0].node for p in context.accumulators.params_of(function)]
-    kinds = [n.child_by_field_name("type") if n is not None else None for n in nodes]
-    return tuple(function.text(k) if k is not None else "" for k in kinds)
+    """Types of registers, with what qualifies them."""
+    found = []
+    for param in context.accumulators.params_of(function):
+        node = param.params[0].node
+        kind = node.child_by_field_name("type") if node is not None else None
+        parts = [c for c in node.children if c.type == "type_qualifier"] if node is not None else []
+        found.append(" ".join(map(function.text, [*parts, *([kind] if kind is not None else [])])))
+    return tuple(found)
 
 
 _ANY = "tile of any count"

@@ -27,7 +27,7 @@ from porter.ptx.arch import feature_macro
 RULE = "PTR170"
 GUARD = feature_macro(90)
 """Defined while nvcc compiles device code for sm_90a (CUDA Programming Guide, feature-specific macros)."""
-_PORTED = f"{NAMESPACE}::Tmem<".encode()
+_PORTED = re.compile(rb"\b\w*%b\w*::Tmem<" % NAMESPACE.encode())
 """What every ported kernel has in it."""
 _LAUNCHES_NAMED = 4
 
@@ -91,7 +91,7 @@ def remainder(
     emptied: list[Function] = []
     smaller = program.sources
     users = program.uses_tensor_core()
-    if any(_PORTED in file.lexed.code for file in program.sources.files.values()):
+    if any(_PORTED.search(file.lexed.code) for file in program.sources.files.values()):
         # what was left of an earlier port is there in two forms already
         return None
     errors = [d for d in stopped if d.severity is Severity.ERROR]

@@ -12,28 +12,26 @@ from porter.diagnostics import Code
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
 from porter.model.coherence import STATEMENT_LISTS
-from porter.model.functions import Function, Style
-from porter.model.kernels import Kernel, top_level, top_level_above
+from porter.model.functions import Style
+from porter.model.kernels import Kernel, top_level_above
 from porter.model.program import Program, needs_warpgroup
 from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 from porter.model.tensor_core import MmaStep
 from porter.model.warps import Warps
 from porter.passes import emit
-from porter.passes.columns import Columns
+from porter.passes.columns import Columns, End
 from porter.passes.context import PortContext, qualified
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS
+from porter.passes.widths import Spot, columns_at, greatest
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
 RULE = "PTR140"
-_NAME = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
 
 
 def allocate(context: PortContext, columns: Columns) -> dict[Kernel, str]:
     """Set up Tensor Memory in every kernel; gives the columns of one warpgroup, as a number where it is known."""
-    return {
-        kernel: _set_up(context, kernel, owned, columns.total.get(kernel)) for kernel, owned in columns.owned.items()
-    }
+    return {kernel: _set_up(context, kernel, columns) for kernel in columns.owned}
 
 
 def _report_too_large(context: PortContext, kernel: Kernel, columns: int) -> None:
@@ -45,14 +43,11 @@ def _report_too_large(context: PortContext, kernel: Kernel, columns: int) -> Non
         context.report(Code.TMEM_TOO_LARGE, function, at, kernel=function.name, columns=columns)
 
 
-def _set_up(context: PortContext, kernel: Kernel, accumulators: list[Accumulator], total: int | None) -> str:
-    """Set up Tensor Memory and the warpgroup's state in a kernel; gives the columns of one warpgroup. `total` are those
-    of its accumulators, if the number is known."""
-    function = kernel.function
+def _set_up(context: PortContext, kernel: Kernel, placed: Columns) -> str:
+    """Set up Tensor Memory and the warpgroup's state in a kernel; gives the columns of one warpgroup."""
+    function, accumulators = kernel.function, placed.owned[kernel]
     anchor = setup_position(kernel, accumulators)
-    columns = total_columns(context, kernel, accumulators, anchor)
-    if total is not None and (columns is None or context.program.value(function, columns) != total):
-        columns = str(total)
+    columns = total_columns(context, kernel, placed, anchor)
     if columns is None:
         pairs = ((kernel.roles.value or 3) + 1) // 2
         columns = str(COLUMNS // pairs)
@@ -197,103 +192,20 @@ def setup_position(kernel: Kernel, accumulators: list[Accumulator]) -> Node:
     return anchor
 
 
-def total_columns(context: PortContext, kernel: Kernel, accumulators: list[Accumulator], anchor: Node) -> str | None:
-    """Columns of all accumulators of one warpgroup, as a constant expression at `anchor`; None if one of them
-    depends on something that is not visible there."""
-    texts = []
-    for accumulator in accumulators:
-        text = _columns(context.program, kernel, accumulator, anchor)
-        if text is None:
-            return None
-        texts.append(text)
-    values = [context.program.value(kernel.function, t) for t in texts]
-    if all(re.fullmatch(r"[\d\s*+/()]+", t) for t in texts) and None not in values:
-        return str(sum(v for v in values if v is not None))
-    return " + ".join(texts)
-
-
-def _columns(program: Program, kernel: Kernel, accumulator: Accumulator, anchor: Node) -> str | None:
-    home, size = accumulator.home, accumulator.size
-    by_class = home.class_columns(size)
-    if by_class:
-        return by_class if accumulator.function is kernel.function else None
-    number, extents = home.column_factors(size)
-    factors = [str(number)]
-    for extent in extents:
-        visible = _visible(program, kernel, accumulator.function, extent, anchor, 0)
-        if visible is None:
-            return None
-        factors.append(visible if re.fullmatch(r"[\w:]+", visible) else f"({visible})")
-    return _simplified(factors)
-
-
-def _simplified(factors: list[str]) -> str:
-    """The product with its plain numbers multiplied out; `2 * (N / 16) * 8` is `N`."""
-    number = 1
-    rest = []
-    for factor in factors:
-        if factor.isdigit():
-            number *= int(factor)
-        else:
-            rest.append(factor)
-    for i, factor in enumerate(rest):
-        match = re.fullmatch(r"\(([\w:]+) / (\d+)\)", factor)
-        if match and number == int(match.group(2)):
-            # an m64nN tile has whole groups of N, so the division leaves no remainder
-            rest[i], number = match.group(1), 1
-            break
-    if number != 1 or not rest:
-        rest.insert(0, str(number))
-    return " * ".join(rest)
-
-
-def _visible(program: Program, kernel: Kernel, owner: Function, text: str, anchor: Node, depth: int) -> str | None:
-    """`text` with names that are not visible at the anchor replaced by what they are defined as."""
-    if depth > 8:
-        return None
-    result, cursor = "", 0
-    locals_ = kernel.constants
-    for match in _NAME.finditer(text):
-        name = match.group()
-        replacement = name
-        if owner is kernel.function:
-            if name in locals_ and not _in_scope(kernel, name, anchor):
-                inner = _visible(program, kernel, owner, locals_[name][0], anchor, depth + 1)
-                if inner is None:
-                    return None
-                replacement = f"({inner})"
-        elif not program.constants_in(kernel.function).agrees(program.constants_in(owner), name):
-            value = program.value(owner, name)
-            bound = _template_value(program, owner, name) if value is None else (owner, str(value))
-            if bound is None:
-                return None
-            inner = _visible(program, kernel, bound[0], bound[1], anchor, depth + 1)
-            if inner is None:
-                return None
-            replacement = f"({inner})" if not re.fullmatch(r"[\w:]+", inner) else inner
-        result += text[cursor : match.start()] + replacement
-        cursor = match.end()
-    return result + text[cursor:]
-
-
-def _in_scope(kernel: Kernel, name: str, anchor: Node) -> bool:
-    offset = kernel.constants[name][1]
-    if offset >= anchor.start_byte:
-        return False
-    for child in top_level(kernel.function):
-        if child.start_byte <= offset < child.end_byte:
-            return child.type == "declaration"
-    return False
-
-
-def _template_value(program: Program, function: Function, name: str) -> tuple[Function, str] | None:
-    """What the callers pass for a template parameter, if all pass the same."""
-    if name not in function.template_params:
-        return None
-    index = function.template_params.index(name)
-    found = {
-        (id(c.caller), c.template_args[index]): (c.caller, c.template_args[index])
-        for c in program.callers(function)
-        if index < len(c.template_args)
-    }
-    return next(iter(found.values())) if len(found) == 1 else None
+def total_columns(context: PortContext, kernel: Kernel, columns: Columns, anchor: Node) -> str | None:
+    """Columns of the accumulators of one warpgroup, as a constant expression at `anchor`; None if they depend on
+    something that has no name there."""
+    program, spot = context.program, Spot(kernel.function, anchor)
+    total, ends = columns.total.get(kernel), [End(0, tuple(columns.owned[kernel]))]
+    if total is None:
+        ends = columns.ends_of(kernel)
+    texts: list[str] = []
+    for end in ends:
+        found = [str(end.number)] * bool(end.number) + [columns_at(program, a, spot) or "" for a in end.behind]
+        if "" in found:
+            return None if total is None else str(total)
+        value = program.value(kernel.function, " + ".join(found))
+        plain = all(re.fullmatch(r"[\d\s*+/()]+", t) for t in found)
+        texts.append(str(value) if plain and value is not None else " + ".join(found))
+    text = greatest(texts)
+    return text if total is None or program.value(kernel.function, text) == total else str(total)

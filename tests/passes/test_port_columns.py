@@ -161,5 +161,85 @@ def test_a_constant_is_not_another_of_its_name(tmp_path: Path, before: str, insi
     text = kernel(f"{body} wait<0>(); {STORE.format('d[0]')} {STORE.format('e')}", before=before)
     port = port_text(tmp_path, text)
     written = port.files[port.sources.root].decode()
-    assert "e_tmem{uint32_t(tc.tmem + " in written
-    assert "e_tmem{uint32_t(tc.tmem + 32)}" not in written
+    if count == "kTiles":
+        assert "e_tmem{uint32_t(tc.tmem + 48)}" in written
+    else:
+        assert "tc.place(d_tmem, 16, sizeof(d[0]) / 2);" in written
+        assert f"Tmem<16 + 16 * {count}, 1>" in written
+
+
+def test_a_constant_further_down_is_none_of_what_stands_in_front(tmp_path: Path) -> None:
+    body = f"{tiles('s', 'W')} constexpr int W = 1; {tiles('t', 'W')} {LIVE}".replace("q < T", "q < 1")
+    port = ported(tmp_path, kernel(body, before="constexpr int W = 4;\n"))
+    assert "tc.place(t_tmem, 64, sizeof(t[0]) / 2);" in port
+
+
+def batch(name: str) -> str:
+    return f"arrive(); for (int q = 0; q < T; ++q) mma({name}[q], a + q, b); commit(); wait<0>();\n"
+
+
+def tiles(name: str, extent: str = "T") -> str:
+    """An array of tiles that the compiler counts, with a batch."""
+    return (
+        f"float {name}[{extent}][8] = {{}};\n    {batch(name)}    for (int i = 0; i < 8; ++i) out[i] += {name}[0][i];\n"
+    )
+
+
+def counted(body: str, before: str = "") -> str:
+    """A kernel whose tiles hang on an argument of its template."""
+    head = "template <int T>\n__global__"
+    return kernel(body, before=before).replace("__global__", head) + INSTANCE
+
+
+INSTANCE = "template __global__ void kernel<2>(float*, uint64_t, uint64_t, int);\n"
+LIVE = "for (int i = 0; i < 8; ++i) out[i] += s[0][i];"
+
+
+def test_tiles_of_blocks_in_turn_that_the_compiler_counts_share_columns(tmp_path: Path) -> None:
+    port = ported(
+        tmp_path, counted(f"float t = 1.f; {tiles('s')} {{ {tiles('t')} }} {{ {tiles('t')} }} {LIVE} out[1] += t;")
+    )
+    assert "tc.place(s_tmem, 0, " in port
+    assert port.count("tc.place(t_tmem, 16 * T, sizeof(t[0]) / 2);") == 2
+    assert "Tmem<16 * T + 16 * T, 1>" in port
+
+
+def test_of_blocks_in_turn_the_widest_counts(tmp_path: Path) -> None:
+    port = ported(tmp_path, counted(f"{tiles('s')} {{ {tiles('t')} }} {{ {tiles('u', 'T + 1')} }} {LIVE}"))
+    assert (
+        "Tmem<((16 * T + 16 * T) > (16 * T + 16 * (T + 1)) ? (16 * T + 16 * T) : (16 * T + 16 * (T + 1))), 1>" in port
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "column"),
+    [
+        ("constexpr int W = T;", "constexpr int W = 1;", "16 * (T)"),
+        ("", "constexpr int W = T;", "32"),
+        ("using C = Count<T>; constexpr int W = C::n;", "using C = int; constexpr int W = 1;", "16 * (Count<T>::n)"),
+        ("enum { W = T };", "constexpr int W = 1;", "16 * (T)"),
+    ],
+)  # fmt: skip
+def test_a_place_is_said_in_names_that_mean_the_same_there(
+    tmp_path: Path, first: str, second: str, column: str
+) -> None:
+    before = "template <int N> struct Count { static constexpr int n = N; };\nconstexpr int W = 2;\n"
+    body = f"{first} {tiles('s', 'W')} {{ {second} {tiles('t', 'W')} }} {LIVE}"
+    port = ported(tmp_path, counted(body, before))
+    assert f"tc.place(t_tmem, {column}, sizeof(t[0]) / 2);" in port
+
+
+@pytest.mark.parametrize("guard", ["#ifndef W\n%s#endif\n", "#if !defined(W)\n%s#endif\n"])
+def test_a_number_that_the_command_line_may_give_is_no_number_of_a_port(tmp_path: Path, guard: str) -> None:
+    before = guard % "#define W 2\n" + "constexpr int kTiles = W * 2;\n"
+    port = ported(
+        tmp_path, kernel(f"{tiles('s', 'kTiles')} {tiles('t', 'W')} {LIVE}".replace("T;", "1;"), before=before)
+    )
+    assert "tc.place(t_tmem, 16 * kTiles, sizeof(t[0]) / 2);" in port
+
+
+def test_where_nothing_says_how_many_columns_tiles_take_they_are_refused(tmp_path: Path) -> None:
+    before = "#define W T\n"
+    undone = f"{{ {tiles('s', 'W')} \n#undef W\n#define W 2\n {{ float s = 1.f; {tiles('t')} out[2] = s; }} {LIVE} }}"
+    said = refused(tmp_path, counted(undone, before))
+    assert "PT2070" in said[0] or "nothing says how many Tensor Memory columns `s` takes" in said[0]

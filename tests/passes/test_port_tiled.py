@@ -304,3 +304,25 @@ def test_types_that_only_the_compiler_follows_have_columns_for_a(tmp_path: Path,
     text = ported(tmp_path, kernel(f"  {made}\n{OPERANDS.replace('  Mma mma;', '')}{ACC}{BATCH}{STORE}", before))
     assert "constexpr int operand_columns = porter::operand_columns_of<1, decltype(" in text
     assert "tc.operand = tc.tmem + " in text
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (
+            f"{OPERANDS}\n#undef W\n#define W 64\n{ACC.replace('_64>{}', 'Int<W>>{}')}{BATCH}{STORE}",
+            "becomes another one",
+        ),
+        (
+            f"{OPERANDS}  {{ constexpr int kW = 64;\n{ACC.replace('_64>{}', 'Int<V>>{}')}{BATCH}{STORE}  }}\n",
+            "`kW` in macro",
+        ),
+        (
+            f"{OPERANDS}{ACC}{BATCH}  auto f = [&](auto& mma) {{\n{ACC.replace(' acc', ' acc2')}"
+            f"{BATCH.replace('acc', 'acc2')}  }};\n  f(mma);\n{STORE}",
+            "`mma` is a parameter of `f`",
+        ),
+    ],
+)
+def test_columns_are_not_counted_by_a_name_that_means_something_else(tmp_path: Path, body: str, why: str) -> None:
+    assert why in refused(tmp_path, kernel(body, before="#define W 32\n#define V kW\n"))

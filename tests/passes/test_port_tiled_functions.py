@@ -487,7 +487,7 @@ void run(int arch) {
         ),
         (
             f"{HEAD}#define RUN(m, a, b) multiply(m, a, b, out)\n{MULTIPLY}{ACC}{BATCH}}}\n"
-            f"{KERNEL}  auto f = [=](auto& mma) {{ multiply(mma, tA, tB, out); }};\n  f(mma);\n}}\n",
+            f"{KERNEL}  auto f = [=] {{ multiply(mma, tA, tB, out); }};\n  f();\n}}\n",
             "cannot hand on",
         ),
         (

@@ -210,6 +210,7 @@ def variant(
     files: Mapping[str, str] | None = None,
     pieces: Mapping[str, str] | None = None,
     by_step: bool = False,
+    serialized: bool = False,
 ) -> None:
     """Take in a variant: `types` stand before the kernel with this `body`, `after` behind it."""
     frame = kernel(
@@ -230,6 +231,7 @@ def variant(
             tiles,
             dynamic_smem,
             by_step,
+            serialized,
         )
     )
 

@@ -90,7 +90,8 @@ class Variant:
     launched with (A, B, C, tiles); `wants` gives those whose name holds the key another meaning than `want`.
 
     `rows` of C are the M of the problem, `n` its columns; `tiles` are multiplied. With `by_step`, what `want` is given
-    are the products of the steps, two for every tile.
+    are the products of the steps, two for every tile. A `serialized` original touches registers of MMAs under way:
+    ptxas waits for each of them there, the simulator does not, and its port alone is judged.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Variant:
     tiles: int = TILES
     dynamic_smem: int = 0
     by_step: bool = False
+    serialized: bool = False
 
     @property
     def source(self) -> str:

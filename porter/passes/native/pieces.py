@@ -56,7 +56,7 @@ def _alone(context: PortContext, moves: Moves, accumulator: Accumulator, node: N
 def _rewrite(context: PortContext, accumulator: Accumulator, node: Node, changes: Changes) -> None:
     function, home = accumulator.function, accumulator.home
     loop = _loop(function, node)
-    if loop is None or function.style is Style.MACRO or context.helpers.tracked:
+    if loop is None or function.style is Style.MACRO or context.helpers.tracked or context.helpers.volatile_registers:
         return
     if home.depth or home.path or home.is_separate or home.field_name or home.extents != [loop.extent]:
         return

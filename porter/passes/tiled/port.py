@@ -3,20 +3,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
-from porter.diagnostics import Diagnostic, has_errors
+from porter.diagnostics import Code, Diagnostic, has_errors
+from porter.lang.text import Span
+from porter.model.program import Program
 from porter.model.tiled.accumulators import Tiled
 from porter.model.tiled.activity import Activity
 from porter.model.tiled.batches import Batches
 from porter.model.tiled.flight import Flight
+from porter.passes.claimed import unclaimed
 from porter.passes.context import PortContext
 from porter.passes.emit import joined, parsed
 from porter.passes.findings import refused
 from porter.passes.header import insert_header
 from porter.passes.plan import KernelPlan
 from porter.passes.tiled.atoms import rewrite_atoms
-from porter.passes.tiled.context import TiledContext
+from porter.passes.tiled.context import NAMESPACE, TiledContext
 from porter.passes.tiled.copies import refuse_copies
 from porter.passes.tiled.full_rate import take
 from porter.passes.tiled.macro_arguments import refuse_loads_in_arguments
@@ -69,6 +74,18 @@ def header_text(
     return "".join(whole.written(given))
 
 
+def _namespace_taken(program: Program) -> list[Diagnostic]:
+    """Where sources that are no port have a name like the helpers' namespace."""
+    if any(Path(include.name).name == HEADER for include in program.sources.includes):
+        return []
+    word = re.compile(rb"\b%b\b" % NAMESPACE.encode())
+    return [
+        Diagnostic(Code.NAMESPACE_TAKEN, file.location(Span(*match.span())), {"name": NAMESPACE})
+        for file in program.sources.files.values()
+        if (match := word.search(file.lexed.plain)) is not None
+    ]
+
+
 def port_tiled(
     port: PortContext, tiled: Tiled, full_rate: bool = False, steps: Steps | None = None
 ) -> tuple[list[Diagnostic], list[KernelPlan]]:
@@ -90,7 +107,7 @@ def port_tiled(
         cast_pointers(context)
         unroll_loops(context)
         hand_on(context)
-    found = [refused(program, r) for r in tiled.refusals]
+    found = [refused(program, r) for r in tiled.refusals] + _namespace_taken(program)
     if not has_errors(found):
         issuer = take(context, names) if full_rate and not has_errors(port.diagnostics) else None
         if steps is not None and not has_errors(port.diagnostics):
@@ -98,5 +115,5 @@ def port_tiled(
         given = port.helpers
         own = given.mma_warp if given.own_thread else None
         text = header_text(issuer, given.releases, given.pipelines, own, given.buffers, given.paired, given.stacked)
-        insert_header(port, HEADER, text)
+        insert_header(port, HEADER, unclaimed(port, text, NAMESPACE))
     return found, [kernel_plan(context, k) for k in context.kernels if id(k.function) in context.frames]

@@ -16,6 +16,7 @@ from porter.model.program import Program
 from porter.model.scopes import Variable, resolve
 from porter.model.tiled.tensors import initializer
 from porter.passes.tiled.text import cpp
+from porter.passes.widths import Spot, macro_holds
 
 _LONGEST = 2000
 """Characters of a type that a reader is asked to read. Public kernels have up to some 1500."""
@@ -107,6 +108,8 @@ def _spelled(function: Function, node: Node, at: Place, depth: int) -> str:
     end = 0
     for name in _names(function, node):
         text = function.text(name)
+        if text in at.program.macros.by_name:
+            _require_macro(function, name, at)
         if name.type == "identifier":
             new = _value(function, name, text, at, depth) if _is_replaceable(function, name, node, at) else text
         else:
@@ -115,6 +118,17 @@ def _spelled(function: Function, node: Node, at: Place, depth: int) -> str:
             pieces += [raw[end : name.start_byte - start], as_bytes(new)]
             end = name.end_byte - start
     return " ".join(as_text(b"".join(pieces) + raw[end:]).split())
+
+
+def _require_macro(function: Function, name: Node, at: Place) -> None:
+    """Raises Unnamed if a macro is not the same at a place, or its text names what is not declared there."""
+    macros, text = at.program.macros, function.text(name)
+    if not macro_holds(at.program, text, Spot(at.function, at.at or at.function.node)):
+        raise Unnamed(f"macro `{text}` is defined, or becomes another one, further down")
+    for word in macros.words(text):
+        variable = resolve(function, name, word)
+        if variable is not None and not _is_seen(variable, at):
+            raise Unnamed(f"`{word}` in macro `{text}` is declared further down")
 
 
 def _names(function: Function, node: Node) -> Iterator[Node]:
@@ -191,6 +205,9 @@ def _value(function: Function, name: Node, text: str, at: Place, depth: int) -> 
 
 def _is_seen(variable: Variable, at: Place) -> bool:
     """Whether a variable is declared in front of a statement, in a block around it."""
+    meant = resolve(at.function, at.at, variable.name) if at.at is not None else None
+    if meant is not None and meant.key != variable.key:
+        return False
     if variable.declaration is None:
         return variable.param is not None and at.inside(variable.function)
     block = variable.declaration.parent
