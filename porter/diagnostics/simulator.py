@@ -132,3 +132,12 @@ SIM_LAUNCH_CONTROL = error(
     "(PTX ISA 9.7.13.17).",
     "Leave the loop over work when query_cancel.is_canceled says false.",
 )
+SIM_BRANCH = error(
+    "PT4019",
+    ExitCode.DIFFERENT,
+    "brx.idx: {what}",
+    "A thread branches by an index that is not below the number of targets: where it goes is undefined "
+    "(PTX ISA 9.7.12.4). A negative index is one of billions.",
+    "Check the range of the index ahead of the branch. In CUDA C++ it is a switch whose default was said to be "
+    "unreachable.",
+)
