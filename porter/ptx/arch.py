@@ -42,7 +42,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Limits:
-    """Per-SM and per-block limits; sizes in bytes.
+    """Per-SM and per-block limits; sizes in bytes. `multiprocessors` is how many SMs a chip has.
 
     `shared_per_block` needs the opt-in attribute above `shared_per_block_default`; `shared_reserved` is what
     the system takes of each block's shared memory.
@@ -60,6 +60,7 @@ class Limits:
     blocks_per_sm: int = 32
     named_barriers: int = 16
     cluster_max: int = 16
+    multiprocessors: int = 132
 
 
 def feature_macro(sm: int) -> str:
@@ -93,13 +94,13 @@ SHARED_LIMIT = 227 * 1024
 """Bytes of shared memory that a block may opt in to, on sm_90a and sm_100a alike."""
 LOCAL_LIMIT = 512 * 1024
 """Bytes of local memory of a thread (CUDA C++ Programming Guide, technical specifications per compute capability)."""
-_DATACENTER_BLACKWELL = Limits(shared_per_block=SHARED_LIMIT)
+_DATACENTER_BLACKWELL = Limits(shared_per_block=SHARED_LIMIT, multiprocessors=148)
 LIMITS: dict[int, Limits] = {
     90: Limits(shared_per_block=SHARED_LIMIT),
     100: _DATACENTER_BLACKWELL,
     103: _DATACENTER_BLACKWELL,
-    110: _DATACENTER_BLACKWELL,
-    120: Limits(shared_per_block=99 * 1024, shared_per_sm=100 * 1024, warps_per_sm=48),
+    110: Limits(shared_per_block=SHARED_LIMIT, multiprocessors=20),
+    120: Limits(shared_per_block=99 * 1024, shared_per_sm=100 * 1024, warps_per_sm=48, multiprocessors=170),
 }
 
 _NAME = re.compile(r"(?:sm|compute)_(\d+)([af]?)")

@@ -115,7 +115,7 @@ class Engine:
     def commit(self, warp: int, groups: Groups) -> None:
         """What a warp, or a thread of it, has issued since its last group becomes a group."""
         if self.machine.observer is not None:
-            self.machine.observer.groups(warp, groups.open)
+            self.machine.observer.grouped(warp, groups.open)
         groups.commit()
 
     def _run(self, op: Operation) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from porter.diagnostics import Code
+from porter.sim.column_waits import column_deadlock
 from porter.sim.machine import Machine
 from porter.sim.progress import NONE
 from porter.sim.results import Stop
@@ -48,6 +49,8 @@ class LivelockWatch:
             return
         runnable = np.flatnonzero(M.warp_next < NONE)
         if (M.steps_run[runnable] > self._ran[runnable]).all() and self._state() == self._reference:
+            if (waiting := column_deadlock(M)) is not None:
+                raise waiting
             w = int(runnable[0])
             block = M.program.blocks[int(M.warp_next[w])]
             more = f" and {runnable.size - 1} more" if runnable.size > 1 else ""

@@ -33,10 +33,6 @@ class Launch:
     registers: int | None = None
 
 
-MULTIPROCESSORS = 132
-"""Of an H100 or H200."""
-
-
 @dataclass(frozen=True)
 class Options:
     """How to simulate.
@@ -49,8 +45,10 @@ class Options:
     outcome is incomplete. `progress` is called with the number of warp-instructions now and then, `print` with
     the text of the kernel's printf. `resident` bounds how many thread blocks run at the same time; by default they
     are those of an H100 or H200, one on each multiprocessor, and of a kernel that takes over work by
-    clusterlaunchcontrol a third of the grid, so that there is some to take over. `trace`, if given, records what
-    happens in which order.
+    clusterlaunchcontrol a third of the grid, so that there is some to take over. Where blocks wait for each other, as
+    many run as the chip's `multiprocessors` (None: as many as it has) take, by what `registers`, if given, answers of
+    each thread, and share Tensor Memory (`porter.sim.placement`). `trace`, if given, records what happens in which
+    order.
     """
 
     mode: Mode = "functional"
@@ -63,6 +61,8 @@ class Options:
     progress: Callable[[int], None] | None = None
     print: Callable[[str], None] | None = None
     resident: int | None = None
+    multiprocessors: int | None = None
+    registers: Callable[[], int | None] | None = None
     trace: Recorder | None = None
 
 

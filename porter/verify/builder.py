@@ -52,6 +52,16 @@ class BuiltKernel:
         """None for a kernel that is known as a binary only."""
         return self.module.function(self.entry) if self.cubin is None else None
 
+    def registers(self) -> int | None:
+        """Those that ptxas gives a thread; None where there is nobody to ask, or no answer."""
+        if self.assembled is None:
+            return None
+        try:
+            used = self.assembled().resources.get(self.entry)
+        except PorterError:
+            return None
+        return None if used is None else used.registers
+
     def bound(self, problem: Problem) -> Problem:
         """The problem with the arguments that the kernel's own host code passes, where it has some."""
         if self.recorded is None:

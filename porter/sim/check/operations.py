@@ -244,7 +244,7 @@ class Operations(Observer):
                 access.done.append(proof)
         self._signals += 1
 
-    def groups(self, warp: int, ops: Sequence[Operation]) -> None:
+    def grouped(self, warp: int, ops: Sequence[Operation]) -> None:
         for op in ops:
             for access in op.effect.accesses if op.effect is not None else ():
                 if access.warp == warp:
