@@ -35,7 +35,8 @@ class LivelockWatch:
         now = M.activity, M.stores
         self._quiet = self._quiet + 1 if now == self._seen and not M.engine.pending else 0
         self._seen = now
-        if self._quiet >= _QUIET_CHECKS:
+        # Those who poll may be the ones who hold the Tensor Memory that somebody waits for.
+        if self._quiet >= (1 if M.tmem.requests else _QUIET_CHECKS):
             self._quiet = 0
             self.window = _WINDOW
             self._reference = self._state()
