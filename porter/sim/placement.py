@@ -8,11 +8,11 @@ other, it makes no difference to what they compute, and each has an SM to itself
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from porter.ptx.arch import Limits, limits
-from porter.ptx.occupancy import Resident, Taken, resident
+from porter.ptx.occupancy import Resident, resident
 from porter.sim.block_waits import waits_for_blocks
 from porter.sim.program import Program
 from porter.sim.results import Launch, Options
@@ -71,8 +71,10 @@ def _chip(program: Program) -> Limits:
 
 def _each(program: Program, launch: Launch, options: Options, shared: int, chip: Limits) -> Resident | None:
     """The blocks that an SM takes besides what they allocate themselves; None if nobody knows their registers."""
-    registers = options.registers() if options.registers is not None else None
-    return resident(Taken(math.prod(launch.block), registers, shared), chip) if registers else None
+    taken = options.taken() if options.taken is not None else None
+    if taken is None:
+        return None
+    return resident(replace(taken, threads=math.prod(launch.block), shared=shared), chip)
 
 
 @lru_cache(maxsize=16)

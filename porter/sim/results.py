@@ -9,6 +9,7 @@ from typing import Literal
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.occupancy import Taken
 from porter.sim.check.global_shadow import GlobalState
 from porter.sim.check.hazard import Hazard
 from porter.sim.trace.recorder import Recorder
@@ -46,9 +47,9 @@ class Options:
     the text of the kernel's printf. `resident` bounds how many thread blocks run at the same time; by default they
     are those of an H100 or H200, one on each multiprocessor, and of a kernel that takes over work by
     clusterlaunchcontrol a third of the grid, so that there is some to take over. Where blocks wait for each other, as
-    many run as the chip's `multiprocessors` (None: as many as it has) take, by what `registers`, if given, answers of
-    each thread, and share Tensor Memory (`porter.sim.placement`). `trace`, if given, records what happens in which
-    order.
+    many run as the chip's `multiprocessors` (None: as many as it has) take, by what `taken`, if given, answers of the
+    registers and barriers that ptxas gives a block, and share Tensor Memory (`porter.sim.placement`). `trace`, if
+    given, records what happens in which order.
     """
 
     mode: Mode = "functional"
@@ -62,7 +63,7 @@ class Options:
     print: Callable[[str], None] | None = None
     resident: int | None = None
     multiprocessors: int | None = None
-    registers: Callable[[], int | None] | None = None
+    taken: Callable[[], Taken | None] | None = None
     trace: Recorder | None = None
 
 

@@ -94,7 +94,7 @@ class SimBackend:
         at = Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem, launch.cooperative)
         resident = self.options.resident if launch.resident is None else launch.resident
         options = simulator_options(self.options)
-        options = dataclasses.replace(options, resident=resident, registers=kernel.registers)
+        options = dataclasses.replace(options, resident=resident, taken=kernel.taken)
         outcome, after = self._once(kernel, kernel.function, bound, at, options, images)
         if stopped_for_nothing(kernel, at, outcome):
             at = dataclasses.replace(at, registers=0)

@@ -19,6 +19,7 @@ from porter.build.tree import mirrored
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.ptx import ast
 from porter.ptx.arch import SM100A
+from porter.ptx.occupancy import Taken
 from porter.ptx.parser import PtxSyntaxError, parse_module
 from porter.ptx.places import keep_places
 from porter.verify.dsl import RecordedLaunch, compile_case, shortfalls
@@ -52,15 +53,15 @@ class BuiltKernel:
         """None for a kernel that is known as a binary only."""
         return self.module.function(self.entry) if self.cubin is None else None
 
-    def registers(self) -> int | None:
-        """Those that ptxas gives a thread; None where there is nobody to ask, or no answer."""
+    def taken(self) -> Taken | None:
+        """What ptxas gives a block; None where there is nobody to ask, or no answer."""
         if self.assembled is None:
             return None
         try:
             used = self.assembled().resources.get(self.entry)
         except PorterError:
             return None
-        return None if used is None else used.registers
+        return None if used is None else Taken(registers=used.registers, barriers=used.barriers)
 
     def bound(self, problem: Problem) -> Problem:
         """The problem with the arguments that the kernel's own host code passes, where it has some."""

@@ -4,7 +4,6 @@ is missing is told to be the commit (PTX ISA 9.7.9.25.2, 9.7.9.25.6)."""
 
 from __future__ import annotations
 
-
 import numpy as np
 import pytest
 from check_ptx import HEADER, check
@@ -74,8 +73,11 @@ def test_no_level_passes_over_a_copy_that_nobody_commits() -> None:
             outcome, _ = run(UNCOMMITTED[name].replace("{copy}", COPIES["copy"] + commit), level="practice")
             levels[name, commit != ""] = [h.severity for h in outcome.hazards]
     assert levels == {
-        ("nothing", False): ["error"], ("nothing", True): ["review"], ("a wait", False): ["error"], ("a wait", True): [],
-    }  # fmt: skip
+        ("nothing", False): ["error"],
+        ("nothing", True): ["review"],
+        ("a wait", False): ["error"],
+        ("a wait", True): [],
+    }
 
 
 AGAIN = "@!%p0 bra STORED; {copy} STORED: bar.sync 0; st.shared.u32 [%r3], 0; bar.sync 0; ret;"
