@@ -13,8 +13,10 @@ from porter.sim.program import EXIT, BasicBlock, Program
 _IDLE = frozenset((
     "ld", "atom", "nanosleep", "fence", "membar", "bra", "mov", "setp", "set", "selp", "and", "or", "xor", "not", "shl",
     "shr", "add", "sub", "mad", "mul", "min", "max", "cvt", "cvta", "vote", "shfl", "activemask", "match", "nop",
+    "bar", "barrier",
 ))  # fmt: skip
 """What a loop that waits may do besides looking."""
+_SHARED = frozenset(("shared", "shared::cta", "shared::cluster"))
 
 
 @lru_cache(maxsize=16)
@@ -49,17 +51,20 @@ def _loop(program: Program, head: int, last: int) -> list[BasicBlock]:
 def _look(program: Program, loop: list[BasicBlock]) -> int | None:
     """What such a loop looks with."""
     body = [at for block in loop for at in range(block.start, block.end)]
-    if not all(program.code[at].parts[0] in _IDLE for at in body):
+    if not all(_is_idle(program.code[at]) for at in body):
         return None
     changed = {name for at in body for name in program.code[at].writes}
     return next((at for at in body if _is_look(program.code[at], changed)), None)
 
 
+def _is_idle(ins: Decoded) -> bool:
+    """A block may tell its other threads what one of them has seen."""
+    return ins.parts[0] in _IDLE or (ins.parts[0] == "st" and not _SHARED.isdisjoint(ins.parts))
+
+
 def _is_look(ins: Decoded, changed: set[str]) -> bool:
     """Whether it reads a place of global memory that is the same in each turn."""
-    if ins.parts[0] not in ("ld", "atom") or {"shared", "shared::cta", "shared::cluster", "local", "param", "const"} & {
-        *ins.parts
-    }:
+    if ins.parts[0] not in ("ld", "atom") or not (_SHARED | {"local", "param", "const"}).isdisjoint(ins.parts):
         return False
     places = [operand.base for operand in ins.operands if isinstance(operand, ast.Mem)]
     return bool(places) and not any(isinstance(base, ast.Reg) and base.name in changed for base in places)

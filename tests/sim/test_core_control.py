@@ -114,7 +114,8 @@ BRANCHES: dict[str, tuple[str, str, int, tuple[int, int, int] | list[int]]] = {
         "mov.u32 %r3, %r0; setp.lt.u32 %p0, %r0, 4;", "@%p0 brx.idx %r3, T;", 32, (0, 3, 3),
     ),
     "of a thread on a path of its own": (
-        "mov.u32 %r10, 7; setp.ge.u32 %p0, %r0, 2; @%p0 bra END; add.u32 %r3, %r0, 2;", "brx.idx %r3, T;", 32, (0, 1, 3),
+        "mov.u32 %r10, 7; setp.ge.u32 %p0, %r0, 2; @%p0 bra END; add.u32 %r3, %r0, 2;",
+        "brx.idx %r3, T;", 32, (0, 1, 3),
     ),
     "the last target": ("mov.u32 %r3, 2;", "brx.idx %r3, T;", 32, [300] * 32),
     "of threads whose guard keeps them from branching": (
