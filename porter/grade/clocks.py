@@ -97,7 +97,7 @@ def resident(shape: Shape) -> int:
     smem = one.smem or (shape.stages or 0) * (shape.load_bytes or 0) or None
     if shape.persistent or not (smem or one.tmem_columns or one.threads):
         return 1
-    taken = Taken(one.threads, one.registers, smem, one.tmem_columns)
+    taken = Taken(one.threads, one.registers, smem, columns=one.tmem_columns)
     return max(1, occupancy.resident(taken, limits(shape.arch)).blocks)
 
 
