@@ -118,12 +118,10 @@ the simulator runs a large grid. Flags in shared memory count alike. Atomics and
 each other. Bulk copies reach global memory through the asynchronous proxy, and tensor maps through one of their
 own. Of the warps that read a place of global memory the last 64 are remembered.
 
-Tensor Memory is each block's own: all 512 columns are there when it allocates. Blocks that share an SM share its
-columns too, and `tcgen05.alloc` "blocks if the requested amount of Tensor Memory is not available" (9.7.16.7.1) until
-a neighbour frees some. That is no mistake by itself - two blocks of 512 columns take turns - but one that waits for
-another block, which waits in its allocation for the first one's columns, hangs. Which blocks share an SM, PTX and
-launch do not say: registers may forbid it. So nothing is reported; kernels whose blocks wait for each other have to
-ask for no more columns than fit, or for shared memory that keeps them apart. Columns that the block has not
+Blocks that share an SM share its columns, and `tcgen05.alloc` "blocks if the requested amount of Tensor Memory is not
+available" (9.7.16.7.1) until a neighbour frees some. That is no mistake by itself - two blocks of 512 columns take
+turns - but one that waits for another block, which waits in its allocation for the first one's columns, hangs (PT4020;
+[simulator.md](simulator.md#blocks-that-share-an-sm) says which blocks share one). Columns that the block has not
 allocated, and more than 512 in one block, are found.
 
 A `fence.release.sync_restrict::shared::cta` tells only of accesses to the shared memory of its own block, and a

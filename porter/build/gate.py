@@ -196,6 +196,7 @@ def kernels(before: Module, after: Module, before_arch: str, after_arch: str) ->
                 metrics=metrics(resources, after.resources[other] if other else None),
                 before_warnings=before.assembled.warnings,
                 after_warnings=after.assembled.warnings,
+                entries=(name, other),
             )
         )
         kept = other is not None and _has_mma(after.ptx, other, "tcgen05.mma")

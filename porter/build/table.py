@@ -14,6 +14,7 @@ from porter.build.ptxas import Resources, assemble
 from porter.build.toolchain import Toolkit
 from porter.diagnostics import Code, Location, PorterError
 from porter.ptx.arch import SHARED_LIMIT
+from porter.ptx.occupancy import Resident
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("registers", "registers"),
@@ -41,8 +42,24 @@ class Metric:
 
 
 @dataclass(frozen=True)
+class Room:
+    """How many blocks of a kernel share an SM, original and port. `at_most`: its dynamic shared memory is not known,
+    which may allow fewer. `why` it matters that the port's are fewer; empty if it does not."""
+
+    before: Resident
+    after: Resident
+    at_most: bool = False
+    why: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        sides = {"before": self.before, "after": self.after}
+        return {**{name: {"blocks": r.blocks, "by": r.by} for name, r in sides.items()}, "at_most": self.at_most}
+
+
+@dataclass(frozen=True)
 class ResourceRow:
-    """One kernel: its C++ name, its architectures, and its numbers in the order of `COLUMNS`."""
+    """One kernel: its C++ name, its architectures, and its numbers in the order of `COLUMNS`; the mangled names of its
+    `entries` on both sides."""
 
     kernel: str
     before_arch: str
@@ -50,6 +67,8 @@ class ResourceRow:
     metrics: tuple[Metric, ...]
     before_warnings: tuple[str, ...] = ()
     after_warnings: tuple[str, ...] = ()
+    entries: tuple[str, str | None] = ("", None)
+    room: Room | None = None
 
     def metric(self, name: str) -> Metric:
         """Raises KeyError if there is no metric of this name."""
@@ -64,6 +83,7 @@ class ResourceRow:
             "before": {"arch": self.before_arch, "warnings": list(self.before_warnings)},
             "after": {"arch": self.after_arch, "warnings": list(self.after_warnings)},
             "metrics": {m.name: {"before": m.before, "after": m.after, "delta": m.delta} for m in self.metrics},
+            "blocks_per_sm": None if self.room is None else self.room.as_json(),
         }
 
 
@@ -76,6 +96,7 @@ def row(kernel: str, before: CompiledPtx, after: CompiledPtx) -> ResourceRow:
         metrics=metrics(before.resources, after.resources),
         before_warnings=before.ptxas_warnings,
         after_warnings=after.ptxas_warnings,
+        entries=(before.entry or "", after.entry),
     )
 
 
@@ -134,6 +155,7 @@ def compare_modules(
             metrics=(*metrics(old.resources.get(name), new.resources.get(other)), *_dynamic(dynamic, name, other)),
             before_warnings=old.warnings,
             after_warnings=new.warnings,
+            entries=(name, other),
         )
         for name, other in _pairs(list(old.resources), list(new.resources))
     ]

@@ -11,6 +11,7 @@ from porter.build.port_plan import materialize
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import compilable
 from porter.cli.context import Session, command
+from porter.cli.gate import host_hint
 from porter.cli.inputs import require_directories, require_file, require_source
 from porter.cli.porting import plan_of
 from porter.diagnostics import Code, ExitCode, PorterError, exit_code_of
@@ -23,6 +24,7 @@ from porter.verify.depot import depots
 from porter.verify.launching import port_problem
 from porter.verify.problem import bind
 from porter.verify.resources import assembler_warnings, rows_of_case, rows_of_files
+from porter.verify.room import crowded
 
 
 @command
@@ -54,19 +56,20 @@ def build(
     if case is None and is_python(file):
         # Only a case says how a Python kernel is constructed and called.
         raise PorterError(Code.CASE_NOT_FOUND, path=file)
+    hint = host_hint([file.read_bytes()])
     with session.progress() as tell:
         if tell is not None:
             tell(f"building {file} and its port")
         if case is not None:
             problem = bind(case)
             own = port_problem(problem, case.port if port_path is not None else None)
-            rows, stood_in = rows_of_case(problem, own, file, ported, toolkit, compilable, session.target)
+            rows, stood_in = rows_of_case(problem, own, file, ported, toolkit, compilable, session.target, hint)
         else:
-            rows, stood_in = rows_of_files(file, ported, toolkit, include_dirs, session.target)
+            rows, stood_in = rows_of_files(file, ported, toolkit, include_dirs, session.target, hint)
     left += host_headers_note(file, stood_in)
     if not rows:
         raise PorterError(Code.NOTHING_TO_BUILD, path=file)
-    warnings = [*(w for row in rows for w in assembler_warnings(row, file)), *depots(rows, file)]
+    warnings = [*(w for row in rows for w in assembler_warnings(row, file)), *depots(rows, file), *crowded(rows, file)]
     code = exit_code_of(left)
     told = session.verbosity > 0 or code is not ExitCode.OK
     session.report([*(d for d in left if told or d.code is Code.HOST_HEADERS), *warnings])

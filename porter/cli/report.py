@@ -41,6 +41,7 @@ from porter.verify.launching import port_problem
 from porter.verify.prepare import run_once
 from porter.verify.problem import bind
 from porter.verify.resources import rows_of_case, rows_of_files
+from porter.verify.room import crowded
 from porter.verify.settings import make_recorder
 from porter.verify.sweep import Wanted, verify_cases
 
@@ -162,7 +163,7 @@ class _Kernel:
         return assembly, list(timeline_lines(recorder, _TIMELINE_COLUMNS))
 
     def _add_build(self, rows: Sequence[ResourceRow], toolkit: str) -> None:
-        said = report_json.diagnostics(depots(rows, self.kernel))
+        said = report_json.diagnostics([*depots(rows, self.kernel), *crowded(rows, self.kernel)])
         body = {"toolkit": toolkit, "kernels": [row.as_json() for row in rows], "diagnostics": said}
         self.documents.append(report_json.document("build", ExitCode.OK, body))
 

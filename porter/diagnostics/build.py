@@ -197,3 +197,13 @@ SHARED_MEMORY_EXCEEDED = error(
     "for, come out of the same bytes.",
     "Take fewer stages or a smaller tile.",
 )
+FEWER_BLOCKS = warning(
+    "PT3055",
+    "{kernel}: by its {by} {after} of the port's CTAs share an SM, {before} of the original's, and {why}",
+    "CTAs that wait for each other all have to be on the chip at one time. CUDA's occupancy functions and its check of "
+    "a cooperative launch count registers, shared memory, threads and named barriers, but no columns of Tensor Memory: "
+    "a CTA that gets none waits in tcgen05.alloc for those that wait for it, and the kernel hangs. What the others "
+    "have no room for, a cooperative launch refuses.",
+    "Launch no more CTAs for each SM than the port has room for; or let the occupancy functions see it: more dynamic "
+    "shared memory lets fewer share an SM. A smaller tile takes fewer columns.",
+)

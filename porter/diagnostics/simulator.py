@@ -132,3 +132,24 @@ SIM_LAUNCH_CONTROL = error(
     "(PTX ISA 9.7.13.17).",
     "Leave the loop over work when query_cancel.is_canceled says false.",
 )
+SIM_BRANCH = error(
+    "PT4019",
+    ExitCode.DIFFERENT,
+    "brx.idx: {what}",
+    "A thread branches by an index that is not below the number of targets: where it goes is undefined "
+    "(PTX ISA 9.7.12.4). A negative index is one of billions.",
+    "Check the range of the index ahead of the branch. In CUDA C++ it is a switch whose default was said to be "
+    "unreachable.",
+)
+SIM_TMEM_WAIT = error(
+    "PT4020",
+    ExitCode.DIFFERENT,
+    "deadlock: no Tensor Memory in tcgen05.alloc: {what}",
+    "The blocks on a multiprocessor (SM) share its 512 columns, and tcgen05.alloc waits until there are enough. Here "
+    "those who hold them wait for the block that has none: at a barrier of the grid, or for a flag of its. How many "
+    "blocks share an SM follows from registers, shared memory and threads; CUDA's occupancy functions and its check of "
+    "a cooperative launch do not count columns.",
+    "Allocate fewer columns, or free them ahead of the wait; give up the right to allocate "
+    "(tcgen05.relinquish_alloc_permit) behind the last allocation; or let fewer blocks share an SM: by launch bounds, "
+    "more shared memory, or a smaller grid.",
+)

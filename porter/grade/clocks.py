@@ -8,8 +8,9 @@ from typing import Literal
 
 from porter.grade.chips import Chip, values
 from porter.grade.shape import Mma, Shape
-from porter.ptx import tmem
+from porter.ptx import occupancy, tmem
 from porter.ptx.arch import WARP, limits
+from porter.ptx.occupancy import Taken
 from porter.ptx.umma import K_BYTES
 
 
@@ -92,19 +93,12 @@ def drain(shape: Shape) -> float:
 def resident(shape: Shape) -> int:
     """Blocks that share an SM, by what is known of what one takes; at least 1. Where nobody knows its shared memory,
     the stages alone count."""
-    chip, one = limits(shape.arch), shape.residency
-    most = [chip.blocks_per_sm]
-    if smem := one.smem or (shape.stages or 0) * (shape.load_bytes or 0):
-        most.append(chip.shared_per_sm // (smem + chip.shared_reserved))
-    if one.tmem_columns:
-        most.append(tmem.COLUMNS // one.tmem_columns)
-    if one.threads:
-        most.append(chip.warps_per_sm // -(-one.threads // WARP))
-        if one.registers:
-            most.append(chip.registers_per_sm // (one.threads * one.registers))
-    if len(most) == 1 or shape.persistent:
+    one = shape.residency
+    smem = one.smem or (shape.stages or 0) * (shape.load_bytes or 0) or None
+    if shape.persistent or not (smem or one.tmem_columns or one.threads):
         return 1
-    return max(1, min(most))
+    taken = Taken(one.threads, one.registers, smem, columns=one.tmem_columns)
+    return max(1, occupancy.resident(taken, limits(shape.arch)).blocks)
 
 
 Term = Literal[

@@ -5,7 +5,8 @@ Which instructions a target has is the instruction table's business.
 
 Sources: PTX ISA 9.0 §11.1.2 (targets); macros as nvcc 13.0 predefines them; limits from CUTLASS
 (shared-memory capacity of sm90 and sm100), DeepGEMM (csrc/jit_kernels/heuristics/sm100.hpp) and the CUDA
-programming guide, "Compute Capabilities".
+programming guide, "Compute Capabilities"; blocks and barriers of an SM from cuda_occupancy.h of CUDA 13.0. Numbers of
+SMs are those of H100, B200 and B300, Jetson Thor and GeForce RTX 5090 (NVIDIA's data sheets; CUTLASS, ThunderKittens).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Limits:
-    """Per-SM and per-block limits; sizes in bytes.
+    """Per-SM and per-block limits; sizes in bytes. `multiprocessors` is how many SMs a chip has.
 
     `shared_per_block` needs the opt-in attribute above `shared_per_block_default`; `shared_reserved` is what
     the system takes of each block's shared memory.
@@ -59,7 +60,9 @@ class Limits:
     warps_per_sm: int = 64
     blocks_per_sm: int = 32
     named_barriers: int = 16
+    barriers_per_sm: int = 64
     cluster_max: int = 16
+    multiprocessors: int = 132
 
 
 def feature_macro(sm: int) -> str:
@@ -93,13 +96,22 @@ SHARED_LIMIT = 227 * 1024
 """Bytes of shared memory that a block may opt in to, on sm_90a and sm_100a alike."""
 LOCAL_LIMIT = 512 * 1024
 """Bytes of local memory of a thread (CUDA C++ Programming Guide, technical specifications per compute capability)."""
-_DATACENTER_BLACKWELL = Limits(shared_per_block=SHARED_LIMIT)
+_DATACENTER_BLACKWELL = Limits(shared_per_block=SHARED_LIMIT, multiprocessors=148)
 LIMITS: dict[int, Limits] = {
     90: Limits(shared_per_block=SHARED_LIMIT),
     100: _DATACENTER_BLACKWELL,
     103: _DATACENTER_BLACKWELL,
-    110: _DATACENTER_BLACKWELL,
-    120: Limits(shared_per_block=99 * 1024, shared_per_sm=100 * 1024, warps_per_sm=48),
+    110: Limits(
+        shared_per_block=SHARED_LIMIT, warps_per_sm=48, blocks_per_sm=24, barriers_per_sm=24, multiprocessors=20
+    ),
+    120: Limits(
+        shared_per_block=99 * 1024,
+        shared_per_sm=100 * 1024,
+        warps_per_sm=48,
+        blocks_per_sm=24,
+        barriers_per_sm=24,
+        multiprocessors=170,
+    ),
 }
 
 _NAME = re.compile(r"(?:sm|compute)_(\d+)([af]?)")

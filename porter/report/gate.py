@@ -12,7 +12,7 @@ from rich.text import Text
 
 from porter.build.entry import without_arguments
 from porter.build.gate import Gated
-from porter.build.table import Metric, ResourceRow
+from porter.build.table import Metric, ResourceRow, Room
 from porter.report.tables import plain_table
 
 
@@ -60,6 +60,7 @@ def _table(rows: Sequence[ResourceRow]) -> Table:
     table.add_column(f"compiled for {first.before_arch} → {first.after_arch}", overflow="fold")
     table.add_column("registers", justify="right")
     table.add_column("spilled (bytes)", justify="right")
+    table.add_column("CTAs an SM", justify="right")
     for row in rows:
         spilled = (row.metric("spill_stores"), row.metric("spill_loads"))
         worse = not any(m.before for m in spilled) and any(m.after for m in spilled)
@@ -67,8 +68,19 @@ def _table(rows: Sequence[ResourceRow]) -> Table:
             without_arguments(row.kernel).rstrip("(").removeprefix("void "),
             _arrow(row.metric("registers")),
             Text(_sum(spilled), style="red" if worse else ""),
+            room_text(row.room),
         )
     return table
+
+
+def room_text(room: Room | None) -> Text:
+    """`3 → 2 (Tensor Memory)`: how many CTAs share an SM, with what bounds the port's if they are fewer."""
+    if room is None:
+        return Text("-")
+    most = "≤ " if room.at_most else ""
+    fewer = room.after.blocks < room.before.blocks
+    said = f"{most}{room.before.blocks} → {most}{room.after.blocks}" + (f" ({room.after.by})" if fewer else "")
+    return Text(said, style="yellow" if room.why else "")
 
 
 def _arrow(metric: Metric) -> str:

@@ -200,6 +200,13 @@ def resource_table(rows: Iterable[ResourceRow]) -> Table:
             if has_port:
                 cells += [_count(metric.after), _delta(metric.delta)]
             table.add_row(row.kernel if i == 0 else "", metric.heading, *cells)
+        if row.room is not None:
+            before, after = row.room.before, row.room.after
+            by = before.by if before.by == after.by else f"{before.by} → {after.by}"
+            change = after.blocks - before.blocks
+            delta = Text(f"{change:+d}" if change else "0", style="red" if change < 0 else "" if change else "dim")
+            heading = f"CTAs an SM{' at most' if row.room.at_most else ''}, by {by}"
+            table.add_row("", heading, str(before.blocks), str(after.blocks), delta)
         table.add_section()
     return table
 

@@ -31,7 +31,7 @@ def bulk_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     for row, w in enumerate(M.warps(idx).tolist()):
         for lane, state in M.bulk.get(w, {}).items():
             if lanes[row, lane]:
-                state.commit()
+                M.engine.commit(w, state)
 
 
 @runtime

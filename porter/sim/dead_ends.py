@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
+from porter.sim.column_waits import column_deadlock, describe_wait
 from porter.sim.machine import Machine
 from porter.sim.progress import PARKED
 from porter.sim.results import Stop
@@ -28,6 +29,9 @@ def threads_gone(M: Machine, warps: Array, ctas: list[int]) -> None:
             complete_barrier(M, cta, b)
     for k in {c // M.cluster_size for c in ctas}:
         complete_cluster(M, k)
+    for cta in ctas:
+        if M.alive[cta] == 0:
+            M.tmem.leave(cta)
     gone = set(warps.tolist())
     M.wake(*[key for key in M.parked if key[0] in ("warp", "group") and key[1] in gone])
 
@@ -47,7 +51,7 @@ def stuck(M: Machine) -> bool:
                 M.timed_out[w] |= lanes
         M.wake(*timed)
         return True
-    raise Stop(Code.SIM_DEADLOCK, describe(M), *_first_parked(M))
+    raise column_deadlock(M) or Stop(Code.SIM_DEADLOCK, describe(M), *_first_parked(M))
 
 
 def _first_parked(M: Machine) -> tuple[int, int, int]:
@@ -143,9 +147,9 @@ def _describe_key(M: Machine, key: Any) -> str:
 
 
 def _describe_alloc(M: Machine, cta: int) -> str:
+    if M.tmem.awaits_columns(cta):
+        return f"Tensor Memory, {describe_wait(M, cta)}"
     peer = cta ^ 1
-    if M.tmem.cta_group[cta] != 2 or peer in M.tmem.requests:
-        return "free Tensor Memory columns"
     return "the peer block's tcgen05.alloc" + (", but it has ended" if M.alive[peer] == 0 else "")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from porter.diagnostics import Code
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.memory import MemoryAccessError
-from porter.sim.operation import Operation
+from porter.sim.operation import Groups, Operation
 from porter.sim.results import Stop
 from porter.sim.wave import Wave
 
@@ -111,6 +111,12 @@ class Engine:
             self.land_all(ops)
         if observer is not None:
             observer.waited(at, due, read)
+
+    def commit(self, warp: int, groups: Groups) -> None:
+        """What a warp, or a thread of it, has issued since its last group becomes a group."""
+        if self.machine.observer is not None:
+            self.machine.observer.grouped(warp, groups.open)
+        groups.commit()
 
     def _run(self, op: Operation) -> None:
         observer = self.machine.observer

@@ -105,11 +105,12 @@ def atomic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, form: At
     values = np.broadcast_to(b, (n, 32))
     third = None if c is None else np.broadcast_to(c, (n, 32))
     for view, index, lanes in _targets(M, at, idx, n, mask, addr, form.space, item):
-        before = view[index[lanes]] if op == "cas" else None
+        before = view[index[lanes]]
         flush = op == "add" and type_name == "f32" and view is not M.smem_view(item, 1)
         third_here = None if third is None else third[lanes]
         old = _apply(view, index[lanes], values[lanes], third_here, op, type_name, flush)
-        if before is None or not np.array_equal(view[index[lanes]], before):
+        if not np.array_equal(view[index[lanes]], before):
+            # One that leaves what was there may be a thread's way of looking.
             M.stores += 1
         result[lanes] = old
     return result

@@ -41,10 +41,18 @@ def trap(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
 
 
 @runtime
-def branch_table(index: Array, n: int, targets: tuple[int, ...]) -> Array:
-    """brx.idx: the target block of every lane."""
-    table = np.array(targets, np.int64)
-    return np.broadcast_to(table[np.minimum(index.astype(np.int64), len(targets) - 1)], (n, 32))
+def branch_table(M: Machine, at: int, idx: Any, n: int, mask: Any, index: Any, targets: tuple[int, ...]) -> Array:
+    """brx.idx: the target block of every lane. Raises Stop for an active thread whose index is that of none."""
+    chosen = np.broadcast_to(np.asarray(index).astype(np.int64), (n, 32))
+    beyond = chosen >= len(targets)
+    if beyond.any():
+        beyond = beyond & (True if mask is None else mask)
+        if beyond.any():
+            index = int(chosen[beyond][0])
+            signed = f" ({index - (1 << 32)})" if index >> 31 else ""
+            what = f"index {index}{signed} of a table of {len(targets)} targets"
+            raise Stop(Code.SIM_BRANCH, what, at, *M.first_lane(idx, n, mask, beyond))
+    return np.array(targets, np.int64)[np.minimum(chosen, len(targets) - 1)]
 
 
 def emit_control(cg: Context, ins: Decoded, at: int, last: BasicBlock, leads: bool) -> bool:
@@ -74,7 +82,7 @@ def emit_control(cg: Context, ins: Decoded, at: int, last: BasicBlock, leads: bo
         table = last.succ[:-1] if guard is not None else last.succ
         if not table:
             raise Unsupported("branch table")
-        chosen = cg.let(f"branch_table({index}, n, {tuple(table)})")
+        chosen = cg.let(cg.call("branch_table", index, f"{tuple(table)}"))
         if cg.guard is not None:
             chosen = cg.let(f"where({cg.guard}, {chosen}, {following})")
         cg.guard = None

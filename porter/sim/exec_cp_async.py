@@ -117,7 +117,7 @@ def cp_async(M: Machine, at: int, idx: Any, n: int, mask: Any, operands: CopyOpe
 @runtime
 def cp_async_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     for _, warp in active_warps(M, idx, n, mask):
-        _copies(M, warp).commit()
+        M.engine.commit(warp, _copies(M, warp))
 
 
 @runtime

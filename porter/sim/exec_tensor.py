@@ -195,7 +195,7 @@ def copy_fragment(M: Machine, idx: Any, n: int, mask: Any, to: int, source: int)
 @runtime
 def wgmma_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     for w in M.warps(idx).tolist():
-        M.accumulators.warp(w).commit()
+        M.engine.commit(w, M.accumulators.warp(w))
 
 
 @runtime

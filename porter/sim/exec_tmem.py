@@ -149,7 +149,7 @@ def tmem_relinquish(M: Machine, at: int, idx: Any, n: int, mask: Any, group: int
         M.tmem.use_group(cta, group, at, warp)
         if M.observer is not None:
             M.observer.relinquishes(at, warp, group)
-        M.tmem.relinquished[cta] = True
+        M.tmem.relinquish(cta)
 
 
 def refused(problem: DatapathError, at: int, warp: int, code: Code = Code.SIM_TMEM_ACCESS) -> Stop:

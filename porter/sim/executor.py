@@ -101,7 +101,7 @@ class Executor(Machine):
                     raise Stop(Code.SIM_BUDGET, f"{self.instructions:,} warp-instructions executed")
                 if self.watch.window:
                     self.watch.step()
-                if self.steps % 1024 == 0:
+                if self.steps % 64 == 0 and (self.steps % 1024 == 0 or self.tmem.requests):
                     self.watch.check()
                 if self.steps % 4096 == 0:
                     if report is not None:

@@ -9,7 +9,6 @@ import struct
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 
@@ -26,8 +25,9 @@ from porter.sim.memories import INTERNAL_BASE, PARAM_WINDOW
 from porter.sim.memory import MOST_BYTES, GlobalMemory
 from porter.sim.observer import Observer, Observers
 from porter.sim.pending import Pending
+from porter.sim.placement import placement
 from porter.sim.program import Program
-from porter.sim.results import MULTIPROCESSORS, Finding, Launch, Options, Outcome, Stats, Status, Stop
+from porter.sim.results import Finding, Launch, Options, Outcome, Stats, Status, Stop
 from porter.sim.special_registers import GRID_WORKSPACE
 from porter.sim.trace.recorder import Launched
 
@@ -101,8 +101,6 @@ def _module_variables(
     return addresses
 
 
-_TAKEN_OVER = 3
-"""A block of a kernel with clusterlaunchcontrol does as many blocks' work, on average."""
 _MOST_WARPS = 1 << 26
 """Warps of a launch, which take hours."""
 
@@ -150,19 +148,6 @@ def _check_launch(module: ast.Module, entry: str, launch: Launch, params: bytes)
     return None
 
 
-def _at_once(options: Options, program: Program, total: int) -> int:
-    """How many of a launch's blocks may run at the same time."""
-    if options.resident is not None:
-        return options.resident
-    return min(MULTIPROCESSORS, -(-total // _TAKEN_OVER) if _takes_over(program) else total)
-
-
-@lru_cache(maxsize=16)
-def _takes_over(program: Program) -> bool:
-    """Whether blocks take over the work of blocks that have not begun."""
-    return any(ins.opcode.startswith("clusterlaunchcontrol.try_cancel") for ins in program.code)
-
-
 class _Refused(Exception):
     """A launch that does not begin: a GPU would refuse it, or it is not modelled."""
 
@@ -174,13 +159,15 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A launch with its code and the memory of its own. `resident`: how many blocks run at a time."""
+    """A launch with its code and the memory of its own. `resident`: how many blocks run at a time, on so many
+    `multiprocessors` (0: each has one to itself)."""
 
     program: Program
     launch: Launch
     internal: GlobalMemory
     addresses: dict[str, int]
     resident: int
+    multiprocessors: int
     total: int
     held: dict[str, bytes]
     """What the variables of the module that lie in `internal`, and may be written, hold before the launch."""
@@ -259,7 +246,10 @@ def _prepare(
         # each warp executes one instruction at least
         raise _Refused(Code.SIM_BUDGET, f"{total:,} blocks of {warps} warps, more than can be run", "incomplete")
     per_block = shared + SYSTEM_SHARED + threads * (program.local_size + 8 * 400)
-    resident = max(1, min(_at_once(options, program, total), _WAVE_BYTES // per_block))
+    placed = placement(program, launch, options, shared)
+    if placed.refused:
+        raise _Refused(Code.SIM_LAUNCH, placed.refused)
+    resident = max(1, min(placed.at_once, _WAVE_BYTES // per_block))
     if launch.cooperative:
         # All blocks are there at a time, and share a workspace of two words: its size, and a barrier.
         resident = total
@@ -267,7 +257,8 @@ def _prepare(
             raise _Refused(Code.SIM_LAUNCH, f"{total:,} blocks of a cooperative launch cannot be there at one time")
         addresses[GRID_WORKSPACE] = internal.alloc(_GRID_WORKSPACE_BYTES, fill=0, name="grid workspace")
         internal.write(addresses[GRID_WORKSPACE], struct.pack("<I", _GRID_WORKSPACE_BYTES))
-    return _Prepared(program, launch, internal, addresses, max(resident // cluster * cluster, cluster), total, held)
+    resident = max(resident // cluster * cluster, cluster)
+    return _Prepared(program, launch, internal, addresses, resident, placed.multiprocessors, total, held)
 
 
 def _accepted(module: ast.Module, entry: str, launch: Launch, params: bytes) -> Launch:
@@ -303,7 +294,8 @@ def _run(
     while not findings and (ctas := pending.take(prepared.resident)):
         before, seed = machine, options.seed + ctas.start
         internal, addresses = prepared.internal, prepared.addresses
-        machine = Executor(program, prepared.launch, params, memory, internal, addresses, options, ctas, seed)
+        spread = prepared.multiprocessors
+        machine = Executor(program, prepared.launch, params, memory, internal, addresses, options, ctas, seed, spread)
         machine.pending = pending
         machine.instructions = stats.warp_instructions
         machine.follow(before)

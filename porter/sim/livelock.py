@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from porter.diagnostics import Code
+from porter.sim.column_waits import column_deadlock
 from porter.sim.machine import Machine
 from porter.sim.progress import NONE
 from porter.sim.results import Stop
@@ -34,7 +35,8 @@ class LivelockWatch:
         now = M.activity, M.stores
         self._quiet = self._quiet + 1 if now == self._seen and not M.engine.pending else 0
         self._seen = now
-        if self._quiet >= _QUIET_CHECKS:
+        # Those who poll may be the ones who hold the Tensor Memory that somebody waits for.
+        if self._quiet >= (1 if M.tmem.requests else _QUIET_CHECKS):
             self._quiet = 0
             self.window = _WINDOW
             self._reference = self._state()
@@ -48,6 +50,8 @@ class LivelockWatch:
             return
         runnable = np.flatnonzero(M.warp_next < NONE)
         if (M.steps_run[runnable] > self._ran[runnable]).all() and self._state() == self._reference:
+            if (waiting := column_deadlock(M)) is not None:
+                raise waiting
             w = int(runnable[0])
             block = M.program.blocks[int(M.warp_next[w])]
             more = f" and {runnable.size - 1} more" if runnable.size > 1 else ""

@@ -104,6 +104,9 @@ class Observer:
     def issued(self, op: Operation) -> None:
         """The engine takes an operation on."""
 
+    def grouped(self, warp: int, ops: Sequence[Operation]) -> None:
+        """A warp, or a thread of it, makes a group of operations that it has issued, for a wait_group to name."""
+
     def sources_read(self, op: Operation) -> None:
         """An operation reads its sources."""
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.occupancy import Taken
 from porter.sim.check.global_shadow import GlobalState
 from porter.sim.check.hazard import Hazard
 from porter.sim.trace.recorder import Recorder
@@ -33,10 +34,6 @@ class Launch:
     registers: int | None = None
 
 
-MULTIPROCESSORS = 132
-"""Of an H100 or H200."""
-
-
 @dataclass(frozen=True)
 class Options:
     """How to simulate.
@@ -49,8 +46,10 @@ class Options:
     outcome is incomplete. `progress` is called with the number of warp-instructions now and then, `print` with
     the text of the kernel's printf. `resident` bounds how many thread blocks run at the same time; by default they
     are those of an H100 or H200, one on each multiprocessor, and of a kernel that takes over work by
-    clusterlaunchcontrol a third of the grid, so that there is some to take over. `trace`, if given, records what
-    happens in which order.
+    clusterlaunchcontrol a third of the grid, so that there is some to take over. Where blocks wait for each other, as
+    many run as the chip's `multiprocessors` (None: as many as it has) take, by what `taken`, if given, answers of the
+    registers and barriers that ptxas gives a block, and share Tensor Memory (`porter.sim.placement`). `trace`, if
+    given, records what happens in which order.
     """
 
     mode: Mode = "functional"
@@ -63,6 +62,8 @@ class Options:
     progress: Callable[[int], None] | None = None
     print: Callable[[str], None] | None = None
     resident: int | None = None
+    multiprocessors: int | None = None
+    taken: Callable[[], Taken | None] | None = None
     trace: Recorder | None = None
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.ptx.arch import limits
 from porter.ptx.shared_window import SYSTEM_SHARED
-from porter.sim.results import MULTIPROCESSORS
 from porter.sim.wave import Wave
 
 Array = npt.NDArray[Any]
@@ -17,6 +17,7 @@ Array = npt.NDArray[Any]
 GRID_WORKSPACE = "%grid_workspace"
 """Name, among the addresses of variables, of what the blocks of a cooperative launch share. CUDA's cooperative
 groups read its address from %envreg1 (high word) and %envreg2 (cooperative_groups/details/driver_abi.h)."""
+_FEW = limits("sm_90").multiprocessors
 _LANE = np.arange(32, dtype=np.uint32)[None, :]
 
 
@@ -51,8 +52,8 @@ def special_registers(M: Wave) -> dict[str, Any]:
     s["cluster_ctarank"] = per_warp(M.cta_rank)
     s["cluster_nctarank"] = np.uint32(M.cluster_size)
     s["is_explicit_cluster"] = np.uint32(M.clustered)
-    s["smid"] = per_warp(np.arange(M.n_cta))
-    s["nsmid"] = np.uint32(M.options.resident or MULTIPROCESSORS)
+    s["smid"] = per_warp(M.multiprocessor)
+    s["nsmid"] = np.uint32(M.options.resident or max(_FEW, int(M.multiprocessor.max()) + 1))
     s["gridid"] = np.uint64(1)
     workspace = M.addresses.get(GRID_WORKSPACE, 0)
     s["envreg1"], s["envreg2"] = np.uint32(workspace >> 32), np.uint32(workspace & 0xFFFFFFFF)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensor Memory of the running blocks: contents and life cycle (PTX ISA 9.7.16.1, 9.7.16.7).
 
-Every block is taken to be alone on its SM, so all 512 columns are its own.
+The 512 columns of an SM are for all blocks on it. A block that has allocated keeps others of its SM from allocating
+until it gives that right up, or ends (ruling `alloc-permit`).
 """
 
 from __future__ import annotations
@@ -62,6 +63,14 @@ class Pipe:
         self.by_thread: dict[tuple[int, int], Operation] = {}
 
 
+def _sharers(multiprocessor: Array) -> list[list[int]]:
+    """For each block, given the SM of each [blocks], the blocks on the same one."""
+    found: dict[int, list[int]] = {}
+    for cta, sm in enumerate(multiprocessor.tolist()):
+        found.setdefault(sm, []).append(cta)
+    return [found[sm] for sm in multiprocessor.tolist()]
+
+
 class TensorMemory:
     def __init__(self, machine: Wave) -> None:
         self.machine = machine
@@ -76,6 +85,9 @@ class TensorMemory:
         # Blocks whose warp waits in alloc: (warp, columns, shared address); who waits for the peer block's warp at
         # another operation of a pair; the warps of both whose turn has come meanwhile.
         self.requests: dict[int, tuple[int, int, int]] = {}
+        # The blocks on the SM of each, itself among them; which block of an SM has the right to allocate.
+        self.sharers = _sharers(machine.multiprocessor)
+        self.permits: dict[int, int] = {}
         self._meeting: dict[Any, list[tuple[int, int]]] = {}
         self.granted: set[int] = set()
         self.stores: dict[int, list[Operation]] = {}
@@ -116,15 +128,55 @@ class TensorMemory:
             self._stop("alloc after relinquish_alloc_permit", at, warp)
 
     def find_free(self, ctas: list[int], columns: int) -> int | None:
-        """First column of a free run in all the blocks, aligned to its size."""
-        taken: Array = np.asarray((self.holder[ctas] != 0).any(axis=0))
+        """First column of a free run on the SMs of all the blocks, aligned to its size; None if they have to wait."""
+        if any(self.barred(cta) is not None for cta in ctas):
+            return None
+        there = [other for cta in ctas for other in self.sharers[cta]]
+        taken: Array = np.asarray((self.holder[there] != 0).any(axis=0))
         for start in range(0, COLUMNS - columns + 1, columns):
             if not taken[start : start + columns].any():
                 return start
         return None
 
+    def asking(self, cta: int) -> list[int]:
+        """The blocks that allocate together with one: it alone, or its pair."""
+        if self.cta_group[cta] != 2:
+            return [cta]
+        even = cta - (int(self.machine.cta_rank[cta]) & 1)
+        return [even, even + 1]
+
+    def awaits_columns(self, cta: int) -> bool:
+        """Whether nothing but columns, or the right to allocate, is missing for a block's allocation."""
+        return all(other in self.requests for other in self.asking(cta))
+
+    def held(self, cta: int) -> int:
+        """The columns that a block holds."""
+        return int(np.count_nonzero(self.holder[cta]))
+
+    def barred(self, cta: int) -> int | None:
+        """The block that keeps another one of its SM from allocating."""
+        holder = self.permits.get(int(self.machine.multiprocessor[cta]), cta)
+        return None if holder == cta else holder
+
+    def relinquish(self, cta: int) -> None:
+        self.relinquished[cta] = True
+        self.leave(cta)
+
+    def leave(self, cta: int) -> None:
+        """A block allocates nothing more: it has said so, or has ended."""
+        sm = int(self.machine.multiprocessor[cta])
+        if self.permits.get(sm) == cta:
+            del self.permits[sm]
+            if len(self.sharers[cta]) > 1:
+                self._wake_sharers(cta)
+
+    def _wake_sharers(self, cta: int) -> None:
+        self.machine.activity += 1
+        self.machine.wake(*(("tmem", other) for other in self.sharers[cta]))
+
     def allocate(self, cta: int, start: int, columns: int, at: int) -> None:
         self._allocated += 1
+        self.permits[int(self.machine.multiprocessor[cta])] = cta
         self.holder[cta, start : start + columns] = self._allocated
         if self.machine.observer is not None:
             self.machine.observer.allocates(cta, start, columns)
@@ -147,8 +199,7 @@ class TensorMemory:
         self.holder[cta, start : start + columns] = 0
         # Later contents of these columns are unknown.
         self.cells(cta)[:, start : start + columns] = 0xFFFFFFFF
-        self.machine.activity += 1
-        self.machine.wake(("tmem", cta))
+        self._wake_sharers(cta)
 
     def meets(self, key: Any, cta: int, warp: int) -> bool:
         """A warp of block `cta` has come to an operation of its pair: whether the peer's has too. If not, it is to wait

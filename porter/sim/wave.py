@@ -31,6 +31,8 @@ from __future__ import annotations
 import random
 from typing import Literal
 
+import numpy as np
+
 from porter.sim.banks import Banks
 from porter.sim.barriers import Barriers
 from porter.sim.memories import Memories
@@ -43,7 +45,8 @@ from porter.sim.results import Launch, Options
 
 
 class Wave(Progress, Memories, Banks):
-    """The blocks `ctas` (linear indices) of a launch."""
+    """The blocks `ctas` (linear indices) of a launch. `multiprocessor` [C] is the one that each is on, of so many; 0:
+    of as many as there are blocks."""
 
     pending: Pending
 
@@ -58,8 +61,10 @@ class Wave(Progress, Memories, Banks):
         options: Options,
         ctas: range,
         seed: int,
+        multiprocessors: int = 0,
     ) -> None:
         Progress.__init__(self, launch, ctas)
+        self.multiprocessor = np.arange(self.n_cta) % (multiprocessors or self.n_cta)
         Memories.__init__(self, program, self, memory, internal, addresses, launch.dynamic_smem)
         Banks.__init__(self)
         self.params = params

@@ -102,7 +102,8 @@ class SimBackend:
         bound = kernel.bound(problem)
         at = Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem, launch.cooperative)
         resident = self.options.resident if launch.resident is None else launch.resident
-        options = dataclasses.replace(simulator_options(self.options), resident=resident)
+        options = simulator_options(self.options)
+        options = dataclasses.replace(options, resident=resident, taken=kernel.taken)
         outcome, after = self._once(kernel, kernel.function, bound, at, options, images)
         if stopped_for_nothing(kernel, at, outcome):
             at = dataclasses.replace(at, registers=0)

@@ -18,6 +18,7 @@ from porter.build.tree import left_out, own_first
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.ptx import ast
 from porter.ptx.arch import SM100A
+from porter.ptx.occupancy import Taken
 from porter.ptx.parser import PtxSyntaxError, parse_module
 from porter.ptx.places import keep_places
 from porter.verify.dsl import RecordedLaunch, compile_case, shortfalls
@@ -50,6 +51,16 @@ class BuiltKernel:
     def function(self) -> ast.Function | None:
         """None for a kernel that is known as a binary only."""
         return self.module.function(self.entry) if self.cubin is None else None
+
+    def taken(self) -> Taken | None:
+        """What ptxas gives a block; None where there is nobody to ask, or no answer."""
+        if self.assembled is None:
+            return None
+        try:
+            used = self.assembled().resources.get(self.entry)
+        except PorterError:
+            return None
+        return None if used is None else Taken(registers=used.registers, barriers=used.barriers)
 
     def bound(self, problem: Problem) -> Problem:
         """The problem with the arguments that the kernel's own host code passes, where it has some."""

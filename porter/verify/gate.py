@@ -29,7 +29,8 @@ from porter.verify.case import cases_of, load_case
 from porter.verify.depot import depots
 from porter.verify.dsl import compile_case
 from porter.verify.line_map import nearest_line, placed_in_original
-from porter.verify.problem import Problem, bind
+from porter.verify.problem import LaunchValues, Problem, bind
+from porter.verify.room import Side, crowded, with_rooms
 
 Tell = Callable[[int, int], None]
 
@@ -39,7 +40,8 @@ class Unit:
     """One file that was ported, with its headers; `new` are all files of the port. `kind` is `cuda`, `dsl` or `strings`
     (Python that holds CUDA sources). `strings` gives the device code of the sources in its strings before and after,
     `written` the plain text of the CUDA files that the port changed. `whole`: no kernel was left, so that the port has
-    to have all. `keeps_hopper`: the port has the original's form too. `include_dirs`: where its headers were found."""
+    to have all. `keeps_hopper`: the port has the original's form too. `include_dirs`: where its headers were found.
+    `hint`: what host code calls of `porter.verify.room.HINTS`."""
 
     path: str
     kind: Literal["cuda", "dsl", "strings"]
@@ -49,6 +51,7 @@ class Unit:
     whole: bool = True
     keeps_hopper: bool = False
     include_dirs: tuple[Path, ...] = ()
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,12 +74,28 @@ class GateOptions:
 
 
 @dataclass
+class _Launched:
+    """The launch of a kernel that a case names, by the function's name; nothing where there is no case. It is known
+    when the kernel has been compiled."""
+
+    entry: str = ""
+    launch: LaunchValues | None = None
+
+    def of(self, module: Module) -> dict[str, LaunchValues]:
+        """By the mangled names of a module."""
+        own = self.entry.partition("<")[0].rsplit("::", 1)[-1]
+        named = [name for name in module.resources if own in (name, function_name(name)) or len(module.resources) == 1]
+        return {} if self.launch is None else dict.fromkeys(named, self.launch)
+
+
+@dataclass
 class _Work:
-    """What is compiled of one unit: pairs with the trees that their ports lie in, and why anything is left out."""
+    """What is compiled of one unit: pairs with the trees that their ports lie in and their launches, and why anything
+    is left out."""
 
     unit: Unit
     options: GateOptions
-    pairs: list[tuple[Pair, Tree]] = field(default_factory=list)
+    pairs: list[tuple[Pair, Tree, _Launched]] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
@@ -97,7 +116,7 @@ def compile_units(units: Sequence[Unit], options: GateOptions, tell: Tell | None
         return [_left_out(u.path, error.diagnostic.message) for u in units]
     with tempfile.TemporaryDirectory(prefix="porter-") as spare:
         works = [_work(unit, options, found, Path(spare)) for unit in units]
-        outcomes = iter(run_pairs([p for w in works for p, _ in w.pairs], options.jobs, tell))
+        outcomes = iter(run_pairs([p for w in works for p, *_ in w.pairs], options.jobs, tell))
         judged = [_judged(w, [next(outcomes) for _ in w.pairs]) for w in works]
     made = {function_name(n) for _, names in judged for n in names}
     return [_with_unmade(gated, unit, made) for unit, (gated, _) in zip(units, judged, strict=True)]
@@ -119,8 +138,8 @@ def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _W
             options = replace(options, include_dirs=tuple(dict.fromkeys([*options.include_dirs, *unit.include_dirs])))
             written = {p: data for p, data in unit.new.items() if options.written is None or p in options.written}
             tree = write_tree(written, options.include_dirs, spare, options.layout)
-            for request in requests(path, options):
-                work.pairs.append((_cuda_pair(request, path, tree, toolkit, work), tree))
+            for request, launched in _requests(path, options):
+                work.pairs.append((_cuda_pair(request, path, tree, toolkit, work), tree, launched))
         if unit.kind == "dsl":
             _dsl(work, path, write_tree(unit.new, (), spare), toolkit)
         else:
@@ -135,16 +154,26 @@ def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _W
 
 def requests(path: Path, options: GateOptions) -> list[CompileRequest]:
     """The original as its cases name its kernels, else as it is."""
-    found = [compile_request(p, path, ORIGINAL_ARCH) for p in _problems(path) if p.case.dsl is None]
-    found = list(dict.fromkeys(found)) or [CompileRequest(path, ORIGINAL_ARCH)]
+    return [request for request, _ in _requests(path, options)]
+
+
+def _requests(path: Path, options: GateOptions) -> list[tuple[CompileRequest, _Launched]]:
+    """The original as its cases name its kernels, with the first one's launch of each, else as it is."""
+    found: dict[CompileRequest, _Launched] = {}
+    for p in _problems(path):
+        if p.case.dsl is None:
+            found.setdefault(compile_request(p, path, ORIGINAL_ARCH), _Launched(p.case.entry, p.launch))
     return [
-        replace(
-            r,
-            include_dirs=(*options.include_dirs, *r.include_dirs),
-            defines=(*options.defines, *r.defines),
-            flags=options.flags,
+        (
+            replace(
+                r,
+                include_dirs=(*options.include_dirs, *r.include_dirs),
+                defines=(*options.defines, *r.defines),
+                flags=options.flags,
+            ),
+            launched,
         )
-        for r in found
+        for r, launched in (found or {CompileRequest(path, ORIGINAL_ARCH): _Launched()}).items()
     ]
 
 
@@ -188,7 +217,7 @@ def _embedded(work: _Work, options: GateOptions, toolkit: Toolkit, spare: Path) 
                 )
                 for tree, arch in zip(trees, (ORIGINAL_ARCH, options.target), strict=True)
             )
-            work.pairs.append((nvcc_pair(old, new, toolkit, keeps=work.unit.keeps_hopper), trees[1]))
+            work.pairs.append((nvcc_pair(old, new, toolkit, keeps=work.unit.keeps_hopper), trees[1], _Launched()))
 
 
 def _dsl(work: _Work, path: Path, tree: Tree, toolkit: Toolkit) -> None:
@@ -201,21 +230,23 @@ def _dsl(work: _Work, path: Path, tree: Tree, toolkit: Toolkit) -> None:
     with suppress(PorterError):  # that there is no DSL is said where it is used
         work.notes += [note for note in [dsl_untested()] if note is not None]
     for problem in problems:
-        before = _dsl_side(problem, path, ORIGINAL_ARCH, toolkit)
-        after = _dsl_side(problem, tree.place(path), work.options.target, toolkit, path)
-        work.pairs.append((Pair(before, after), tree))
+        launched = _Launched()
+        before = _dsl_side(problem, path, ORIGINAL_ARCH, toolkit, launched)
+        after = _dsl_side(problem, tree.place(path), work.options.target, toolkit, launched, path)
+        work.pairs.append((Pair(before, after), tree, launched))
 
 
 def _dsl_side(
-    problem: Problem, source: Path, arch: str, toolkit: Toolkit, original: Path | None = None
+    problem: Problem, source: Path, arch: str, toolkit: Toolkit, launched: _Launched, original: Path | None = None
 ) -> Callable[[], Module]:
     def compiled() -> Module:
         try:
-            made = compile_case(problem, source, arch)[0]
+            made, recorded = compile_case(problem, source, arch)
         except PorterError as error:
             raise placed_in_original(error, original or source, source, problem.case.include_dirs) from None
         assembled = assemble(toolkit, made.ptx, arch, name=source.stem)
         require_shared_memory(assembled.resources, made.dynamic_smem, arch, source)
+        launched.launch = recorded.launch
         return Module(made.ptx, assembled)
 
     return compiled
@@ -233,7 +264,7 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
     stood_in: list[str] = []
     reasons = list(work.left_out)
     refused = False
-    for (_, tree), outcome in zip(work.pairs, outcomes, strict=True):
+    for (_, tree, launched), outcome in zip(work.pairs, outcomes, strict=True):
         if isinstance(outcome.before, PorterError):
             said.append(_original_refused(path, outcome.before))
             reasons.append(f"the original does not compile here: {_text(outcome.before)}")
@@ -257,9 +288,15 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
             said += [_in_original(d, tree) for d in work.options.named(outcome.after.ptx)]
         compiled = kernels(outcome.before, outcome.after, ORIGINAL_ARCH, work.options.target)
         names += outcome.before.resources
-        rows += [r for r in compiled.rows if r not in rows]
-        said += [_spill(path, r) for r in compiled.rows if spills(r)]
-        said += depots(compiled.rows, path)
+        found = with_rooms(
+            compiled.rows,
+            Side(outcome.before.ptx, ORIGINAL_ARCH, outcome.before.resources, launched.of(outcome.before)),
+            Side(outcome.after.ptx, work.options.target, outcome.after.resources, launched.of(outcome.after)),
+            work.unit.hint,
+        )
+        rows += [r for r in found if r not in rows]
+        said += [_spill(path, r) for r in found if spills(r)]
+        said += [*depots(found, path), *crowded(found, path)]
         if compiled.emptied and work.unit.whole:
             refused = True
             values = {"path": path, "arch": work.options.target, "kernel": compiled.emptied[0]}
@@ -267,11 +304,11 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
     said += [Diagnostic(Code.NOT_COMPILED, Location(path), {"path": path, "reason": r}) for r in work.left_out]
     said += host_headers_note(path, stood_in)
     status = "refused" if refused else "not compiled" if reasons else "compiled"
-    found = Gated(
+    gated = Gated(
         path, status, "; ".join(dict.fromkeys(reasons)), tuple(rows), tuple(dict.fromkeys(stood_in)),
         diagnostics=tuple(d for i, d in enumerate(said) if d not in said[:i]),
     )  # fmt: skip
-    return found, names
+    return gated, names
 
 
 def _with_unmade(gated: Gated, unit: Unit, made: set[str]) -> Gated:

@@ -13,9 +13,10 @@ from porter.build.toolchain import Toolkit
 from porter.build.tree import left_out, own_first
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Unit, compile_request
-from porter.verify.dsl import compile_case
+from porter.verify.dsl import RecordedLaunch, compile_case
 from porter.verify.line_map import placed_in_original
-from porter.verify.problem import Problem
+from porter.verify.problem import LaunchValues, Problem
+from porter.verify.room import Side, with_rooms
 
 
 def rows_of_case(
@@ -26,35 +27,55 @@ def rows_of_case(
     toolkit: Toolkit,
     unit: Unit,
     target: str = PORT_ARCH,
+    hint: str = "",
 ) -> tuple[list[ResourceRow], list[str]]:
-    """The kernel of a case, and the headers that were stood in for. `of_port`: the problem as the port has it.
+    """The kernel of a case, and the headers that were stood in for. `of_port`: the problem as the port has it; `hint`:
+    what host code calls of `porter.verify.room.HINTS`.
 
     Raises:
         PorterError: what the compilers raise.
     """
     if problem.case.dsl is not None:
-        original, _ = compile_case(problem, file, ORIGINAL_ARCH)
-        port = _port_of(of_port, file, ported, target)
-        sides = (original.ptx, ORIGINAL_ARCH), (port.ptx, target)
-        for one, (ptx, arch), path in zip((original, port), sides, (file, ported), strict=True):
-            require_shared_memory(assemble(toolkit, ptx, arch).resources, one.dynamic_smem, arch, path)
-        return compare_modules(*sides, toolkit, dynamic=(original.dynamic_smem, port.dynamic_smem)), []
+        original, recorded = compile_case(problem, file, ORIGINAL_ARCH)
+        port, of_the_port = _port_of(of_port, file, ported, target)
+        sides = (
+            _side(toolkit, original.ptx, ORIGINAL_ARCH, recorded.kernel, recorded.launch),
+            _side(toolkit, port.ptx, target, of_the_port.kernel, of_the_port.launch),
+        )
+        for one, side, path in zip((original, port), sides, (file, ported), strict=True):
+            require_shared_memory(side.resources, one.dynamic_smem, side.arch, path)
+        modules = (original.ptx, ORIGINAL_ARCH), (port.ptx, target)
+        rows = compare_modules(*modules, toolkit, dynamic=(original.dynamic_smem, port.dynamic_smem))
+        return with_rooms(rows, *sides, hint), []
     before = compile_assembled(compile_request(problem, file, ORIGINAL_ARCH, unit), toolkit)
     after = compile_assembled(compile_request(of_port, ported, target, unit), toolkit)
-    return [row(before.display_name or problem.case.entry, before, after)], [*before.stood_in, *after.stood_in]
+    rows = [row(before.display_name or problem.case.entry, before, after)]
+    old = _side(toolkit, before.ptx, ORIGINAL_ARCH, before.entry, problem.launch)
+    new = _side(toolkit, after.ptx, target, after.entry, of_port.launch)
+    return with_rooms(rows, old, new, hint), [*before.stood_in, *after.stood_in]
 
 
-def _port_of(problem: Problem, file: Path, ported: Path, target: str) -> DslCompiled:
+def _side(toolkit: Toolkit, ptx: str, arch: str, entry: str | None = None, launch: LaunchValues | None = None) -> Side:
+    launches = {} if entry is None or launch is None else {entry: launch}
+    return Side(ptx, arch, assemble(toolkit, ptx, arch).resources, launches)
+
+
+def _port_of(problem: Problem, file: Path, ported: Path, target: str) -> tuple[DslCompiled, RecordedLaunch]:
     try:
-        return compile_case(problem, ported, target)[0]
+        return compile_case(problem, ported, target)
     except PorterError as error:
         raise placed_in_original(error, file, ported, problem.case.include_dirs) from None
 
 
 def rows_of_files(
-    file: Path, ported: Path, toolkit: Toolkit, include_dirs: tuple[Path, ...], target: str = PORT_ARCH
+    file: Path,
+    ported: Path,
+    toolkit: Toolkit,
+    include_dirs: tuple[Path, ...],
+    target: str = PORT_ARCH,
+    hint: str = "",
 ) -> tuple[list[ResourceRow], list[str]]:
-    """All kernels of a CUDA file, and the headers that were stood in for.
+    """All kernels of a CUDA file, and the headers that were stood in for; `hint` as in `rows_of_case`.
 
     Raises:
         PorterError: what the compiler raises.
@@ -64,6 +85,7 @@ def rows_of_files(
     there, beside = own_first(file, ported, here), left_out(file, ported, include_dirs)
     after = compile_ptx(CompileRequest(ported, target, include_dirs=there, quote_dirs=beside), toolkit)
     rows = compare_modules((before.ptx, ORIGINAL_ARCH), (after.ptx, target), toolkit)
+    rows = with_rooms(rows, _side(toolkit, before.ptx, ORIGINAL_ARCH), _side(toolkit, after.ptx, target), hint)
     return rows, [*before.stood_in, *after.stood_in]
 
 

@@ -32,6 +32,7 @@ from porter.verify.line_map import placed_in_original
 from porter.verify.outcome import Verdict
 from porter.verify.problem import Problem, bind
 from porter.verify.results import Row, VerifyResult
+from porter.verify.room import room_of_port
 from porter.verify.second import SECOND, First, Left, hazard_of_second, of_second
 from porter.verify.trial import Program, Ran, Trial
 
@@ -393,7 +394,9 @@ class _Session:
         between = trial.between(*runs) if len(runs) == 2 else ()
         if len(runs) == 2:
             diagnostics = [*diagnostics, *trial.bits(runs[0], runs[1], between)]
-            diagnostics += depot_of_port(runs[0].program.kernel, runs[1].program.kernel, self.case.kernel)
+            kernels = runs[0].program.kernel, runs[1].program.kernel
+            diagnostics += depot_of_port(*kernels, self.case.kernel)
+            diagnostics += room_of_port(*kernels, trial.problem.launch, self.case.kernel)
         verdict = _verdict(diagnostics, any(r.result.status == "incomplete" for r in runs))
         if verdict is Verdict.CLEAN and any(run.counted is Verdict.REVIEW for run in checked):
             verdict = Verdict.REVIEW

@@ -97,6 +97,58 @@ def test_branch_table() -> None:
     assert words(body) == [[100, 200, 300, 100][i % 4] for i in range(32)]
 
 
+_TABLE = "T: .branchtargets A, B, C;\n"
+_PLACES = "A: mov.u32 %r10, 100; bra END; B: mov.u32 %r10, 200; bra END; C: mov.u32 %r10, 300; END:"
+# Ahead of the branch, the branch, threads; who is told to branch where, or what each thread comes to.
+BRANCHES: dict[str, tuple[str, str, int, tuple[int, int, int] | list[int]]] = {
+    "one behind the last": ("mov.u32 %r3, 3;", "brx.idx %r3, T;", 32, (0, 0, 3)),
+    "far beyond": ("mov.u32 %r3, 99;", "brx.idx %r3, T;", 32, (0, 0, 99)),
+    "an immediate": ("", "brx.idx 3, T;", 32, (0, 0, 3)),
+    "negative": ("mov.s32 %r3, -1;", "brx.idx %r3, T;", 32, (0, 0, 0xFFFFFFFF)),
+    "of all threads alike": ("mov.u32 %r3, 4;", "brx.idx.uni %r3, T;", 32, (0, 0, 4)),
+    "of the last lane": ("shr.u32 %r3, %r0, 4; setp.eq.u32 %p0, %r0, 31; @%p0 mov.u32 %r3, 5;", "brx.idx %r3, T;", 32,
+                         (0, 31, 5)),
+    "of a second warp": ("shr.u32 %r3, %r0, 5; mul.lo.u32 %r3, %r3, 3;", "brx.idx %r3, T;", 64, (1, 0, 3)),
+    "of an incomplete warp": ("sub.u32 %r3, %r0, 6;", "brx.idx %r3, T;", 40, (0, 0, 0xFFFFFFFA)),
+    "of a thread that its guard lets branch": (
+        "mov.u32 %r3, %r0; setp.lt.u32 %p0, %r0, 4;", "@%p0 brx.idx %r3, T;", 32, (0, 3, 3),
+    ),
+    "of a thread on a path of its own": (
+        "mov.u32 %r10, 7; setp.ge.u32 %p0, %r0, 2; @%p0 bra END; add.u32 %r3, %r0, 2;",
+        "brx.idx %r3, T;", 32, (0, 1, 3),
+    ),
+    "the last target": ("mov.u32 %r3, 2;", "brx.idx %r3, T;", 32, [300] * 32),
+    "of threads whose guard keeps them from branching": (
+        "mov.u32 %r3, %r0; mov.u32 %r10, 7; setp.lt.u32 %p0, %r0, 3;", "@%p0 brx.idx %r3, T; bra END;", 32,
+        [100, 200, 300] + [7] * 29,
+    ),
+    "of threads that are elsewhere": (
+        "mov.u32 %r3, %r0; mov.u32 %r10, 7; setp.ge.u32 %p0, %r0, 3; @%p0 bra END;", "brx.idx %r3, T;", 32,
+        [100, 200, 300] + [7] * 29,
+    ),
+    "of threads that have ended": (
+        "mov.u32 %r3, %r0; setp.ge.u32 %p0, %r0, 3; @%p0 exit;", "brx.idx %r3, T;", 40,
+        [100, 200, 300] + [0xFFFFFFFF] * 37,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_index_beyond_a_branch_table(name: str) -> None:
+    ahead, branch, threads, wanted = BRANCHES[name]
+    body = f"mov.u32 %r0, %tid.x; {_TABLE} {ahead} {branch} {_PLACES}" + STORE + "ret;"
+    if isinstance(wanted, list):
+        assert words(body, threads) == wanted
+        return
+    warp, lane, index = wanted
+    memory = GlobalMemory()
+    outcome = run(module_text(["out"], REGS + body), [memory.alloc(256)], memory, block=threads)
+    (found,) = outcome.findings
+    assert (outcome.status, found.code.id, found.warp, found.lane) == ("error", "PT4019", warp, lane)
+    assert f"index {index}" in found.message
+    assert "table of 3 targets" in found.message
+
+
 def test_early_exit_and_partial_warps() -> None:
     body = (
         """mov.u32 %r3, %tid.x; setp.lt.u32 %p0, %r3, 5; @!%p0 mov.u32 %r10, %r3; @%p0 exit;

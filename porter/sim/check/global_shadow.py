@@ -74,6 +74,7 @@ class GlobalAccess:
     signals: str = ""
     mapped: list[tuple[int, tuple[int, int]]] | None = None
     operands: tuple[Any, ...] | None = None
+    grouped: bool = False
 
     @property
     def notes(self) -> dict[str, Any]:

@@ -116,6 +116,14 @@ def _tensor_edge(clocks: Clocks, old: Access, new: Access, keeps: bool) -> tuple
     return _completion(clocks, old)
 
 
+_COMMITS = {
+    "wgmma": ("wgmma.commit_group", "warp"),
+    "store": ("cp.async.bulk.commit_group", "thread"),
+    "cp.async": ("cp.async.commit_group", "thread"),
+}
+"""What makes groups of operations whose completion nothing else tells, and whose groups they are."""
+
+
 def _completion(clocks: Clocks, old: Access) -> tuple[str, str]:
     """Completion of an MMA or copy that a commit has to report."""
     batch = old.notes.get("committed")
@@ -133,13 +141,24 @@ def waited_at(old: Access | GlobalAccess | None) -> int | None:
     return found
 
 
+def waits_for_group(old: Access | GlobalAccess, wait: str, missing: str) -> tuple[str, str]:
+    """What is missing for the completion of what completes with its group, and what supplies it: a wait or, for what is
+    in no group, the commit, without which no wait is for it."""
+    if old.grouped:
+        return missing, wait
+    commit, who = _COMMITS.get(old.kind, _COMMITS["store"])
+    return f"a {commit} after the first access and ahead of the wait, by the same {who}", commit
+
+
 def before_the_end(clocks: Clocks, old: Access) -> str:
     """What would have waited for an operation before its block ends."""
     if old.kind in ("mma", "cp", "shift"):
         return f"{_completion(clocks, old)[1]}, and a wait on its mbarrier"
+    if old.kind in _COMMITS and not old.grouped and "sent" not in old.notes:
+        return f"{_COMMITS[old.kind][0]}, and a wait for the group"
     waits = {
         "wgmma": "wgmma.wait_group",
-        "store": "cp.async.bulk.wait_group",
+        "store": "mbarrier.try_wait" if "sent" in old.notes else "cp.async.bulk.wait_group",
         "copy": "mbarrier.try_wait",
         "reduction": "mbarrier.try_wait",
     }
@@ -239,18 +258,20 @@ def _after_async(clocks: Clocks, old: Access, new: Access, peer: bool) -> Verdic
     if old.kind == "wgmma":
         id = "H18" if new.proxy == "async" else "H19"
         if not old.done:
-            return Verdict(id, "a wgmma.wait_group that covers the first access", "wgmma.wait_group")
+            missing = "a wgmma.wait_group that covers the first access"
+            return Verdict(id, *waits_for_group(old, "wgmma.wait_group", missing))
         return Verdict(id, AFTER_WAIT_GROUP, "mbarrier.arrive, or bar.sync")
-    if old.kind == "store":
+    if old.kind == "store" and "sent" not in old.notes:
         if not old.done:
-            return Verdict("H27", "a bulk wait_group.read by the thread of the first access",
-                           "cp.async.bulk.wait_group.read")  # fmt: skip
+            missing = "a bulk wait_group.read by the thread of the first access"
+            return Verdict("H27", *waits_for_group(old, "cp.async.bulk.wait_group.read", missing))
         return Verdict("H27", "synchronization after the bulk wait_group", "bar.sync")
     if old.kind == "cp.async":
         if not old.done:
-            return Verdict("H17", "a wait for the copy by the thread that issued it", "cp.async.wait_group")
+            missing = "a wait for the copy by the thread that issued it"
+            return Verdict("H17", *waits_for_group(old, "cp.async.wait_group", missing))
         return Verdict("H17", "synchronization after the wait for the copy", "bar.sync")
     barrier = old.notes.get("signals")
     where = f" ({barrier})" if barrier else ""
-    id = "H25" if peer and new.kind in _TENSOR_CORE else "H17"
+    id = "H27" if old.kind == "store" else "H25" if peer and new.kind in _TENSOR_CORE else "H17"
     return Verdict(id, f"a wait on the mbarrier that the copy completes on{where}", "mbarrier.try_wait")

@@ -7,7 +7,7 @@ from porter.ptx.memory_order import Scope
 from porter.sim.check.clocks import CARRIED, GLOBAL, ORDER
 from porter.sim.check.flags import FlagUser
 from porter.sim.check.global_shadow import GlobalAccess
-from porter.sim.check.judge import Verdict
+from porter.sim.check.judge import Verdict, waits_for_group
 from porter.sim.check.rulings import Ruling
 
 _PROXY = "fence.proxy.async between the threads' accesses and the synchronization"
@@ -132,12 +132,13 @@ class GlobalJudge:
         if old.kind == "copy":
             return Verdict("G5", f"a wait on the mbarrier of the copy{old.signals}", "mbarrier.try_wait")
         if old.kind == "cp.async":
-            return Verdict("G5", "a wait for the copy by the thread that issued it", "cp.async.wait_group")
+            missing = "a wait for the copy by the thread that issued it"
+            return Verdict("G5", *waits_for_group(old, "cp.async.wait_group", missing))
         if old.operands is not None and old.operands == new.operands and not (old.atomic or new.atomic):
             # CuTe DSL lets a whole warp store a tile that one thread should: the same bytes from the same place.
             return Verdict("G5", "one thread that stores for the warp", "elect.sync", Ruling.SAME_BYTES)
-        return Verdict("G5", "a bulk wait_group (without .read) by the thread of the first access",
-                       "cp.async.bulk.wait_group")  # fmt: skip
+        missing = "a bulk wait_group (without .read) by the thread of the first access"
+        return Verdict("G5", *waits_for_group(old, "cp.async.bulk.wait_group", missing))
 
     def _tensor_map(self, old: GlobalAccess, new: GlobalAccess) -> Verdict | None:
         if not self.knows(new.warp, ORDER, old):

@@ -253,6 +253,12 @@ class Operations(Observer):
                 access.done.append(proof)
         self._signals += 1
 
+    def grouped(self, warp: int, ops: Sequence[Operation]) -> None:
+        for op in ops:
+            for access in op.effect.accesses if op.effect is not None else ():
+                if access.warp == warp:
+                    access.grouped = True
+
     def waited(self, at: int, due: Iterable[tuple[int, Sequence[Operation]]], read: bool) -> None:
         for warp, ops in due:
             for op in ops:

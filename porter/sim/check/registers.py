@@ -11,7 +11,7 @@ from porter.ptx import ast
 from porter.ptx.table import Completion, Decoded
 from porter.sim.check.checker import Checker
 from porter.sim.check.clocks import EXEC
-from porter.sim.check.judge import Verdict
+from porter.sim.check.judge import Verdict, waits_for_group
 from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
 from porter.sim.codegen import Context
@@ -192,7 +192,8 @@ class RegisterWatch(Observer):
                 access = next((a for a in op.effect.accesses if a.warp == warp), None)
                 if access is not None and not names.isdisjoint(op.effect.registers):
                     new = check.generic("register", at, warp, True, 1, 4)
-                    verdict = Verdict("H29", "a wgmma.wait_group that covers the wgmma", "wgmma.wait_group")
+                    missing = "a wgmma.wait_group that covers the wgmma"
+                    verdict = Verdict("H29", *waits_for_group(access, "wgmma.wait_group", missing))
                     check.report(verdict, access, new, "", int(M.warp_cta[warp]))
                     return
 

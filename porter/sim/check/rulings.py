@@ -13,6 +13,7 @@ from enum import StrEnum
 class Ruling(StrEnum):
     ACCUMULATOR_COPIES = "accumulator-copies"
     ALIGNED_BARRIER = "aligned-barrier"
+    ALLOC_PERMIT = "alloc-permit"
     ALLOCATION_ORDER = "allocation-order"
     ARRIVAL_COUNT = "arrival-count"
     BENIGN_RACE = "benign-race"

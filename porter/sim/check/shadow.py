@@ -23,7 +23,7 @@ class Access:
     `done` proves that the access is over; empty while nothing can prove it. `issue` is the event of its issue.
     `proxy` is generic, async or tensor (Tensor Memory). `pair` identifies tcgen05 operations that keep their
     order among themselves: same thread, and for MMAs the same accumulator and shape. `scope` is that of strong
-    accesses (PTX ISA 8.4), None for ordinary ones.
+    accesses (PTX ISA 8.4), None for ordinary ones. `grouped`: it is in a group, which a wait_group may name.
     """
 
     kind: str
@@ -40,6 +40,7 @@ class Access:
     scope: Scope | None = None
     low: int = 0
     high: int = 0
+    grouped: bool = False
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

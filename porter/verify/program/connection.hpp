@@ -36,6 +36,7 @@ enum class Op : uint32_t {
     unanswered,
     function_name,
     alias,
+    occupancy,
 };
 
 // Exit status of a program that met something this library cannot answer. 126 is the shell's "found, cannot run".

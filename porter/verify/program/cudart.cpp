@@ -57,14 +57,9 @@ cudaError_t function_facts(const void *stub, FunctionFacts &facts) {
     return cudaSuccess;
 }
 
-int blocks_per_multiprocessor(const FunctionFacts &facts, int threads, size_t dynamic_shared) {
-    const Device &d = device();
-    const size_t shared = facts.static_shared + dynamic_shared + d.shared_reserved;
-    const int warps = (threads + d.warp - 1) / d.warp;
-    int blocks = d.max_threads_per_multiprocessor / (warps * d.warp);
-    if (blocks > d.max_blocks_per_multiprocessor) blocks = d.max_blocks_per_multiprocessor;
-    const auto fitting = static_cast<int>(d.shared_per_multiprocessor / shared);
-    return blocks > fitting ? fitting : blocks;
+int blocks_per_multiprocessor(const void *stub, int threads, size_t dynamic_shared) {
+    const Reply r = ask(Op::occupancy, Writer().address(stub).u32(static_cast<uint32_t>(threads)).u64(dynamic_shared));
+    return r.status == cudaSuccess ? static_cast<int>(r.word(0)) : 0;
 }
 
 // The stream of the latest launch, while nothing has come behind that.
@@ -79,7 +74,7 @@ cudaError_t launch(const void *stub, dim3 grid, dim3 block, void **args, size_t 
     if (const cudaError_t status = function_facts(stub, facts)) return result(status);
     if (how.cooperative) {
         const int64_t room = static_cast<int64_t>(device().multiprocessors) *
-                             blocks_per_multiprocessor(facts, static_cast<int>(block.x * block.y * block.z), shared);
+                             blocks_per_multiprocessor(stub, static_cast<int>(block.x * block.y * block.z), shared);
         if (static_cast<int64_t>(grid.x) * grid.y * grid.z > room) return result(cudaErrorCooperativeLaunchTooLarge);
     }
     Writer request;
@@ -241,7 +236,7 @@ cudaError_t cudaFuncGetName(const char **name, const void *stub) {
     return result(r.status);
 }
 
-// --- Occupancy: threads, blocks and shared memory bound it; PTX has no register counts
+// --- Occupancy: what ptxas gives a kernel counts, where there is one to ask
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *stub, int threads,
                                                                    size_t dynamic_shared, unsigned) {
@@ -249,7 +244,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, 
     if (const cudaError_t status = function_facts(stub, facts)) return result(status);
     *blocks = 0;
     if (threads <= 0 || threads > device().max_threads_per_block) return result(cudaErrorInvalidValue);
-    *blocks = blocks_per_multiprocessor(facts, threads, dynamic_shared);
+    *blocks = blocks_per_multiprocessor(stub, threads, dynamic_shared);
     return cudaSuccess;
 }
 
@@ -286,7 +281,7 @@ cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *stub, cons
         }
     if (!blocks || blocks > facts.cluster_limit) return result(cudaErrorInvalidClusterSize);
     const dim3 &block = config->blockDim;
-    const int each = blocks_per_multiprocessor(facts, static_cast<int>(block.x * block.y * block.z),
+    const int each = blocks_per_multiprocessor(stub, static_cast<int>(block.x * block.y * block.z),
                                                config->dynamicSmemBytes);
     *clusters = each * device().multiprocessors / static_cast<int>(blocks);
     return cudaSuccess;

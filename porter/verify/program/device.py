@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
-from porter.diagnostics import Code, Diagnostic
+from porter.build.ptxas import assemble
+from porter.build.toolchain import find_toolkit
+from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.ptx import arch, ast
+from porter.ptx.occupancy import Taken, resident
 from porter.ptx.parser import PtxSyntaxError, parse_module
 from porter.ptx.tensormap import (
     TensorMap,
@@ -82,6 +87,7 @@ class _Kernel:
     dynamic_limit: int
     any_cluster: bool = False
     loaded: _Loaded | None = None
+    taken: Taken | None = None
 
 
 @dataclass(frozen=True)
@@ -223,6 +229,28 @@ class SimulatedDevice:
             *(p.size for p in loaded.function.params),
         )
 
+    def _occupancy(self, request: Reader) -> tuple[Status, bytes]:
+        """How many blocks share a multiprocessor, as CUDA counts them: without their columns of Tensor Memory."""
+        kernel = self._kernels.get(request.u64())
+        threads, dynamic = request.u32(), request.u64()
+        if kernel is None:
+            return Status.INVALID_DEVICE_FUNCTION, b""
+        loaded = self._load(kernel)
+        if isinstance(loaded, Status):
+            return loaded, b""
+        taken = replace(self._taken(kernel, loaded), threads=threads, shared=loaded.facts.static_shared + dynamic)
+        return Status.SUCCESS, words(resident(taken, arch.limits(self._chip)).blocks)
+
+    def _taken(self, kernel: _Kernel, loaded: _Loaded) -> Taken:
+        """What ptxas gives a block of a kernel; nothing where there is none to ask, or no answer."""
+        if kernel.taken is None:
+            kernel.taken = Taken()
+            with suppress(PorterError):
+                done = assemble(find_toolkit(), kernel.module.text, loaded.module.target, name=kernel.name[:80])
+                if (used := done.resources.get(kernel.name)) is not None:
+                    kernel.taken = Taken(registers=used.registers, barriers=used.barriers)
+        return kernel.taken
+
     def _set_attribute(self, request: Reader) -> tuple[Status, bytes]:
         kernel = self._kernels.get(request.u64())
         attribute, value = request.u32(), request.u32()
@@ -341,14 +369,14 @@ class SimulatedDevice:
         refused = self._refused(record, loaded.facts, kernel)
         if refused is not None:
             return refused, b""
-        record = self._run(record, loaded, self._variables(kernel.module, loaded.module))
+        record = self._run(record, kernel, loaded)
         self.launches.append(record)
         assert record.outcome is not None
         status = Status.SUCCESS if record.outcome.status == "ok" else Status.LAUNCH_FAILURE
         return status, record.printed.encode()
 
-    def _run(self, record: LaunchRecord, loaded: _Loaded, variables: dict[str, int]) -> LaunchRecord:
-        memory = self.arena.memory
+    def _run(self, record: LaunchRecord, kernel: _Kernel, loaded: _Loaded) -> LaunchRecord:
+        memory, variables = self.arena.memory, self._variables(kernel.module, loaded.module)
         if self.on_launch:
             self.on_launch("before", record, memory)
         before = self._memory_digest()
@@ -359,13 +387,19 @@ class SimulatedDevice:
             done = replace(record, outcome=outcome, printed=previous.printed, repeated=True)
         else:
             printed: list[str] = []
+            on_device = replace(
+                self.options,
+                print=printed.append,
+                multiprocessors=self.multiprocessors,
+                taken=partial(self._taken, kernel, loaded),
+            )
             outcome = simulate(
                 loaded.module,
                 loaded.function.name,
                 Launch(record.grid, record.block, record.cluster, record.dynamic_smem, record.cooperative),
                 pack_params(loaded.function, list(record.params)),
                 memory,
-                replace(self.options, print=printed.append),
+                on_device,
                 variables,
                 self.launches[-1].outcome if record.overlaps and self.launches else None,
             )
@@ -414,6 +448,7 @@ _ANSWERS: dict[Op, Callable[[SimulatedDevice, Reader], tuple[Status, bytes]]] = 
     Op.REGISTER_FUNCTION: SimulatedDevice._register_function,
     Op.REGISTER_VARIABLE: SimulatedDevice._register_variable,
     Op.FUNCTION: SimulatedDevice._function,
+    Op.OCCUPANCY: SimulatedDevice._occupancy,
     Op.SET_ATTRIBUTE: SimulatedDevice._set_attribute,
     Op.ALLOCATE: SimulatedDevice._allocate,
     Op.RELEASE: SimulatedDevice._release,

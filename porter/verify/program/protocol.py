@@ -31,6 +31,7 @@ class Op(IntEnum):
     UNANSWERED = 14
     FUNCTION_NAME = 15
     ALIAS = 16
+    OCCUPANCY = 17
 
 
 class Status(IntEnum):

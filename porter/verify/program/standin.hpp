@@ -47,7 +47,8 @@ cudaError_t result(cudaError_t status);
 
 const Device &device();
 cudaError_t function_facts(const void *stub, FunctionFacts &facts);
-int blocks_per_multiprocessor(const FunctionFacts &facts, int threads, size_t dynamic_shared);
+// As CUDA counts them, which knows nothing of Tensor Memory.
+int blocks_per_multiprocessor(const void *stub, int threads, size_t dynamic_shared);
 struct How {
     dim3 cluster{0, 0, 0};
     bool cooperative = false;
