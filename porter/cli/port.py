@@ -24,7 +24,7 @@ from porter.cli.grading import brief
 from porter.cli.inputs import processes, require_directories
 from porter.cli.mending import mend
 from porter.cli.options import split_list
-from porter.cli.porting import port_paths
+from porter.cli.porting import port_paths, preprocessor, unasked
 from porter.cli.staging import port_plan
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.lang.diff import file_diff, unified_diff
@@ -69,9 +69,11 @@ def port(
     _require_options(output, apply, check, allow_dirty, whole)
     require_directories("-I", include_dirs)
     count = processes(jobs, paths)
+    options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target)
     make = partial(
-        port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, count, storage=storage
-    )
+        port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, count, storage=storage,
+        ask=preprocessor(session, options) if compiles else unasked,
+    )  # fmt: skip
     ported = _made(session, make, "" if compiles else "with `--no-compile` nothing is run", check, seconds)
     if mends and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
@@ -79,7 +81,6 @@ def port(
         ported.new |= marked(ported.old, ported.new, [*ported.diagnostics, *ported.left_over], ported.groups)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
-    options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target)
     gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
     refused = gate_exit(gated) is not ExitCode.OK
     graded = _grade(session, ported) if grades and not refused else []

@@ -22,6 +22,7 @@ from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
 from porter.lang.sources import load_sources
 from porter.passes import ported as engine
+from porter.passes.chip_text import Ask
 from porter.passes.full_rate.step import RULE
 from porter.passes.helpers import Placement
 from porter.passes.native.step import steps_of
@@ -35,7 +36,9 @@ from porter.scan import boxes
 from porter.scan.boxes import KernelBoxes
 from porter.scan.pipeline import KernelPipeline, launched
 from porter.verify.case import Case, case_directories, has_dsl_case
+from porter.verify.gate import GateOptions
 from porter.verify.launching import ported_case
+from porter.verify.preprocessed import preprocessed
 
 
 def look(path: Path) -> Beside:
@@ -87,8 +90,19 @@ def port_options(session: Session) -> PortOptions:
         native=steps if session.style == NATIVE else (),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
         boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
+        ask=preprocessor(session),
     )
     return _if_selected(session, options)
+
+
+def preprocessor(session: Session, options: GateOptions | None = None) -> Ask:
+    """What asks the preprocessor, with the `options` of the compile gate where there are any."""
+    return partial(preprocessed, options or GateOptions(toolkit=session.toolkit, target=session.target))
+
+
+def unasked(*_: object) -> str:
+    """In place of the preprocessor, where nothing is to be compiled."""
+    return "--no-compile"
 
 
 def _if_selected(session: Session, options: PortOptions) -> PortOptions:
@@ -115,10 +129,11 @@ def port_paths(
     bulk_stores: frozenset[str] = frozenset(),
     aheads: frozenset[str] = frozenset(),
     wide: frozenset[str] = frozenset(),
+    ask: Ask | None = None,
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
     `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
-    `registers`, `blocks`, `bulk_stores`, `aheads`, `wide`: see `PortOptions`.
+    `registers`, `blocks`, `bulk_stores`, `aheads`, `wide`, `ask`: see `PortOptions`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -137,6 +152,7 @@ def port_paths(
         bulk_stores=bulk_stores,
         aheads=aheads,
         wide=wide,
+        ask=ask or options.ask,
     )
     options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)

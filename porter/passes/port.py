@@ -21,6 +21,7 @@ from porter.passes.build_files import BuildFiles, build_files_beside, port_build
 from porter.passes.builders import CHOICE_RULE
 from porter.passes.builders import RULE as BUILDER_RULE
 from porter.passes.chip_checks import Checked, check_chips
+from porter.passes.chip_text import Ask
 from porter.passes.clashes import clashes
 from porter.passes.full_rate.permuting import Boxes
 from porter.passes.full_rate.step import HostSide
@@ -67,7 +68,7 @@ class PortOptions:
     host code launches kernels with, for steps that change it; `boxes`: what it says of tensor maps. `blocks`: roots
     whose kernels may get the step that makes room for a second block on an SM; `bulk_stores`: the step whose results
     leave by bulk copies; `aheads`: that whose loops issue their first product a turn ahead; `wide`: the step that
-    makes tiles twice as wide."""
+    makes tiles twice as wide. `ask`: the preprocessor, of which conditions on the chip are asked that no rule knows."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -91,6 +92,7 @@ class PortOptions:
     bulk_stores: frozenset[str] = frozenset()
     aheads: frozenset[str] = frozenset()
     wide: frozenset[str] = frozenset()
+    ask: Ask | None = field(default=None, compare=False)
 
     def asks(self, step: str, root: str) -> bool:
         """Whether kernels of a root may get a step of the native style."""

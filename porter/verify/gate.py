@@ -110,7 +110,7 @@ def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _W
         if unit.kind == "cuda":
             options = replace(options, include_dirs=tuple(dict.fromkeys([*options.include_dirs, *unit.include_dirs])))
             tree = write_tree(unit.new, options.include_dirs, spare)
-            for request in _requests(path, options):
+            for request in requests_of(path, options):
                 work.pairs.append((_cuda_pair(request, path, tree, toolkit, work), tree))
         if unit.kind == "dsl":
             _dsl(work, path, write_tree(unit.new, (), spare), toolkit)
@@ -124,7 +124,7 @@ def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _W
     return work
 
 
-def _requests(path: Path, options: GateOptions) -> list[CompileRequest]:
+def requests_of(path: Path, options: GateOptions) -> list[CompileRequest]:
     """The original as its cases name its kernels, else as it is."""
     found = [compile_request(p, path, ORIGINAL_ARCH) for p in _problems(path) if p.case.dsl is None]
     found = list(dict.fromkeys(found)) or [CompileRequest(path, ORIGINAL_ARCH)]
@@ -152,11 +152,14 @@ def _problems(path: Path) -> list[Problem]:
 
 
 def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit, work: _Work) -> Pair:
-    include_dirs = tree.include_dirs(request.include_dirs)
-    after = replace(
-        request, source=tree.place(path), arch=work.target, include_dirs=include_dirs, quote_dirs=tree.quote_dirs
-    )
+    after = request_in_tree(request, path, tree, work.target)
     return nvcc_pair(request, after, toolkit, keeps=work.unit.keeps_hopper)
+
+
+def request_in_tree(request: CompileRequest, path: Path, tree: Tree, arch: str) -> CompileRequest:
+    """The same for the file of a tree that stands for `path`, for another chip."""
+    include_dirs = tree.include_dirs(request.include_dirs)
+    return replace(request, source=tree.place(path), arch=arch, include_dirs=include_dirs, quote_dirs=tree.quote_dirs)
 
 
 def _embedded(work: _Work, options: GateOptions, toolkit: Toolkit, spare: Path) -> None:
