@@ -14,9 +14,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import groupby
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, Location
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.cuda import parse_cuda
 from porter.lang.embedded import device_sources
 from porter.lang.known_headers import is_known
@@ -25,9 +26,12 @@ from porter.lang.preprocessor import conditionals
 from porter.lang.sources import is_python
 from porter.lang.text import Edit, EditGroup, LineIndex, apply_groups
 from porter.model.constant_expressions import evaluate
+from porter.model.spellings import Spellings
 from porter.passes.arms import RULE as ARMS_RULE
+from porter.passes.chip_checks import late_architectures
 from porter.passes.partial import RULE as GUARD_RULE
 from porter.ptx.arch import PortTarget
+from porter.rules.recognize import spellings
 from porter.rules.rule import Rule
 
 Files = Mapping[str, bytes]
@@ -43,7 +47,7 @@ _CONDITIONAL = re.compile(rb"^[ \t]*#[ \t]*(?:if|el|endif)", re.MULTILINE)
 _DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(?!pragma\b)\w", re.MULTILINE)
 _TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\.?\d(?:[eEpP][+-]|[\w.']|)*|\w+|<<|>>|[<>=!]=|&&|\|\||\S")
 _NUMBER = re.compile(r"(?:0[xX][\da-fA-F]+|\d+)[uUlL]*")
-_BETWEEN = frozenset(("(", ")", "[", "]", "{", "}", ",", ";", "?", ":", "&&", "||", "return"))
+_BETWEEN = frozenset(("=", "(", ")", "[", "]", "{", "}", ",", ";", "?", ":", "&&", "||", "return"))
 _COMPARED = frozenset(("<", ">", "<=", ">=", "==", "!="))
 _CALCULATED = frozenset(("+", "-", "*", "/", "%", "<<", ">>"))
 _SHOWN, _AROUND = 90, 3
@@ -62,50 +66,53 @@ class PortOfRoot:
 
 
 def check_chip_text(
-    port: PortOfRoot, target: PortTarget, rules: Iterable[Rule], ask: Ask, said: Sequence[Diagnostic]
+    port: PortOfRoot, target: PortTarget, rules: Sequence[Rule], ask: Ask, said: Sequence[Diagnostic]
 ) -> list[Diagnostic]:
     """The places of the originals at which the port comes to other text than they do, but those that are `said`
     already; or a note that nobody could be asked."""
-    first = _asked(port, port.old, port.old, {}, ask)
-    if isinstance(first, str):
-        return [Diagnostic(Code.CHIP_TEXT_UNKNOWN, Location(port.root), {"path": port.root, "reason": first})]
-    own = [g for g in port.groups if g.rule != GUARD_RULE and all(e.path in port.old for e in g.edits)]
-    same = _Origins(port.old, port.old, [])
-    if not any(_differences(same.own(a), same.own(b)) for a, b in first) and not any(
-        _brings_directives(port, g) for g in own
-    ):
-        return []
-    asking = {r.id for r in rules if r.pattern is not None} | {ARMS_RULE}
-    kept = [g for g in own if not (g.rule in asking and any(_in_directive(port.old, e) for e in g.edits))]
-    hopper, blackwell = (apply_groups(dict(port.old), groups) for groups in (kept, own))
-    found = _asked(port, hopper, blackwell, port.added, ask)
-    if isinstance(found, str):
-        return [Diagnostic(Code.CHIP_TEXT_UNKNOWN, Location(port.root), {"path": port.root, "reason": found})]
-    sides = _Origins(port.old, hopper, kept), _Origins(port.old, blackwell, own)
     places = _Places(port.old, said, target)
-    for each in found:
-        left, right = (side.own(lines) for side, lines in zip(sides, each, strict=True))
-        for one, other in _differences(left, right):
-            places.add(one, other)
+    try:
+        own = [g for g in port.groups if g.rule != GUARD_RULE and all(e.path in port.old for e in g.edits)]
+        of_original = _asked(port, port.old, port.old, {}, ask)
+        places.name_late(of_original, spellings(rules))
+        if any(_differences(*each) for each in of_original) or any(_brings_directives(port, g) for g in own):
+            asking = {r.id for r in rules if r.pattern is not None} | {ARMS_RULE}
+            kept = [g for g in own if not (g.rule in asking and any(_in_directive(port.old, e) for e in g.edits))]
+            sides = [_Side(port.old, groups) for groups in (kept, own)]
+            for each in _asked(port, sides[0].new, sides[1].new, port.added, ask):
+                left, right = (side.placed(lines) for side, lines in zip(sides, each, strict=True))
+                for one, other in _differences(left, right):
+                    places.add(one, other)
+    except (_UnknownError, PorterError) as error:
+        reason = error.diagnostic.message if isinstance(error, PorterError) else str(error)
+        return [Diagnostic(Code.CHIP_TEXT_UNKNOWN, Location(port.root), {"path": port.root, "reason": reason})]
     return places.found
 
 
-def _asked(port: PortOfRoot, left: Files, right: Files, added: Files, ask: Ask) -> Sequence[Pass] | str:
-    """Of all that is compiled of a root: its files, and the sources in its strings."""
-    found: list[Pass] = []
-    if not is_python(Path(port.root)):
-        answer = ask(port.root, {**left, **added}, {**right, **added}, port.include_dirs)
-        if isinstance(answer, str):
-            return answer
-        found += answer
+class _UnknownError(Exception):
+    """Why the preprocessor cannot be asked."""
+
+
+def _asked(port: PortOfRoot, left: Files, right: Files, added: Files, ask: Ask) -> list[Pass]:
+    """Of all that is compiled of a root: its files, and the sources in its strings. What the port added is left out,
+    and libraries that a project has a copy of."""
+    pairs = [] if is_python(Path(port.root)) else [({**left, **added}, {**right, **added})]
     if is_python(Path(port.root)) or b'R"' in left[port.root]:
         strings = (device_sources(port.root, side[port.root]) for side in (left, right))
-        for one, other in zip(*strings, strict=True):
-            answer = ask(port.root, {port.root: one}, {port.root: other}, port.include_dirs)
-            if isinstance(answer, str):
-                return answer
-            found += answer
+        pairs += [({port.root: one}, {port.root: other}) for one, other in zip(*strings, strict=True)]
+    found: list[Pass] = []
+    for pair in pairs:
+        answer = ask(port.root, *pair, port.include_dirs)
+        if isinstance(answer, str):
+            raise _UnknownError(answer)
+        found += [(_of_project(one, port), _of_project(other, port)) for one, other in answer]
     return found
+
+
+def _of_project(lines: Sequence[Line], port: PortOfRoot) -> list[Line]:
+    paths = {path for path, _, _ in lines}
+    paths -= {path for path in paths if path in port.added or (path not in port.old and _is_known(path))}
+    return [line for line in lines if line[0] in paths]
 
 
 def _brings_directives(port: PortOfRoot, group: EditGroup) -> bool:
@@ -125,40 +132,46 @@ def _in_directive(old: Files, edit: Edit) -> bool:
     return _DIRECTIVE.match(source[start : edit.span.end]) is not None
 
 
-class _Origins:
-    """Where lines of edited files come from. Text of edits that has conditions of its own is Porter's."""
+class _Side:
+    """Files with edits, and where their lines come from. Text of edits that has conditions of its own is Porter's."""
 
-    def __init__(self, old: Files, new: Files, groups: Sequence[EditGroup]) -> None:
+    def __init__(self, old: Files, groups: Sequence[EditGroup]) -> None:
+        self.new: Files = apply_groups(dict(old), groups)
         self._old = {path: LineIndex(text) for path, text in old.items()}
-        self._new = {path: LineIndex(text) for path, text in new.items()}
-        self._moved: dict[str, list[tuple[int, int, int, bool]]] = {path: [] for path in old}
+        self._lines = {path: LineIndex(text) for path, text in self.new.items()}
+        self._moved: dict[str, list[_Moved]] = {path: [_Moved(0, 0, True, True)] for path in old}
         for path, moved in self._moved.items():
-            delta = 0
+            shift = 0
             edits = [e for g in groups for e in g.edits if e.path == path]
             for edit in sorted(edits, key=lambda e: (e.span.start, e.span.end)):
-                own = _CONDITIONAL.search(edit.replacement) is not None
-                start = edit.span.start + delta
-                moved.append((start, edit.span.start, edit.span.start, own))
-                delta += len(edit.replacement) - len(edit.span)
-                moved.append((start + len(edit.replacement), edit.span.end, -1, False))
+                shown = _CONDITIONAL.search(edit.replacement) is None
+                moved.append(_Moved(edit.span.start + shift, edit.span.start, False, shown))
+                shift += len(edit.replacement) - len(edit.span)
+                moved.append(_Moved(edit.span.end + shift, edit.span.end, True, True))
 
-    def own(self, lines: Iterable[Line]) -> list[Line]:
-        """The lines that are the project's, by their lines in the original."""
+    def placed(self, lines: Iterable[Line]) -> list[Line]:
+        """The lines that are not Porter's, with the numbers that they have in the originals."""
         found = []
         for path, line, text in lines:
-            if path not in self._moved:
-                found += [] if _is_known(path) else [(path, line, text)]
-                continue
-            at = self._new[path].line_start(line)
-            i = bisect_right(self._moved[path], at, key=lambda m: m[0]) - 1
-            if i < 0:
-                found.append((path, line, text))
-                continue
-            start, origin, fixed, own = self._moved[path][i]
-            if not own:
-                where = fixed if fixed >= 0 else origin + at - start
-                found.append((path, self._old[path].line_column(where)[0], text))
+            if path in self._moved:
+                at = self._lines[path].line_start(line)
+                stretch = self._moved[path][bisect_right(self._moved[path], at, key=lambda m: m.start) - 1]
+                if not stretch.shown:
+                    continue
+                origin = stretch.origin + (at - stretch.start if stretch.same else 0)
+                line = self._old[path].line_column(origin)[0]
+            found.append((path, line, text))
         return found
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """A stretch of an edited file from `start`: the `same` bytes as from `origin` on, or what an edit put there."""
+
+    start: int
+    origin: int
+    same: bool
+    shown: bool
 
 
 def _is_known(path: str) -> bool:
@@ -175,6 +188,15 @@ class _Places:
         self.found: list[Diagnostic] = []
         self._old = old
         self._said = {(d.where.path, d.where.line) for d in said if d.where is not None}
+
+    def name_late(self, passes: Sequence[Pass], words: Spellings) -> None:
+        """Calls of what tells the chip behind the preprocessor, which a macro may hide."""
+        for path, line, text in (line for _, right in passes for line in right):
+            for where in late_architectures(text, words):
+                if (path, line) not in self._said:
+                    self._said.add((path, line))
+                    said = {"text": text[where.start : where.end]}
+                    self.found.append(Diagnostic(Code.CHIP_CHECK_LEFT, Location(path, line), said))
 
     def add(self, hopper: Sequence[Line], blackwell: Sequence[Line]) -> None:
         path, line, _ = (hopper or blackwell)[0]
@@ -209,23 +231,29 @@ def _parted(one: list[str], other: list[str]) -> tuple[str, str]:
 
 def _differences(left: Sequence[Line], right: Sequence[Line]) -> list[tuple[Sequence[Line], Sequence[Line]]]:
     """The lines of both that are not the same tokens, in stretches."""
-    one, other = ([(path, _compared(text)) for path, _, text in side] for side in (left, right))
-    if one == other:
+    if left == right:
         return []
-    first = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    one, other = _joined(left), _joined(right)
+    keys = ([line[:2] for line in side] for side in (one, other))
     found = []
-    for tag, i, j, k, m in SequenceMatcher(None, one[first:], other[first:], autojunk=False).get_opcodes():
-        mine, theirs = one[first + i : first + j], other[first + k : first + m]
-        # what a macro leaves may stand on other lines of its call
-        if tag != "equal" and " ".join(t for _, t in mine) != " ".join(t for _, t in theirs):
-            found.append((left[first + i : first + j], right[first + k : first + m]))
+    for tag, i, j, k, m in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
+        pairs = [(one[i:j], other[k:m])]
+        if tag == "equal":
+            pairs = [([a], [b]) for a, b in zip(one[i:j], other[k:m], strict=True) if a != b]
+        # text that is the same for both may stand in two arms
+        found += [pair for pair in pairs if _tokens(pair[0]) != _tokens(pair[1])]
     return found
 
 
-def _compared(text: str) -> str:
-    """The tokens of a line, comparisons of numbers as what they come to."""
-    tokens = _TOKEN.findall(text)
-    return " ".join(_decided(tokens) if any(t in _COMPARED for t in tokens) else tokens)
+def _joined(lines: Sequence[Line]) -> list[Line]:
+    rows = ((key, " ".join(text for _, _, text in same)) for key, same in groupby(lines, key=lambda one: one[:2]))
+    return [(path, line, text) for (path, line), text in rows]
+
+
+def _tokens(lines: Sequence[Line]) -> list[str]:
+    """The tokens of lines, comparisons of numbers as what they come to."""
+    tokens = _TOKEN.findall(" ".join(text for _, _, text in lines))
+    return list(_decided(tokens)) if any(t in _COMPARED for t in tokens) else tokens
 
 
 def _decided(tokens: Sequence[str]) -> Iterator[str]:
