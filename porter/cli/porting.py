@@ -90,7 +90,6 @@ def port_options(session: Session) -> PortOptions:
         native=steps if session.style == NATIVE else (),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
         boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
-        ask=preprocessor(session),
     )
     return _if_selected(session, options)
 
@@ -152,7 +151,7 @@ def port_paths(
         bulk_stores=bulk_stores,
         aheads=aheads,
         wide=wide,
-        ask=ask or options.ask,
+        ask=ask or preprocessor(current()),
     )
     options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)

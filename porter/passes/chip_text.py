@@ -45,6 +45,7 @@ with these directories of headers; or why it cannot be asked."""
 
 _CONDITIONAL = re.compile(rb"^[ \t]*#[ \t]*(?:if|el|endif)", re.MULTILINE)
 _DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(?!pragma\b)\w", re.MULTILINE)
+_ASKING = re.compile(rb"[ \t]*#[ \t]*(?:if|el|define|undef)")
 _TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\.?\d(?:[eEpP][+-]|[\w.']|)*|\w+|<<|>>|[<>=!]=|&&|\|\||\S")
 _NUMBER = re.compile(r"(?:0[xX][\da-fA-F]+|\d+)[uUlL]*")
 _BETWEEN = frozenset(("=", "(", ")", "[", "]", "{", "}", ",", ";", "?", ":", "&&", "||", "return"))
@@ -71,21 +72,29 @@ def check_chip_text(
     """The places of the originals at which the port comes to other text than they do, but those that are `said`
     already; or a note that nobody could be asked."""
     places = _Places(port.old, said, target)
+    own = [g for g in port.groups if g.rule != GUARD_RULE and all(e.path in port.old for e in g.edits)]
+    brought = any(_brings_directives(port, g) for g in own)
     try:
-        own = [g for g in port.groups if g.rule != GUARD_RULE and all(e.path in port.old for e in g.edits)]
-        of_original = _asked(port, port.old, port.old, {}, ask)
-        places.name_late(of_original, spellings(rules))
-        if any(_differences(*each) for each in of_original) or any(_brings_directives(port, g) for g in own):
-            asking = {r.id for r in rules if r.pattern is not None} | {ARMS_RULE}
-            kept = [g for g in own if not (g.rule in asking and any(_in_directive(port.old, e) for e in g.edits))]
-            sides = [_Side(port.old, groups) for groups in (kept, own)]
-            for each in _asked(port, sides[0].new, sides[1].new, port.added, ask):
-                left, right = (side.placed(lines) for side, lines in zip(sides, each, strict=True))
-                for one, other in _differences(left, right):
-                    places.add(one, other)
+        same = None if brought else _asked(port, port.old, port.old, {}, ask)
+    except (_UnknownError, PorterError):
+        # for the port's chip an original may be an error
+        same = None
+    if same is not None and not any(_differences(*each) for each in same):
+        places.name_late(same, spellings(rules))
+        return places.found
+    asking = {r.id for r in rules if r.pattern is not None} | {ARMS_RULE}
+    kept = [g for g in own if not (g.rule in asking and any(_in(_ASKING, port.old, e) for e in g.edits))]
+    sides = [_Side(port.old, groups) for groups in (kept, own)]
+    try:
+        found = _asked(port, sides[0].new, sides[1].new, port.added, ask)
     except (_UnknownError, PorterError) as error:
         reason = error.diagnostic.message if isinstance(error, PorterError) else str(error)
         return [Diagnostic(Code.CHIP_TEXT_UNKNOWN, Location(port.root), {"path": port.root, "reason": reason})]
+    placed = [(sides[0].placed(left), sides[1].placed(right)) for left, right in found]
+    for left, right in placed:
+        for one, other in _differences(left, right):
+            places.add(one, other)
+    places.name_late(placed, spellings(rules))
     return places.found
 
 
@@ -93,7 +102,7 @@ class _UnknownError(Exception):
     """Why the preprocessor cannot be asked."""
 
 
-def _asked(port: PortOfRoot, left: Files, right: Files, added: Files, ask: Ask) -> list[Pass]:
+def _asked(port: PortOfRoot, left: Files, right: Files, added: Files, ask: Ask) -> Sequence[Pass]:
     """Of all that is compiled of a root: its files, and the sources in its strings. What the port added is left out,
     and libraries that a project has a copy of."""
     pairs = [] if is_python(Path(port.root)) else [({**left, **added}, {**right, **added})]
@@ -120,16 +129,17 @@ def _brings_directives(port: PortOfRoot, group: EditGroup) -> bool:
     names = {Path(path).name.encode() for path in port.added}
     rest = (line for e in group.edits for line in e.replacement.splitlines() if _DIRECTIVE.match(line))
     return any(not any(name in line for name in names) for line in rest) or any(
-        _in_directive(port.old, e) for e in group.edits
+        _in(_DIRECTIVE, port.old, e) for e in group.edits
     )
 
 
-def _in_directive(old: Files, edit: Edit) -> bool:
+def _in(directive: re.Pattern[bytes], old: Files, edit: Edit) -> bool:
+    """Whether an edit begins in such a directive."""
     source = old[edit.path]
     start = source.rfind(b"\n", 0, edit.span.start) + 1
     while source[:start].endswith((b"\\\n", b"\\\r\n")):
         start = source.rfind(b"\n", 0, start - 1) + 1
-    return _DIRECTIVE.match(source[start : edit.span.end]) is not None
+    return directive.match(source[start : edit.span.end]) is not None
 
 
 class _Side:
