@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,13 +42,30 @@ def digest(parts: Iterable[str | bytes]) -> str:
     return total.hexdigest()
 
 
+_SETTLED = 2 * 10**9
+"""Nanoseconds after which a file that is written again has another time of change, on any file system."""
+
+
 def file_digest(path: Path) -> str | None:
     """SHA-256 of a file's contents, None if it cannot be read."""
     try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        found = path.stat()
+        if time.time_ns() - found.st_mtime_ns > _SETTLED:
+            return _settled_digest(path, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+        return _digest(path)
     except OSError:
         return None
+
+
+@functools.lru_cache(maxsize=20_000)
+def _settled_digest(path: Path, *_: int) -> str:
+    """Of a file that is as it was: each compilation reads the same few hundred headers."""
+    return _digest(path)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def modules_in(directory: Path, names: Iterable[str]) -> list[str]:

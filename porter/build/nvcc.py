@@ -7,7 +7,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -208,20 +208,51 @@ class _ProbeRefused(Exception):
 
 
 def _compile(request: CompileRequest, probe_unit: str, toolkit: Toolkit, cache: Cache) -> _Unit:
+    made = translate(request, [f"-arch={request.arch}", "-ptx"], "unit.ptx", toolkit, cache, unit=probe_unit)
+    ptx, probe = take_probe(made.text)
+    return _Unit(ptx, made.log, probe, made.stood_in)
+
+
+@dataclass(frozen=True)
+class Translated:
+    """What nvcc wrote, what it said, and the includes of absent host libraries."""
+
+    text: str
+    log: str
+    stood_in: tuple[str, ...]
+
+
+def translate(
+    request: CompileRequest,
+    how: Sequence[str],
+    product: str,
+    toolkit: Toolkit,
+    cache: Cache,
+    unit: str = "",
+    keep: Callable[[str], str] = str,
+    kept: Sequence[str] = (),
+) -> Translated:
+    """Have nvcc make `product` of a file, with `unit` behind it, as the options `how` say. Of what it writes `keep`
+    takes what is cached, which `kept` tells.
+
+    Raises:
+        PorterError: NO_HOST_COMPILER; BAD_OPTION; NVCC_ERROR, PTXAS_ERROR.
+    """
     source = request.source.absolute()
-    unit = f'#include "{source.as_posix()}"\n' + probe_unit
+    unit = f'#include "{source.as_posix()}"\n' + unit
     options = common_flags(request.std, request.include_dirs, request.defines, request.flags, request.lineinfo)
     for directory in request.quote_dirs:
         _require_plain("-iquote", str(directory))
         options += ["-Xcompiler", "-iquote", "-Xcompiler", str(directory.absolute())]
     absent = host_headers(source, request.include_dirs, request.quote_dirs)
-    flags = [f"-arch={request.arch}", "-ptx", *options, *absent.flags]
+    flags = [*how, *options, *absent.flags]
     host = find_host_compiler()
-    command = digest(["nvcc 2", *compilers(toolkit, host), *flags, "", unit, *absent.texts])
+    command = digest(["nvcc 2", *compilers(toolkit, host), *flags, *kept, "", unit, *absent.texts])
     key = cache.lookup(command)
     stored = cache.get(key) if key else None
     if stored is None:
-        text, log, files = _run_nvcc(toolkit, flags, unit, str(host.path), request, source, absent)
+        text, log, files = _run_nvcc(toolkit, flags, unit, str(host.path), request, source, absent, product)
+        text = keep(text)
         stood_in = absent.used(files)
         files = [f for f in files if absent.FOLDER not in f.parts]
         own = [d.absolute() for d in (source.parent, *request.quote_dirs, *request.include_dirs)]
@@ -232,8 +263,7 @@ def _compile(request: CompileRequest, probe_unit: str, toolkit: Toolkit, cache: 
     else:
         data = json.loads(stored)
         text, log, stood_in = data["ptx"], data["log"], tuple(data["stood_in"])
-    ptx, probe = take_probe(text)
-    return _Unit(ptx, log, probe, stood_in)
+    return Translated(text, log, stood_in)
 
 
 def _require_plain(option: str, text: str) -> None:
@@ -267,6 +297,7 @@ def _run_nvcc(
     request: CompileRequest,
     source: Path,
     absent: HostHeaders,
+    product: str,
 ) -> tuple[str, str, list[Path]]:
     with tempfile.TemporaryDirectory(prefix="porter-") as name:
         directory = Path(name)
@@ -285,7 +316,7 @@ def _run_nvcc(
                 "-Xcompiler",
                 "-MD,-MF,unit.d",
                 "-o",
-                "unit.ptx",
+                product,
                 _UNIT,
             ],
             cwd=directory,
@@ -303,7 +334,7 @@ def _run_nvcc(
             raise failure(Code.NVCC_ERROR, log, path=str(request.source), arch=request.arch)
         files = dependencies((directory / "unit.d").read_text(encoding="utf-8", errors="surrogateescape"))
         files = [Path(links.undone(str(file))) for file in files]
-        text = links.undone((directory / "unit.ptx").read_text(encoding="utf-8", errors="surrogateescape"))
+        text = links.undone((directory / product).read_text(encoding="utf-8", errors="surrogateescape"))
     return text, log, [f for f in files if f.name != _UNIT]
 
 

@@ -23,6 +23,7 @@ from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
 from porter.lang.sources import load_sources
 from porter.passes import ported as engine
+from porter.passes.chip_text import Ask
 from porter.passes.full_rate.step import RULE
 from porter.passes.helpers import Placement
 from porter.passes.native.step import steps_of
@@ -38,6 +39,7 @@ from porter.scan.pipeline import KernelPipeline, launched
 from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.gate import GateOptions
 from porter.verify.launching import ported_case
+from porter.verify.preprocessed import preprocessed
 
 
 def look(path: Path) -> Beside:
@@ -93,6 +95,16 @@ def port_options(session: Session) -> PortOptions:
     return _if_selected(session, options)
 
 
+def preprocessor(session: Session, options: GateOptions | None = None) -> Ask:
+    """What asks the preprocessor, with the `options` of the compile gate where there are any."""
+    return partial(preprocessed, options or GateOptions(toolkit=session.toolkit, target=session.target))
+
+
+def unasked(*_: object) -> str:
+    """In place of the preprocessor, where nothing is to be compiled."""
+    return "--no-compile"
+
+
 def _if_selected(session: Session, options: PortOptions) -> PortOptions:
     """Who leaves the rule of M=128 MMAs out asks for none of them, unless by the style's name."""
     selection = Selection(options.select or None, options.ignore)
@@ -119,11 +131,12 @@ def port_paths(
     wide: frozenset[str] = frozenset(),
     gate: GateOptions | None = None,
     compiles: bool = True,
+    ask: Ask | None = None,
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
     `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
-    `registers`, `blocks`, `bulk_stores`, `aheads`, `wide`: see `PortOptions`. `gate`: how originals are compiled, where
-    that is not as by default; without `compiles` they are not.
+    `registers`, `blocks`, `bulk_stores`, `aheads`, `wide`, `ask`: see `PortOptions`. `gate`: how originals are
+    compiled, where that is not as by default; without `compiles` they are not.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -142,6 +155,7 @@ def port_paths(
         bulk_stores=bulk_stores,
         aheads=aheads,
         wide=wide,
+        ask=ask or preprocessor(current()),
     )
     options = replace(options, target=port_target(target) if target else options.target)
     endings = None

@@ -479,3 +479,20 @@ EDITED_BY_HAND = warning(
     "What was said of the rule's text, its reason and its safety, does not hold for another text.",
     "Run `porter verify --port` on the result.",
 )
+CHIP_TEXT_DIFFERS = error(
+    "PT2075",
+    ExitCode.UNPORTED,
+    "the port comes to other text than its original: `{hopper}` for sm_90a, `{blackwell}` for {arch}",
+    "The preprocessor was asked for the original's text for Hopper and for the port's text for its chip. At this place "
+    "they differ, and no rule knows the condition or the value that makes the difference: a macro of a header, "
+    "__CUDA_ARCH__ as a value, the list of architectures. The kernels are ported as if it did not matter.",
+    "Write the place so that both chips come to what the kernel needs: ask for `__CUDA_ARCH__ >= 900`, or take the "
+    "branch that Hopper took without asking.",
+)
+CHIP_TEXT_UNKNOWN = note(
+    "PT2076",
+    "{path}: conditions on the chip are known by the names of rules alone; the preprocessor was not asked: {reason}",
+    "Macros of headers and the value of __CUDA_ARCH__ may choose another branch for the port's chip than for Hopper. "
+    "What they come to is known to the preprocessor only.",
+    "Run `porter port` with a CUDA toolkit and with the directories of all headers (-I).",
+)

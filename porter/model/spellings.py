@@ -32,6 +32,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "hopper_macro": "a macro that is defined for Hopper alone",
         "blackwell_macro": "a macro that is defined for datacenter Blackwell alone",
         "common_macro": "a macro that is defined for both",
+        "late_architecture": "the name of a function that tells the chip which code is compiled for",
         "hopper_condition": "a part of a preprocessor condition that Hopper meets",
         "blackwell_condition": "a part of one that Blackwell meets and Hopper does not",
         "tensor_memory": "a name of what uses Tensor Memory",

@@ -540,7 +540,8 @@ _LIST = re.compile(r"\{\s*(\d+(?:\s*,\s*\d+)*)\s*,?\s*\}")
 
 
 def _told_by_text(file: CudaFile, names: Names) -> Iterator[Span]:
-    """Hopper's names in strings that something is compared with, pairs of version numbers, lists of architectures."""
+    """Hopper's names in strings that something is compared with, pairs of version numbers, functions that tell the
+    chip, lists of architectures."""
     spellings = names.spellings
     if any(spellings.are("chip_text", quoted) for quoted in _QUOTED.findall(file.lexed.source_text)):
         for node in find(file.root, "string_literal"):
@@ -550,10 +551,26 @@ def _told_by_text(file: CudaFile, names: Names) -> Iterator[Span]:
     for start, end in spellings.places("capability_pair", text):
         if not re.search(r"[({{]\s*{}\s*,\s*{}\s*[)}}]".format(*names.target.capability), _line(text, start)):
             yield Span(start, end)
+    yield from late_architectures(text, spellings)
     for match in _LIST.finditer(text):
         versions = {int(n) for n in match[1].split(",") if len(n.strip()) < 5}
         if len(versions) > 1 and versions <= CHIPS and 90 in versions and names.target.sm not in versions:
             yield Span(match.start(), match.end())
+
+
+def late_architectures(text: str, spellings: Spellings) -> Iterator[Span]:
+    """Statements that call what tells the chip behind the preprocessor."""
+    for start, end in spellings.places("late_architecture", text):
+        before = re.search(r"(\w+)[\s*&]*\Z", text[:start])
+        if text[end:].lstrip().startswith("(") and (before is None or before[1] in ("return", "else", "do")):
+            yield _statement(text, start)
+
+
+def _statement(text: str, at: int) -> Span:
+    """What stands around a place of one line, up to the next brace or semicolon."""
+    start = max(text.rfind(mark, 0, at) for mark in "\n;{}") + 1
+    end = min((e for mark in "\n;{" if (e := text.find(mark, at)) >= 0), default=len(text))
+    return Span(start + len(text[start:at]) - len(text[start:at].lstrip()), end)
 
 
 def _line(text: str, at: int) -> str:

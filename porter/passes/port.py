@@ -21,6 +21,7 @@ from porter.passes.build_files import BuildFiles, build_files_beside, port_build
 from porter.passes.builders import CHOICE_RULE
 from porter.passes.builders import RULE as BUILDER_RULE
 from porter.passes.chip_checks import Checked, check_chips
+from porter.passes.chip_text import Ask
 from porter.passes.clashes import clashes
 from porter.passes.cluster_end import cluster_ends
 from porter.passes.full_rate.permuting import Boxes
@@ -69,7 +70,7 @@ class PortOptions:
     whose kernels may get the step that makes room for a second block on an SM; `bulk_stores`: the step whose results
     leave by bulk copies; `aheads`: that whose loops issue their first product a turn ahead; `wide`: the step that
     makes tiles twice as wide. `ending`: kernels whose blocks may end before others of their cluster are done with them,
-    by file and name."""
+    by file and name. `ask`: the preprocessor, of which conditions on the chip are asked that no rule knows."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -94,6 +95,7 @@ class PortOptions:
     aheads: frozenset[str] = frozenset()
     wide: frozenset[str] = frozenset()
     ending: frozenset[tuple[str, str]] = frozenset()
+    ask: Ask | None = field(default=None, compare=False)
 
     def asks(self, step: str, root: str) -> bool:
         """Whether kernels of a root may get a step of the native style."""

@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, unforeseen, worst_exit
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, Severity, unforeseen, worst_exit
 from porter.diagnostics.spread import Tell, spread
 from porter.lang.closures import not_included, with_headers
 from porter.lang.embedded import device_sources, embedded_in_python
@@ -24,6 +25,7 @@ from porter.passes.build_archs import several_architectures
 from porter.passes.build_files import build_files_below, build_files_beside, port_build_files
 from porter.passes.build_kinds import kind_of
 from porter.passes.chip_checks import said_once
+from porter.passes.chip_text import Ask, PortOfRoot, check_chip_text
 from porter.passes.dsl.outputs import DSL_ALONE, DSL_STEPS
 from porter.passes.dsl.port import DslPortResult, DslSources, port_python
 from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
@@ -451,6 +453,7 @@ def port_each(
 ) -> list[PortedFile]:
     """The ports of files, agreed on the headers that they share, in `jobs` processes. `keep_going`: a file on which the
     engine fails does not end the others."""
+    ask, options = options.ask, replace(options, ask=None)
     one = partial(_port_one, options=options, include_dirs=include_dirs, look=look, keep_going=keep_going)
     done = spread(one, files, jobs, tell)
     cuda = {
@@ -461,7 +464,27 @@ def port_each(
     agreed = port_together(list(cuda.values()), lambda wanted: spread(_port_again, wanted, jobs))
     for i, port in zip(cuda, agreed, strict=True):
         done[i] = replace(done[i], result=port.result)
+    if ask is not None and not options.select:
+        with ThreadPoolExecutor(max_workers=jobs) as pool:
+            list(pool.map(partial(_ask, options=options, ask=ask), done))
     return done
+
+
+def _ask(file: PortedFile, options: PortOptions, ask: Ask) -> None:
+    """Add what the preprocessor says of a port."""
+    sources, result = file.sources, file.result
+    if not isinstance(result, PortResult | EmbeddedPortResult) or not result.groups or not result.has_tensor_core:
+        return
+    assert isinstance(sources, SourceSet | EmbeddingFile)
+    old = sources.sources()
+    # without the original's form beside the port's, which both chips would come to
+    groups = result.plain if isinstance(result, PortResult) and options.keep_hopper else result.groups
+    added = {path: text for path, text in result.files.items() if path not in old}
+    dirs = sources.include_dirs if isinstance(sources, SourceSet) else ()
+    port = PortOfRoot(sources.root, old, groups, added, dirs)
+    rules = load_rules(options.rule_directories)
+    for found in check_chip_text(port, options.target, rules, ask, result.left_over):
+        (result.left_over if found.severity is Severity.ERROR else result.diagnostics).append(found)
 
 
 def _port_one(

@@ -190,12 +190,15 @@ def _problems(path: Path) -> list[Problem]:
 
 
 def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit, work: _Work) -> Pair:
+    after = request_in_tree(request, path, tree, work.options.target)
+    return nvcc_pair(request, after, toolkit, keeps=work.unit.keeps_hopper)
+
+
+def request_in_tree(request: CompileRequest, path: Path, tree: Tree, arch: str) -> CompileRequest:
+    """The same for the file of a tree that stands for `path`, for another chip."""
     include_dirs = tree.include_dirs(request.include_dirs)
     beside = left_beside(path, request.include_dirs, tree.has)
-    after = replace(
-        request, source=tree.place(path), arch=work.options.target, include_dirs=include_dirs, quote_dirs=beside
-    )
-    return nvcc_pair(request, after, toolkit, keeps=work.unit.keeps_hopper)
+    return replace(request, source=tree.place(path), arch=arch, include_dirs=include_dirs, quote_dirs=beside)
 
 
 def _embedded(work: _Work, options: GateOptions, toolkit: Toolkit, spare: Path) -> None:

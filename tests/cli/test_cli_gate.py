@@ -70,7 +70,7 @@ def project(folder: Path, text: str = PLAIN, header: str = HEADER) -> Path:
 
 @pytest.fixture
 def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The architectures that nvcc is run for, with a cache of the test's own."""
+    """The architectures that nvcc compiles for, with a cache of the test's own."""
     import porter.build.nvcc as nvcc
 
     monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
@@ -78,7 +78,8 @@ def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     real = nvcc.run
 
     def counted(command: list[object], **options: object) -> object:
-        seen.append(next(str(w) for w in command if str(w).startswith("-arch=")).removeprefix("-arch="))
+        if "-E" not in command:
+            seen.append(next(str(w) for w in command if str(w).startswith("-arch=")).removeprefix("-arch="))
         return real(command, **options)
 
     monkeypatch.setattr(nvcc, "run", counted)
