@@ -90,7 +90,7 @@ def check_chip_text(
     except (_UnknownError, PorterError) as error:
         reason = error.diagnostic.message if isinstance(error, PorterError) else str(error)
         return [Diagnostic(Code.CHIP_TEXT_UNKNOWN, Location(port.root), {"path": port.root, "reason": reason})]
-    placed = [(sides[0].placed(left), sides[1].placed(right)) for left, right in found]
+    placed: list[Pass] = [(sides[0].placed(left), sides[1].placed(right)) for left, right in found]
     for left, right in placed:
         for one, other in _differences(left, right):
             places.add(one, other)
@@ -109,7 +109,7 @@ def _asked(port: PortOfRoot, left: Files, right: Files, added: Files, ask: Ask) 
     if is_python(Path(port.root)) or b'R"' in left[port.root]:
         strings = (device_sources(port.root, side[port.root]) for side in (left, right))
         pairs += [({port.root: one}, {port.root: other}) for one, other in zip(*strings, strict=True)]
-    found: list[Pass] = []
+    found = []
     for pair in pairs:
         answer = ask(port.root, *pair, port.include_dirs)
         if isinstance(answer, str):
@@ -143,7 +143,7 @@ def _in(directive: re.Pattern[bytes], old: Files, edit: Edit) -> bool:
 
 
 class _Side:
-    """Files with edits, and where their lines come from. Text of edits that has conditions of its own is Porter's."""
+    """Files with edits, and where their lines come from. Text of an edit that brings conditions is Porter's."""
 
     def __init__(self, old: Files, groups: Sequence[EditGroup]) -> None:
         self.new: Files = apply_groups(dict(old), groups)
@@ -154,7 +154,8 @@ class _Side:
             shift = 0
             edits = [e for g in groups for e in g.edits if e.path == path]
             for edit in sorted(edits, key=lambda e: (e.span.start, e.span.end)):
-                shown = _CONDITIONAL.search(edit.replacement) is None
+                there = old[path][edit.span.start : edit.span.end]
+                shown = _CONDITIONAL.search(edit.replacement) is None or _CONDITIONAL.search(there) is not None
                 moved.append(_Moved(edit.span.start + shift, edit.span.start, False, shown))
                 shift += len(edit.replacement) - len(edit.span)
                 moved.append(_Moved(edit.span.end + shift, edit.span.end, True, True))
@@ -239,15 +240,15 @@ def _parted(one: list[str], other: list[str]) -> tuple[str, str]:
     return first, second
 
 
-def _differences(left: Sequence[Line], right: Sequence[Line]) -> list[tuple[Sequence[Line], Sequence[Line]]]:
+def _differences(left: Sequence[Line], right: Sequence[Line]) -> list[Pass]:
     """The lines of both that are not the same tokens, in stretches."""
     if left == right:
         return []
     one, other = _joined(left), _joined(right)
-    keys = ([line[:2] for line in side] for side in (one, other))
-    found: list[tuple[Sequence[Line], Sequence[Line]]] = []
-    for tag, i, j, k, m in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
-        pairs: list[tuple[Sequence[Line], Sequence[Line]]] = [(one[i:j], other[k:m])]
+    keys = [[line[:2] for line in side] for side in (one, other)]
+    found: list[Pass] = []
+    for tag, i, j, k, m in SequenceMatcher(None, keys[0], keys[1], autojunk=False).get_opcodes():
+        pairs: list[Pass] = [(one[i:j], other[k:m])]
         if tag == "equal":
             pairs = [([a], [b]) for a, b in zip(one[i:j], other[k:m], strict=True) if a != b]
         # text that is the same for both may stand in two arms

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from porter.build.cache import Cache, default_directory, digest
+from porter.build.cache import Cache, default_directory, digest, file_digest
 
 
 def test_digest_knows_the_borders() -> None:
@@ -108,3 +109,19 @@ def test_parallel_writers_leave_whole_files(cache: Cache) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, values * 4))
     assert [p.name for p in cache.path("aa11").parent.iterdir()] == ["aa11"]
+
+
+def test_digests_follow_files_that_are_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "header.h"
+    told = set()
+    for text in (b"one", b"two"):
+        path.write_bytes(text)
+        told.add(file_digest(path))
+    for seconds in (100, 50):
+        path.write_bytes(b"old" if seconds == 100 else b"new")
+        before = time.time() - seconds
+        os.utime(path, (before, before))
+        told |= {file_digest(path), file_digest(path)}
+    assert len(told) == 4
+    path.unlink()
+    assert file_digest(path) is None

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conditions on the chip that no rule knows: the preprocessor tells where a port would take another branch."""
 
 from __future__ import annotations
@@ -197,6 +198,13 @@ def test_headers_of_the_project_count_and_no_others() -> None:
     assert lines_of(said) == [("own.cuh", 3)]
     folder = kept({"inc/own.cuh": own, "src/k.cu": "#define WHICH <own.cuh>\n#include WHICH\n" + KERNEL})
     assert lines_of(left_of(folder / "src" / "k.cu", include_dirs=(folder / "inc",))) == [("own.cuh", 3)]
+
+
+def test_a_guard_that_the_chip_sets_counts(elsewhere: tuple[str, ...]) -> None:
+    header = "#ifndef OWN_CUH\n#define OWN_CUH\n__device__ int own;\n#endif\n"
+    text = '#include "house/house.h"\n#ifdef HOUSE_FAST\n#define OWN_CUH\n#endif\n#include "own.cuh"\n' + KERNEL
+    path = kept({"k.cu": text, "own.cuh": header}) / "k.cu"
+    assert lines_of(left_of(path, flags=elsewhere)) == [("own.cuh", 1)]
 
 
 def test_macros_of_the_command_line_count() -> None:
