@@ -11,10 +11,11 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
 from porter.lang.text import as_bytes
+from porter.model.constants import local_definitions
 from porter.model.empty_calls import aborts
 from porter.model.functions import Call, Function, Style, declared_name
 from porter.model.program import Program
-from porter.model.scopes import resolve
+from porter.model.scopes import declared_names, resolve
 
 LAUNCHERS = {
     "cudaLaunchKernelEx": 1,
@@ -58,9 +59,23 @@ class _Launch:
 def threads_of(program: Program, function: Function) -> str | None:
     """The threads of a block as a constant expression in the kernel, or an upper bound of them; None if the sources do
     not tell."""
-    return (
-        _checked(program, function) or function.block_size or _launch_bounds(function) or _launched(program, function)
-    )
+    bound = function.block_size or _launch_bounds(function) or ""
+    if _is_hidden(function, bound):
+        value = program.constants_around(function).evaluate(bound)
+        bound = str(value) if value is not None else ""
+    return _checked(program, function) or bound or _launched(program, function)
+
+
+def _is_hidden(function: Function, text: str) -> bool:
+    """Whether a kernel declares a name of an expression in its head, which is another thing in its body then."""
+    names = set(_NAME.findall(text))
+    if not names:
+        return False
+    declared = {p.name for p in function.params} | local_definitions(function).keys()
+    for declaration in find(function.body, "declaration"):
+        for declarator in declaration.children_by_field_name("declarator"):
+            declared.update(map(function.text, declared_names(declarator)))
+    return bool(names & declared)
 
 
 # --- what the kernel says

@@ -324,9 +324,14 @@ class Home:
         """The statement that moves all tiles by an `operation` (`load`) that `helper` implements."""
         return self._each(lambda i: f"{helper}({self.registers_of(i)}, {tile}{''.join(f'[{s}]' for s in i)});")
 
+    def indices(self) -> list[str]:
+        """Names for loops over objects: none that stands in them for something else."""
+        words = set(re.findall(r"\w+", " ".join([self.name, *self.object_extents])))
+        return [n for n in ("i", "j", "k", *(f"i{number}" for number in range(len(words) + 3))) if n not in words]
+
     def _each(self, statement: Callable[[list[str]], str]) -> str:
         """The statement for every object of an array of them."""
-        names = ["i", "j", "k"][: len(self.object_extents)]
+        names = self.indices()[: len(self.object_extents)]
         loops = [f"for (uint32_t {n} = 0; {n} < {e}; ++{n})" for n, e in zip(names, self.object_extents, strict=True)]
         if not loops:
             return statement(names)
@@ -459,9 +464,10 @@ class Member(Home):
 
     def declaration(self, place: TilePlace) -> list[str]:
         if self.object_extents:
-            tile = f"{self.name}[i].{place.tile.rpartition('.')[2]}"
-            line = f"{tile}.address = {place.address} + i * {place.size.columns};"
-            return ["#pragma unroll", f"for (uint32_t i = 0; i < {self.object_extents[0]}; ++i) {line}"]
+            i = self.indices()[0]
+            tile = f"{self.name}[{i}].{place.tile.rpartition('.')[2]}"
+            line = f"{tile}.address = {place.address} + {i} * {place.size.columns};"
+            return ["#pragma unroll", f"for (uint32_t {i} = 0; {i} < {self.object_extents[0]}; ++{i}) {line}"]
         if place.by_reference:
             return [place.placed(str(place.size.columns))]
         return [f"{place.tile}.address = {place.address};"]

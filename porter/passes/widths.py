@@ -55,9 +55,9 @@ def may_be_given(program: Program, function: Function, text: str) -> bool:
         constants, text = work.pop()
         for name in set(re.findall(r"[A-Za-z_][\w:]*", text)) - seen:
             seen.add(name)
-            if name in program.macros.by_name and any(
-                re.search(rb"#[ \t]*if.*\b%b\b" % as_bytes(name), f.lexed.code) for f in program.sources.files.values()
-            ):
+            asked = re.compile(rb"#[ \t]*(?:ifn?def[ \t]+|(?:el)?if\b.*\bdefined\b.*\b)%b\b" % as_bytes(name))
+            files = program.sources.files.values() if name in program.macros.by_name else ()
+            if any(asked.search(f.lexed.code) for f in files):
                 return True
             meant = constants.meant(name)
             if meant is not None and meant.text:

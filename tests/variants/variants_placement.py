@@ -246,3 +246,46 @@ __device__ __forceinline__ void part(int, float (&sum)[16], uint64_t a, uint64_t
         "c[at(i)] +=", "sum[i] +=").replace("< Q", "< 2") + "\n}\n",
     **KNOWN,
 )  # fmt: skip
+DONE = "<declare>\n    <loop>\n    <store>"
+for name, inside in (
+    ("a_constant", "constexpr int kThreads = 128;\n    if (tiles > kThreads) return;\n    "),
+    ("a_variable", "int kThreads = tiles;\n    if (kThreads < 0) return;\n    "),
+    ("an_enumerator", "enum { kThreads = 128 };\n    if (tiles > kThreads) return;\n    "),
+):
+    put(
+        f"threads_by_the_name_of_{name}",
+        inside + DONE,
+        types="constexpr int kThreads = 512;\n",
+        warpgroups=4,
+        bounds="__launch_bounds__(kThreads)",
+    )
+OBJECTS = """struct Tile { float d[16]; };
+"""
+put(
+    "array_of_objects_called_i",
+    """constexpr int j = 2;
+    Tile i[j];
+    for (int q = 0; q < j; ++q) for (float& x : i[q].d) x = 0;
+    for (int t = 0; t < tiles; ++t) {
+        fence();
+        for (int q = 0; q < j; ++q) mma(i[q].d, a + (2 * t + q) * kA, b + (2 * t + q) * kB);
+        commit();
+        wait<0>();
+    }
+    for (int e = 0; e < 16; ++e) c[at(e)] = i[0].d[e] + i[1].d[e];""",
+    types=OBJECTS,
+)
+put(
+    "array_of_objects_by_a_constant_called_i",
+    """constexpr int i = 2;
+    Tile x[i];
+    for (int q = 0; q < i; ++q) for (float& y : x[q].d) y = 0;
+    for (int t = 0; t < tiles; ++t) {
+        fence();
+        for (int q = 0; q < i; ++q) mma(x[q].d, a + (2 * t + q) * kA, b + (2 * t + q) * kB);
+        commit();
+        wait<0>();
+    }
+    for (int e = 0; e < 16; ++e) c[at(e)] = x[0].d[e] + x[1].d[e];""",
+    types=OBJECTS,
+)
