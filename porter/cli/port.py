@@ -24,7 +24,7 @@ from porter.cli.grading import brief
 from porter.cli.inputs import processes, require_directories
 from porter.cli.mending import mend
 from porter.cli.options import split_list
-from porter.cli.porting import port_paths, preprocessor, unasked
+from porter.cli.porting import port_paths, unasked
 from porter.cli.staging import port_plan
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.lang.diff import file_diff, unified_diff
@@ -38,6 +38,7 @@ from porter.report.groups import group_bodies
 from porter.verify.budget import Budget
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.gate import GateOptions
+from porter.verify.preprocessed import preprocessed
 
 _LISTED = 3
 """Files with nothing to port that are named."""
@@ -72,7 +73,7 @@ def port(
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target)
     make = partial(
         port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, count, storage=storage,
-        ask=preprocessor(session, options) if compiles else unasked,
+        ask=partial(preprocessed, options) if compiles else unasked,
     )  # fmt: skip
     ported = _made(session, make, "" if compiles else "with `--no-compile` nothing is run", check, seconds)
     if mends and ported.exit_code is ExitCode.OK:
