@@ -16,7 +16,7 @@ from porter.cli.context import AUTO, NATIVE, Session, command
 from porter.cli.full_rate import as_given
 from porter.cli.inputs import processes, require_directories
 from porter.cli.native import native_plans
-from porter.cli.porting import look, port_options, preprocessor
+from porter.cli.porting import asking, look, port_options
 from porter.diagnostics import Code, Diagnostic, ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
 from porter.passes.full_rate.asked import SAME
@@ -45,7 +45,7 @@ def plan(
     session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ...], pipeline: bool, jobs: int | None
 ) -> ExitCode:
     require_directories("-I", include_dirs)
-    options = replace(port_options(session), ask=preprocessor(session))
+    options = asking(session, port_options(session))
     plans: list[KernelPlan] = []
     left: list[LeftKernel] = []
     summaries: list[KernelSummary] = []

@@ -26,7 +26,7 @@ from porter.cli.inputs import processes, require_directories
 from porter.cli.mending import mend
 from porter.cli.options import split_list
 from porter.cli.placing import ASTRAY, Placed, how_to_compile, placed
-from porter.cli.porting import port_paths, preprocessor, unasked
+from porter.cli.porting import port_paths, unasked
 from porter.cli.staging import port_plan
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.lang.diff import file_diff, unified_diff
@@ -40,6 +40,7 @@ from porter.report.groups import group_bodies
 from porter.verify.budget import Budget
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.gate import GateOptions
+from porter.verify.preprocessed import preprocessed
 
 _LISTED = 3
 """Files with nothing to port that are named."""
@@ -74,7 +75,7 @@ def port(
     make = partial(
         port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, count, storage=storage,
         gate=options, compiles=compiles,
-        ask=preprocessor(session, options) if compiles else unasked,
+        ask=partial(preprocessed, options) if compiles else unasked,
     )  # fmt: skip
     ported = _made(session, make, "" if compiles else "with `--no-compile` nothing is run", check, seconds)
     if session.mend and ported.exit_code is ExitCode.OK:

@@ -95,9 +95,10 @@ def port_options(session: Session) -> PortOptions:
     return _if_selected(session, options)
 
 
-def preprocessor(session: Session, options: GateOptions | None = None) -> Ask:
-    """What asks the preprocessor, with the `options` of the compile gate where there are any."""
-    return partial(preprocessed, options or GateOptions(toolkit=session.toolkit, target=session.target))
+def asking(session: Session, options: PortOptions) -> PortOptions:
+    """The same, for ports that the preprocessor is asked of; if nothing else is said, as the compile gate compiles."""
+    gate = GateOptions(toolkit=session.toolkit, target=options.target.name)
+    return options if options.ask is not None else replace(options, ask=partial(preprocessed, gate))
 
 
 def unasked(*_: object) -> str:
@@ -155,9 +156,9 @@ def port_paths(
         bulk_stores=bulk_stores,
         aheads=aheads,
         wide=wide,
-        ask=ask or preprocessor(current()),
     )
-    options = replace(options, target=port_target(target) if target else options.target)
+    chip = port_target(target) if target else options.target
+    options = asking(current(), replace(options, target=chip, ask=ask))
     endings = None
     if compiles and current().mend is not False:
         endings = partial(ending, options=gate or GateOptions(tuple(include_dirs), toolkit=current().toolkit))
