@@ -79,7 +79,8 @@ class _Reader:
             return True
         if ins.parts[0] not in _MEMORY:
             return False
-        if any(name in self._mapped for o in ins.operands for name in self._registers(at, o)):
+        places = (o for o in ins.operands if isinstance(o, ast.Mem))
+        if any(name in self._mapped for o in places for name in self._registers(at, o)):
             return True
         return ins.parts[0] in _REMOTE and _CLUSTER in ins.parts and not self._is_wait(ins)
 
