@@ -63,6 +63,7 @@ def test_the_barrier_is_a_group_of_its_own(tmp_path: Path) -> None:
     assert said["location"]["path"] == str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.external
 def test_it_is_refused_alone(tmp_path: Path) -> None:
     path, out = source("nothing at the end"), tmp_path / "out"
@@ -135,4 +136,4 @@ def test_without_it_the_port_has_what_its_original_has(tmp_path: Path) -> None:
     path, out = source("nothing at the end"), tmp_path / "out"
     run("port", "--style", "compat", "--no-mend", path, "-o", out)
     found = document("hazards", path, "--port", out / path.name)
-    assert {h["id"] for r in found["runs"] for h in r["inherited"]} == {"H26"}
+    assert {h["hazard"] for r in found["runs"] for h in r["inherited"]} == {"H26"}
