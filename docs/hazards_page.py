@@ -78,6 +78,9 @@ reading it. The ruling for that one:
 * A read of what was never written (U1) is not: which bytes an MMA reads is in the descriptor that the port makes.
 * An operand overwritten before the MMA has completed (H18, H19) is not: a `wgmma.wait_group` that never was cannot be
   told from a commit or wait that the port lost.
+* An operand overwritten by threads that are not synchronized with those who have waited for the MMA (H18, H19) is, if
+  the original lacks that behind its `wgmma.wait_group`, all of the issuing warpgroup have waited in the port as well,
+  and its wait stands for that one. A wait of some warps, or at another statement, is the port's mistake.
 
 Where the original has a hazard of the kind in the same place and the port's is not inherited all the same, the
 report says what the original lacks there, and what the port lacks beyond that.
@@ -92,10 +95,25 @@ What a race hides stays hidden: where nothing orders two accesses, it does not s
 whether a proxy fence is missing between them too; a port that orders them, and lacks no more than that fence, inherits
 the hazard. Mend the original and check again.
 
-`porter port --mend` offers what the original lacks, as edit groups of their own with the safety *review*: a proxy fence
-behind the writing statement, a barrier ahead of the one that issues the copy. It runs the kernel's case; an instruction
-is offered only if the simulator then finds the hazard gone from original and port and no new one. What it cannot
-place is named (PT4111).
+## What ports mend
+
+One hazard of originals is mended in every port, because blocks of a port end at other times than those of its original
+did, and what was luck becomes a crash: blocks of a cluster that end while others still arrive on their mbarriers, send
+copies to them or access their shared memory (H26). The compiled original says which kernels those are: a remote
+access, and a way to the end without a cluster barrier behind it. One that waits for all arrivals behind its last load,
+as `producer_tail` of CUTLASS does, has none. The mend is an object in front of Tensor Memory's, whose destructor is
+`barrier.cluster.arrive` and `barrier.cluster.wait`: every thread comes to it last and once, whichever way it leaves,
+and threads that have ended do not count. It is an edit group of its own, PT4112, with the safety *review*; `--no-mend`
+leaves it out. Where threads could hang by it, it is not made, and what is missing is named (PT4112): an arrival at a
+cluster barrier is pending at the end, or a barrier counts all threads of the block and some may have ended by then.
+Where nothing is compiled (`--no-compile`, templates without arguments) nothing is known and nothing is added; ports of
+CuTe DSL kernels are compiled with their case's arguments, and named only.
+
+`porter port --mend` also offers what a run of the kernel's case shows, as edit groups with the safety *review*: a proxy
+fence behind the writing statement, a barrier ahead of the one that issues the copy or overwrites an operand, in the
+next turn of a loop, too, and the barrier between blocks where the compiled original did not show that it lacks. An
+instruction is offered only if the simulator then finds the hazard gone from original and port and no new one. What it
+cannot place is named (PT4111).
 
 ## What is modelled
 

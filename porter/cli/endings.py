@@ -16,7 +16,8 @@ from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.grade.endings import Ending, endings
-from porter.lang.sources import is_python, load_sources
+from porter.lang.closures import with_headers
+from porter.lang.sources import is_python, read_source
 from porter.verify.gate import GateOptions, requests
 
 _MAY = re.compile(
@@ -26,6 +27,9 @@ _MAY = re.compile(
 """What kernels with remote accesses have in their sources, in one form or another; the compiler tells them from
 others."""
 
+_LONGEST = 80
+"""Characters of a kernel's name in a message."""
+
 
 def ending(files: Sequence[Path], options: GateOptions) -> frozenset[tuple[str, str]]:
     """The kernels of files, as (file, links followed, name), that may end too early and that can be given a cluster
@@ -34,22 +38,26 @@ def ending(files: Sequence[Path], options: GateOptions) -> frozenset[tuple[str, 
         toolkit = find_toolkit(options.toolkit)
     except PorterError:
         return frozenset()
-    wanted = [r for f in files if not is_python(f) and _may(f, options) for r in requests(f, options)]
+    wanted = [r for f in _suspects(files, options.include_dirs) for r in requests(f, options)]
     with ThreadPoolExecutor(max_workers=options.jobs) as pool:
         found = list(pool.map(lambda request: _of(request, toolkit), wanted))
     return frozenset(
-        (str(Path(end.kernel_file).resolve()), function_name(end.entry))
+        (str(Path(end.file).resolve()), function_name(end.entry))
         for one in found
         for end in one
-        if end.kernel_file and not end.obstacle
+        if end.file and not end.obstacle
     )
 
 
-def _may(path: Path, options: GateOptions) -> bool:
-    with suppress(PorterError):
-        sources = load_sources(path, options.include_dirs)
-        return any(_MAY.search(text) for text in sources.sources().values())
-    return False
+def _suspects(files: Sequence[Path], include_dirs: Sequence[Path]) -> list[Path]:
+    """The files that have remote accesses by their texts or those of their headers."""
+    cuda = [f for f in files if not is_python(f)]
+    told = {}
+    _, closures = with_headers(cuda, include_dirs)
+    for name in set().union(*closures.values()):
+        with suppress(PorterError):
+            told[name] = _MAY.search(read_source(Path(name))) is not None
+    return [f for f in cuda if any(told.get(name) for name in closures.get(f.as_posix(), ()))]
 
 
 def _of(request: CompileRequest, toolkit: Toolkit) -> tuple[Ending, ...]:
@@ -66,8 +74,12 @@ def _read(ptx: str) -> tuple[Ending, ...]:
 def named(ptx: str) -> Iterator[Diagnostic]:
     """What is said of kernels of a port that may end too early, at places of the files that were compiled."""
     for end in _read(ptx):
-        place = next(iter(end.loc.outwards()), None) if end.loc is not None else None
+        # the kernel's own statement, whatever it calls
+        place = list(end.loc.outwards())[-1] if end.loc is not None else None
         where = Location(place.file, place.line) if place is not None else None
         obstacle = f"; Porter adds none, as {end.obstacle}" if end.obstacle else ""
-        values = {"kernel": display_name(end.entry), "what": end.what, "obstacle": obstacle}
-        yield Diagnostic(Code.BLOCK_ENDS_EARLY, where, values)
+        if is_python(Path(end.file)):
+            obstacle = "; in CuTe DSL it is `cute.arch.cluster_arrive()` and `cute.arch.cluster_wait()`"
+        name = display_name(end.entry)
+        name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+        yield Diagnostic(Code.BLOCK_ENDS_EARLY, where, {"kernel": name, "what": end.what, "obstacle": obstacle})

@@ -64,7 +64,8 @@ def review(
     require_directories("-I", include_dirs)
     memory = _memory(session, record, paths, output, include_dirs)
     rules = load_rules(tuple(map(str, current().rules)))
-    ported = port_paths([Path(p) for p in memory.paths], [Path(d) for d in memory.options["include_dirs"]])
+    searched = [Path(d) for d in memory.options["include_dirs"]]
+    ported = port_paths([Path(p) for p in memory.paths], searched, compiles=compiles)
     seen = review_of(ported, rules)
     recalled = kept.recall(memory, seen)
     for item in seen.items:

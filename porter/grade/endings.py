@@ -18,7 +18,9 @@ from porter.grade.warps import Warps
 from porter.ptx import ast
 from porter.ptx.parser import PtxSyntaxError, parse_module
 
-_MAY = re.compile(r"\bmapa\b|multicast::cluster|\b(?:st|red)\.async\b|\.shared::cluster\b")
+_MAY = re.compile(
+    r"\bmapa\b|multicast::cluster|\b(?:st|red)\.async\b|\b(?:mbarrier|st|ld|atom|red)\.[\w.:]*shared::cluster"
+)
 _MEMORY = ("ld", "st", "atom", "red", "mbarrier", "cp", "multimem")
 _REMOTE = ("st", "red", "ld", "atom", "mbarrier")
 _CLUSTER = "shared::cluster"
@@ -30,18 +32,15 @@ _Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Ending:
-    """A kernel with remote accesses that nothing keeps its blocks alive for: `what` the first of them is, and where it
-    comes from. `obstacle`: why a cluster barrier on every way out would not be safe; empty if it would be."""
+    """A kernel, whose own text is in `file`, with remote accesses that nothing keeps its blocks alive for: `what` the
+    first of them is, and where it comes from. `obstacle`: why a cluster barrier on every way out would not be safe;
+    empty if it would be."""
 
     entry: str
+    file: str
     what: str
     loc: ast.SourceLoc | None
     obstacle: str = ""
-
-    @property
-    def kernel_file(self) -> str:
-        """The file that the kernel's own text is in; empty if the module does not say."""
-        return list(self.loc.outwards())[-1].file if self.loc is not None else ""
 
 
 def endings(ptx: str) -> list[Ending]:
@@ -69,7 +68,8 @@ class _Reader:
         if not bare or self._is_drained(bare):
             return None
         first = self.rows[bare[0]]
-        return Ending(self.code.entry.name, first.opcode, first.loc, self._obstacle())
+        own = next((list(i.loc.outwards())[-1].file for i in self.rows if i.loc is not None), "")
+        return Ending(self.code.entry.name, own, first.opcode, first.loc, self._obstacle())
 
     # Remote accesses ----------------------------------------------------------------------------------
 
@@ -79,7 +79,8 @@ class _Reader:
             return True
         if ins.parts[0] not in _MEMORY:
             return False
-        if any(name in self._mapped for o in ins.operands for name in self._registers(at, o)):
+        places = (o for o in ins.operands if isinstance(o, ast.Mem))
+        if any(name in self._mapped for o in places for name in self._registers(at, o)):
             return True
         return ins.parts[0] in _REMOTE and _CLUSTER in ins.parts and not self._is_wait(ins)
 

@@ -91,5 +91,4 @@ def _fresh(wanted: str, words: set[str]) -> str:
     while name in words:
         suffix += 1
         name = f"{wanted}{suffix}"
-    words.add(name)
     return name

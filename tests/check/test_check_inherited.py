@@ -17,6 +17,7 @@ from porter.ptx.ast import SourceLoc
 from porter.report.json import schema
 from porter.sim.check.catalog import KINDS
 from porter.sim.check.hazard import Hazard, Site, edge
+from porter.sim.check.judge import AFTER_COMMIT, AFTER_WAIT_GROUP
 from porter.verify.inherited import as_introduced, split
 from porter.verify.line_map import LineMap
 
@@ -24,6 +25,7 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 PROXY = "fence.proxy.async between the threads' accesses and the synchronization"
 SYNC = "synchronization of the threads' accesses with the issue"
 COPY = "a wait on the mbarrier that the copy completes on"
+WAIT_GROUP = "a wgmma.wait_group that covers the first access"
 COMMIT = "a wait on the mbarrier that the commit arrives on"
 WGMMA, MMA = "wgmma reading shared memory", "tcgen05.mma reading shared memory"
 BULK = "asynchronous copy from shared memory"
@@ -194,12 +196,45 @@ def test_an_operand_is_inherited_where_its_order_is_the_users(lines: LineMap, at
 
 def test_a_buffer_given_back_too_early_is_the_ports_to_keep(lines: LineMap, at) -> None:
     original = hazard(site(WGMMA, "wgmma", at("original", 7)), site("store", "st.shared", at("original", 2)),
-                      "a wgmma.wait_group that covers the first access", kind="H19", race="WAR")  # fmt: skip
+                      WAIT_GROUP, kind="H19", race="WAR")  # fmt: skip
     port = hazard(site(MMA, "tcgen05.mma", at("port", 10)), site("store", "st.shared", at("port", 5)),
                   COMMIT, kind="H19", race="WAR")  # fmt: skip
     found = split([port], [original], lines)
     assert found.introduced == (port,)
     assert [s.original for s in found.similar] == [original]
+
+
+def test_what_lacks_behind_a_wait_is_inherited_where_the_original_waits(lines: LineMap, at) -> None:
+    def pair(folder: str, wait: int | None, *missing: str, line: int = 0, kind: str = "H19") -> Hazard:
+        mine = folder == "port"
+        issue = site(
+            MMA if mine else WGMMA, "tcgen05.mma" if mine else "wgmma", at(folder, line or (10 if mine else 7))
+        )
+        store = site("store", "st.shared", at(folder, 5 if mine else 2))
+        found = hazard(issue, store, *missing, kind=kind, race="WAR")
+        where = at(folder, wait) if wait is not None else None
+        found.edges = {replace(e, waited=where) if "after the w" in e.missing else e for e in found.edges}
+        return found
+
+    def inherits(port: Hazard, *original: Hazard) -> bool:
+        return bool(split([port], list(original), lines).inherited)
+
+    original = pair("original", 7, AFTER_WAIT_GROUP)
+    assert inherits(pair("port", 11, AFTER_COMMIT), original)
+    # with a second pair that the original lacks the wait for, too
+    assert inherits(pair("port", 11, AFTER_COMMIT), pair("original", 7, AFTER_WAIT_GROUP, WAIT_GROUP))
+    others = [
+        # no wait, or not by all; then also a wait in some pairs alone
+        pair("port", None, COMMIT), pair("port", 11, AFTER_COMMIT, COMMIT), pair("port", None, AFTER_COMMIT),
+        # a wait at another statement, other MMAs, another hazard
+        pair("port", 12, AFTER_COMMIT), pair("port", 11, AFTER_COMMIT, line=12),
+        pair("port", 11, AFTER_COMMIT, kind="H18"), pair("port", 11, AFTER_COMMIT, PROXY),
+    ]  # fmt: skip
+    for port in others:
+        assert not inherits(port, original), port
+    # an original that never waits says nothing of what comes behind a wait
+    assert not inherits(pair("port", 11, AFTER_COMMIT), pair("original", None, WAIT_GROUP))
+    assert not inherits(pair("port", 11, AFTER_COMMIT))
 
 
 def test_without_lines_only_the_letter_passes_and_each_but_once(lines: LineMap) -> None:
@@ -291,7 +326,7 @@ RACES = {
 @pytest.mark.parametrize("race", RACES)
 def test_a_race_of_the_original_is_not_blamed_on_its_port(tmp_path: Path, race: str) -> None:
     kernel = planted(tmp_path, *RACES[race])
-    document = json.loads(run("--format", "json", "hazards", kernel, code=0))
+    document = json.loads(run("--format", "json", "hazards", "--no-mend", kernel, code=0))
     jsonschema.validate(document, schema("hazards"))
     original, port = document["runs"]
     assert document["verdict"] == "review"
@@ -304,7 +339,11 @@ def test_a_race_of_the_original_is_not_blamed_on_its_port(tmp_path: Path, race: 
     only = run("hazards", kernel, "--only", "original", code=0 if race == "H16-fence" else 5)
     assert race[:3] in only
     # A port that is checked alone is compared with its original all the same.
-    assert "also in the original" in run("hazards", kernel, "--only", "port", code=0)
+    assert "also in the original" in run("hazards", kernel, "--no-mend", "--only", "port", code=0)
+    if race == "H26-arrive":
+        # what is mended by itself is not there
+        mended = json.loads(run("--format", "json", "hazards", kernel, "--only", "port", code=0))["runs"]
+        assert [(r["verdict"], r["inherited"]) for r in mended if r["program"] == "port"] == [("clean", [])]
 
 
 @pytest.mark.slow

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import shared_operand
 from click.testing import CliRunner
+from kept_sources import kept
 
 from porter.cli.main import main
 from porter.lang.cuda import parse_cuda
@@ -46,7 +48,15 @@ def test_a_place_between_two_statements() -> None:
     assert placed(7, 8) == (8, 8, b"        ")
 
 
-@pytest.mark.parametrize(("first", "second"), [(7, 3), (8, 7), (3, 3), (11, 11), (3, 99)])
+def test_a_place_that_a_loop_leads_to() -> None:
+    """Ahead of the second line, in the turn that follows."""
+    found = gap(parse_cuda("k.cu", SOURCE), 8, 7)
+    assert found is not None
+    assert found.wraps
+    assert placed(8, 7) == (9, 7, b"        ")
+
+
+@pytest.mark.parametrize(("first", "second"), [(7, 3), (3, 3), (11, 11), (3, 99)])
 def test_where_no_statement_comes_between_there_is_no_place(first: int, second: int) -> None:
     assert placed(first, second) is None
 
@@ -101,10 +111,35 @@ def test_what_the_original_lacks_is_offered(
     assert not [g for g in plain["groups"] if g["rule"] == rule]
 
 
+END = "    ptx::cluster_arrive();\n    ptx::cluster_wait();\n#else"
+
+
+@pytest.mark.slow
+@pytest.mark.external
+def test_blocks_that_a_run_shows_to_end_too_early(tmp_path: Path) -> None:
+    """Nothing is compiled but what runs."""
+    kernel = planted(tmp_path, "gemm_cluster", END, "#else")
+    document = json.loads(run("--format", "json", "port", "--mend", "--no-compile", kernel, code=0)[0])
+    (group,) = (g for g in document["groups"] if g["rule"].startswith("PT4"))
+    assert (group["rule"], group["safety"]) == ("PT4112", "review")
+    assert not [d for d in document["diagnostics"] if d["id"] == "PT4111"]
+    (file,) = (f for f in document["files"] if f["path"].endswith(kernel.name))
+    assert file["diff"].index("~ClusterEnd") < file["diff"].index("tmem_shared")
+
+
+@pytest.mark.slow
+@pytest.mark.external
+def test_a_barrier_where_a_loop_leads_back(tmp_path: Path) -> None:
+    kernel, out = kept(shared_operand.files()) / "k.cu", tmp_path / "out"
+    run("port", "--style", "compat", "--mend", "--no-compile", kernel, "-o", out, code=0)
+    assert (out / "k.cu").read_text().count(shared_operand.MEET) == 2
+    found = json.loads(run("--format", "json", "hazards", kernel, "--port", out / "k.cu", code=0)[0])
+    assert [(r["verdict"], r["inherited"]) for r in found["runs"]] == [("clean", [])]
+
+
 @pytest.mark.external
 def test_what_cannot_be_placed_is_named(tmp_path: Path) -> None:
-    end = "    ptx::cluster_arrive();\n    ptx::cluster_wait();\n#else"
-    kernel = planted(tmp_path, "gemm_cluster", end, "#else")
+    kernel = planted(tmp_path, "gemm_cluster", END, "    ptx::cluster_arrive();\n#else")
     _, said = run("port", "--mend", "--no-compile", kernel, "-o", tmp_path / "out", code=0)
     assert "PT4111" in said
     assert "hazard H26" in said

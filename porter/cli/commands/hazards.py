@@ -12,6 +12,7 @@ from porter.cli.commands.shared import (
     compile_options,
     keep_option,
     launch_options,
+    no_mend_option,
     resume_option,
     rules_option,
     seconds_option,
@@ -56,6 +57,7 @@ from porter.cli.commands.shared import (
 @simulator_options
 @rules_option
 @keep_option
+@no_mend_option
 @trust_option
 def hazards() -> None:
     """Look for hazards in PATH: a kernel with its case (original and port), a case file, every case below a

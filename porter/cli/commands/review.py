@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, keep_option, rules_option, trust_option
+from porter.cli.commands.shared import Command, keep_option, no_mend_option, rules_option, trust_option
 
 
 @click.command(cls=Command)
@@ -21,6 +21,7 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, trust
 @click.option("--accept-safe", is_flag=True, help="Accept all groups whose safety is `safe` without a question.")
 @rules_option
 @keep_option
+@no_mend_option
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are; they are ported with the file.")  # fmt: skip
 @click.option("--compile/--no-compile", "compiles", default=True, show_default=True,

@@ -120,12 +120,20 @@ def _take_mend(ctx: click.Context, option: click.Parameter, value: bool | None) 
 
 
 def mend_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--mend: for commands that write a port, or say what one has. The session has it."""
+    """--mend: for the command that ports. The session has it."""
     return click.option(
         "--mend/--no-mend", default=None, expose_value=False, callback=_take_mend,
         help="Ports have what the original itself lacks, as groups of safety review: by default the cluster barrier "
              "behind which no block ends that others still need; with --mend also fences and barriers that a run of "
              "its case in the checking simulator asks for; with --no-mend nothing.",
+    )(function)  # fmt: skip
+
+
+def no_mend_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--no-mend: for commands that say what a port has. The session has it."""
+    return click.option(
+        "--no-mend", "mend", is_flag=True, flag_value=False, default=None, expose_value=False, callback=_take_mend,
+        help="The port without what `porter port` adds because the original itself lacks it.",
     )(function)  # fmt: skip
 
 

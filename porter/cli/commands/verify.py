@@ -12,7 +12,7 @@ from porter.cli.commands.shared import (
     compile_options,
     gpu_options,
     keep_option,
-    mend_option,
+    no_mend_option,
     problem_option,
     resume_option,
     rules_option,
@@ -61,7 +61,7 @@ from porter.verify.backend_names import BACKENDS
 )
 @rules_option
 @keep_option
-@mend_option
+@no_mend_option
 @target_option
 @style_option
 @problem_option
