@@ -185,5 +185,5 @@ def test_alloc_waits_for_free_columns() -> None:
     stuck, _ = launch(
         body.replace("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r10, 512;", ""), np.zeros(4, np.uint32), 64
     )
-    assert stuck.findings[0].code is Code.SIM_DEADLOCK
-    assert "free Tensor Memory columns" in stuck.findings[0].message
+    assert stuck.findings[0].code is Code.SIM_TMEM_WAIT
+    assert "block 0,0,0 waits for 512 columns of 512, and holds 512 itself" in stuck.findings[0].message
