@@ -11,7 +11,7 @@ from pathlib import Path
 from porter.build.port_plan import PortPlan
 from porter.cli.auto import Auto
 from porter.cli.context import AUTO, FULL_RATE, NATIVE, Session, current
-from porter.cli.endings import ending
+from porter.cli.endings import latent
 from porter.cli.issuing import issued
 from porter.cli.options import split_list
 from porter.cli.sharing import shared
@@ -159,10 +159,10 @@ def port_paths(
     )
     chip = port_target(target) if target else options.target
     options = asking(current(), replace(options, target=chip, ask=ask))
-    endings = None
+    found = None
     if compiles and current().mend is not False:
-        endings = partial(ending, options=gate or GateOptions(tuple(include_dirs), toolkit=current().toolkit))
-    return engine.port_paths(paths, options, include_dirs, look, jobs, tell, endings)
+        found = partial(latent, options=gate or GateOptions(tuple(include_dirs), toolkit=current().toolkit))
+    return engine.port_paths(paths, options, include_dirs, look, jobs, tell, found)
 
 
 def plan_of(

@@ -201,6 +201,7 @@ class Code(Enum):
     HAZARD_INHERITED = hazards.HAZARD_INHERITED
     HAZARD_NOT_MENDED = hazards.HAZARD_NOT_MENDED
     BLOCK_ENDS_EARLY = hazards.BLOCK_ENDS_EARLY
+    STORE_NOT_READY = hazards.STORE_NOT_READY
 
     # PT5xxx: verification
     CASE_NOT_FOUND = verification.CASE_NOT_FOUND

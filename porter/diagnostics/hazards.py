@@ -91,3 +91,12 @@ BLOCK_ENDS_EARLY = warning(
     "Let all threads of all blocks meet at a cluster barrier as the kernel's last statement (barrier.cluster.arrive, "
     "barrier.cluster.wait), or wait for all arrivals before a block ends.",
 )
+STORE_NOT_READY = warning(
+    "PT4113",
+    "a bulk store of {kernel} may read shared memory that other warps have not written yet",
+    "One thread issues the copy behind stores of several warps, and no barrier stands between. Warps of the original "
+    "come out of their wgmma together, and seldom show it; those of a port load their sums from Tensor Memory one by "
+    "one. Porter writes the barrier of a warpgroup itself, as an edit group PT4113 that `--no-mend` leaves out, "
+    "where the whole warpgroup comes to the place.",
+    "Let the warps meet at a barrier (bar.sync) behind fence.proxy.async, ahead of the thread that issues the store.",
+)

@@ -43,6 +43,7 @@ from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
 from porter.passes.plan import KernelPlan
 from porter.passes.replacements import replacement_groups
+from porter.passes.store_ready import Unready, stores_made_ready
 from porter.passes.targets import lacks, named, retargeted
 from porter.passes.widening import Widened, not_ported, not_widened, widened
 from porter.ptx.arch import SM100A, PortTarget
@@ -70,7 +71,8 @@ class PortOptions:
     whose kernels may get the step that makes room for a second block on an SM; `bulk_stores`: the step whose results
     leave by bulk copies; `aheads`: that whose loops issue their first product a turn ahead; `wide`: the step that
     makes tiles twice as wide. `ending`: kernels whose blocks may end before others of their cluster are done with them,
-    by file and name. `ask`: the preprocessor, of which conditions on the chip are asked that no rule knows."""
+    by file and name; `unready`: bulk stores that lack a barrier, as `store_ready` has them. `ask`: the preprocessor, of
+    which conditions on the chip are asked that no rule knows."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -95,6 +97,7 @@ class PortOptions:
     aheads: frozenset[str] = frozenset()
     wide: frozenset[str] = frozenset()
     ending: frozenset[tuple[str, str]] = frozenset()
+    unready: Unready = frozenset()
     ask: Ask | None = field(default=None, compare=False)
 
     def asks(self, step: str, root: str) -> bool:
@@ -244,7 +247,8 @@ def _port_text(sources: SourceSet, options: PortOptions) -> PortResult:
     planned = pass_groups(rules, edits, selection, sources.sources())
     groups = planned.groups
     if groups:
-        groups = cluster_ends(ported_kernels.program, edits, options.ending) + groups
+        mends = cluster_ends(ported_kernels.program, edits, options.ending)
+        groups = mends + stores_made_ready(ported_kernels.program, edits, options.unready) + groups
     diagnostics += planned.diagnostics
     patterns = _standing_alone(ported_kernels.program, sources, rules, selection, groups, own)
     diagnostics += patterns.diagnostics

@@ -32,6 +32,7 @@ from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_
 from porter.passes.joint import RootPort, port_together
 from porter.passes.partial import LeftKernel
 from porter.passes.port import PortOptions, PortResult, port_beside
+from porter.passes.store_ready import Unready
 from porter.rules.engine import Selection
 from porter.rules.load import load_rules, names_of, own_names
 
@@ -49,7 +50,7 @@ class Beside:
 
 
 Look = Callable[[Path], Beside]
-Endings = Callable[[Sequence[Path]], frozenset[tuple[str, str]]]
+Latent = Callable[[Sequence[Path]], tuple[frozenset[tuple[str, str]], Unready]]
 """The kernels of files whose blocks may end too early, as (file, links followed, name)."""
 
 
@@ -304,10 +305,10 @@ def port_paths(
     look: Look,
     jobs: int = 1,
     tell: Tell | None = None,
-    endings: Endings | None = None,
+    latent: Latent | None = None,
 ) -> Ported:
-    """Port files and trees in `jobs` processes; quoted includes are also looked for in `include_dirs`. `endings` says
-    of the files which kernels `PortOptions.ending` are.
+    """Port files and trees in `jobs` processes; quoted includes are also looked for in `include_dirs`. `latent` says
+    of the files what `PortOptions.ending` and `unready` are.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -317,7 +318,8 @@ def port_paths(
     several = several_architectures(files | _builds_above(given, look)) if options.keep_hopper is None else None
     wanted = replace(options, keep_hopper=options.keep_hopper or several is not None)
     found = roots(given, options.rule_directories, include_dirs)
-    wanted = replace(wanted, ending=endings(found) if endings is not None else frozenset())
+    ending, unready = latent(found) if latent is not None else (frozenset(), frozenset())
+    wanted = replace(wanted, ending=ending, unready=unready)
     named = frozenset(str(p) for p in given)
     try:
         ported = _port_files(found, wanted, include_dirs, look, jobs, tell, named, several is not None)
