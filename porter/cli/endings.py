@@ -5,18 +5,16 @@ their cluster still need them, and bulk stores of what other warps may not have 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 
 from porter.build.entry import display_name, function_name
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
-from porter.grade.endings import Ending, endings
-from porter.grade.unready import Unready as Store
+from porter.grade.endings import Ending, endings, readings
 from porter.grade.unready import unready
 from porter.lang.closures import with_headers
 from porter.lang.sources import is_python, read_source
@@ -43,15 +41,20 @@ def latent(files: Sequence[Path], options: GateOptions) -> tuple[frozenset[tuple
         return frozenset(), frozenset()
     wanted = [r for f in _suspects(files, options.include_dirs) for r in requests(f, options)]
     with ThreadPoolExecutor(max_workers=options.jobs) as pool:
-        found = list(pool.map(lambda request: _of(request, toolkit), wanted))
-    ends = frozenset(
-        (str(Path(end.file).resolve()), function_name(end.entry))
-        for one, _ in found
-        for end in one
-        if end.file and not end.obstacle
+        texts = list(pool.map(lambda request: _ptx(request, toolkit), wanted))
+    early = _places(end for text in texts for end in endings(text))
+    # every kernel that a template makes gets it
+    hanging = _places(one for text in texts for one in readings(text) if one.obstacle) if early else frozenset()
+    return early - hanging, frozenset(
+        (str(Path(file).resolve()), function_name(store.entry), line, writer)
+        for text in texts
+        for store in unready(text)
+        for file, line, writer in (store.lines,)
     )
-    stores = ((*store.lines, function_name(store.entry)) for _, one in found for store in one)
-    return ends, frozenset((str(Path(file).resolve()), name, line, writer) for file, line, writer, name in stores)
+
+
+def _places(kernels: Iterable[Ending]) -> frozenset[tuple[str, str]]:
+    return frozenset((str(Path(k.file).resolve()), function_name(k.entry)) for k in kernels if k.file)
 
 
 def _suspects(files: Sequence[Path], include_dirs: Sequence[Path]) -> list[Path]:
@@ -65,28 +68,19 @@ def _suspects(files: Sequence[Path], include_dirs: Sequence[Path]) -> list[Path]
     return [f for f in cuda if any(told.get(name) for name in closures.get(f.as_posix(), ()))]
 
 
-def _of(request: CompileRequest, toolkit: Toolkit) -> _Read:
+def _ptx(request: CompileRequest, toolkit: Toolkit) -> str:
     with suppress(PorterError):
-        return _read(compile_ptx(request, toolkit).ptx)
-    return (), ()
-
-
-_Read = tuple[tuple[Ending, ...], tuple[Store, ...]]
-
-
-@lru_cache(maxsize=16)
-def _read(ptx: str) -> _Read:
-    return tuple(endings(ptx)), tuple(unready(ptx))
+        return compile_ptx(request, toolkit).ptx
+    return ""
 
 
 def named(ptx: str) -> Iterator[Diagnostic]:
     """What is said of kernels of a port that may end too early, or store too early, at places of the files that were
     compiled."""
-    ends, stores = _read(ptx)
-    for store in stores:
+    for store in unready(ptx):
         file, line, _ = store.lines
         yield Diagnostic(Code.STORE_NOT_READY, Location(file, line), {"kernel": display_name(store.entry)[:_LONGEST]})
-    for end in ends:
+    for end in endings(ptx):
         # the kernel's own statement, whatever it calls
         place = list(end.loc.outwards())[-1] if end.loc is not None else None
         where = Location(place.file, place.line) if place is not None else None

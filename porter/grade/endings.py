@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from porter.facts.code import Code
 from porter.grade.warps import Warps
 from porter.ptx import ast
+from porter.ptx.arch import Limits
 from porter.ptx.parser import PtxSyntaxError, parse_module
 
 _MAY = re.compile(
@@ -32,9 +33,9 @@ _Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Ending:
-    """A kernel, whose own text is in `file`, with remote accesses that nothing keeps its blocks alive for: `what` the
-    first of them is, and where it comes from. `obstacle`: why a cluster barrier on every way out would not be safe;
-    empty if it would be."""
+    """A kernel, whose own text is in `file`: `what` is its first remote access that nothing keeps its blocks alive for,
+    and where that comes from; empty if there is none. `obstacle`: why a cluster barrier on every way out would not be
+    safe; empty if it would be."""
 
     entry: str
     file: str
@@ -43,15 +44,20 @@ class Ending:
     obstacle: str = ""
 
 
-def endings(ptx: str) -> list[Ending]:
-    """The kernels of a module that use the tensor core and may end too early; none of a text that is not PTX."""
-    if not _MAY.search(ptx):
-        return []
+@lru_cache(maxsize=16)
+def readings(ptx: str) -> tuple[Ending, ...]:
+    """The kernels of a module that use the tensor core; none of a text that is not PTX."""
     try:
         module = parse_module(ptx)
     except PtxSyntaxError:
-        return []
-    return [found for entry in module.entries() if (found := _Reader(Code(module, entry)).read()) is not None]
+        return ()
+    readers = (_Reader(Code(module, entry)) for entry in module.entries())
+    return tuple(reader.read() for reader in readers if reader.multiplies())
+
+
+def endings(ptx: str) -> list[Ending]:
+    """Those that may end too early."""
+    return [found for found in readings(ptx) if found.what] if _MAY.search(ptx) else []
 
 
 class _Reader:
@@ -59,17 +65,17 @@ class _Reader:
         self.code = code
         self.rows = code.code
 
-    def read(self) -> Ending | None:
-        if not any(i.parts[:2] in _MMA for i in self.rows):
-            return None
+    def multiplies(self) -> bool:
+        return any(i.parts[:2] in _MMA for i in self.rows)
+
+    def read(self) -> Ending:
         events = [at for at in range(len(self.rows)) if self._is_remote(at)]
         unarrived, unwaited = (self._ends_without(word) for word in ("arrive", "wait"))
         bare = [at for at in events if any(t in unarrived or t in unwaited for t in self._after(at))]
-        if not bare or self._is_drained(bare):
-            return None
-        first = self.rows[bare[0]]
+        first = self.rows[bare[0]] if bare and not self._is_drained(bare) else None
         own = next((list(i.loc.outwards())[-1].file for i in self.rows if i.loc is not None), "")
-        return Ending(self.code.entry.name, own, first.opcode, first.loc, self._obstacle())
+        what, loc = (first.opcode, first.loc) if first is not None else ("", None)
+        return Ending(self.code.entry.name, own, what, loc, self._obstacle())
 
     # Remote accesses ----------------------------------------------------------------------------------
 
@@ -236,9 +242,11 @@ class _Reader:
 
     @cached_property
     def _warps(self) -> Warps | None:
+        """The warps of the largest block that there may be; None where only some of its axes are known."""
         directives = self.code.entry.directives
-        block = directives.get("reqntid") or directives.get("maxntid")
-        return Warps(self.code, block) if block else None
+        block = directives.get("reqntid") or directives.get("maxntid") or (Limits.threads_per_block,)
+        named = {o.name for ins in self.rows for o in ins.operands if isinstance(o, ast.SpecialReg)}
+        return None if len(block) == 1 and named & {"tid.y", "tid.z"} else Warps(self.code, block)
 
 
 def _is_cluster(ins: ast.Instruction, word: str) -> bool:

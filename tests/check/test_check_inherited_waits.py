@@ -61,7 +61,9 @@ def test_what_the_port_lost_is_the_ports(tmp_path: Path, name: str) -> None:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     port.write_text(text)
-    run("hazards", original, "--port", port, code=5)
+    (found,) = run("hazards", original, "--port", port, code=5)["runs"]
+    assert "H19" in {h["hazard"] for h in found["hazards"]}
+    assert not found["inherited"]
 
 
 @pytest.mark.slow
@@ -73,4 +75,6 @@ def test_a_barrier_that_only_the_port_lost(tmp_path: Path) -> None:
     assert text.count(shared_operand.MEET) == 2
     head, _, tail = text.rpartition(shared_operand.MEET)
     port.write_text(head + tail)
-    run("hazards", original, "--port", port, code=5)
+    (found,) = run("hazards", original, "--port", port, code=5)["runs"]
+    assert "H19" in {h["hazard"] for h in found["hazards"]}
+    assert not found["inherited"]

@@ -85,6 +85,17 @@ ENDED = {
 }
 """Kernels whose blocks wait for each other already."""
 
+_LAUNCH = "    auto* kernel = cluster_gemm<128, 64, 64, 384, kStages, kCtas, 2>;\n"
+_ALONE = """\
+    auto* alone = cluster_gemm<128, 64, 64, 384, kStages, kCtas, 1>;
+    if (k == 64) return alone<<<kCtas, 384, sizeof(Storage<128, 64, 64, kStages>)>>>(m, n, k, c, map_a, map_b);
+"""
+OF_TWO = changed(
+    BARE,
+    (_ROW, f"            if constexpr (CLUSTER == 1) __syncthreads();\n{_ROW}"),
+    (_LAUNCH, _ALONE + _LAUNCH),
+)
+"""A template of which one kernel needs the barrier, and another one could hang by it."""
 NAMED = {
     "an arrival at the end alone": changed(
         KERNEL, (_END, '    asm volatile("barrier.cluster.arrive;\\n" ::: "memory");\n}\n\nvoid launch')

@@ -84,6 +84,16 @@ def test_it_is_refused_alone(tmp_path: Path) -> None:
     assert "ClusterEnd" not in text
 
 
+@pytest.mark.slow
+@pytest.mark.external
+def test_a_template_gets_what_all_of_its_kernels_can_have() -> None:
+    path = kept({"cluster_gemm.cu": cluster_ends.OF_TWO}) / "cluster_gemm.cu"
+    assert ending([path], GateOptions()) == set()
+    without = cluster_ends.OF_TWO.replace("if constexpr (CLUSTER == 1) __syncthreads();", "")
+    path = kept({"cluster_gemm.cu": without}) / "cluster_gemm.cu"
+    assert len(ending([path], GateOptions())) == 1
+
+
 @pytest.mark.external
 @pytest.mark.spread(4)
 @pytest.mark.parametrize(

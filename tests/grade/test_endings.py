@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from porter.grade.endings import endings
+from porter.grade.endings import endings, readings
 
 HEAD = """.version 9.0
 .target sm_100a
@@ -121,6 +121,30 @@ def test_what_a_barrier_at_the_end_could_hang_by(body: str, obstacle: str) -> No
 )
 def test_barriers_that_count_no_ended_threads_are_none(body: str) -> None:
     assert read(body) == ["mbarrier"]
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "found"),
+    [
+        # a block of unknown size: all warps come to the barrier, or only those of a role
+        (("maxntid 256", 'pragma "x";'), "LOOP:\nbar.sync 0;\n@%p4 bra LOOP;\n" + ARRIVE, ""),
+        (("maxntid 256", 'pragma "x";'), roles("bar.sync 0;\n", ARRIVE), "counts all threads"),
+        # of which only x is known
+        (("%tid.x", "%tid.y"), "@%p5 bra PAST;\nbar.sync 0;\nPAST:\n" + ARRIVE, "counts all threads"),
+        (("maxntid 256", "maxntid 64, 4, 1"), "bar.sync 0;\n" + ARRIVE, ""),
+    ],
+)
+def test_blocks_of_unknown_sizes(head: tuple[str, str], body: str, found: str) -> None:
+    text = HEAD.replace(*head).replace('.pragma "x";', "")
+    (end,) = endings(text + body + "ret;\n}\n")
+    assert found in end.obstacle
+    assert bool(found) is bool(end.obstacle)
+
+
+def test_what_could_hang_in_a_kernel_without_remote_accesses_is_known() -> None:
+    (one,) = readings(HEAD + roles("bar.sync 0;\n", "") + "ret;\n}\n")
+    assert not one.what
+    assert "counts all threads" in one.obstacle
 
 
 def test_kernels_without_mmas_are_not_ports() -> None:
