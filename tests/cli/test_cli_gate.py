@@ -172,14 +172,14 @@ def test_an_original_that_does_not_compile_says_nothing_about_the_port(tmp_path:
 def test_the_summary_names_kernels_with_registers_and_spills(tmp_path: Path, compilations: list[str]) -> None:
     kernel = project(tmp_path / "k")
     result = porter("port", kernel)
-    assert re.search(r"compiled for sm_90a → sm_100a +registers +spilled", result.stderr)
-    assert re.search(r"^gemm +\d+ → \d+ +0 → 0$", result.stderr, re.MULTILINE)
+    assert re.search(r"compiled for sm_90a → sm_100a +registers +spilled.* CTAs an SM", result.stderr)
+    assert re.search(r"^gemm +\d+ → \d+ +0 → 0 +\d+ → \d+", result.stderr, re.MULTILINE)
     assert result.stdout_bytes.startswith(b"# rule"), "standard output is the diff's"
     assert b"compiled for" not in result.stdout_bytes
     assert sorted(compilations) == ["sm_100a", "sm_90a"]
     again = porter("port", kernel, "-o", tmp_path / "out")
     assert len(compilations) == 2, "the second time both come from the cache"
-    assert re.search(r"^gemm +\d+ → \d+ +0 → 0$", again.stdout, re.MULTILINE)
+    assert re.search(r"^gemm +\d+ → \d+ +0 → 0 +\d+ → \d+", again.stdout, re.MULTILINE)
     (tmp_path / "k" / "mma.cuh").write_text(HEADER + "// more\n")
     porter("port", kernel)
     assert len(compilations) == 4, "a header is part of the content"
