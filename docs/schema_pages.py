@@ -115,10 +115,14 @@ size cannot show:
 
 * the other instantiations (`template`, `defines`, the constructor of a CuTe DSL kernel) that the listed sizes make;
 * edges: a size that is no multiple of a tile. Tensor maps, grid, `tile` and constants such as `BM` say what tiles are;
-* a long loop: at least 18 steps, so that the 17th is not the last.
+* a long loop: at least 66 steps, so that neither the 17th nor the 65th is the last; where outputs grow with it, as with
+  the keys of attention, at least 18;
+* three blocks in each dimension of the grid that a size can make so large, in all at the same time;
+* many tiles of a block, where tiles grow with a size and the grid does not: twelve of each block (eight in CuTe DSL),
+  so that two accumulators come round again three times.
 
 Sizes that the case lists are taken where they have this, the fewest that do; what is left is derived from a small one
-of them. Two fields help with that:
+of them: multiples of one size or two, the others small. Two fields help with that:
 
 ```yaml
 steps: {{S: BN}}               # the main loop runs over S, BN at a time; else over the names in `reduction`
@@ -126,11 +130,25 @@ multiples: {{M: 1, N: 8}}      # any M is legal, and any N that is a multiple of
 ```
 
 Where `multiples` says nothing, an edge is tried: if the original agrees with the reference there, it is legal and the
-port is compared too; if not, it is left out. A long loop keeps to multiples of the greatest common divisor of the
-listed sizes. The last lines of the output say what was not run: listed sizes and instantiations, sizes that were left
-out with the reason, the port's instructions that no run came to, by source line, and, where the port did not run in the
-simulator, the hazard checker and other schedules. `--sizes default` runs the default size alone, `--sizes all` all that
-are listed.
+port is compared too; if not, it is left out. So are the other derived sizes, which are multiples of the greatest common
+divisor of the listed ones.
+
+Then the runs themselves say what they did not come to. The simulator tells the largest value that each comparison with
+a constant had, and how many phases each mbarrier completed, of original and port. A counter that grew with a size from
+one run to another, but not beyond its constant (`if (k == 100)`, `k >> 7`, `min(k, 100)`), and a ring that did not come
+round three times, get a larger value of that size: up to four sizes, of at most 600,000 warp-instructions a program. A
+constant that hides in other arithmetic (`k % 101 == 100`, which compilers make a multiplication of) is not seen.
+
+Where original or port leave something behind that outlives the launch, in a `__device__` variable or a scratch tensor,
+both are launched once more on that: inputs and outputs are set anew, the rest stays. If the original is right in the
+second launch only with scratch tensors set anew, its host code does that, and the port's are too. A port that is wrong
+there alone is an error of its own (PT5030); of an original that is, nothing is said about its port.
+
+The last lines of the output say what was not run: listed sizes and instantiations, sizes that were left out with the
+reason (the case does not allow them, they take too long, what was recorded has one size), what is beyond constants that
+no run came to, mbarriers that never reached a second phase, the port's instructions that no run came to, by source
+line, and, where the port did not run in the simulator, the hazard checker and other schedules. `--sizes default` runs
+the default size alone, `--sizes all` all that are listed.
 
 ## Fields
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from porter.sim.loader import load_program
 from porter.verify.case import Case
 from porter.verify.expr import Number
-from porter.verify.further import Further, checked_size, unit_of, work
+from porter.verify.further import ALONE, Further, checked_size, tiles_of, turning_of_dsl, unit_of, work
 from porter.verify.problem import bind
 from porter.verify.trial import Program
 
@@ -71,6 +71,8 @@ class Beyond:
     _tried: set[tuple[Goal, str]] = field(default_factory=set)
     _too_long: dict[Goal, str] = field(default_factory=dict)
     _made: int = 0
+    _blocks: dict[float, int] = field(default_factory=dict)
+    """Of kernels in CuTe DSL that were launched with fewer blocks than there are tiles, by tiles for each of them."""
 
     def add(self, program: Program, stats: Any) -> None:
         """Take in a run; `stats` is None for backends that count nothing."""
@@ -81,6 +83,9 @@ class Beyond:
         if seen is None:
             seen = _Seen(sizes)
             self._seen.append(seen)
+        if self.case.dsl is not None:
+            blocks = math.prod(program.launch.grid)
+            self._blocks[tiles_of(program.problem) / blocks] = blocks
         self._programs[module] = program
         seen.modules.add(module)
         seen.instructions = max(seen.instructions, stats.warp_instructions)
@@ -92,6 +97,12 @@ class Beyond:
 
     def next(self) -> Further | None:
         """A size that comes to something that no run came to; None where there is none."""
+        most_tiles = max(self._blocks, default=0.0)
+        if 1 < most_tiles < ALONE:
+            blocks = self._blocks[most_tiles]
+            self._blocks.clear()
+            if plan := turning_of_dsl(self.case, blocks).sizes:
+                return plan[0]
         while self._made < _MOST_SIZES:
             offers = list(self._offers())
             if not offers:

@@ -52,6 +52,9 @@ OVER = 8
 """Blocks of a launch that one block does the work of: two answers to its requests, and two accumulators, have come
 round again three times."""
 
+_MOST_WIDE = 8
+"""A size with so many blocks has a shorter loop where it would take more than this many times the default's work."""
+
 _SWIZZLE_BYTES = SwizzleMode.B128.span
 """A step of K where nothing says how long it is: one row of the widest swizzle."""
 
@@ -60,6 +63,9 @@ _ALIGNED = 8
 
 _MOST_WORK = 16
 """A size that the case lists is added only up to this many times the default's work."""
+
+_LITTLE = 1 << 28
+"""Terms of sums that are run whatever the default has: of a hundred steps of a large tile."""
 
 Feature = tuple[str, ...]
 
@@ -87,8 +93,9 @@ class Plan:
 class _Shape:
     """What the sizes of a case mean: `extents` are the tiles that a size is divided into, `steps` what one step of
     the main loop takes of it. `axes`: the dimensions of the grid in which it can have `WIDE` blocks, with the sizes
-    that they grow with."""
+    that they grow with; `wide`: the least sizes at which kernels of CuTe DSL, whose host code makes the grid, have."""
 
+    wide: dict[str, int] = field(default_factory=dict)
     axes: dict[int, tuple[str, ...]] = field(default_factory=dict)
     extents: dict[str, set[int]] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
@@ -101,7 +108,7 @@ def further_sizes(case: Case) -> Plan:
         PorterError: what binding the default size raises.
     """
     if case.recorded is not None:
-        return Plan()
+        return Plan((), (("other sizes", "what was recorded has one"),))
     default = bind(case, case.sizes)
     shape = _shape(default)
     candidates = list(_listed(case, work(default) * _MOST_WORK))
@@ -119,7 +126,10 @@ def further_sizes(case: Case) -> Plan:
     plans = [_derived(case, default, shape, have), _wide(case, default, shape, have)]
     if persistent is not None and ("tiles",) not in have:
         plans.append(_turning(case, default, persistent))
-    return Plan((*chosen, *(s for p in plans for s in p.sizes)), tuple(x for p in plans for x in p.left_out))
+    left_out = [x for p in plans for x in p.left_out]
+    if not shape.steps:
+        left_out.append(("a long loop", "`reduction` and `steps` name no size that can change without other code"))
+    return Plan((*chosen, *(s for p in plans for s in p.sizes)), tuple(left_out))
 
 
 def long_loop(case: Case) -> Mapping[str, Number] | None:
@@ -168,7 +178,7 @@ def many_tiles(
         # a grid may grow up to the blocks that a kernel has at most
         for problem in sorted(_grown(case, listed, bound, least, known), key=work):
             launched = (blocks or _launched)(problem)
-            if _tiles(problem) >= least * launched:
+            if tiles_of(problem) >= least * launched:
                 return problem.sizes
             if launched > known and blocks is not None:
                 known = launched
@@ -178,10 +188,10 @@ def many_tiles(
 
 def _grown(case: Case, listed: Sequence[Problem], bound: Collection[str], least: int, known: int) -> list[Problem]:
     """Problems with so many tiles for each of `known` blocks: listed ones, else those with more rows or columns."""
-    found = [p for p in listed if _tiles(p) >= least * max(known, _launched(p))]
+    found = [p for p in listed if tiles_of(p) >= least * max(known, _launched(p))]
     for base in listed if not found else ():
         symbols = {s for t in base.outputs for s in _of_tile(base, t.symbolic) if isinstance(s, str)}
-        times = -(-least * max(known, _launched(base)) // max(1, _tiles(base)))
+        times = -(-least * max(known, _launched(base)) // max(1, tiles_of(base)))
         for name in sorted(symbols & set(case.sizes) - set(bound)):
             try:
                 found.append(bind(case, {**base.sizes, name: int(base.sizes[name]) * times}))
@@ -245,7 +255,7 @@ def half_tiles(case: Case, axis: int) -> tuple[Mapping[str, Number], Mapping[str
     return min(whole, key=work).sizes, min(half, key=work).sizes
 
 
-def _tiles(problem: Problem) -> int:
+def tiles_of(problem: Problem) -> int:
     """Output tiles of a problem; none where nobody knows how large one is."""
     tile = problem.tile
     if tile is None or not problem.outputs or len(problem.outputs[0].shape) < len(tile):
@@ -298,7 +308,7 @@ def _shape(problem: Problem) -> _Shape:
             shape.extents.setdefault(name, set()).add(extent)
     if problem.tile is not None:
         for tensor in problem.outputs[:1]:
-            for symbol, extent in zip(tensor.symbolic[-2:], problem.tile, strict=False):
+            for symbol, extent in zip(_of_tile(problem, tensor.symbolic), problem.tile, strict=False):
                 if symbol in case.sizes:
                     shape.extents.setdefault(str(symbol), set()).add(extent)
     for name in case.sizes:
@@ -322,6 +332,11 @@ def _shape(problem: Problem) -> _Shape:
         growing = tuple(sorted(_closed(case, [expression]) & set(case.sizes) - fixed))
         if any(_widened(case, problem, name, axis) is not None for name in growing):
             shape.axes[axis] = growing
+    for tensor in problem.outputs if case.dsl is not None else ():
+        of_tile = _of_tile(problem, tensor.symbolic)
+        for name in {str(s) for s in tensor.symbolic} & set(case.sizes) - fixed:
+            if name in shape.extents or name not in of_tile:
+                shape.wide[name] = WIDE * max(shape.extents.get(name, {1}))
     return shape
 
 
@@ -412,9 +427,11 @@ def _features(problem: Problem, shape: _Shape, persistent: Mapping[str, Number] 
     for name, step in shape.steps.items():
         if int(problem.sizes[name]) >= (ENOUGH_OF_SQUARE if _is_square(problem, name) else ENOUGH) * step:
             found.add(("long", name))
-    if shape.axes and all(problem.launch.grid[axis] >= WIDE for axis in shape.axes):
+    if all(problem.launch.grid[a] >= WIDE for a in shape.axes) and all(
+        problem.sizes[name] >= least for name, least in shape.wide.items()
+    ):
         found.add(("wide",))
-    if persistent is not None and _tiles(problem) >= TURNS * _launched(problem):
+    if persistent is not None and tiles_of(problem) >= TURNS * _launched(problem):
         found.add(("tiles",))
     return found
 
@@ -482,7 +499,7 @@ def _edges(case: Case, base: Problem, names: Sequence[str], shape: _Shape) -> Pl
 
 def _wide(case: Case, default: Problem, shape: _Shape, have: set[Feature]) -> Plan:
     """One size with `WIDE` blocks in each dimension of the grid that grows with a size."""
-    if ("wide",) in have or not shape.axes:
+    if ("wide",) in have:
         return Plan()
     listed = [p for p in (default, *_listed(case, math.inf)) if instantiation(p) == instantiation(default)]
     base = min((p for p in listed if all(p.sizes[n] >= default.sizes[n] for n in shape.steps)), key=work)
@@ -495,12 +512,26 @@ def _wide(case: Case, default: Problem, shape: _Shape, have: set[Feature]) -> Pl
     if problem is None:
         return Plan((), ((_WIDE_WHY, "no multiples of sizes of the case give as many"),))
     sizes = dict(_occupied(case, problem).sizes)
-    for name, step in shape.steps.items():
-        if not _is_square(base, name):
-            unit = math.lcm(unit_of(case, base, name), step)
-            sizes[name] = max(int(sizes[name]), -(-_WIDE_STEPS * step // unit) * unit)
-    change = {name: int(value) for name, value in sizes.items() if value != base.sizes[name]}
-    return checked_size(case, base, change, _WIDE_WHY, tried=not change.keys() <= case.multiples.keys())
+    for name, least in shape.wide.items():
+        unit = unit_of(case, base, name)
+        sizes[name] = max(int(sizes[name]), -(-least // unit) * unit)
+    plan = Plan()
+    for steps in _wide_steps(case, base, listed, shape):
+        change = {name: int(value) for name, value in (sizes | steps).items() if value != base.sizes[name]}
+        plan = checked_size(case, base, change, _WIDE_WHY, tried=not change.keys() <= case.multiples.keys())
+        most = max(_MOST_WIDE * work(default), _LITTLE / 4)
+        if all(work(bind(case, further.sizes)) <= most for further in plan.sizes):
+            break
+    return plan
+
+
+def _wide_steps(case: Case, base: Problem, listed: Sequence[Problem], shape: _Shape) -> Iterator[dict[str, Number]]:
+    """Lengths of the main loop, from that at which stages come round again down to the least one of the case."""
+    loops = {name: step for name, step in shape.steps.items() if not _is_square(base, name)}
+    units = {name: math.lcm(unit_of(case, base, name), step) for name, step in loops.items()}
+    yield {n: max(int(base.sizes[n]), -(-_WIDE_STEPS * s // units[n]) * units[n]) for n, s in loops.items()}
+    yield {}
+    yield {name: min(p.sizes[name] for p in listed) for name in loops}
 
 
 def _widened(case: Case, base: Problem, name: str, axis: int) -> Problem | None:
@@ -519,7 +550,7 @@ def _widened(case: Case, base: Problem, name: str, axis: int) -> Problem | None:
 
 def _occupied(case: Case, problem: Problem) -> Problem:
     """The problem with a tile for each block, where blocks are a size of their own."""
-    lacking = -(-_launched(problem) // max(1, _tiles(problem) or _launched(problem)))
+    lacking = -(-_launched(problem) // max(1, tiles_of(problem) or _launched(problem)))
     for name in sorted(_grown_alone(case, problem)) if lacking > 1 else ():
         try:
             return bind(case, {**problem.sizes, name: int(problem.sizes[name]) * lacking})
@@ -546,14 +577,24 @@ def _persistent(case: Case) -> Mapping[str, Number] | None:
     return {**sizes, names[0]: int(sizes[names[0]]) * TURNS * _launched(bind(case, sizes))}
 
 
+def turning_of_dsl(case: Case, blocks: int) -> Plan:
+    """Many tiles of a block of a kernel in CuTe DSL that was launched with so many blocks.
+
+    Raises:
+        PorterError: what binding the default size raises.
+    """
+    found = many_tiles(case, ALONE, lambda problem: blocks)
+    return _turning(case, bind(case), found) if found is not None else Plan()
+
+
 def _turning(case: Case, default: Problem, sizes: Mapping[str, Number]) -> Plan:
     """Many tiles of a block, if that is no work without measure."""
     change = {name: int(value) for name, value in sizes.items() if value != default.sizes[name]}
     plan = checked_size(case, default, change, _TURNING_WHY, tried=not change.keys() <= case.multiples.keys())
     for further in plan.sizes:
-        times = work(bind(case, further.sizes)) / max(1.0, work(default))
-        if times > _MOST_WORK:
-            return Plan((), ((_TURNING_WHY, f"{times:.0f} times the work of the default size"),))
+        terms = work(bind(case, further.sizes))
+        if terms > max(_MOST_WORK * work(default), _LITTLE):
+            return Plan((), ((_TURNING_WHY, f"{terms / work(default):.0f} times the work of the default size"),))
     return plan
 
 

@@ -32,10 +32,10 @@ def test_it_is_made_of_the_sizes_of_the_case() -> None:
 
 
 def test_a_size_that_the_case_lists_is_taken(tmp_path: Path) -> None:
-    text = (CORPUS / "gemm_ws/case.yaml").read_text().replace("K: 192}", "K: 1280}")
+    text = (CORPUS / "gemm_ws/case.yaml").read_text().replace("K: 192}", "K: 4608}")
     (tmp_path / "gemm_ws.cu").write_text((CORPUS / "gemm_ws/gemm_ws.cu").read_text())
     (tmp_path / "case.yaml").write_text(text)
-    assert long_loop(load_case(tmp_path / "case.yaml")) == {"M": 256, "N": 384, "K": 1280}
+    assert long_loop(load_case(tmp_path / "case.yaml")) == {"M": 256, "N": 384, "K": 4608}
 
 
 @pytest.mark.parametrize("long", [None, {"M": 64, "N": 64, "K": 2048}])

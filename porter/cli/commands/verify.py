@@ -39,7 +39,8 @@ from porter.verify.backend_names import BACKENDS
 @click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
 @click.option("--sizes", multiple=True, metavar="SIZES",
               help="`default`, `all`, or M=128,N=256,...; repeatable [default: `default` with all input families, "
-                   "and with one each what that cannot show: other instantiations, edges, a long loop].")  # fmt: skip
+                   "and with one each what that cannot show: other instantiations, edges, a long loop, three blocks a "
+                   "dimension, many tiles of a block, what is beyond constants].")  # fmt: skip
 @click.option("--hazards/--no-hazards", default=None,
               help="Also look for hazards in the same runs, with the first input family of each size "
                    "[default: on the simulator, where there is a port].")  # fmt: skip
@@ -75,7 +76,8 @@ def verify() -> None:
     simulator the integer inputs run once more under a random schedule: a buffer given back too early shows only
     there. Ports of CuTe DSL kernels run under the late, the eager and two random schedules, whatever is asked for.
     Values and synchronization are checked in one go, on the levels of `porter hazards`. What the port has from its
-    original is said, and sets no exit code. The last lines say what was not run.
+    original is said, and sets no exit code. What they leave in variables of the module or in scratch tensors is there
+    in a second launch. The last lines say what was not run.
 
     A program with its own main() and no case beside it runs whole, with its arguments: `porter verify --port port.cu
     program.cu -- 256 256 64`. After each launch original and port have to hold the same bits in memory.
