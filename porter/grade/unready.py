@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from porter.facts.code import Code, is_test
 from porter.ptx import ast
@@ -36,20 +37,21 @@ class Unready:
         return store.file, store.line, writer.line
 
 
-def unready(ptx: str) -> list[Unready]:
+@lru_cache(maxsize=16)
+def unready(ptx: str) -> tuple[Unready, ...]:
     """Such stores of the kernels of a module that use the tensor core; none of a text that is not PTX."""
-    if not _MAY.search(ptx):
-        return []
+    if not _MAY.search(ptx) or "stmatrix" not in ptx:
+        return ()
     try:
         module = parse_module(ptx)
     except PtxSyntaxError:
-        return []
-    found = []
+        return ()
+    found: list[Unready] = []
     for entry in module.entries():
         code = Code(module, entry)
         if any(ins.parts[:2] in _MMA for ins in code.code):
-            found += list(_of(code))
-    return found
+            found += _of(code)
+    return tuple(found)
 
 
 def _of(code: Code) -> Iterator[Unready]:
