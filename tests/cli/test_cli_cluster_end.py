@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from kept_sources import kept
 
 from porter.build.nvcc import CompileRequest, compile_ptx
-from porter.cli.endings import ending
+from porter.cli.endings import latent
 from porter.cli.main import main
 from porter.grade.endings import endings
 from porter.verify.gate import GateOptions
@@ -41,7 +41,7 @@ def document(*args: object, code: int = 0) -> dict:
 @pytest.mark.parametrize("name", ALL)
 def test_the_compiler_says_which_kernels_end_too_early(name: str) -> None:
     path = source(name)
-    found = ending([path], GateOptions())
+    found, _ = latent([path], GateOptions())
     assert found == ({(str(path.resolve()), "cluster_gemm")} if name in cluster_ends.MENDED else set())
 
 
@@ -88,10 +88,10 @@ def test_it_is_refused_alone(tmp_path: Path) -> None:
 @pytest.mark.external
 def test_a_template_gets_what_all_of_its_kernels_can_have() -> None:
     path = kept({"cluster_gemm.cu": cluster_ends.OF_TWO}) / "cluster_gemm.cu"
-    assert ending([path], GateOptions()) == set()
+    assert latent([path], GateOptions())[0] == set()
     without = cluster_ends.OF_TWO.replace("if constexpr (CLUSTER == 1) __syncthreads();", "")
     path = kept({"cluster_gemm.cu": without}) / "cluster_gemm.cu"
-    assert len(ending([path], GateOptions())) == 1
+    assert len(latent([path], GateOptions())[0]) == 1
 
 
 @pytest.mark.external
