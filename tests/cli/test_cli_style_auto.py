@@ -478,14 +478,14 @@ def test_verify_runs_no_row_of_the_proof_again(a_real_machine: None, monkeypatch
     run: list[tuple[object, ...]] = []
     inner = _Session._run
 
-    def count(self: Any, trial: Any, program: Any, backend: Any, check: bool) -> Any:
+    def count(self: Any, trial: Any, program: Any, backend: Any, check: bool, left: Any = None) -> Any:
         how = getattr(backend, "options", None)
         run.append((str(trial.problem.sizes), trial.family.name, program.name, self.options.seed, str(how), check))
-        return inner(self, trial, program, backend, check)
+        return inner(self, trial, program, backend, check, left)
 
     monkeypatch.setattr(_Session, "_run", count)
     result = porter("verify", *AUTO, CORPUS / "gemm_ws/gemm_ws.cu")
-    assert "9 clean" in result.output
+    assert "10 clean" in result.output
     assert not {one for one in run if run.count(one) > 1}
     assert "instructions of the port" in result.output
 
