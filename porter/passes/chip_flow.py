@@ -128,14 +128,15 @@ class Flow:
         for file, call in self._calls:
             if (kind := self._query(file, call)) is not None:
                 self._take_outputs(file, call, kind)
-                self._follow(_Value(file, call, True))
+                if not _writes(call):
+                    self._follow(_Value(file, call, True))
             elif self._outputs:
                 self._take_written(file, call)
 
     def _query(self, file: CudaFile, call: Node) -> str | None:
         """What a call asks the device for: `major`, `minor`, `both`, or None."""
         function, arguments = call.child_by_field_name("function"), call.child_by_field_name("arguments")
-        if function is None or arguments is None:
+        if function is None or arguments is None or self._hands_on_status(file, arguments):
             return None
         told, text, name = self.names.spellings, file.text(arguments), last_word(file.text(function))
         if told.stand_in("query_of_major", text):
@@ -143,6 +144,13 @@ class Flow:
         if told.stand_in("query_of_minor", text):
             return "minor"
         return "both" if told.are("query_of_both", name) and not self.names.functions.get(name) else None
+
+    def _hands_on_status(self, file: CudaFile, arguments: Node) -> bool:
+        """Whether an argument is a query that writes what it is asked for: its own value says how that went."""
+        return any(
+            argument.type == "call_expression" and _writes(argument) and self._query(file, argument) is not None
+            for argument in arguments.named_children
+        )
 
     def _take_outputs(self, file: CudaFile, call: Node, kind: str) -> None:
         """What a query writes to: its first argument and those whose address it gets."""
@@ -467,6 +475,11 @@ def _is_declared(node: Node) -> bool:
 
 _DECLARATORS = ("pointer_declarator", "reference_declarator", "array_declarator", "structured_binding_declarator",
                 "variadic_declarator")  # fmt: skip
+
+
+def _writes(call: Node) -> bool:
+    """Whether a call is handed the address of something."""
+    return any(a.type == "pointer_expression" and (a.text or b"").startswith(b"&") for a in _arguments(call))
 
 
 def _arguments(call: Node) -> list[Node]:

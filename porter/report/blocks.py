@@ -8,7 +8,6 @@ from pathlib import Path
 
 from rich.text import Text
 
-from porter.build.entry import readable
 from porter.diagnostics import Diagnostic, Location, Severity
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
@@ -35,6 +34,9 @@ def block(diagnostic: Diagnostic, explain: bool = True) -> Text:
     Names in the message are shortened; in JSON they are whole. Carets are drawn under the span's characters; a place is
     shown whether or not it can be read.
     """
+    # what asks for help loads no compilers
+    from porter.build.entry import readable
+
     info = diagnostic.code.value
     text = Text()
     text.append(f"{info.severity.value}[{info.id}]", style=_STYLES[info.severity])
