@@ -126,7 +126,11 @@ class Beyond:
             more = f", and {len(constants) - _NAMED} more" if len(constants) > _NAMED else ""
             reasons = dict.fromkeys(self._too_long.get(g, "no size of the case came so far") for g in constants)
             yield f"what is beyond constants of the {mine}: {named}{more}", "; ".join(reasons)
-        once = sorted({str(g.key) for g, most in best.items() if g.kind == "phases" and g.program == mine and most < 2})
+        phases: dict[str, int] = {}
+        for goal, most in best.items():
+            if goal.kind == "phases" and goal.program == mine:
+                phases[str(goal.key)] = max(most, phases.get(str(goal.key), 0))
+        once = sorted(name for name, most in phases.items() if most < 2)
         if once:
             named = ", ".join(once[:_NAMED]) + (f", and {len(once) - _NAMED} more" if len(once) > _NAMED else "")
             yield f"a second phase of {len(once)} of the {mine}'s mbarriers", named
