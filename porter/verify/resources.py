@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from porter.build.dsl import DslCompiled
-from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.build.nvcc import CompiledPtx, CompileRequest, compile_ptx
 from porter.build.ptxas import assemble
 from porter.build.table import ResourceRow, compare_modules, compile_assembled, require_shared_memory, row
 from porter.build.toolchain import Toolkit
@@ -50,9 +50,16 @@ def rows_of_case(
     before = compile_assembled(compile_request(problem, file, ORIGINAL_ARCH, unit), toolkit)
     after = compile_assembled(compile_request(of_port, ported, target, unit), toolkit)
     rows = [row(before.display_name or problem.case.entry, before, after)]
-    old = _side(toolkit, before.ptx, ORIGINAL_ARCH, before.entry, problem.launch)
-    new = _side(toolkit, after.ptx, target, after.entry, of_port.launch)
+    old = _assembled_side(toolkit, before, ORIGINAL_ARCH, problem.launch)
+    new = _assembled_side(toolkit, after, target, of_port.launch)
     return with_rooms(rows, old, new, hint), [*before.stood_in, *after.stood_in]
+
+
+def _assembled_side(toolkit: Toolkit, compiled: CompiledPtx, arch: str, launch: LaunchValues) -> Side:
+    """Of a kernel about which the assembler was asked when it was compiled."""
+    if compiled.entry is None or compiled.resources is None:
+        return _side(toolkit, compiled.ptx, arch, compiled.entry, launch)
+    return Side(compiled.ptx, arch, {compiled.entry: compiled.resources}, {compiled.entry: launch})
 
 
 def _side(toolkit: Toolkit, ptx: str, arch: str, entry: str | None = None, launch: LaunchValues | None = None) -> Side:

@@ -284,8 +284,9 @@ def test_a_header_alone_and_several_files(tmp_path: Path, compilations: list[str
 @needs_compiler
 def test_one_refused_port_keeps_all_from_being_written(tmp_path: Path, emitted: Callable[[str, str], None]) -> None:
     good, bad = project(tmp_path / "good"), project(tmp_path / "bad")
-    bad.write_text("#define REFUSED 1\n" + PLAIN)
-    emitted(r"$", "\n#ifdef REFUSED\n__device__ int broken = undeclared;\n#endif\n")
+    good.write_text("struct Wanted { char c[1]; };\n" + PLAIN)
+    bad.write_text("struct Wanted { char c[2]; };\n" + PLAIN)
+    emitted(r"$", '\nstatic_assert(sizeof(Wanted) == 1, "refused");\n')
     document = porter_json("port", good, bad, "-o", tmp_path / "out", code=4)
     assert [g["status"] for g in document["compiled"]] == ["compiled", "refused"]
     assert document["written"] == []
