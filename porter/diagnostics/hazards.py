@@ -86,7 +86,7 @@ BLOCK_ENDS_EARLY = warning(
     "The compiled kernel arrives on mbarriers of another block of its cluster, or accesses its shared memory, and its "
     "threads can end without a cluster barrier behind that. What comes to a block that has ended ends the kernel: "
     "originals have that as well, and a port whose blocks end at other times meets it sooner. Porter writes the "
-    "barrier itself, as an edit group PT4112 of its own that `--no-mend` leaves out, where no thread can hang by it: "
+    "barrier itself, as an edit group of its own that `--no-mend` leaves out, where no thread can hang by it: "
     "in kernels with no arrival pending at their end, and no barrier that counts threads that have ended.",
     "Let all threads of all blocks meet at a cluster barrier as the kernel's last statement (barrier.cluster.arrive, "
     "barrier.cluster.wait), or wait for all arrivals before a block ends.",
@@ -96,7 +96,7 @@ STORE_NOT_READY = warning(
     "a bulk store of {kernel} may read shared memory that other warps have not written yet",
     "One thread issues the copy behind stores of several warps, and no barrier stands between. Warps of the original "
     "come out of their wgmma together, and seldom show it; those of a port load their sums from Tensor Memory one by "
-    "one. Porter writes the barrier of a warpgroup itself, as an edit group PT4113 that `--no-mend` leaves out, "
+    "one. Porter writes the barrier of a warpgroup itself, as an edit group of its own that `--no-mend` leaves out, "
     "where the whole warpgroup comes to the place.",
     "Let the warps meet at a barrier (bar.sync) behind fence.proxy.async, ahead of the thread that issues the store.",
 )

@@ -44,6 +44,8 @@ Ask = Callable[[str, Files, Files, Sequence[Path]], "Sequence[Pass] | str"]
 with these directories of headers; or why it cannot be asked."""
 
 _CONDITIONAL = re.compile(rb"^[ \t]*#[ \t]*(?:if|el|endif)", re.MULTILINE)
+_OPENING = re.compile(rb"^[ \t]*#[ \t]*if", re.MULTILINE)
+_CLOSING = re.compile(rb"^[ \t]*#[ \t]*endif", re.MULTILINE)
 _DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(?!pragma\b)\w", re.MULTILINE)
 _ASKING = re.compile(rb"[ \t]*#[ \t]*(?:if|el|define|undef)")
 _TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\.?\d(?:[eEpP][+-]|[\w.']|)*|\w+|<<|>>|[<>=!]=|&&|\|\||\S")
@@ -143,7 +145,8 @@ def _in(directive: re.Pattern[bytes], old: Files, edit: Edit) -> bool:
 
 
 class _Side:
-    """Files with edits, and where their lines come from. Text of an edit that brings conditions is Porter's."""
+    """Files with edits, and where their lines come from. Text of an edit that brings conditions is Porter's, and so is
+    the choice of the original's text between them."""
 
     def __init__(self, old: Files, groups: Sequence[EditGroup]) -> None:
         self.new: Files = apply_groups(dict(old), groups)
@@ -151,14 +154,16 @@ class _Side:
         self._lines = {path: LineIndex(text) for path, text in self.new.items()}
         self._moved: dict[str, list[_Moved]] = {path: [_Moved(0, 0, True, True)] for path in old}
         for path, moved in self._moved.items():
-            shift = 0
+            shift = depth = 0
             edits = [e for g in groups for e in g.edits if e.path == path]
             for edit in sorted(edits, key=lambda e: (e.span.start, e.span.end)):
                 there = old[path][edit.span.start : edit.span.end]
                 shown = _CONDITIONAL.search(edit.replacement) is None or _CONDITIONAL.search(there) is not None
                 moved.append(_Moved(edit.span.start + shift, edit.span.start, False, shown))
                 shift += len(edit.replacement) - len(edit.span)
-                moved.append(_Moved(edit.span.end + shift, edit.span.end, True, True))
+                if not shown:
+                    depth += len(_OPENING.findall(edit.replacement)) - len(_CLOSING.findall(edit.replacement))
+                moved.append(_Moved(edit.span.end + shift, edit.span.end, True, depth <= 0))
 
     def placed(self, lines: Iterable[Line]) -> list[Line]:
         """The lines that are not Porter's, with the numbers that they have in the originals."""

@@ -54,7 +54,7 @@ from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
 from porter.passes.partial import LeftKernel, guarded, without_definitions
 from porter.passes.plan import KernelPlan, kernel_plan
-from porter.passes.tiled.context import NAMESPACE as CUTE_NAMESPACE
+from porter.passes.tiled.context import NAMESPACE as TILED_NAMESPACE
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.port import CUTE, HEADER, port_tiled
 
@@ -134,7 +134,7 @@ def _ask_builders(ported: KernelPort, builders: Builders, placement: Placement) 
         context = new_context(builders.program, find_accumulators(builders.program), placement, NOTHING)
         context.edits = {CHOICE_RULE: found.edits[CHOICE_RULE]}
         text = header_text(builders.program.vocabulary)
-        insert_header(context, BUILDER_HEADER, unclaimed(context, text, CUTE_NAMESPACE))
+        insert_header(context, BUILDER_HEADER, unclaimed(context, text, TILED_NAMESPACE))
         ported.edits.setdefault(HELPERS_RULE, []).extend(context.edits[HELPERS_RULE])
         ported.added |= context.added
 

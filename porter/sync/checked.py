@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import cast
 
 from porter.facts.events import Blocked, NotUnderstood
 from porter.facts.executor import run
 from porter.facts.launched import Launched
 from porter.facts.machine import Machine, Schedule
 from porter.sync.conflicts import Conflicts
-from porter.sync.findings import Finding, Findings
+from porter.sync.findings import Finding, Findings, Level
 from porter.sync.lifetimes import look_at_lifetimes
 from porter.sync.phases import look_at_phases
 from porter.sync.views import views_of
@@ -69,8 +70,8 @@ def check(launched: Launched, schedule: Schedule | None = None, machine: Machine
     findings = Findings()
     for problem in history.problems:
         kind = _OF_EXECUTION.get(problem.kind, problem.kind)
-        level = problem.level if problem.level in ("strict", "review") else "error"
-        findings.add(kind, problem.text, problem.at, first=problem.other, level=level)  # type: ignore[arg-type]
+        level: Level = "error" if problem.level not in ("strict", "review") else cast("Level", problem.level)
+        findings.add(kind, problem.text, problem.at, first=problem.other, level=level)
     conflicts = Conflicts(history, findings)
     views = views_of(history, conflicts.at_start)
     if not unknown:

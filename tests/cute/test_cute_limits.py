@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from cute_run import cutlass_directories
 
+from porter.build.layout import Layout
 from porter.build.tree import Tree
 from porter.cli.main import main
 from porter.diagnostics import ExitCode, Location
@@ -44,7 +45,7 @@ def test_a_refusal_of_the_header_has_its_place_in_the_original(tmp_path: Path) -
     base.mkdir()
     original.write_text("one\ntwo\nthree\n")
     (base / "kernel.cu").write_text("one\nadded\nadded\ntwo\nthree\n")
-    tree = Tree(base, original.parent, {original: "kernel.cu"}, ())
+    tree = Tree(base, Layout(original.parent), {original: "kernel.cu"})
     line = 'instantiation of "int porter::group_size<Layout>() [with Layout=L]" at line'
     said = f"{line} 456\n{line} 4 of {base}/kernel.cu\n{line} 5 of {base}/kernel.cu\n"
     with pytest.MonkeyPatch.context() as patch:

@@ -74,6 +74,7 @@ COMBINATIONS = {
     "registers": helpers(
         {Kind.F16: F16}, {FLOATS: (8,)}, operations=("store",), register_kinds={Kind.F16}, guarded_commit=True, ring=8
     ),
+    "volatile registers": helpers({Kind.F16: F16}, {FLOATS: FEW}, volatile_registers=True),
     "a thread of its own": helpers(
         {Kind.F16: BF16},
         {FLOATS: FEW},
@@ -340,7 +341,7 @@ def test_conditions_lists_and_values() -> None:
 
 
 CPLUSPLUS = re.compile(
-    r"__shared__|__forceinline__|__trap\(\)|__builtin_unreachable|\[&\] ?\{|asm volatile"
+    r"__shared__|__forceinline__ |__trap\(\)|__builtin_unreachable|\[&\] ?\{|asm volatile"
     r"|porter::\w|decltype\(\w*$|constexpr \w+ \w|template <|struct \w"
 )
 

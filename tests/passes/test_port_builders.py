@@ -56,7 +56,8 @@ def port(tmp_path: Path, text: str, head: str = HEAD) -> PortResult:
 
 
 def text_of(result: PortResult) -> str:
-    assert not [d for d in result.diagnostics if d.code.id.startswith("PT2")], result.diagnostics
+    said = [d for d in result.diagnostics if d.code.id.startswith("PT2") and d.code is not Code.CHIP_CHECK_ADMITS]
+    assert not said, result.diagnostics
     return re.sub(r"\s+", " ", next(t for p, t in result.files.items() if p.endswith("gemm.cu")).decode())
 
 
