@@ -74,6 +74,14 @@ def launched_case(problem: Problem, flow: Flow, first: Triple = (0, 0, 0)) -> La
     return Launched(flow, geometry, parameters, boxes)
 
 
+def clusters_looked_at(problem: Problem, flow: Flow) -> Iterator[Launched]:
+    """The launch as its first cluster sees it, and as its last one does."""
+    grid, cluster = problem.launch.grid, problem.launch.cluster
+    last = tuple((extent - 1) // size * size for extent, size in zip(grid, cluster, strict=True))
+    for first in dict.fromkeys(((0, 0, 0), last)):
+        yield launched_case(problem, flow, (first[0], first[1], first[2]))
+
+
 # Proofs -----------------------------------------------------------------------------------------------
 
 
@@ -135,7 +143,7 @@ class Prover:
         worst, place = Checked(()), ""
         for sizes in chosen:
             problem = self._problem_at(sizes)
-            for launched in self._clusters(problem):
+            for launched in clusters_looked_at(problem, self.flow):
                 found = check(launched)
                 where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
                 if _ORDER.index(found.verdict) > _ORDER.index(worst.verdict) or not place:
@@ -154,13 +162,6 @@ class Prover:
         seconds = time.perf_counter() - self._began
         return Proof(case.name, self._program, self._kernel.entry, worst, place, tuple(counts), tuple(looked_at),
                      seconds, self.flow)  # fmt: skip
-
-    def _clusters(self, problem: Problem) -> Iterator[Launched]:
-        """The launch as its first cluster sees it, and as its last one does."""
-        grid, cluster = problem.launch.grid, problem.launch.cluster
-        last = tuple((extent - 1) // size * size for extent, size in zip(grid, cluster, strict=True))
-        for first in dict.fromkeys(((0, 0, 0), last)):
-            yield launched_case(problem, self.flow, (first[0], first[1], first[2]))
 
     # All numbers of turns -----------------------------------------------------------------------------
 
@@ -195,7 +196,7 @@ class Prover:
             return None, None, ""
         if problem.template != base.template or problem.defines != base.defines:
             return None, None, ""
-        *_, launched = self._clusters(problem)
+        *_, launched = clusters_looked_at(problem, self.flow)
         machine = Machine(launched)
         recorder = Recorder(machine)
         where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
