@@ -4,6 +4,8 @@ is missing is told to be the commit (PTX ISA 9.7.9.25.2, 9.7.9.25.6)."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from check_ptx import HEADER, check
@@ -42,12 +44,14 @@ UNCOMMITTED = {
 }
 
 
-def run(body: str, schedule: Schedule = "late", level: str = "strict") -> tuple[Outcome, list[int]]:
+def run(
+    body: str, schedule: Schedule = "late", level: Literal["strict", "practice"] = "strict"
+) -> tuple[Outcome, list[int]]:
     """Five blocks, two at a time, each with 2048 bytes of its own in global memory; the words that they leave."""
     memory = GlobalMemory()
     values = [memory.alloc(4096, name="in"), memory.alloc(5 * BYTES, fill=0, name="out")]
     module = parse_module(HEADER.format(target="sm_90a") + FILLED + body + "\n}\n")
-    options = Options(mode="checking", level=level, schedule=schedule, resident=2)  # type: ignore[arg-type]
+    options = Options(mode="checking", level=level, schedule=schedule, resident=2)
     launch = Launch((5, 1, 1), (128, 1, 1), dynamic_smem=8192)
     outcome = simulate(module, "kernel", launch, pack_params(module.function("kernel"), values), memory, options)
     assert outcome.status == "ok", outcome.findings

@@ -59,7 +59,7 @@ LAST = GRID_WAITS["an acquire"]
 
 
 def run(
-    columns: int, wait: str, blocks: int, sms: int = 2, *, alloc: str = ALLOC + GIVEN_UP, free: str = FREE,
+    columns: int, wait: str, blocks: int, sms: int | None = 2, *, alloc: str = ALLOC + GIVEN_UP, free: str = FREE,
     cooperative: bool = True, registers: int | None = 24, cluster: int = 1, schedule: Schedule = "late",
     mode: Mode = "functional",
 ) -> Outcome:  # fmt: skip
@@ -205,7 +205,7 @@ def test_a_launch_that_is_not_cooperative() -> None:
 
 def test_more_blocks_than_a_chip_has_multiprocessors() -> None:
     """148 of sm_100a, with two blocks each that have columns."""
-    outcome = run(256, LAST.replace("%r3;", "297;"), 297, None)  # type: ignore[arg-type]
+    outcome = run(256, LAST.replace("%r3;", "297;"), 297, None)
     waits(outcome, 296, 256, 512)
 
 

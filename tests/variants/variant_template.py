@@ -73,6 +73,17 @@ def loop(after: str) -> str:
     return ROUND % after
 
 
+TWO_TILES = """d[2][16];
+    for (int q = 0; q < 2; ++q) for (int i = 0; i < 16; ++i) d[q][i] = 0;
+    for (int t = 0; t < tiles; ++t) {
+        fence();
+        for (int q = 0; q < 2; ++q) mma(d[q], a + (2 * t + q) * kA, b + (2 * t + q) * kB);
+        commit();
+        wait<0>();
+    }
+    for (int i = 0; i < 16; ++i) c[at(i)] = d[0][i] + d[1][i];"""
+"""A kernel's text behind the type of an array of two tiles."""
+
 PIECES = {
     "store": STORE,
     "loop": LOOP,

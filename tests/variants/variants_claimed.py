@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from variant_template import SYNC, variant, wrapper
+from variant_template import SYNC, TWO_TILES, variant, wrapper
 
 put = partial(variant, axis="claimed")
 DONE = """<declare>
@@ -130,14 +130,6 @@ put(
 )
 put(
     "macro_of_an_array_of_tiles",
-    """float d[2][16];
-    for (int q = 0; q < 2; ++q) for (int i = 0; i < 16; ++i) d[q][i] = 0;
-    for (int t = 0; t < tiles; ++t) {
-        fence();
-        for (int q = 0; q < 2; ++q) mma(d[q], a + (2 * t + q) * kA, b + (2 * t + q) * kB);
-        commit();
-        wait<0>();
-    }
-    for (int i = 0; i < 16; ++i) c[at(i)] = d[0][i] + d[1][i];""",
+    "float " + TWO_TILES,
     head="#define place 1\n#define load 2\n#define kEach 3\n#define first 4\n#define address_ 5\n",
 )

@@ -6,10 +6,15 @@ from __future__ import annotations
 from functools import partial
 
 from variant_template import kernel, variant, wrapper
-from variant_types import Want, total
+from variant_types import Values, Want, total
 
 put = partial(variant, axis="placement")
-twice: Want = lambda p: 2 * total(p)  # noqa: E731
+
+
+def twice(p: Values) -> Values:
+    return 2 * total(p)
+
+
 ARGUMENTS = "(const uint4*, const uint4*, float*, int);\n"
 INSTANCE = f"template __global__ void kernel<2>{ARGUMENTS}"
 HEAD = "template <int Q>\n"

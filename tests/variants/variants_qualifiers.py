@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from variant_template import asm, variant, wrapper
+from variant_template import TWO_TILES, asm, variant, wrapper
 from variant_types import plus
 
 put = partial(variant, axis="qualifier")
@@ -104,15 +104,7 @@ racing(
 )
 racing(
     "volatile_tiles",
-    """volatile float d[2][16];
-    for (int q = 0; q < 2; ++q) for (int i = 0; i < 16; ++i) d[q][i] = 0;
-    for (int t = 0; t < tiles; ++t) {
-        fence();
-        for (int q = 0; q < 2; ++q) mma(d[q], a + (2 * t + q) * kA, b + (2 * t + q) * kB);
-        commit();
-        wait<0>();
-    }
-    for (int i = 0; i < 16; ++i) c[at(i)] = d[0][i] + d[1][i];""",
+    "volatile float " + TWO_TILES,
     mma=volatile_wrapper(),
 )
 racing(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,8 +50,8 @@ def row(before: Side, after: Side, hint: str = "") -> ResourceRow:
     return found
 
 
-def port(columns: int = 256, body: str = "", **more: object) -> Side:
-    return side("sm_100a", ALLOC.format(columns) + body + FREE.format(columns), 142, **more)  # type: ignore[arg-type]
+def port(columns: int = 256, body: str = "", **more: Any) -> Side:
+    return side("sm_100a", ALLOC.format(columns) + body + FREE.format(columns), 142, **more)
 
 
 # What the original does, and whether its CTAs wait for each other.
@@ -115,11 +116,13 @@ def test_it_matters_only_if_they_are_fewer() -> None:
 
 def test_why() -> None:
     plain = side("sm_90a", "", 168)
-    assert row(plain, port()).room == Room(Resident(3, "registers"), Resident(2, "Tensor Memory"))
-    assert row(plain, port(), "cudaLaunchCooperativeKernel").room.why == "the program calls cudaLaunchCooperativeKernel"  # type: ignore[union-attr]
+    room = Room(Resident(3, "registers"), Resident(2, "Tensor Memory"))
+    assert row(plain, port()).room == room
+    called = row(plain, port(), "cudaLaunchCooperativeKernel").room
+    assert called == replace(room, why="the program calls cudaLaunchCooperativeKernel")
     launch = LaunchValues((9, 1, 1), (128, 1, 1), cooperative=True)
     both = side("sm_90a", "", 168, launch=launch), port(launch=launch)
-    assert row(*both).room.why == "their launch is cooperative"  # type: ignore[union-attr]
+    assert row(*both).room == replace(room, why="their launch is cooperative")
     (said,) = crowded([row(side("sm_90a", SPIN, 168), port())], Path("nowhere.cu"))
     assert said.message == (
         "k: by its Tensor Memory 2 of the port's CTAs share an SM, 3 of the original's, and they wait for each other"

@@ -118,7 +118,10 @@ class _Context:
         self.parents = {id(c): n for n in ast.walk(tree) for c in ast.iter_child_nodes(n)}
         self._dialect = {id(r.chain.node) for r in self.file.all_references
                          if r.name.partition(".")[0] in self.file.dialect.packages}  # fmt: skip
-        is_mark = lambda name: any(names.is_a(closure.canonical(name), of) for of in ("kernel", "host"))  # noqa: E731
+
+        def is_mark(name: str) -> bool:
+            return any(names.is_a(closure.canonical(name), of) for of in ("kernel", "host"))
+
         self._marked = {id(f) for f in self.file.decorated(is_mark)}
 
     def _above(self, node: ast.AST) -> Iterator[ast.AST]:
