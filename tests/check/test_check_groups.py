@@ -58,6 +58,7 @@ def run(
     return outcome, memory.read(values[1], 5 * BYTES).view(np.uint32).tolist()
 
 
+@pytest.mark.spread(7)
 @pytest.mark.parametrize("copy", COPIES)
 @pytest.mark.parametrize("schedule", ["late", "eager", "random"])
 @pytest.mark.parametrize("name", UNCOMMITTED)

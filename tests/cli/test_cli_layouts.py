@@ -205,6 +205,7 @@ def project_files(listed: str, folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in paths if path.is_relative_to(folder)}
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_includes_lead_to_the_port(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     variant, folder = VARIANTS[name], tmp_path / "project"

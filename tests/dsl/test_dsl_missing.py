@@ -32,7 +32,7 @@ def cases(title: str) -> list[tuple[str, str]]:
     for short, long in (("$H", DIALECT), ("$J", METHODS), ("$K", KERNEL)):
         text = text.replace(short, long)
     parts = [part.partition("\n") for part in text.split("### ")[1:]]
-    return [(head.partition(": ")[2], body) for head, _, body in parts if head.startswith(title)]
+    return [(head.partition(": ")[2], body) for head, _, body in parts if head.partition(": ")[0] == title]
 
 
 def named(title: str) -> pytest.MarkDecorator:

@@ -94,6 +94,8 @@ SHARED = {
 
 
 def ported(files: dict[str, str], root: str, tmp_path: Path) -> PortResult:
+    # what lies beside it is of another project
+    (tmp_path / ".git").mkdir()
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     return port_cuda_file(load_sources(tmp_path / root))
@@ -133,11 +135,15 @@ OWN = {
 def test_a_function_of_one_unit_is_ported(name: str, tmp_path: Path) -> None:
     result = ported(OWN[name], "k.cu", tmp_path)
     assert refusals(result) == []
+    assert result.exit_code == ExitCode.OK
     assert result.kernels == ["kernel"]
 
 
 def test_a_file_that_another_one_includes_is_ported_by_itself(tmp_path: Path) -> None:
-    assert refusals(ported(OWN["included"], "step.cu", tmp_path)) == []
+    result = ported(OWN["included"], "step.cu", tmp_path)
+    assert refusals(result) == []
+    assert result.exit_code == ExitCode.OK
+    assert result.changed
 
 
 def test_the_command_names_it_and_ports_the_rest(tmp_path: Path) -> None:

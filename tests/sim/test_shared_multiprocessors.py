@@ -94,6 +94,7 @@ def test_it_is_found_under_every_schedule(schedule: Schedule, mode: Mode) -> Non
     waits(run(256, LAST, 5, schedule=schedule, mode=mode), 4, 256, 512)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", GRID_WAITS)
 def test_a_grid_that_waits_with_room_for_all(name: str) -> None:
     outcome = run(256, GRID_WAITS[name], 4)

@@ -56,8 +56,10 @@ def left_out(kernel: str, part: int, of: int) -> list[str]:
     """Mutants that a run refuses and the proof calls clean."""
     problem, built_kernel, rows = built(kernel)
     by_name = {(row["how"], row["opcode"], row["nth"]): row for row in rows}
+    every = mutants(built_kernel.module, built_kernel.entry)
+    assert set(by_name) <= {(m.how, m.instruction.opcode, m.nth) for m in every}, "the record is of another port"
     found = []
-    for index, mutant in enumerate(mutants(built_kernel.module, built_kernel.entry)):
+    for index, mutant in enumerate(every):
         row = by_name.get((mutant.how, mutant.instruction.opcode, mutant.nth))
         if index % of != part or row is None or not refused(row) or REGISTERS in mutant.instruction.opcode:
             continue
