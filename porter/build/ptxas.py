@@ -13,6 +13,7 @@ from porter.build.cache import Cache, digest
 from porter.build.run import failure, messages, run
 from porter.build.toolchain import Toolkit
 from porter.diagnostics import Code, Location, PorterError
+from porter.ptx.occupancy import Taken
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)' for '([^']+)'")
 _PROPERTIES = re.compile(r"Function properties for (\S+)")
@@ -35,6 +36,11 @@ class Resources:
     static_smem: int = 0
     barriers: int = 0
     cmem: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> Taken:
+        """What a block takes of an SM, but for what its launch says."""
+        return Taken(registers=self.registers, barriers=self.barriers)
 
 
 @dataclass(frozen=True)

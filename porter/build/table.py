@@ -43,8 +43,8 @@ class Metric:
 
 @dataclass(frozen=True)
 class Room:
-    """How many blocks of a kernel share an SM, original and port. `at_most`: its dynamic shared memory is not known,
-    which may allow fewer. `why` it matters that the port's are fewer; empty if it does not."""
+    """How many blocks of a kernel share an SM, original and port. `at_most`: its dynamic shared memory or its
+    columns are not known, which may allow fewer. `why` it matters that the port's are fewer; empty if it does not."""
 
     before: Resident
     after: Resident

@@ -28,9 +28,6 @@ _MAY = re.compile(
 """What kernels with remote accesses, or matrices that warps store, have in their sources in one form or another; the
 compiler tells them from others."""
 
-_LONGEST = 80
-"""Characters of a kernel's name in a message."""
-
 
 def latent(files: Sequence[Path], options: GateOptions) -> tuple[frozenset[tuple[str, str]], Unready]:
     """The kernels of files, as (file, links followed, name), that may end too early and that can be given a cluster
@@ -79,7 +76,7 @@ def named(ptx: str) -> Iterator[Diagnostic]:
     compiled."""
     for store in unready(ptx):
         file, line, _ = store.lines
-        yield Diagnostic(Code.STORE_NOT_READY, Location(file, line), {"kernel": display_name(store.entry)[:_LONGEST]})
+        yield Diagnostic(Code.STORE_NOT_READY, Location(file, line), {"kernel": display_name(store.entry)})
     for end in endings(ptx):
         # the kernel's own statement, whatever it calls
         place = list(end.loc.outwards())[-1] if end.loc is not None else None
@@ -88,5 +85,4 @@ def named(ptx: str) -> Iterator[Diagnostic]:
         if is_python(Path(end.file)):
             obstacle = "; in CuTe DSL it is `cute.arch.cluster_arrive()` and `cute.arch.cluster_wait()`"
         name = display_name(end.entry)
-        name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
         yield Diagnostic(Code.BLOCK_ENDS_EARLY, where, {"kernel": name, "what": end.what, "obstacle": obstacle})

@@ -87,7 +87,7 @@ def review(
         )
     else:
         diagnostics += _said(seen)
-        written = _finish(session, seen, memory, include_dirs, compiles, diagnostics)
+        written = _finish(session, seen, memory, searched, compiles, diagnostics)
     write_all({record: memory.dump()})
     session.report(diagnostics)
     session.show(*(Text(f"wrote {path}") for path in written))
@@ -115,8 +115,9 @@ def _memory(
     dirs = [str(d) for d in include_dirs] or earlier.get("include_dirs", [])
     directories = [str(d) for d in session.rules] or earlier.get("rules", [])
     keep = session.keep_hopper if session.keep_hopper is not None else earlier.get("keep_hopper")
-    memory.options = {"include_dirs": dirs, "rules": directories, "keep_hopper": keep}
-    install(replace(session, rules=tuple(map(Path, directories)), keep_hopper=keep))
+    mend = session.mend if session.mend is not None else earlier.get("mend")
+    memory.options = {"include_dirs": dirs, "rules": directories, "keep_hopper": keep, "mend": mend}
+    install(replace(session, rules=tuple(map(Path, directories)), keep_hopper=keep, mend=mend))
     return memory
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,6 +12,7 @@ from porter.ptx import ast
 from porter.ptx.arch import BANK_BYTES, BANKS, WARP
 
 _ENDS = ("ret", "exit", "trap")
+_MMA = (("wgmma", "mma_async"), ("tcgen05", "mma"))
 _SIZES = {"u8": 1, "s8": 1, "b8": 1, "u16": 2, "s16": 2, "b16": 2, "u32": 4, "s32": 4, "b32": 4, "u64": 8, "s64": 8,
           "b64": 8}  # fmt: skip
 _OF_THE_WARP = frozenset(
@@ -225,15 +226,25 @@ class Code:
         return found
 
     @cached_property
+    def predecessors(self) -> Mapping[int, Sequence[int]]:
+        """The instructions that each may follow; those that lead to the end stand last."""
+        found: dict[int, list[int]] = {at: [] for at in range(len(self.code) + 1)}
+        for at, after in enumerate(self.successors):
+            for target in after:
+                found[target].append(at)
+        return found
+
+    @cached_property
+    def multiplies(self) -> bool:
+        """Whether it uses the tensor core as Hopper or Blackwell do."""
+        return any(ins.parts[:2] in _MMA for ins in self.code)
+
+    @cached_property
     def loops(self) -> tuple[Loop, ...]:
         """All loops, inner ones first."""
-        after = self.successors
-        before: dict[int, list[int]] = defaultdict(list)
-        for at, following in enumerate(after):
-            for target in following:
-                before[target].append(at)
+        before = self.predecessors
         bodies: dict[int, set[int]] = {}
-        for source, head in _back_edges(after):
+        for source, head in _back_edges(self.successors):
             body = bodies.setdefault(head, {head})
             todo = [source]
             while todo:

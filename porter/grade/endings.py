@@ -9,7 +9,7 @@ there. A drain counts, too: whoever is given stages back by other blocks waits f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -25,7 +25,6 @@ _MAY = re.compile(
 _MEMORY = ("ld", "st", "atom", "red", "mbarrier", "cp", "multimem")
 _REMOTE = ("st", "red", "ld", "atom", "mbarrier")
 _CLUSTER = "shared::cluster"
-_MMA = (("wgmma", "mma_async"), ("tcgen05", "mma"))
 _DEEPEST = 24
 _Address = tuple[str, int]
 """A symbol, or a register whose value is not followed, and what is added to it as a number."""
@@ -51,8 +50,8 @@ def readings(ptx: str) -> tuple[Ending, ...]:
         module = parse_module(ptx)
     except PtxSyntaxError:
         return ()
-    readers = (_Reader(Code(module, entry)) for entry in module.entries())
-    return tuple(reader.read() for reader in readers if reader.multiplies())
+    codes = (Code(module, entry) for entry in module.entries())
+    return tuple(_Reader(code).read() for code in codes if code.multiplies)
 
 
 def endings(ptx: str) -> list[Ending]:
@@ -64,9 +63,6 @@ class _Reader:
     def __init__(self, code: Code) -> None:
         self.code = code
         self.rows = code.code
-
-    def multiplies(self) -> bool:
-        return any(i.parts[:2] in _MMA for i in self.rows)
 
     def read(self) -> Ending:
         events = [at for at in range(len(self.rows)) if self._is_remote(at)]
@@ -143,19 +139,11 @@ class _Reader:
                 found.add(at)
                 todo.append(at)
         while todo:
-            for before in self._before[todo.pop()]:
+            for before in self.code.predecessors[todo.pop()]:
                 if before not in found and not stops(before):
                     found.add(before)
                     todo.append(before)
         return frozenset(found)
-
-    @cached_property
-    def _before(self) -> Mapping[int, list[int]]:
-        found: dict[int, list[int]] = {at: [] for at in range(len(self.rows) + 1)}
-        for at, after in enumerate(self.code.successors):
-            for target in after:
-                found[target].append(at)
-        return found
 
     # Drains -------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ memory and the thread that issues the copy; those of a port do not.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +17,6 @@ from porter.ptx import ast
 from porter.ptx.parser import PtxSyntaxError, parse_module
 
 _MAY = re.compile(r"\bcp\.(?:reduce\.)?async\.bulk\.[\w.:]*bulk_group")
-_MMA = (("wgmma", "mma_async"), ("tcgen05", "mma"))
 _MEETINGS = ("bar", "barrier")
 
 
@@ -49,20 +47,16 @@ def unready(ptx: str) -> tuple[Unready, ...]:
     found: list[Unready] = []
     for entry in module.entries():
         code = Code(module, entry)
-        if any(ins.parts[:2] in _MMA for ins in code.code):
+        if code.multiplies:
             found += _of(code)
     return tuple(found)
 
 
 def _of(code: Code) -> Iterator[Unready]:
-    before: dict[int, list[int]] = defaultdict(list)
-    for at, after in enumerate(code.successors):
-        for target in after:
-            before[target].append(at)
     for at, ins in enumerate(code.code):
         if not _is_store(ins) or ins.loc is None:
             continue
-        writer = _writer(code, before, at)
+        writer = _writer(code, at)
         if writer is not None and writer.loc is not None:
             yield Unready(code.entry.name, ins.loc, writer.loc)
 
@@ -71,9 +65,9 @@ def _is_store(ins: ast.Instruction) -> bool:
     return ins.parts[0] == "cp" and "bulk_group" in ins.parts
 
 
-def _writer(code: Code, before: dict[int, list[int]], store: int) -> ast.Instruction | None:
+def _writer(code: Code, store: int) -> ast.Instruction | None:
     """A stmatrix that may come ahead of a store with nothing between that warps wait at."""
-    todo, seen = list(before[store]), {store}
+    todo, seen = list(code.predecessors[store]), {store}
     while todo:
         at = todo.pop()
         if at in seen:
@@ -83,5 +77,5 @@ def _writer(code: Code, before: dict[int, list[int]], store: int) -> ast.Instruc
         if ins.parts[0] == "stmatrix":
             return ins
         if not (ins.parts[0] in _MEETINGS or is_test(ins)):
-            todo += before[at]
+            todo += code.predecessors[at]
     return None

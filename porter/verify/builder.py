@@ -60,7 +60,7 @@ class BuiltKernel:
             used = self.assembled().resources.get(self.entry)
         except PorterError:
             return None
-        return None if used is None else Taken(registers=used.registers, barriers=used.barriers)
+        return None if used is None else used.taken
 
     def bound(self, problem: Problem) -> Problem:
         """The problem with the arguments that the kernel's own host code passes, where it has some."""

@@ -75,17 +75,18 @@ class GateOptions:
 
 @dataclass
 class _Launched:
-    """The launch of a kernel that a case names, by the function's name; nothing where there is no case. It is known
-    when the kernel has been compiled."""
+    """The launches of a kernel that a case names, by the function's name, and of its port, each by its architecture;
+    nothing where there is no case. They are known when the kernel has been compiled."""
 
     entry: str = ""
-    launch: LaunchValues | None = None
+    launches: dict[str, LaunchValues] = field(default_factory=dict)
 
-    def of(self, module: Module) -> dict[str, LaunchValues]:
-        """By the mangled names of a module."""
+    def side(self, module: Module, arch: str) -> Side:
+        """A module with what is known of its launches."""
+        launch = self.launches.get(arch)
         own = self.entry.partition("<")[0].rsplit("::", 1)[-1]
         named = [name for name in module.resources if own in (name, function_name(name)) or len(module.resources) == 1]
-        return {} if self.launch is None else dict.fromkeys(named, self.launch)
+        return Side(module.ptx, arch, module.resources, {} if launch is None else dict.fromkeys(named, launch))
 
 
 @dataclass
@@ -162,7 +163,8 @@ def _requests(path: Path, options: GateOptions) -> list[tuple[CompileRequest, _L
     found: dict[CompileRequest, _Launched] = {}
     for p in _problems(path):
         if p.case.dsl is None:
-            found.setdefault(compile_request(p, path, ORIGINAL_ARCH), _Launched(p.case.entry, p.launch))
+            launches = dict.fromkeys((ORIGINAL_ARCH, options.target), p.launch)
+            found.setdefault(compile_request(p, path, ORIGINAL_ARCH), _Launched(p.case.entry, launches))
     return [
         (
             replace(
@@ -249,7 +251,7 @@ def _dsl_side(
             raise placed_in_original(error, original or source, source, problem.case.include_dirs) from None
         assembled = assemble(toolkit, made.ptx, arch, name=source.stem)
         require_shared_memory(assembled.resources, made.dynamic_smem, arch, source)
-        launched.launch = recorded.launch
+        launched.launches[arch] = recorded.launch
         return Module(made.ptx, assembled)
 
     return compiled
@@ -293,8 +295,8 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
         names += outcome.before.resources
         found = with_rooms(
             compiled.rows,
-            Side(outcome.before.ptx, ORIGINAL_ARCH, outcome.before.resources, launched.of(outcome.before)),
-            Side(outcome.after.ptx, work.options.target, outcome.after.resources, launched.of(outcome.after)),
+            launched.side(outcome.before, ORIGINAL_ARCH),
+            launched.side(outcome.after, work.options.target),
             work.unit.hint,
         )
         rows += [r for r in found if r not in rows]

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from porter.build.entry import demangle, function_name, kernel_lines
+from porter.build.entry import demangle, kernel_place
 from porter.build.ptxas import Resources
 from porter.build.table import ResourceRow, Room
-from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.ptx.arch import limits
 from porter.ptx.occupancy import Resident, Taken, resident
 from porter.ptx.parser import PtxSyntaxError, parse_module
@@ -84,7 +84,8 @@ def _with_room(
         return row
     launch = before.launches.get(name)
     why = _reason(programs[0], launch, hint) if two.blocks < one.blocks else ""
-    return replace(row, room=Room(one, two, launch is None and any(map(has_dynamic_shared, programs)), why))
+    unknown = launch is None and any(map(has_dynamic_shared, programs))
+    return replace(row, room=Room(one, two, unknown or any(columns_held(p) is None for p in programs), why))
 
 
 def _reason(program: Program, launch: LaunchValues | None, hint: str) -> str:
@@ -105,23 +106,23 @@ def crowded(rows: Iterable[ResourceRow], path: Path | str) -> list[Diagnostic]:
 
 
 def _warning(kernel: str, room: Room, path: Path | str) -> Diagnostic:
-    line = 0
-    with suppress(OSError):
-        line = kernel_lines(Path(path).read_text("utf-8", "replace")).get(function_name(kernel), 0)
     at_most = "at most " if room.at_most else ""
     before, after = (f"{at_most}{one.blocks}" for one in (room.before, room.after))
     values = {"kernel": kernel, "before": before, "after": after, "by": room.after.by, "why": room.why}
-    return Diagnostic(Code.FEWER_BLOCKS, Location(str(path), line), values)
+    return Diagnostic(Code.FEWER_BLOCKS, kernel_place(str(path), kernel), values)
 
 
-def room_of_port(original: BuiltKernel, port: BuiltKernel, launch: LaunchValues, path: Path) -> list[Diagnostic]:
-    """The same for two kernels of which only PTX is known so far. ptxas is asked where it may matter."""
-    if original.assembled is None or port.assembled is None or not _reason(_program(original), launch, ""):
+def room_of_port(
+    original: BuiltKernel, port: BuiltKernel, launches: Sequence[LaunchValues], path: Path
+) -> list[Diagnostic]:
+    """The same for two kernels, each with its launch, of which only PTX is known so far. ptxas is asked where it may
+    matter."""
+    if original.assembled is None or port.assembled is None or not _reason(_program(original), launches[0], ""):
         return []
     try:
         before, after = (
             Side(one.ptx, one.arch, one.assembled().resources, {one.entry: launch})
-            for one in (original, port)
+            for one, launch in zip((original, port), launches, strict=True)
             if one.assembled is not None
         )
     except PorterError:

@@ -153,8 +153,8 @@ class _Session:
             return [self._refused(problem, f, error) for f in families]
         made = (self._family(problem, f, programs, check=i == 0) for i, f in enumerate(families))
         rows = [row for row in made if row is not None]
-        if families and all(r.verdict in _GOOD for r in rows):
-            rows += self._second(problem, families[0], programs)
+        if families:
+            rows = self._with_second(rows, problem, families[0], programs)
         family = self._scheduled(families) if first else None
         for other in self.options.again if family is not None else ():
             # Where a schedule already shows an error, another one has nothing to add.
@@ -192,8 +192,7 @@ class _Session:
         except PorterError as error:
             return [self._refused(problem, family, error)], ""
         row = self._family(problem, family, programs, check=True, first=(trial, ran))
-        rows = [row] if row is not None else []
-        return [*rows, *(self._second(problem, family, programs) if all(r.verdict in _GOOD for r in rows) else ())], ""
+        return self._with_second([row] if row is not None else [], problem, family, programs), ""
 
     def coverage(self, rows: Sequence[Row], left_out: Sequence[tuple[str, str]]) -> Coverage:
         """What the rows leave open."""
@@ -272,6 +271,8 @@ class _Session:
     ) -> Row | None:
         """One row; `first` is the original's run, where it was made before. None for one that there is."""
         digest = self._digest(problem, family, programs, f"hazards {check}")
+        if check:
+            self._first = None
         if self._is_there(digest):
             return None
         if (row := self._known(digest, programs)) is not None:
@@ -300,6 +301,16 @@ class _Session:
         self._first = First(trial, runs) if check and isinstance(self.backend, SimBackend) else self._first
         return self._noted(dataclasses.replace(self._row(trial, runs, checked, diagnostics), digest=digest), runs)
 
+    def _with_second(self, rows: list[Row], problem: Problem, family: Family, programs: Sequence[Program]) -> list[Row]:
+        """The rows of one launch of which the first is of `family`, and the row of a second one where they are good."""
+        if not all(r.verdict in _GOOD for r in rows):
+            return rows
+        second = self._second(problem, family, programs)
+        if rows and not all(r.verdict in _GOOD for r in second):
+            # who goes on with this has nothing of the first launch but by launching it again
+            rows = [dataclasses.replace(rows[0], digest=""), *rows[1:]]
+        return [*rows, *second]
+
     def _second(self, problem: Problem, family: Family, programs: Sequence[Program]) -> list[Row]:
         """The row of a second launch on what the first left behind, where it left anything that outlives it."""
         first, self._first = self._first, None
@@ -318,7 +329,7 @@ class _Session:
             return []
         (ran, hazards), scratch = original
         runs, diagnostics = [ran], []
-        for program, before in zip(programs[1:], first.runs[1:], strict=False):
+        for program, before in zip(programs[1:], first.runs[1:], strict=True):
             ran, found = self._run(first.trial, program, self.backend, True, first.left(before, scratch))
             runs.append(ran)
             hazards += found
@@ -396,7 +407,7 @@ class _Session:
             diagnostics = [*diagnostics, *trial.bits(runs[0], runs[1], between)]
             kernels = runs[0].program.kernel, runs[1].program.kernel
             diagnostics += depot_of_port(*kernels, self.case.kernel)
-            diagnostics += room_of_port(*kernels, trial.problem.launch, self.case.kernel)
+            diagnostics += room_of_port(*kernels, [run.program.launch for run in runs], self.case.kernel)
         verdict = _verdict(diagnostics, any(r.result.status == "incomplete" for r in runs))
         if verdict is Verdict.CLEAN and any(run.counted is Verdict.REVIEW for run in checked):
             verdict = Verdict.REVIEW

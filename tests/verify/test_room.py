@@ -137,6 +137,13 @@ def test_the_launch_says_threads_and_shared_memory() -> None:
     )
 
 
+def test_columns_that_are_not_known_may_allow_fewer() -> None:
+    unknown = side("sm_100a", "mov.u32 %r9, %nctaid.x;" + ALLOC.format("%r9"), 142)
+    found = row(side("sm_90a", SPIN, 168), unknown)
+    assert found.room is not None
+    assert found.room.at_most
+
+
 def test_what_is_not_known() -> None:
     assert row(side("sm_90a", SPIN, 168, bounds=""), port()).room is None
     dynamic = ".extern .shared .align 16 .b8 dyn[];"

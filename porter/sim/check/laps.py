@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy.typing as npt
 
+from porter.ptx.arch import WARP
 from porter.ptx.table import Completion
+from porter.ptx.wgmma import THREADS
 from porter.sim.check.clocks import PAST
 from porter.sim.check.judge import Verdict
 from porter.sim.check.reports import Reports
@@ -18,7 +20,8 @@ from porter.sim.check.rulings import Ruling
 from porter.sim.effects import Place
 
 Array = npt.NDArray[Any]
-WARPGROUP = 4
+WARPGROUP = THREADS // WARP
+"""Warps."""
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,7 @@ class SimulatedDevice:
             with suppress(PorterError):
                 done = assemble(find_toolkit(), kernel.module.text, loaded.module.target, name=kernel.name[:80])
                 if (used := done.resources.get(kernel.name)) is not None:
-                    kernel.taken = Taken(registers=used.registers, barriers=used.barriers)
+                    kernel.taken = used.taken
         return kernel.taken
 
     def _set_attribute(self, request: Reader) -> tuple[Status, bytes]:
