@@ -11,7 +11,7 @@ from porter.lang.sources import CUDA_ENDINGS, HEADER_ENDINGS
 from porter.project.root import project_root
 
 _MOST = 5000
-"""Files that are looked at: what has more is no project of one program."""
+"""Units that are looked at: what has more is no project of one program."""
 _LARGEST = 1 << 20
 _PASSED_OVER = frozenset({"third_party", "3rdparty", "node_modules", "site-packages", "build"})
 
@@ -22,12 +22,12 @@ def units_around(root: Path, own: Collection[Path]) -> Iterator[tuple[Path, byte
     for folder, folders, names in os.walk(top if root.is_absolute() else os.path.relpath(top)):
         folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in _PASSED_OVER)
         for name in sorted(names):
-            seen += 1
-            if seen > _MOST:
-                return
             path = Path(folder, name)
             if path.suffix.lower() not in CUDA_ENDINGS - HEADER_ENDINGS or path.resolve() in own:
                 continue
+            seen += 1
+            if seen > _MOST:
+                return
             try:
                 if path.stat().st_size <= _LARGEST:
                     yield path, path.read_bytes()

@@ -168,7 +168,10 @@ def _decided(end: End, flow: Flow, reader: _Reader) -> Iterator[Span]:
     node, target = end.node, flow.names.target
     sides = [n for n in (node.child_by_field_name("left"), node.child_by_field_name("right")) if n is not None]
     compares = node.type == "binary_expression" and _operator(node) in _COMPARE and len(sides) == 2
-    if compares and (reader.is_judged(node) or all(flow.is_asked(end.file, side) for side in sides)):
+    asked = compares and all(flow.is_asked(end.file, side) for side in sides)
+    # a member of a structure of the program's own may hold what is required
+    required = asked and any(flow.names.is_given(end.file, leaf) for side in sides for leaf in _leaves(side))
+    if compares and not required and (asked or reader.is_judged(node)):
         return
     if node.type == "switch_statement" and reader.is_switch(node):
         return

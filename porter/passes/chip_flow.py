@@ -8,7 +8,6 @@ and a call of what is not in the sources are ends, where it decides something; o
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -507,8 +506,6 @@ def _place(target: Node) -> Node | None:
 
 
 # Tables -------------------------------------------------------------------------------------------------
-
-_KEY = re.compile(r"\{\s*(\d+)\s*,")
 
 
 def listed_versions(file: CudaFile, node: Node) -> Iterator[tuple[Node, set[int]]]:

@@ -36,6 +36,7 @@ class Names:
         self.target = target
         self.spellings = spellings
         self._kinds: dict[tuple[int, str], str] = {}
+        self._mixed: set[tuple[int, str]] = set()
         self._names: set[str] = set()
         self._set: dict[tuple[int, str], set[float]] = defaultdict(set)
         self._constants: dict[str, set[float]] = defaultdict(set)
@@ -123,6 +124,8 @@ class Names:
 
     def _named(self, node: Node, name: str) -> str | None:
         for scope in (scope_of(node), 0):
+            if (scope, name) in self._mixed:
+                return None
             if (scope, name) in self._kinds:
                 return self._kinds[scope, name]
         return self.by_word(name)
@@ -229,15 +232,16 @@ class Names:
             self._set[0 if name.type == "field_identifier" else scope_of(name), file.text(name)].add(number)
 
     def take(self, scope: int, name: str, kind: str) -> None:
-        """A name holds `major`, `minor` or `number`; what it was said to hold first stays."""
+        """A name holds `major`, `minor` or `number`; nobody knows which where it is set to several."""
         if name not in self._constants:
-            self._kinds.setdefault((scope, name), kind)
+            if self._kinds.setdefault((scope, name), kind) != kind:
+                self._mixed.add((scope, name))
             self._names.add(name)
 
     @property
     def count(self) -> int:
-        """How many names hold a capability."""
-        return len(self._kinds)
+        """How much is known of what names hold."""
+        return len(self._kinds) + len(self._mixed)
 
     def holding(self) -> Iterable[tuple[int, str]]:
         return self._kinds.keys()

@@ -48,6 +48,7 @@ class Capabilities:
         self._parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self._nodes = list(ast.walk(tree))
         self._forms: dict[_Key, Form] = {}
+        self._mixed: set[_Key] = set()
         self._asked: set[_Key] = set()
         self._texts: set[_Key] = set()
         self._local: set[_Key] = set()
@@ -73,13 +74,17 @@ class Capabilities:
             if name not in self._functions:
                 self._give((0, f".{name}"), form)
         for _ in range(_ROUNDS):
-            before = len(self._forms), len(self._asked)
+            before = self._known
             self.ends = []
             for node in self._nodes:
                 if self._begins(node):
                     self._follow(node)
-            if before == (len(self._forms), len(self._asked)):
+            if before == self._known:
                 break
+
+    @property
+    def _known(self) -> tuple[int, ...]:
+        return len(self._forms), len(self._mixed), len(self._asked)
 
     @property
     def handed_out(self) -> dict[str, Form | None]:
@@ -172,6 +177,8 @@ class Capabilities:
             child, above = step, self._parents.get(id(step))
 
     def _step(self, child: ast.AST, node: ast.AST, text: bool) -> ast.AST | None:
+        if isinstance(child, ast.BinOp) and not text and _tests(node, child):
+            return self._end(child, False)
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets if child not in targets else ():
@@ -215,8 +222,8 @@ class Capabilities:
         self._asked.add(key)
         if text:
             self._texts.add(key)
-        if form is not None:
-            self._forms.setdefault(key, form)
+        if form is not None and self._forms.setdefault(key, form) != form:
+            self._mixed.add(key)
 
     def _set_to(self, target: ast.AST, value: ast.AST, text: bool) -> None:
         form = self.of(value) if isinstance(value, ast.expr) else None
@@ -262,7 +269,7 @@ class Capabilities:
             return None
         if child is call.func:
             method = isinstance(child, ast.Attribute) and self._spellings.are("lookup", child.attr)
-            return call if not (method and call.args) else self._end(call, text)
+            return call if not (method and call.args) else self._end(call, False)
         name = _called(call)
         if isinstance(call.func, ast.Attribute) and name in ("append", "add", "extend"):
             self._set_to(call.func.value, child, text)
@@ -285,7 +292,8 @@ class Capabilities:
         if isinstance(node, ast.Call):
             return self._of_call(node)
         if isinstance(node, ast.Name):
-            return self._forms.get(self._key(node, node.id))
+            key = self._key(node, node.id)
+            return self._forms.get(key) if key not in self._mixed else None
         if isinstance(node, ast.Subscript):
             held = self.of(node.value)
             first = isinstance(node.slice, ast.Constant) and node.slice.value == 0
@@ -352,6 +360,15 @@ def _is_of_software(node: ast.Attribute) -> bool:
     named = [n.attr if isinstance(n, ast.Attribute) else n.id for n in ast.walk(node.value)
              if isinstance(n, (ast.Attribute, ast.Name))]  # fmt: skip
     return any("version" in name.lower() for name in named)
+
+
+def _tests(node: ast.AST, child: ast.AST) -> bool:
+    """Whether a value is taken as a truth: as such a capability is one for every chip, and a difference may not be."""
+    if isinstance(node, ast.IfExp):
+        return child is node.test
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not)
+    return isinstance(node, (ast.If, ast.While, ast.Assert, ast.BoolOp))
 
 
 def _makes_text(node: ast.AST) -> bool:

@@ -11,7 +11,6 @@ from porter.facts.values import bits
 from porter.sync.findings import Findings, Level
 from porter.sync.views import Views
 
-_TENSOR = frozenset((Engine.MMA, Engine.CP, Engine.TMEM_LD, Engine.TMEM_ST, Engine.ALLOC, Engine.DEALLOC))
 _ASYNC_READERS = frozenset((Engine.MMA, Engine.WGMMA, Engine.STORE, Engine.CP))
 _GENERIC = frozenset((Engine.THREAD, Engine.CP_ASYNC, Engine.ATOMIC, Engine.BARRIER))
 _LIFE = frozenset((Engine.ALLOC, Engine.DEALLOC, Engine.BARRIER))
