@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.smem_desc import Generation, SmemDescriptor, element_offset
-from porter.ptx.tmem import COLUMNS, LANES, DLayout, a_cell, d_cell, rows_per_cta
+from porter.ptx.tmem import COLUMNS, LANES, DLayout, a_cell, column_splits, d_cell, rows_per_cta
 from porter.ptx.tmem_access import Shape, TmemAccess
 from porter.ptx.umma import K_BYTES
 
@@ -87,7 +87,7 @@ def of_accumulator(lane: int, column: int, layout: DLayout, rows: int, n: int) -
 @lru_cache(maxsize=256)
 def of_tensor_operand(lane: int, column: int, layout: DLayout, element_bits: int) -> int:
     """A of one block in Tensor Memory, of one tcgen05.mma."""
-    row = np.arange(rows_per_cta(layout))[:, None]
+    row = np.arange(rows_per_cta(layout) * column_splits(layout))[:, None]
     k = np.arange(K_BYTES * 8 // element_bits)[None, :]
     lanes, columns, _ = a_cell(layout, row, k, element_bits)
     return _of_tensor(lane + lanes, column + columns)
@@ -101,12 +101,9 @@ def of_access(access: TmemAccess, lane: int, column: int, split: int) -> int:
         ValueError: it lies outside of Tensor Memory.
     """
     lanes = 32 if access.shape is Shape.S32X32B else 16
-    if lane + lanes > LANES or column + access.columns > COLUMNS:
-        raise ValueError("an access that lies outside of Tensor Memory")
     columns = np.arange(column, column + access.columns)
     if access.shape is Shape.S16X32BX2:
-        # the second half's threads have lanes 16 to 31
-        first = _of_tensor(lane + np.arange(16)[:, None], columns[None, :])
-        second = _of_tensor(lane + 16 + np.arange(16)[:, None], columns[None, :] + split)
-        return first | second
+        columns = np.concatenate((columns, columns + split))
+    if lane + lanes > LANES or int(columns.max()) >= COLUMNS:
+        raise ValueError("an access that lies outside of Tensor Memory")
     return _of_tensor(lane + np.arange(lanes)[:, None], columns[None, :])

@@ -174,6 +174,10 @@ class Mbarrier:
     waits: list[Wait] = field(default_factory=list)
     uses: list[tuple[int, int, bool]] = field(default_factory=list)
     """(event, instruction, by an asynchronous operation) of each operation on it."""
+    expects: list[tuple[int, int, int]] = field(default_factory=list)
+    """(event, phase, instruction) of each expect_tx that is no arrival."""
+    ends: list[tuple[int, int]] = field(default_factory=list)
+    """(event, instruction) of what made it invalid."""
 
     @property
     def outstanding(self) -> int:
@@ -222,6 +226,8 @@ class History:
     events: list[Event] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
     barriers: dict[int, Mbarrier] = field(default_factory=dict)
+    retired: list[Mbarrier] = field(default_factory=list)
+    """Those that were made invalid."""
     rounds: list[tuple[int, int, int | None, str]] = field(default_factory=list)
     """(arrival, event, end of the round before, barrier) of named barriers: an arrival must follow that end."""
     problems: list[Problem] = field(default_factory=list)

@@ -71,7 +71,10 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
                 raise NotUnderstood(f"more than {most} instructions are executed", group.pc)
             if warp.loaded or warp.flight.registers:
                 machine.check_registers(warp, group.pc)
-            outcome = compiled(machine.flow, group.pc)(machine, warp, group)
+            try:
+                outcome = compiled(machine.flow, group.pc)(machine, warp, group)
+            except ValueError as error:
+                raise NotUnderstood(str(error), group.pc) from error
             moved |= outcome is not Outcome.BLOCKED
             if not alone:
                 break

@@ -82,7 +82,7 @@ def operation(parts: tuple[str, ...]) -> Operation | None:
     if kind == "pred":
         return _predicate(name)
     width = _WIDTHS.get(kind[1:]) if kind[0] in "bsu" else None
-    if width is None or "sat" in parts:
+    if width is None or {"sat", "relu", "shiftamt"} & set(parts):
         return None
     read = signed if kind[0] == "s" else unsigned
     if name == "setp":

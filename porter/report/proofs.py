@@ -61,7 +61,7 @@ def _details(proof: Proof) -> Iterator[str]:
         return
     yield f"at {'; '.join(proof.sizes)}"
     yield from map(_counted, proof.counts)
-    for assumed in sorted(proof.checked.assumed):
+    for assumed in sorted(proof.assumed):
         yield f"assumed: {assumed}"
 
 
@@ -146,6 +146,6 @@ def _body(proof: Proof) -> dict[str, Any]:
         ],
         "waiting": [{"warp": str(b.warp), "place": _place(code, b.at), "for": b.why} for b in proof.checked.blocked],
         "unknown": proof.checked.unknown,
-        "assumed": sorted(proof.checked.assumed),
+        "assumed": sorted(proof.assumed),
         "seconds": round(proof.seconds, 2),
     }

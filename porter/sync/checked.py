@@ -35,8 +35,6 @@ class Checked:
     unknown: str = ""
     unknown_at: int | None = None
     blocked: tuple[Blocked, ...] = ()
-    events: int = 0
-    steps: int = 0
 
     @property
     def verdict(self) -> Verdict:
@@ -80,7 +78,4 @@ def check(launched: Launched, schedule: Schedule | None = None, machine: Machine
             look_at_lifetimes(history, views, findings)
     for one in history.blocked[:1]:
         findings.add("deadlock", f"{len(history.blocked)} groups of lanes wait for ever", one.at)
-    return Checked(
-        tuple(findings.all()), frozenset(history.assumed), unknown, place, tuple(history.blocked),
-        len(history.events), machine.steps,
-    )  # fmt: skip
+    return Checked(tuple(findings.all()), frozenset(history.assumed), unknown, place, tuple(history.blocked))

@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["error", "strict", "review"]
+_LEVELS: tuple[Level, ...] = ("error", "strict", "review")
+"""The worst first."""
 
 
 @dataclass(frozen=True)
 class Finding:
     """`kind` is an ID of the catalog of hazards, or a word of its own for what the catalog has no ID of (`deadlock`,
-    `phase`, `bytes`, `count`, `columns`). `first` and `second` are instructions; `missing` is the edge that lacks."""
+    `phase`, `bytes`, `count`, `columns`). `first` and `second` are instructions."""
 
     kind: str
     level: Level
     text: str
     second: int | None
     first: int | None = None
-    missing: str = ""
 
     @property
     def identity(self) -> tuple[str, int | None, int | None]:
@@ -34,12 +35,12 @@ class Findings:
         self._found: dict[tuple[str, int | None, int | None], Finding] = {}
 
     def add(
-        self, kind: str, text: str, second: int | None, *, first: int | None = None, level: Level = "error",
-        missing: str = "",
-    ) -> None:  # fmt: skip
-        found = Finding(kind, level, text, second, first, missing)
-        self._found.setdefault(found.identity, found)
+        self, kind: str, text: str, second: int | None, *, first: int | None = None, level: Level = "error"
+    ) -> None:
+        found = Finding(kind, level, text, second, first)
+        known = self._found.setdefault(found.identity, found)
+        if _LEVELS.index(level) < _LEVELS.index(known.level):
+            self._found[found.identity] = found
 
     def all(self) -> list[Finding]:
-        order = ("error", "strict", "review")
-        return sorted(self._found.values(), key=lambda f: order.index(f.level))
+        return sorted(self._found.values(), key=lambda f: _LEVELS.index(f.level))

@@ -16,11 +16,14 @@ Named = Callable[[int], str]
 
 
 def look_at_phases(history: History, views: Views, findings: Findings, named: Named) -> None:
-    for barrier in history.barriers.values():
+    for barrier in (*history.barriers.values(), *history.retired):
         _uses(history, barrier, views, findings, named)
+        _ends(barrier, views, findings, named)
         arrivals = [*barrier.arrivals, *barrier.open_arrivals]
         for arrival in arrivals:
             _arrival(barrier, arrival, views, findings, named)
+        for event, phase, at in barrier.expects:
+            _expected(barrier, (event, phase, at), arrivals, views, findings, named)
         for wait in barrier.waits:
             _wait(history, barrier, wait, arrivals, views, findings, named)
         if not history.blocked and barrier.outstanding:
@@ -62,6 +65,26 @@ def _arrival(barrier: Mbarrier, arrival: Arrival, views: Views, findings: Findin
             "puts it behind that phase's end"
         )
         findings.add("phase", text, arrival.at)
+
+
+def _expected(
+    barrier: Mbarrier, expect: tuple[int, int, int], arrivals: list[Arrival], views: Views, findings: Findings,
+    named: Named,
+) -> None:  # fmt: skip
+    """An arrival of the same phase comes behind what its bytes are expected by: else the phase may end without them."""
+    event, phase, at = expect
+    own = [a for a in arrivals if a.phase == phase and not a.of_copy]
+    if own and not any(views.execution[a.event] >> event & 1 for a in own):
+        findings.add("bytes", f"{named(barrier.address)}: phase {phase} may end before its bytes are expected", at)
+
+
+def _ends(barrier: Mbarrier, views: Views, findings: Findings, named: Named) -> None:
+    """All operations come ahead of what makes it invalid."""
+    for end, at in barrier.ends:
+        for event, use, _ in barrier.uses:
+            if use != at and not views.execution[end] >> event & 1:
+                text = f"{named(barrier.address)} may be made invalid ahead of an operation on it"
+                findings.add("barrier", text, at, first=use)
 
 
 def _wait(

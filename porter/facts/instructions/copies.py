@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from porter.facts import cells
 from porter.facts.events import Access, Edge, Engine, Event, Kind, Space
+from porter.facts.instructions.memory import not_over_barriers
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.integers import unsigned
 from porter.facts.machine import Machine
@@ -115,6 +116,7 @@ def _cp_async_copy(step: Step) -> Run:
             touched = 0
             for lane in bits(lanes):
                 touched |= cells.of_bytes(_place(step, where, lane) & OFFSET_MASK, nbytes)
+            not_over_barriers(machine, warp.block.rank, touched, step.at)
             access = machine.access(Space(warp.block.rank, False), Engine.CP_ASYNC, True, touched, event.index, None,
                                     step.at)  # fmt: skip
             for lane in bits(lanes):
@@ -236,6 +238,7 @@ def _land(
     barrier = machine.mbarrier(mbar, event, step.at, asynchronous=True)
     machine.reach(event, rank, warp, "a copy", step.at)
     touched = cells.of_bytes(place & OFFSET_MASK, nbytes)
+    not_over_barriers(machine, rank, touched, step.at)
     access = machine.access(Space(rank, False), Engine.LOAD, True, touched, event.index, None, step.at)
     block = machine.blocks[rank]
     for known in [a for a in block.memory if place & OFFSET_MASK <= a & OFFSET_MASK < (place & OFFSET_MASK) + nbytes]:

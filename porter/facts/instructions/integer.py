@@ -23,6 +23,8 @@ def compute(step: Step) -> Run:
         return _packed(step)
     if any(isinstance(o, ast.Vec) for o in operands):
         return _data(step)
+    if isinstance(operands[0], ast.Pair) and step.ins.parts[0] != "setp":
+        return _data(step)
     targets = [operands[0].first, operands[0].second] if isinstance(operands[0], ast.Pair) else [operands[0]]
     names = [step.flow.code.renamed(step.at, o.name) if isinstance(o, ast.Reg) else None for o in targets]
     if step.ins.parts[0] not in ("setp", "selp", "mov") and _is_float(step.ins.parts[-1]):
@@ -86,7 +88,9 @@ def _comparing(step: Step, names: list[str | None], given: list[Reader]) -> Run:
         if names[0] is not None:
             group.registers[names[0]] = found
         if opposite is not None:
-            group.registers[opposite] = apply(("not", "pred"), [found], group.lanes)
+            # with a further predicate it is not the opposite of the result
+            alone = len(given) == 2
+            group.registers[opposite] = apply(("not", "pred"), [found], group.lanes) if alone else None
         left, right = values[:2]
         if machine.on_comparison is not None and isinstance(left, int) and isinstance(right, int):
             machine.on_comparison(warp, at, left, right)

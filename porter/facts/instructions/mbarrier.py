@@ -71,8 +71,10 @@ def _inval(step: Step) -> Run:
         where = address(machine, warp, group)
         if not isinstance(where, int):
             raise step.not_understood("the place")
-        machine.single(warp, group.lanes, "mbarrier.inval", step.at)
-        machine.history.barriers.pop(where, None)
+        for event, _ in machine.single(warp, group.lanes, "mbarrier.inval", step.at):
+            barrier = machine.mbarrier(where, event, step.at)
+            barrier.ends.append((event.index, step.at))
+        machine.history.retired.append(machine.history.barriers.pop(where))
         group.pc += 1
         return None
 
@@ -155,6 +157,8 @@ def _arrive(step: Step) -> Run:
                 machine.reach(event, place >> RANK_SHIFT, warp, "an arrival", step.at, arrives=True)
                 if expects:
                     machine.expect(barrier, some * number)
+                    if not arrives:
+                        barrier.expects.append((event.index, len(barrier.phases), step.at))
                 if arrives:
                     token = _TOKEN + len(barrier.phases)
                     count = some * (1 if expects else number)

@@ -50,10 +50,10 @@ def touch(
         machine.access(Space(rank, False), engine, write, touched, event.index, event.index, at)
         machine.reach(event, rank, warp, what or ("a store" if write else "a load"), at)
         if write:
-            _not_over_barriers(machine, rank, touched, at)
+            not_over_barriers(machine, rank, touched, at)
 
 
-def _not_over_barriers(machine: Machine, rank: int, touched: int, at: int) -> None:
+def not_over_barriers(machine: Machine, rank: int, touched: int, at: int) -> None:
     for address in machine.history.barriers:
         if address >> RANK_SHIFT == rank and touched & cells.of_bytes(address & OFFSET_MASK, 8):
             machine.problem("barrier", f"{machine.named(address)} is overwritten", at)
@@ -70,10 +70,11 @@ def _where(step: Step, machine: Machine, address: Value, lanes: int, space: str)
     if not is_known(address, lanes):
         if space.startswith("shared"):
             raise step.not_understood("the address")
-        # a generic address that is data comes from a pointer in memory
+        # it comes from a pointer in memory
+        machine.history.assumed.add("a generic address that is data is none of shared memory")
         return False
     places = [place for _, place in lane_addresses(address, lanes)]
-    return space.startswith("shared") or places[0] < GLOBAL
+    return space.startswith("shared") or any(place < GLOBAL for place in places)
 
 
 @family("ld", "ldu")

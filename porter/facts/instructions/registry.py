@@ -134,11 +134,15 @@ HAS_EFFECT = frozenset(
 """Instructions that must not depend on data, as others wait for what they do."""
 
 
+_MEMORY = ("ld", "ldu", "st", "atom", "red")
+_NOT_SHARED = frozenset(("global", "const", "local", "param"))
+
+
 def orders(ins: ast.Instruction) -> bool:
     """Whether an instruction does something that others may wait for: a condition on data must not decide it."""
     parts = ins.parts
-    shared = any(p.startswith("shared") for p in parts)
-    return parts[0] in HAS_EFFECT or (parts[0] in ("st", "atom", "red") and shared)
+    elsewhere = any(p.split("::")[0] in _NOT_SHARED for p in parts)
+    return parts[0] in HAS_EFFECT or (parts[0] in _MEMORY and not elsewhere)
 
 
 def _guarded(step: Step, run: Run, guard: ast.Guard) -> Run:
@@ -147,15 +151,17 @@ def _guarded(step: Step, run: Run, guard: ast.Guard) -> Run:
     flipped = int(guard.negated)
     ends = step.ins.parts[0] in ("exit", "ret")
     decides = orders(step.ins)
-    opaque_store = step.ins.parts[0] == "st"
+    opaque = step.ins.parts[0] in ("ld", "ldu", "st")
 
     def guarded(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         holds = condition(machine, warp, group)
         taken = lanes_where(holds, group.lanes, flipped)
         if taken is None:
-            if opaque_store and decides:
-                # what may be stored counts as stored
-                return run(machine, warp, group)
+            if opaque and decides:
+                # what may be stored counts as stored, and what may be loaded as loaded
+                outcome = run(machine, warp, group)
+                group.registers.update(dict.fromkeys(written))
+                return outcome
             if decides:
                 raise step.not_understood("the guard, which is data,")
             group.registers.update(dict.fromkeys(written))

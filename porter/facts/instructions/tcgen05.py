@@ -188,6 +188,8 @@ def _access(step: Step) -> Run:
             lane += 32 * (warp.number % 4)
         event = machine.joint(warp, group.lanes, engine.value, step.at)
         _allocated(machine, warp.block, column, access.columns, step.at)
+        if half:
+            _allocated(machine, warp.block, column + half, access.columns, step.at)
         touched = cells.of_access(access, lane, column, half)
         found = machine.access(Space(warp.block.rank, True), engine, access.store, touched, event.index, None, step.at,
                                ("warp", warp.name), must_be_written=what)  # fmt: skip
@@ -207,7 +209,7 @@ def _access(step: Step) -> Run:
 
 def _mma(step: Step) -> Run:
     op = UmmaOp.of(step.ins.modifiers)
-    if op.sparse or op.ws or op.block_scale:
+    if op.sparse or op.ws or op.block_scale or "disable_output_lane" in step.ins:
         raise step.not_understood("the kind")
     operands = {name: step.value(name) for name in ("d", "a", "b", "idesc", "enable_input_d")}
     in_tensor = isinstance(step.ins["a"], ast.Mem)
@@ -242,10 +244,7 @@ def _product(
     a_bits, b_bits = (operand_element_bits(op.kind, t) for t in (idesc.a_type, idesc.b_type))
     blocks = _blocks(step, machine, warp)
     lane, column = lane_of(words["d"]), column_of(words["d"])
-    try:
-        accumulators = cells.of_accumulator(lane, column, layout, idesc.m, idesc.n)
-    except ValueError as error:
-        raise step.not_understood(str(error)) from None
+    accumulators = cells.of_accumulator(lane, column, layout, idesc.m, idesc.n)
     tile = (words["d"], idesc.m, idesc.n)
 
     def access(space: Space, write: bool, touched: int, tile: object, what: str) -> Access:

@@ -32,7 +32,7 @@ def elect(step: Step) -> Run:
 @family("shfl")
 def shfl(step: Step) -> Run:
     name, valid = step.register("d"), step.register("p")
-    value, other = step.value("a"), step.value("b")
+    value, other, bound = step.value("a"), step.value("b"), step.value("c")
     by_index = step.has("idx")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
@@ -40,12 +40,14 @@ def shfl(step: Step) -> Run:
             return Outcome.BLOCKED
         found: Value = value(machine, warp, group)
         lane = other(machine, warp, group)
+        # a bound that is another divides the warp
+        whole = by_index and bound(machine, warp, group) == WARP - 1
         if isinstance(found, tuple):
-            found = found[lane % WARP] if by_index and isinstance(lane, int) else None
+            found = found[lane % WARP] if whole and isinstance(lane, int) else None
         if name is not None:
             group.registers[name] = found
         if valid is not None:
-            group.registers[valid] = 1 if by_index else None
+            group.registers[valid] = 1 if whole else None
         group.pc += 1
         return None
 
@@ -96,6 +98,7 @@ def reduce(step: Step) -> Run:
         if not machine.gathered(warp, group):
             return Outcome.BLOCKED
         found = value(machine, warp, group)
+        group.registers.update(dict.fromkeys(step.flow.writes[step.at]))
         if name is not None:
             group.registers[name] = found if keeps and isinstance(found, int) else None
         group.pc += 1
