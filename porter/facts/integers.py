@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from porter.ptx.arch import WARP
+from porter.ptx.bits import signed, unsigned
 
 Lanes = tuple[int, ...]
 """One value a lane: an integer without its sign, or 0 and 1 of a predicate."""
+
 Operation = Callable[..., int | None]
 """From operands to the result, all without their signs; None where the result is not defined."""
 
@@ -47,15 +49,6 @@ _PAIRS: dict[str, Callable[[int, int, int], int | None]] = {
 }
 _SHIFTS = frozenset(("shl", "shr"))
 """Their second operand is a number without a sign whatever the type."""
-
-
-def unsigned(value: int, width: int) -> int:
-    return value & ((1 << width) - 1)
-
-
-def signed(value: int, width: int) -> int:
-    low = unsigned(value, width)
-    return low - (1 << width) if low >> (width - 1) else low
 
 
 def every(value: int) -> Lanes:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from porter.facts.code import Code
 from porter.facts.events import NotUnderstood
-from porter.facts.integers import unsigned
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, shifted, squeezed
 from porter.ptx import ast
 from porter.ptx.arch import WARP
+from porter.ptx.bits import unsigned
 
 Reader = Callable[["Machine", Warp, Group], Value]
 

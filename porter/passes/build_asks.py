@@ -7,24 +7,16 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from types import MappingProxyType
 
 from porter.model.spellings import Spellings
 from porter.passes.build_capabilities import asking_module, forms_of
-from porter.passes.python_flow import Capabilities, Form, literal
-from porter.ptx.arch import CHIPS, PortTarget
+from porter.passes.python_flow import NOTHING, Capabilities, Form, Given, literal
+from porter.ptx.arch import AROUND_HOPPER, CHIPS, HOPPER, PortTarget
 
 _COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
-_HOPPER = 90
-_NOTHING: Mapping[str, Form | None] = MappingProxyType({})
-_AROUND = (89, _HOPPER, 100, 120)
-"""Chips before Hopper, Hopper, and those behind it: what tells none of them apart is about something else."""
-
-
-Given = Mapping[str, Form | None]
 
 
 def handed_out(sources: Iterable[bytes], spellings: Spellings) -> Given:
@@ -37,7 +29,7 @@ def handed_out(sources: Iterable[bytes], spellings: Spellings) -> Given:
 
 
 def lines_for_hopper(
-    source: bytes, edited: Collection[int], spellings: Spellings, target: PortTarget, given: Given = _NOTHING
+    source: bytes, edited: Collection[int], spellings: Spellings, target: PortTarget, given: Given = NOTHING
 ) -> set[int]:
     """Lines that ask for Hopper, or in a way that is not understood, without those that are `edited`; none where the
     source does not parse."""
@@ -63,18 +55,21 @@ def admitting(
         if own is None or condition.lineno in left:
             continue
         others = frozenset(c for c in CHIPS if c != kinds.port and _truth(condition, kinds, c) == own)
-        if others and any(_truth(condition, kinds, c) != own for c in _AROUND):
+        if others and any(_truth(condition, kinds, c) != own for c in AROUND_HOPPER):
             yield condition.lineno, ast.unparse(condition), others
 
 
 class _Kinds(Capabilities):
     """The same, and what each form is on a chip."""
 
-    def __init__(self, tree: ast.Module, spellings: Spellings, target: PortTarget, given: Given = _NOTHING) -> None:
+    def __init__(self, tree: ast.Module, spellings: Spellings, target: PortTarget, given: Given = NOTHING) -> None:
         super().__init__(tree, spellings, given)
         self.spellings, self.port = spellings, target.sm
-        self.ported = forms_of(target.sm)
         self._on: dict[int, Mapping[object, Form]] = {}
+
+    @property
+    def ported(self) -> Mapping[object, Form]:
+        return self.on(self.port)
 
     def on(self, chip: int) -> Mapping[object, Form]:
         return self._on.setdefault(chip, forms_of(chip))
@@ -98,7 +93,7 @@ def _conditions(tree: ast.Module) -> Iterator[ast.expr]:
 
 def _lines(tree: ast.Module, kinds: _Kinds) -> Iterator[int]:
     for condition in _conditions(tree):
-        if _truth(condition, kinds, _HOPPER) != _truth(condition, kinds, kinds.port):
+        if _truth(condition, kinds, HOPPER) != _truth(condition, kinds, kinds.port):
             yield condition.lineno
     for node in kinds.ends:
         yield from _decided(node, kinds)
@@ -118,7 +113,7 @@ def _decided(node: ast.AST, kinds: _Kinds) -> Iterator[int]:
     """Where a capability decides something, and it is not known that both chips come to the same."""
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
-        if all(kinds.is_asked(side) for side in sides) or _truth(node, kinds, _HOPPER) is not None:
+        if all(kinds.is_asked(side) for side in sides) or _truth(node, kinds, HOPPER) is not None:
             return
         if len(sides) == 2 and not any(kinds.of(s) is not None for s in sides) and _is_of_no_chip(sides, kinds):
             return

@@ -17,8 +17,9 @@ RULE = "PTR228"
 
 def forms_of(chip: int) -> dict[object, Form]:
     """Hopper's capability in each of its forms, and that of another chip."""
-    major, minor = divmod(chip, 10)
-    return {(9, 0): (major, minor), 9: major, 90: chip, 900: 10 * chip, "9.0": f"{major}.{minor}", "90": str(chip)}
+    other = PortTarget(chip)
+    pair = other.capability
+    return {(9, 0): pair, 9: pair[0], 90: chip, 900: 10 * chip, "9.0": other.version, "90": str(chip)}
 
 
 def capability_group(

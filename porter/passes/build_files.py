@@ -14,28 +14,27 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import CUDA_ENDINGS
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.model.spellings import Spellings
-from porter.passes.build_asks import Given as Functions
 from porter.passes.build_asks import admitting, handed_out, lines_for_hopper
 from porter.passes.build_both import both_group, logical_line
 from porter.passes.build_capabilities import capability_group
 from porter.passes.build_kinds import kind_of
 from porter.passes.build_lists import options_of_lists
 from porter.passes.build_variables import Given, Variables, given_hopper, ported_variables, variables_of_both
-from porter.passes.chip_checks import HOPPER, admits_others
+from porter.passes.chip_checks import admits_others
+from porter.passes.python_flow import NOTHING
+from porter.passes.python_flow import Given as Functions
 from porter.passes.targets import lines_for_sm100, retargeted, said_of
-from porter.ptx.arch import SM100A, PortTarget
+from porter.ptx.arch import HOPPER, SM100A, PortTarget
 from porter.rules.engine import Selection, build_file_groups
 from porter.rules.load import own_names, own_spellings
 from porter.rules.recognize import spellings
 from porter.rules.rule import Region, Rule
 
-_NO_FUNCTIONS: Functions = MappingProxyType({})
 FAMILY = "build files"
 """Rules of this name are for every build file."""
 
@@ -158,7 +157,7 @@ def port_build_text(
     keep: bool,
     given: Given | None = None,
     target: PortTarget = SM100A,
-    functions: Functions = _NO_FUNCTIONS,
+    functions: Functions = NOTHING,
 ) -> tuple[list[EditGroup], list[Diagnostic]]:
     """What becomes of one build file, read byte by byte as Latin-1: edits, and what is left over. `kind` is one of
     `KINDS`; `given` is what other files of the project give variables, `functions` are those of other modules that give

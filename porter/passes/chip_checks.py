@@ -26,11 +26,10 @@ from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.model.spellings import Spellings
 from porter.passes.chip_flow import End, Flow, listed_versions
 from porter.passes.chip_names import Names, last_word, literal_value
-from porter.ptx.arch import CHIPS, SM100A, PortTarget
+from porter.ptx.arch import AROUND_HOPPER, CHIPS, HOPPER, SM100A, PortTarget
 from porter.rules.recognize import spellings
 from porter.rules.rule import Compares, Region, Rule
 
-HOPPER = 90
 _MOST_UNKNOWN = 8
 _DEEPEST = 60
 
@@ -115,7 +114,7 @@ def check_chips(
 
 def admits_others(where: Location, text: str, others: Collection[int], target: PortTarget) -> Diagnostic:
     """A condition as the port has it admits chips that have no image."""
-    newer = [f"{chip // 10}.{chip % 10}" for chip in sorted(others) if chip >= HOPPER]
+    newer = [PortTarget(chip).version for chip in sorted(others) if chip >= HOPPER]
     values = {"text": text, "others": ", ".join(newer), "target": target.name, "more": ""}
     return Diagnostic(Code.CHIP_CHECK_ADMITS, where, values)
 
@@ -294,7 +293,7 @@ def _admitted(old: _Truth, new: _Truth, unknown: set[str], port: int) -> frozens
     tells = False
     for values in product((False, True), repeat=len(ordered)):
         known = dict(zip(ordered, values, strict=True))
-        tells = tells or len({old(chip, known) for chip in _AROUND_HOPPER}) > 1
+        tells = tells or len({old(chip, known) for chip in AROUND_HOPPER}) > 1
         found = {chip for chip in found if new(chip, known) == new(port, known)}
     return frozenset(found) if tells else frozenset()
 
@@ -306,7 +305,6 @@ def _in_unit(chip: int, unit: int) -> int:
 
 
 _UNITS = (1, 10, 100, 16)
-_AROUND_HOPPER = (89, HOPPER, 100)
 
 
 class _Reader:

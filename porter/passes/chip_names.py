@@ -151,7 +151,7 @@ class Names:
     def is_constant(self, file: CudaFile, node: Node) -> bool:
         """Whether a name is a template's parameter or a constant: no value of it comes from a device."""
         name = file.text(node)
-        if name in self._constants:
+        if self.is_fixed(name):
             return True
         outer = enclosing(node, "template_declaration")
         while outer is not None:

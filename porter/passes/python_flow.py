@@ -14,7 +14,9 @@ from porter.model.spellings import Spellings
 Form = tuple[int, int] | int | str
 """What a capability is written as, told by Hopper's: (9, 0), 9, 90, 900, "9.0", "90"."""
 _ROUNDS = 6
-_NOTHING: Mapping[str, Form | None] = MappingProxyType({})
+Given = Mapping[str, Form | None]
+"""Functions of other modules that give a capability, with what they give if that is known."""
+NOTHING: Given = MappingProxyType({})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _HANDS_ON = (
     ast.Attribute, ast.BinOp, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred, ast.Await, ast.ListComp, ast.SetComp,
@@ -42,7 +44,7 @@ class Capabilities:
     subjects of `match`, subscripts and calls. `given`: functions of other modules that give one, with what they give if
     that is known."""
 
-    def __init__(self, tree: ast.Module, spellings: Spellings, given: Mapping[str, Form | None] = _NOTHING) -> None:
+    def __init__(self, tree: ast.Module, spellings: Spellings, given: Given = NOTHING) -> None:
         self.tree = tree
         self._spellings = spellings
         self._parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}

@@ -134,6 +134,10 @@ def limits(name: str) -> Limits:
 CHIPS = frozenset({50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121})
 """Numbers of chips that code is written for (CUDA C++ Programming Guide, Compute Capabilities; PTX ISA 9.0 §11.1.2)."""
 
+HOPPER = 90
+AROUND_HOPPER = (89, HOPPER, 100, 120)
+"""Chips before Hopper, Hopper, and those behind it: what tells none of them apart is about something else."""
+
 
 @dataclass(frozen=True)
 class PortTarget:

@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bit fields of descriptor words."""
+"""Integers of so many bits, and bit fields of descriptor words."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+def unsigned(value: int, width: int) -> int:
+    return value & ((1 << width) - 1)
+
+
+def signed(value: int, width: int) -> int:
+    low = unsigned(value, width)
+    return low - (1 << width) if low >> (width - 1) else low
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ Source: PTX ISA 9.0, sections 4.5 (constants and constant expressions) and 6 (op
 from __future__ import annotations
 
 from porter.ptx.ast import Imm, Mem, Neg, Operand, Pair, Placeholder, Reg, SpecialReg, Sym, Vec
+from porter.ptx.bits import signed
 from porter.ptx.lexer import PtxSyntaxError, Tokens, number
 from porter.ptx.special import SPECIAL_REGISTERS
 
@@ -221,7 +222,7 @@ class Cursor:
                 self.take(")")
                 value = self._integer(self._unary())
                 self._depth -= 1
-                return _signed(value) if cast == ".s64" else value & 0xFFFFFFFFFFFFFFFF
+                return signed(value, 64) if cast == ".s64" else value & 0xFFFFFFFFFFFFFFFF
             inner = self._binary(self._unary(), 0)
             self.take(")")
             self._depth -= 1
@@ -286,8 +287,3 @@ class Cursor:
             "<": a < b, ">": a > b, "<=": a <= b, ">=": a >= b, "==": a == b, "!=": a != b,
         }  # fmt: skip
         return int(results[operator])
-
-
-def _signed(value: int) -> int:
-    value &= 0xFFFFFFFFFFFFFFFF
-    return value - (1 << 64) if value >> 63 else value

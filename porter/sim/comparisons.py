@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from porter.ptx import ast
+from porter.ptx.bits import signed
 from porter.ptx.table import Decoded
 from porter.sim.codegen import Context
 from porter.sim.exec_integer import is_integer
@@ -17,10 +18,6 @@ from porter.sim.observer import Observer
 
 _COMPARE = ("setp", "set", "min", "max")
 _TAKE = ("and", "shr")
-
-
-def _signed(value: int, bits: int) -> int:
-    return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
 class Comparisons(Observer):
@@ -41,7 +38,7 @@ class Comparisons(Observer):
         if len(constants) != 1 or len(registers) != 1 or constants[0].is_float or not is_integer(type_name):
             return
         bits = WIDTH_OF[kind_of(type_name)]
-        constant = _signed(cg.integer(constants[0]), bits)
+        constant = signed(cg.integer(constants[0]), bits)
         if ins.parts[0] in _TAKE:
             # the least value of which something is left
             constant = constant & -constant if ins.parts[0] == "and" else 1 << (constant % bits)

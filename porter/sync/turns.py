@@ -21,12 +21,12 @@ from enum import IntEnum
 from porter.facts.code import Loop
 from porter.facts.events import WarpName
 from porter.facts.flow import Flow
-from porter.facts.integers import signed
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, of_lane
 from porter.ptx import ast
 from porter.ptx.arch import WARP
+from porter.ptx.bits import signed
 
 Trace = list[tuple[object, ...]]
 

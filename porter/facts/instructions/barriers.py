@@ -6,10 +6,10 @@ from __future__ import annotations
 from porter.facts.events import Edge, Kind
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.instructions.warps import warp_barrier
-from porter.facts.integers import unsigned
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.ptx.arch import WARP
+from porter.ptx.bits import unsigned
 
 
 @family("bar", "barrier")

@@ -9,12 +9,12 @@ from porter.facts import cells
 from porter.facts.events import Access, Edge, Engine, Event, Kind, Space
 from porter.facts.instructions.memory import not_over_barriers
 from porter.facts.instructions.registry import Outcome, Run, Step, family
-from porter.facts.integers import unsigned
 from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
 from porter.facts.state import Batches, Group, Warp
 from porter.facts.values import Value, bits, first, of_lane
 from porter.ptx import ast
+from porter.ptx.bits import unsigned
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 
 

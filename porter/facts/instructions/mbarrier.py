@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from porter.facts import cells
 from porter.facts.events import Edge, Engine, Event, Kind, Mbarrier, Space, Wait
 from porter.facts.instructions.registry import Outcome, Run, Step, family
-from porter.facts.integers import unsigned
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, bits, first, of_lane
+from porter.ptx.bits import unsigned
 from porter.ptx.memory_order import mbarrier_scope
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 

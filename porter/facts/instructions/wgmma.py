@@ -6,11 +6,11 @@ from __future__ import annotations
 from porter.facts import cells
 from porter.facts.events import Edge, Engine, Space
 from porter.facts.instructions.registry import Outcome, Run, Step, family
-from porter.facts.integers import unsigned
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.ptx import ast
 from porter.ptx.arch import WARP
+from porter.ptx.bits import unsigned
 from porter.ptx.packing import operand_element_bits
 from porter.ptx.wgmma import THREADS, WgmmaOp, umma_kind
 

@@ -18,7 +18,7 @@ from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
 from porter.model.dsl.reach import framed_kernels
 from porter.model.spellings import Spellings
-from porter.passes.build_asks import Given, handed_out, lines_for_hopper
+from porter.passes.build_asks import handed_out, lines_for_hopper
 from porter.passes.build_files import notes_of
 from porter.passes.clashes import clashes
 from porter.passes.dsl import outputs
@@ -27,6 +27,7 @@ from porter.passes.dsl.refusals import refused
 from porter.passes.dsl.renames import LocalNames, NameRules, RuleEdit, conflicts, renamed, reworded
 from porter.passes.dsl.unread import modules_not_found, nothing_read
 from porter.passes.keeping import Kept
+from porter.passes.python_flow import Given
 from porter.passes.targets import retargeted
 from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.engine import Planned, Selection, pass_groups
