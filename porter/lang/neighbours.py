@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from porter.lang.sources import CUDA_ENDINGS, HEADER_ENDINGS
-from porter.project.root import project_root
+from porter.project.root import built_together
 
 _MOST = 5000
 """Units that are looked at: what has more is no project of one program."""
@@ -18,7 +18,7 @@ _PASSED_OVER = frozenset({"third_party", "3rdparty", "node_modules", "site-packa
 
 def units_around(root: Path, own: Collection[Path]) -> Iterator[tuple[Path, bytes]]:
     """The translation units of the project of `root` with their texts, without its `own`, as resolved paths."""
-    seen, top = 0, project_root(root)
+    seen, top = 0, built_together(root)
     for folder, folders, names in os.walk(top if root.is_absolute() else os.path.relpath(top)):
         folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in _PASSED_OVER)
         for name in sorted(names):

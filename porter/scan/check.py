@@ -15,10 +15,9 @@ from porter.lang.trees import files_below
 from porter.passes.port import PortOptions
 from porter.passes.ported import Look
 from porter.passes.sm100.check import PTX_ENDING, sm100_findings
-from porter.project.root import project_root
+from porter.project.root import BUILD_FILES, project_root
 from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.load import load_rules
-from porter.scan.constructs import BUILD_FILES
 from porter.scan.inventory import Tell, files_of, take_inventory
 
 _BUILD_ENDINGS = frozenset({".mk", ".cmake"})

@@ -38,8 +38,6 @@ SOURCE_TARGET = "sm_90a"
 TARGET = SM100A.name
 _BEFORE_HOPPER = "sm_80"
 
-BUILD_FILES = frozenset({"Makefile", "makefile", "GNUmakefile", "CMakeLists.txt", "setup.py"})
-
 _MARKS = (b"wgmma", b"WGMMA", b"GMMA", b"SM90", b"Sm90", b"sm_90", b"warpgroup", b"KernelTma", b"TopKSoftmax")
 """Words that every construct of a library that is not ported holds; a file without any is not searched."""
 

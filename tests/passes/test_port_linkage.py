@@ -94,9 +94,8 @@ SHARED = {
 
 
 def ported(files: dict[str, str], root: str, tmp_path: Path) -> PortResult:
-    # what lies beside it is of another project
-    (tmp_path / ".git").mkdir()
     for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return port_cuda_file(load_sources(tmp_path / root))
 
@@ -137,6 +136,15 @@ def test_a_function_of_one_unit_is_ported(name: str, tmp_path: Path) -> None:
     assert refusals(result) == []
     assert result.exit_code == ExitCode.OK
     assert result.kernels == ["kernel"]
+
+
+@pytest.mark.parametrize("mark", [".git/HEAD", "CMakeLists.txt", "Makefile", "setup.py", None])
+def test_a_unit_of_another_directory_counts_in_one_project(mark: str | None, tmp_path: Path) -> None:
+    """A directory above with no sign of a project, as one of temporary files, is none."""
+    around = {"src/k.cu" if name == "k.cu" else f"lib/{name}": text for name, text in SHARED["declared"].items()}
+    (said,) = refusals(ported(around | ({mark: ""} if mark else {}), "lib/step.cu", tmp_path))
+    assert ("src/k.cu:" in str(said.values["why"])) == (mark is not None)
+    assert ("no kernel of this file" in str(said.values["why"])) == (mark is None)
 
 
 def test_a_file_that_another_one_includes_is_ported_by_itself(tmp_path: Path) -> None:

@@ -7,14 +7,17 @@ from porter.facts.events import Fence, Kind
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
-from porter.ptx.memory_order import fence_scope, fence_sides, fenced_spaces
+from porter.ptx.memory_order import Scope, fence_scope, fence_sides, fenced_spaces, fences_own_block
 
 
 @family("fence", "membar")
 def fence(step: Step) -> Run:
     what = _of(step)
+    narrow = fences_own_block(step.ins) or fence_scope(step.ins) is Scope.CTA
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        if narrow and len(machine.blocks) > 1:
+            machine.history.assumed.add("fences of one block order no accesses of others that need more")
         for event, _ in machine.single(warp, group.lanes, "fence", step.at, Kind.FENCE):
             event.fence = what
         group.pc += 1

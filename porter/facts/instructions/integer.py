@@ -7,7 +7,7 @@ from porter.facts.instructions.registry import COMPUTES, Outcome, Run, Step, fam
 from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
 from porter.facts.state import Group, Warp
-from porter.facts.values import Value, apply, of_lane, squeezed
+from porter.facts.values import Value, apply, bits, first, of_lane, squeezed
 from porter.ptx import ast, table
 from porter.ptx.arch import WARP
 
@@ -92,8 +92,12 @@ def _comparing(step: Step, names: list[str | None], given: list[Reader]) -> Run:
             alone = len(given) == 2
             group.registers[opposite] = apply(("not", "pred"), [found], group.lanes) if alone else None
         left, right = values[:2]
-        if machine.on_comparison is not None and isinstance(left, int) and isinstance(right, int):
-            machine.on_comparison(warp, at, left, right)
+        if machine.on_comparison is not None:
+            together = not isinstance(left, tuple) and not isinstance(right, tuple)
+            for lane in (first(group.lanes),) if together else bits(group.lanes):
+                one, other = of_lane(left, lane), of_lane(right, lane)
+                if one is not None and other is not None:
+                    machine.on_comparison(warp, at, one, other)
         group.pc += 1
         return None
 
