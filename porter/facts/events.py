@@ -207,6 +207,16 @@ class Remote:
     arrives: bool
 
 
+class Move(NamedTuple):
+    """A setmaxnreg of a warp. `change`: registers that it takes from its block, fewer than none for what it gives."""
+
+    event: int
+    action: str
+    count: int
+    change: int
+    at: int
+
+
 @dataclass(slots=True)
 class Blocked:
     """A group of lanes that waits for ever."""
@@ -239,6 +249,7 @@ class History:
     """Columns by their first one, by rank, that are allocated at the end."""
     allocations: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     """(event, instruction, events of relinquish_alloc_permit of that block) of each tcgen05.alloc."""
+    moves: dict[WarpName, list[Move]] = field(default_factory=lambda: defaultdict(list))
     assumed: set[str] = field(default_factory=set)
     trace: dict[WarpName, list[tuple[object, ...]]] = field(default_factory=lambda: defaultdict(list))
     """What each warp did to barriers and memory, in order: what has to repeat if all turns are alike."""

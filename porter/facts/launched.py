@@ -10,6 +10,8 @@ from math import prod
 
 from porter.facts.flow import Flow
 from porter.ptx import ast
+from porter.ptx.arch import limits
+from porter.ptx.register_file import entry_registers
 from porter.ptx.shared_window import SYSTEM_SHARED
 
 PARAMETERS = 1 << 46
@@ -74,6 +76,16 @@ class Launched:
             if address - start >= 0 and address - start + size <= len(data):
                 return int.from_bytes(data[address - start : address - start + size], "little")
         return None
+
+    @cached_property
+    def registers(self) -> int | None:
+        """Those of each thread at the start; None where setmaxnreg moves none."""
+        code = self.flow.code
+        try:
+            chip = limits(code.module.target)
+        except (KeyError, ValueError):
+            return None
+        return entry_registers(code.entry.directives, code.code, chip.registers_per_sm, chip.registers_per_thread)
 
     @cached_property
     def box_addresses(self) -> dict[int, int]:

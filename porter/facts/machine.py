@@ -73,7 +73,7 @@ class Machine:
         self.counters: dict[int, int] = {}
         self.on_turn: Callable[[Warp, Group, int], None] | None = None
         self.on_comparison: Callable[[Warp, int, int, int], None] | None = None
-        self.blocks = [Block(launched.geometry, rank) for rank in range(launched.geometry.ranks)]
+        self.blocks = [Block(launched.geometry, rank, launched.registers) for rank in range(launched.geometry.ranks)]
 
     # Time -----------------------------------------------------------------------------------------------
 

@@ -71,8 +71,10 @@ class Warp:
     """`last`: by lane its newest event. `loaded`: registers of tcgen05.ld that no wait::ld has covered, with the
     place."""
 
-    def __init__(self, block: Block, number: int, lanes: int) -> None:
+    def __init__(self, block: Block, number: int, lanes: int, registers: int | None = None) -> None:
         self.block, self.number, self.live = block, number, lanes
+        self.registers = registers
+        """Of each of its threads; None where setmaxnreg moves none."""
         self.name = WarpName(block.rank, number)
         self.groups = [Group(0, lanes, {})]
         self.last: list[int | None] = [None] * WARP
@@ -102,7 +104,7 @@ class Round:
 
 
 class Block:
-    def __init__(self, geometry: Geometry, rank: int) -> None:
+    def __init__(self, geometry: Geometry, rank: int, registers: int | None = None) -> None:
         self.rank = rank
         self.coordinates: Triple = geometry.coordinates(rank)
         self.base = rank << RANK_SHIFT
@@ -110,7 +112,10 @@ class Block:
         """Bytes of shared memory that are numbers, by address."""
         count = -(-geometry.threads // WARP)
         rest = geometry.threads % WARP
-        self.warps = [Warp(self, w, ALL if w < count - 1 or not rest else (1 << rest) - 1) for w in range(count)]
+        lanes = [ALL if w < count - 1 or not rest else (1 << rest) - 1 for w in range(count)]
+        self.warps = [Warp(self, w, some, registers) for w, some in enumerate(lanes)]
+        self.registers = 0
+        """What warps have given and none has taken."""
         self.columns: dict[int, int] = {}
         """Allocated columns of Tensor Memory, by their first one."""
         self.relinquished: list[int] = []

@@ -21,6 +21,7 @@ _OWN = {
     "bytes": "a phase of an mbarrier that does not get the bytes it expects",
     "count": "a phase of an mbarrier with more arrivals than its count",
     "columns": "columns of Tensor Memory that are not allocated, or not freed",
+    "registers": "setmaxnreg with a count that the warp cannot have",
     "multicast": "a multicast to a block that is not there",
 }
 """Titles of what the catalog of hazards has no ID of."""

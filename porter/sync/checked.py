@@ -15,6 +15,7 @@ from porter.sync.conflicts import Conflicts
 from porter.sync.findings import Finding, Findings, Level
 from porter.sync.lifetimes import look_at_lifetimes
 from porter.sync.phases import look_at_phases
+from porter.sync.registers import look_at_registers
 from porter.sync.views import views_of
 
 
@@ -76,6 +77,7 @@ def check(launched: Launched, schedule: Schedule | None = None, machine: Machine
         look_at_phases(history, views, findings, machine.named)
         if not history.blocked:
             look_at_lifetimes(history, views, findings)
+            look_at_registers(history, views, findings)
     for one in history.blocked[:1]:
         findings.add("deadlock", f"{len(history.blocked)} groups of lanes wait for ever", one.at)
     return Checked(tuple(findings.all()), frozenset(history.assumed), unknown, place, tuple(history.blocked))

@@ -107,18 +107,6 @@ def reduce(step: Step) -> Run:
     return run
 
 
-@family("setmaxnreg")
-def setmaxnreg(step: Step) -> Run:
-    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        if not machine.gathered(warp, group):
-            return Outcome.BLOCKED
-        machine.joint(warp, group.lanes, "setmaxnreg", step.at)
-        group.pc += 1
-        return None
-
-    return run
-
-
 def warp_barrier(step: Step) -> Run:
     """bar.warp.sync."""
     mask = step.value("mask")
