@@ -5,15 +5,20 @@ memory, or 16 lanes of a column of Tensor Memory."""
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx.smem_desc import Generation, SmemDescriptor, element_offset
-from porter.ptx.tmem import COLUMNS, LANES, DLayout, a_cell, column_splits, d_cell, rows_per_cta
+from porter.ptx.mma_cells import MmaArguments, decode_idesc, mma_footprint, shift_cells, stored_k
+from porter.ptx.operand_chunks import operand_chunks
+from porter.ptx.packing import operand_element_bits
+from porter.ptx.smem_desc import Generation
+from porter.ptx.tmem import COLUMNS, LANES
 from porter.ptx.tmem_access import Shape, TmemAccess
-from porter.ptx.umma import K_BYTES
+from porter.ptx.tmem_copy import TmemCopy, copy_cells
+from porter.ptx.umma import UmmaOp
+from porter.ptx.zero_columns import ZeroColumns
 
 _BYTES = 4
 _LANES = 16
@@ -35,24 +40,13 @@ def _marked(places: npt.NDArray[Any]) -> int:
 
 
 @lru_cache(maxsize=4096)
-def of_operand(descriptor: int, generation: Generation, rows: int, element_bits: int, mn_major: bool) -> int:
-    """An operand of so many rows (or columns of B) and the 32 bytes of K that an MMA takes.
+def of_operand(descriptor: int, generation: Generation, rows: int, k: int, element_bits: int, mn_major: bool) -> int:
+    """An operand of so many rows (or columns of B) by k elements in shared memory.
 
     Raises:
         ValueError: the descriptor is none.
     """
-    found = SmemDescriptor.decode(descriptor, generation)
-    if found.lbo_absolute:
-        raise ValueError("a descriptor with an absolute leading-dimension address")
-    step = _CHUNK * 8 // element_bits
-    depth = K_BYTES * 8 // element_bits
-    mn = np.arange(0, rows, step if mn_major else 1)[:, None]
-    k = np.arange(0, depth, 1 if mn_major else step)[None, :]
-    offsets = element_offset(
-        mn, k, element_bits=element_bits, mn_major=mn_major, swizzle=found.swizzle, lbo=found.lbo, sbo=found.sbo
-    )
-    anchor = (found.base_offset << 7) if found.base_offset else 0
-    chunks = found.swizzle.swizzle.apply(found.address + offsets, anchor) // _CHUNK
+    chunks = operand_chunks(descriptor, generation, rows, k, element_bits, mn_major)
     per_chunk = _CHUNK // _BYTES
     return _marked(chunks[..., None] * per_chunk + np.arange(per_chunk))
 
@@ -68,29 +62,64 @@ def _of_tensor(lanes: npt.NDArray[Any], columns: npt.NDArray[Any]) -> int:
     return _marked(lanes // _LANES * COLUMNS + columns)
 
 
+class Touched(NamedTuple):
+    """A part of what a tcgen05 operation touches in each block's Tensor Memory: `d`, `a`, `metadata` or `scale`."""
+
+    what: str
+    write: bool
+    cells: int
+
+
+@lru_cache(maxsize=4096)
+def of_product(op: UmmaOp, idesc: int, arguments: MmaArguments) -> tuple[Touched, ...]:
+    """A tcgen05.mma in Tensor Memory, the accumulator first.
+
+    Raises:
+        ValueError: the descriptor is none, or something lies outside of Tensor Memory.
+    """
+    return tuple(
+        Touched(what, write, _of_tensor(lanes, columns))
+        for what, write, lanes, columns in mma_footprint(op, idesc, arguments)
+    )
+
+
+@lru_cache(maxsize=4096)
+def of_product_operands(op: UmmaOp, idesc: int, arguments: MmaArguments) -> dict[str, int]:
+    """Its `a` and `b` in each block's shared memory.
+
+    Raises:
+        ValueError: a descriptor is none.
+    """
+    found = decode_idesc(op, idesc)
+    width = found.n // op.cta_group
+    if arguments.zero_columns is not None:
+        width += ZeroColumns.decode(arguments.zero_columns).shift
+    bits = operand_element_bits(op.kind, found.b_type)
+    touched = {"b": of_operand(arguments.b_desc, "sm_100", width, op.k, bits, found.b_mn_major)}
+    if arguments.a_desc is not None:
+        bits, rows = operand_element_bits(op.kind, found.a_type), found.m // op.cta_group
+        touched["a"] = of_operand(arguments.a_desc, "sm_100", rows, stored_k(op), bits, found.a_mn_major)
+    return touched
+
+
 @lru_cache(maxsize=1024)
-def of_accumulator(lane: int, column: int, layout: DLayout, rows: int, n: int) -> tuple[int, ...]:
-    """D of a tcgen05.mma of `rows` by `n`, in each block that has a part of it.
+def of_copy(op: TmemCopy, taddr: int) -> int:
+    """What a tcgen05.cp writes.
 
     Raises:
         ValueError: it lies outside of Tensor Memory.
     """
-    row, col = np.arange(0, rows)[:, None], np.arange(n)[None, :]
-    block, lanes, columns = np.broadcast_arrays(*d_cell(layout, row, col, n))
-    if lane + int(lanes.max()) >= LANES or column + int(columns.max()) >= COLUMNS:
-        raise ValueError("an accumulator that lies outside of Tensor Memory")
-    return tuple(
-        _of_tensor(lane + lanes[block == b], column + columns[block == b]) for b in range(rows // rows_per_cta(layout))
-    )
+    return _of_tensor(*copy_cells(op, taddr))
 
 
-@lru_cache(maxsize=256)
-def of_tensor_operand(lane: int, column: int, layout: DLayout, element_bits: int) -> int:
-    """A of one block in Tensor Memory, of one tcgen05.mma."""
-    row = np.arange(rows_per_cta(layout) * column_splits(layout))[:, None]
-    k = np.arange(K_BYTES * 8 // element_bits)[None, :]
-    lanes, columns, _ = a_cell(layout, row, k, element_bits)
-    return _of_tensor(lane + lanes, column + columns)
+@lru_cache(maxsize=1024)
+def of_shift(taddr: int) -> int:
+    """What a tcgen05.shift reads and writes.
+
+    Raises:
+        ValueError: it lies outside of Tensor Memory, or begins at no warp's lanes.
+    """
+    return _of_tensor(*shift_cells(taddr))
 
 
 @lru_cache(maxsize=1024)

@@ -28,6 +28,10 @@ class Edge(Enum):
     """Release and acquire: memory, and what a tcgen05 fence published."""
     RELAXED = auto()
     """The same without a release of its own: of memory only what an earlier fence released."""
+    SEEN = auto()
+    """The same without an acquire of its own: of memory nothing ahead of a fence that acquires."""
+    WEAK = auto()
+    """Neither."""
     COMPLETION = auto()
     """The end of an asynchronous operation: what it did itself, not what its issuer knew."""
     EXECUTION = auto()
@@ -80,11 +84,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What a fence orders: generic accesses ahead of asynchronous ones (`proxy`), what relaxed arrivals behind it
-    release (`memory`), initializations of mbarriers alone (`inits`)."""
+    """What a fence orders: generic accesses ahead of asynchronous ones (`proxy`), what relaxed operations behind it
+    release, what those ahead of it acquire, initializations of mbarriers alone (`inits`)."""
 
     proxy: bool = False
-    memory: bool = False
+    releases: bool = False
+    acquires: bool = False
     inits: bool = False
 
 
@@ -103,9 +108,12 @@ class Engine(Enum):
     LOAD = "TMA load"
     STORE = "TMA store"
     CP_ASYNC = "cp.async"
+    STORE_ASYNC = "st.async"
+    RED_ASYNC = "red.async"
     WGMMA = "wgmma"
     MMA = "tcgen05.mma"
     CP = "tcgen05.cp"
+    SHIFT = "tcgen05.shift"
     TMEM_LD = "tcgen05.ld"
     TMEM_ST = "tcgen05.st"
     ALLOC = "tcgen05.alloc"
@@ -207,7 +215,8 @@ class Remote:
     arrives: bool
 
 
-class Move(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Move:
     """A setmaxnreg of a warp. `change`: registers that it takes from its block, fewer than none for what it gives."""
 
     event: int
@@ -250,6 +259,8 @@ class History:
     allocations: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     """(event, instruction, events of relinquish_alloc_permit of that block) of each tcgen05.alloc."""
     moves: dict[WarpName, list[Move]] = field(default_factory=lambda: defaultdict(list))
+    peeks: bool = False
+    """Whether there were waits whose failure need not be heeded."""
     assumed: set[str] = field(default_factory=set)
     trace: dict[WarpName, list[tuple[object, ...]]] = field(default_factory=lambda: defaultdict(list))
     """What each warp did to barriers and memory, in order: what has to repeat if all turns are alike."""

@@ -11,6 +11,8 @@ from porter.facts.values import merged
 
 MOST_STEPS = 3_000_000
 """Instructions of warps that are executed before an execution is given up."""
+MOST_EVENTS = 40_000
+"""Events of an execution: what each knows of the others takes memory with their square."""
 _PATIENCE = 40
 """Rounds in which nothing moves before a random schedule counts as stuck."""
 _CHOSEN = 0.6
@@ -53,7 +55,7 @@ def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:
 
 def _go(machine: Machine, warp: Warp, most: int) -> bool:
     """Have a warp execute until it waits or has ended."""
-    moved = False
+    moved, fenced = False, machine.flow.has_wgmma
     while warp.groups:
         if len(warp.groups) > 1 and _merge(machine, warp):
             moved = True
@@ -67,10 +69,16 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
         outcome = None
         while outcome is None and group.lanes:
             machine.steps += 1
-            if machine.steps > most:
-                raise NotUnderstood(f"more than {most} instructions are executed", group.pc)
+            if machine.steps > most or len(machine.history.events) > MOST_EVENTS:
+                what = f"{most} instructions" if machine.steps > most else f"{MOST_EVENTS} events"
+                raise NotUnderstood(f"more than {what} are executed", group.pc)
             if warp.loaded or warp.flight.registers:
                 machine.check_registers(warp, group.pc)
+            if fenced:
+                machine.note_operands(warp, group.pc)
+            if group.pc == len(machine.flow.decoded):
+                machine.leave(warp, group, group.pc - 1)
+                return True
             try:
                 outcome = compiled(machine.flow, group.pc)(machine, warp, group)
             except ValueError as error:
@@ -105,6 +113,9 @@ def _stuck(machine: Machine) -> None:
     for block in machine.blocks:
         for warp in block.warps:
             for group in warp.groups:
+                opcode = machine.code.code[group.pc].parts
+                if opcode[0] == "barrier" and "aligned" not in opcode and group.lanes != warp.live:
+                    raise NotUnderstood("parts of a warp that come to a barrier apart", group.pc)
                 why = group.why() if group.why is not None and group.ready is not None else ""
                 blocked = Blocked(warp.name, group.lanes, group.pc, why, group.barrier, group.phase)
                 machine.history.blocked.append(blocked)

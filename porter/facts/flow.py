@@ -50,6 +50,29 @@ class Flow:
         return live
 
     @cached_property
+    def has_wgmma(self) -> bool:
+        return any(ins.parts[:2] == ("wgmma", "mma_async") for ins in self.code.code)
+
+    def copied(self, at: int) -> str | None:
+        """The register that an instruction copies to another one, if it does nothing else."""
+        ins = self.code.code[at]
+        is_copy = ins.parts[0] == "mov" and ins.guard is None and all(isinstance(o, ast.Reg) for o in ins.operands)
+        return next(iter(self.uses[at])) if is_copy and len(self.uses[at]) == 1 else None
+
+    @cached_property
+    def wgmma_operands(self) -> list[frozenset[str]]:
+        """By instruction that is no wgmma the registers that it writes and that wgmma takes, itself or by copies."""
+        products = [at for at, ins in enumerate(self.code.code) if ins.parts[:2] == ("wgmma", "mma_async")]
+        names = set().union(*(self.uses[at] | self.writes[at] for at in products))
+        grows = True
+        while grows:
+            sources = {s for at, w in enumerate(self.writes) if w & names and (s := self.copied(at)) is not None}
+            grows = not sources <= names
+            names |= sources
+        inside = frozenset(products)
+        return [frozenset() if at in inside else w & names for at, w in enumerate(self.writes)]
+
+    @cached_property
     def lost(self) -> frozenset[int]:
         """Instructions from which every way leads to a trap."""
         found = {at for at, ins in enumerate(self.code.code) if ins.parts[0] == "trap"}

@@ -30,6 +30,7 @@ from porter.facts.events import (
 from porter.facts.launched import Launched
 from porter.facts.state import Block, Group, Warp
 from porter.facts.values import ALL, bits
+from porter.ptx.arch import WARP
 from porter.ptx.memory_order import Scope
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 from porter.ptx.symbols import local_name
@@ -45,6 +46,8 @@ class Schedule:
 
     first: int = 0
     seed: int | None = None
+    peeks: bool = False
+    """Whether a wait whose failure need not be heeded finds its phase over, and not that it is not."""
 
 
 @dataclass(slots=True)
@@ -120,28 +123,39 @@ class Machine:
                 self.problem("wait::ld", f"a register of tcgen05.ld is {verb} ahead of tcgen05.wait::ld", at,
                              other=warp.loaded[name])  # fmt: skip
         if warp.flight.registers and ins.parts[0] != "wgmma":
-            self._check_flight(warp, at, ins.parts[0] == "mov")
+            self._check_flight(warp, at, self.flow.copied(at) is not None)
 
     def _check_flight(self, warp: Warp, at: int, is_move: bool) -> None:
         flight = warp.flight.registers
         for name in sorted(self.flow.uses[at] & flight.keys()):
-            batch, written, place = flight[name]
-            if not written:
+            held = flight[name]
+            if not held.written:
                 continue
             if is_move:
                 # the compiler renames registers in flight; the new name stands for the same one
-                flight.update(dict.fromkeys(self.flow.writes[at], (batch, written, place)))
+                flight.update(dict.fromkeys(self.flow.writes[at], held))
                 return
-            self.problem("wgmma-wait", "a register of wgmma is used ahead of wgmma.wait_group", at, other=place)
+            self.problem("wgmma-wait", "a register of wgmma is used ahead of wgmma.wait_group", at, other=held.at)
             return
         for name in sorted(self.flow.writes[at] & flight.keys()):
             if is_move:
-                if flight[name][1]:
+                if flight[name].written:
                     del flight[name]
                 return
             what = "a register of a wgmma in flight is overwritten ahead of wgmma.wait_group"
-            self.problem("wgmma-wait", what, at, other=flight[name][2])
+            self.problem("wgmma-wait", what, at, other=flight[name].at)
             return
+
+    def note_operands(self, warp: Warp, at: int) -> None:
+        """Note that registers of wgmma are written; what a copy writes is as its source was."""
+        touched, written = warp.flight.touched, self.flow.wgmma_operands[at]
+        if touched is None or not written:
+            return
+        source = self.flow.copied(at)
+        if source is None or source in touched:
+            touched |= written
+        else:
+            touched -= written
 
     # Events -------------------------------------------------------------------------------------------
 
@@ -235,17 +249,22 @@ class Machine:
 
     def named(self, address: int) -> str:
         """An mbarrier as a report calls it: by its variable and place in it."""
+        place = self.place(address)
+        return f"the mbarrier {place}" if place.startswith("at ") else f"the mbarrier at {place}"
+
+    def place(self, address: int) -> str:
+        """A shared address by its variable."""
         offset, rank = address & OFFSET_MASK, address >> RANK_SHIFT
         of = f" of block {rank}" if len(self.blocks) > 1 else ""
         below = [(start, name) for name, start in self.launched.shared_offsets.items() if start <= offset]
         if not below:
-            return f"the mbarrier at {offset:#x}{of}"
+            return f"at {offset:#x}{of}"
         start, name = max(below)
-        return f"the mbarrier at {local_name(name)}+{offset - start}{of}"
+        return f"{local_name(name)}+{offset - start}{of}"
 
     def arrive(
         self, barrier: Mbarrier, event: Event, count: int, at: int, rank: int,
-        edge: Edge = Edge.SYNC, scope: Scope = Scope.CTA,
+        edge: Edge = Edge.SYNC, scope: Scope = Scope.CTA, of_copy: bool = False,
     ) -> None:  # fmt: skip
         if count > barrier.pending:
             what = (
@@ -255,7 +274,7 @@ class Machine:
             self.problem("count", what, at)
             count = barrier.pending
         barrier.pending -= count
-        barrier.open_arrivals.append(Arrival(event.index, edge, count, len(barrier.phases), rank, scope, at))
+        barrier.open_arrivals.append(Arrival(event.index, edge, count, len(barrier.phases), rank, scope, at, of_copy))
         self._complete(barrier)
 
     def expect(self, barrier: Mbarrier, nbytes: int) -> None:
@@ -286,12 +305,15 @@ class Machine:
     def end_round(self, block: Block, number: int, at: int) -> None:
         """End a round of a named barrier if all have come."""
         barrier = block.named[number]
-        wanted = barrier.count if barrier.count is not None else block.live_threads
+        live = WARP * sum(bool(w.live) for w in block.warps)
+        wanted = barrier.count if barrier.count is not None else live
         if barrier.threads > wanted:
             self.problem("bar", f"barrier {number}: {barrier.threads} threads in a round of {wanted}", at)
         if barrier.threads < wanted:
             return
         edges = [(Edge.SYNC, a) for a in barrier.arrivals]
+        if barrier.count is None:
+            edges += [(Edge.SYNC, e) for e in self.history.exits[block.rank]]
         end = self.event(Kind.PHASE, f"a round of barrier {number}", None, 0, at, edges)
         barrier.ends.append(end.index)
         barrier.arrivals, barrier.threads = [], 0
@@ -301,6 +323,7 @@ class Machine:
         if not self.cluster.arrivals or arrived < sum(b.live_threads for b in self.blocks):
             return
         edges = [(Edge.RELAXED if relaxed else Edge.SYNC, e) for e, relaxed, _, _ in self.cluster.arrivals]
+        edges += [(Edge.SYNC, e) for exits in self.history.exits.values() for e in exits]
         end = self.event(Kind.PHASE, "a round of the cluster's barrier", None, 0, at, edges)
         self.cluster.ends.append(end.index)
         self.cluster.arrivals = []

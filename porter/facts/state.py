@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from porter.facts.events import Access, WarpName
 from porter.facts.launched import Geometry, Triple
@@ -26,6 +27,8 @@ class Group:
     why: Callable[[], str] | None = None
     barrier: int | None = None
     phase: int = 0
+    polled: tuple[int, int, int | None] | None = None
+    """The newest strong load from shared memory: its instruction, address, and what it found."""
 
     def wait(
         self, ready: Callable[[], bool], why: Callable[[], str], barrier: int | None = None, phase: int = 0
@@ -55,16 +58,25 @@ class Batches:
         return found
 
 
+class Held(NamedTuple):
+    """A register of a wgmma in flight: of which batch, whether it is a result, the instruction, the columns of D."""
+
+    batch: int
+    written: bool
+    at: int
+    columns: int
+
+
 @dataclass(slots=True)
 class Flight:
-    """wgmma of a warp. `registers`: those in flight, with (batch, written by it, instruction)."""
+    """wgmma of a warp. `registers`: those in flight."""
 
     batch: int = 0
     issued: int = 0
     reads: list[tuple[int, Access]] = field(default_factory=list)
-    registers: dict[str, tuple[int, bool, int]] = field(default_factory=dict)
-    touched: set[str] = field(default_factory=set)
-    """Registers of accumulators written since the last wgmma.fence."""
+    registers: dict[str, Held] = field(default_factory=dict)
+    touched: set[str] | None = None
+    """Registers of operands written since the last wgmma.fence; None ahead of the first."""
 
 
 class Warp:
@@ -120,6 +132,8 @@ class Block:
         """Allocated columns of Tensor Memory, by their first one."""
         self.relinquished: list[int] = []
         """Events of relinquish_alloc_permit."""
+        self.asked: list[int] = []
+        """Events at which tcgen05.alloc of a pair of blocks are come to."""
         self.allocations: list[tuple[int, int]] = []
         """(event, instruction) of each tcgen05.alloc."""
         self.named: dict[int, Round] = defaultdict(Round)

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from porter.ptx.forms.grammar import Modifiers
+from porter.ptx.operand_errors import OperandError
+from porter.ptx.tmem import COLUMNS, LANES, column_of, lane_of
 
 ROW_OFFSETS: dict[tuple[str, str], tuple[tuple[int, int, int], ...]] = {
     ("128x256b", ""): ((0, 128, 0),),
@@ -50,3 +55,17 @@ class TmemCopy:
         return TmemCopy(
             int(given["cta_group"][-1]), given["shape"], given.get("multicast", ""), given.get("source", "")
         )
+
+
+def copy_cells(op: TmemCopy, taddr: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(lanes, columns) [rows written, columns] in each CTA's Tensor Memory.
+
+    Raises OperandError if they pass its ends.
+    """
+    lane, column = lane_of(taddr), column_of(taddr)
+    width = op.row_bytes // 4
+    lanes = np.concatenate([np.arange(first, first + rows) for _, rows, first in op.blocks]) + lane
+    if int(lanes.max()) >= LANES or column + width > COLUMNS:
+        raise OperandError(f"a .{op.shape} copy to lane {lane}, column {column} passes the end of Tensor Memory")
+    columns = np.arange(column, column + width, dtype=np.int64)[None, :]
+    return lanes.astype(np.int64)[:, None] + 0 * columns, columns + 0 * lanes[:, None]

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.nan import CANONICAL
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.types import ElementType
-from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_arith import canonical
 from porter.sim.datapath.wgmma import WgmmaForm, multiply, put_registers, take_registers
 from porter.sim.effects import Effect
@@ -204,7 +204,7 @@ class Fragment(Operation):
         self.following: Fragment | None = None
         self.copies: list[tuple[int, int, int, Array]] = []
         self.saved: Array | None = None
-        self.error: DatapathError | None = None
+        self.error: OperandError | None = None
         self.ready = self.done = False
         self.after = [] if after is None or after.done else [after]
         self.keys = ()
@@ -268,7 +268,7 @@ def _compute(fragments: list[Fragment]) -> None:
         metadata = None if one.metadata is None else np.stack([np.asarray(f.metadata) for f in group])
         try:
             multiply(one.form, one.accumulators.machine.smem, ctas, a, one.b, words, one.scale, seen, metadata)
-        except DatapathError as problem:
+        except OperandError as problem:
             for f in group:
                 f.error = problem
         if isinstance(here, list):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from porter.diagnostics import Code
-from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
+from porter.ptx.operand_errors import OperandError, UnsupportedOperandError
 from porter.sim.memory import MemoryAccessError
 from porter.sim.operation import Groups, Operation
 from porter.sim.results import Stop
@@ -148,11 +148,11 @@ class Engine:
         """Turn errors of the datapaths into findings about the issuing instruction."""
         try:
             action()
-        except UnsupportedDatapathError as problem:
+        except UnsupportedOperandError as problem:
             raise Stop(Code.SIM_UNKNOWN_INSTRUCTION, str(problem), op.at, op.warp) from problem
         except MemoryAccessError as problem:
             raise Stop(Code.SIM_OUT_OF_BOUNDS, str(problem), op.at, op.warp) from problem
-        except DatapathError as problem:
+        except OperandError as problem:
             raise Stop(Code.SIM_DESCRIPTOR, str(problem), op.at, op.warp) from problem
 
     # Schedules ----------------------------------------------------------------------------------------

@@ -12,13 +12,14 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.forms.grammar import Completion
+from porter.ptx.mma_cells import MmaArguments, shift_cells
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.table import Decoded
-from porter.ptx.tmem_copy import TmemCopy
+from porter.ptx.tmem_copy import TmemCopy, copy_cells
 from porter.ptx.umma import UmmaOp
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath import tcgen05
-from porter.sim.datapath.errors import DatapathError
-from porter.sim.datapath.tcgen05_copy import copy, copy_cells
+from porter.sim.datapath.tcgen05_copy import copy
 from porter.sim.effects import Effect, Shared, Tensor, Touch
 from porter.sim.exec_tmem import blocks_of_group, group_of, refused
 from porter.sim.footprints import cell_bits, operand_bits
@@ -40,7 +41,7 @@ None."""
 
 def _mma_calls(
     M: Machine, at: int, idx: Any, n: int, mask: Any, operands: MmaOperands
-) -> Iterator[tuple[Issuer, int, tcgen05.MmaArguments]]:
+) -> Iterator[tuple[Issuer, int, MmaArguments]]:
     """(thread, instruction descriptor, operands) of every thread that executes a tcgen05.mma."""
     d, a_desc, a_tmem, b, idesc, enable, scale, disable, *rest = operands
     values = [None if x is None else per_lane(x, n) for x in (d, a_desc, a_tmem, b, idesc, enable, *rest)]
@@ -51,7 +52,7 @@ def _mma_calls(
         assert b_value is not None
         assert code is not None
         lanes_off = None if masks is None else sum(int(m[i]) << 32 * word for word, m in enumerate(masks))
-        yield by, code, tcgen05.MmaArguments(where, a_value, a_address, b_value, bool(enabled), scale, lanes_off, *more)
+        yield by, code, MmaArguments(where, a_value, a_address, b_value, bool(enabled), scale, lanes_off, *more)
 
 
 @runtime
@@ -67,19 +68,19 @@ def tmem_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, opera
         _issue(by, TensorMma(M, at, by.warp, mma, args, use, _before(by, True), effect))
 
 
-def _decoded(by: Issuer, op: UmmaOp, code: int, args: tcgen05.MmaArguments) -> DecodedMma:
+def _decoded(by: Issuer, op: UmmaOp, code: int, args: MmaArguments) -> DecodedMma:
     known = by.machine.tmem.decoded
     key = op, code, args.d_addr, args.a_tmem, args.metadata, args.scale_a, args.scale_b
     found: DecodedMma | None = known.get(key)
     if found is None:
         try:
             found = known[key] = DecodedMma(op, code, args)
-        except DatapathError as problem:
+        except OperandError as problem:
             raise refused(problem, by.at, by.warp, Code.SIM_DESCRIPTOR) from problem
     return found
 
 
-def _multiplied(by: Issuer, mma: DecodedMma, args: tcgen05.MmaArguments, ctas: list[int]) -> Effect:
+def _multiplied(by: Issuer, mma: DecodedMma, args: MmaArguments, ctas: list[int]) -> Effect:
     """An MMA whose shared memory descriptors are wrong touches nothing: it is refused when it lands."""
     touches: list[Touch] = []
     try:
@@ -88,7 +89,7 @@ def _multiplied(by: Issuer, mma: DecodedMma, args: tcgen05.MmaArguments, ctas: l
             for i, (write, bits, pair) in enumerate(mma.accesses):
                 touches.append(Tensor(c, bits, write, i == 0 and args.enable_d, pair))
             touches.append(Shared(c, source, False))
-    except (DatapathError, ValueError):
+    except (OperandError, ValueError):
         pass
     return by.effect("mma", touches, Completion.TCGEN05_COMMIT)
 
@@ -115,7 +116,7 @@ def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, ad
         address, source = int(a[i]), int(s[i])
         try:
             cells = copy_cells(op, address)
-        except DatapathError as problem:
+        except OperandError as problem:
             raise refused(problem, at, by.warp) from problem
         effect = None if M.observer is None else M.observer.issues(_copied(by, op, cells, source, ctas))
         use = Use(M.tmem, ctas, np.unique(cells[1]), at, by.warp, "tcgen05.cp")
@@ -133,7 +134,7 @@ def _copied(by: Issuer, op: TmemCopy, cells: tuple[Array, Array], desc: int, cta
         source, target = operand_bits(desc, "sm_100", op.rows, op.row_bytes, 8, False), cell_bits(*cells)
         for c in ctas:
             touches += [Tensor(c, target, True), Shared(c, source, False)]
-    except DatapathError:
+    except OperandError:
         # It is refused when it lands.
         pass
     return by.effect("cp", touches, Completion.TCGEN05_COMMIT)
@@ -147,8 +148,8 @@ def tmem_shift(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, grou
         ctas = blocks_of_group(M, by.cta, group, at, by.warp)
         address = int(a[i])
         try:
-            cells = tcgen05.shift_cells(address)
-        except DatapathError as problem:
+            cells = shift_cells(address)
+        except OperandError as problem:
             raise refused(problem, at, by.warp) from problem
         effect = None
         if M.observer is not None:

@@ -13,11 +13,11 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.forms.grammar import Completion
 from porter.ptx.mma import MmaOp
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.table import Decoded, items
 from porter.ptx.wgmma import WgmmaOp
 from porter.sim.accumulators import Fragment, GroupState, TileSet, compute
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_sync import mma_warps
 from porter.sim.datapath.wgmma import WgmmaForm
 from porter.sim.effects import Effect, Shared
@@ -153,7 +153,7 @@ def _effect(M: Machine, at: int, first: int, issue: WgmmaIssue, a: int | None, b
             if a is not None:
                 bits |= operand_rows_bits(a, "sm_90", op.m, op.stored_k, op.a_type.bits, form.trans_a, 16 * rank, 16)
             touches.append(Shared(cta, bits, False, warp=first + rank))
-    except DatapathError:
+    except OperandError:
         # It is refused when it lands.
         pass
     return Effect("wgmma", at, first, None, touches, Completion.WGMMA_GROUP, registers=issue.registers, rows=rows)

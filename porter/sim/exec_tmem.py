@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx.forms.grammar import Completion
+from porter.ptx.operand_errors import OperandError, UnsupportedOperandError
 from porter.ptx.shared_window import OFFSET_MASK
 from porter.ptx.table import Decoded, items
 from porter.ptx.tmem import COLUMN_MASK, COLUMNS, LANES, column_of, lane_of
@@ -17,7 +18,6 @@ from porter.ptx.tmem import address as tmem_address
 from porter.ptx.tmem_access import TmemAccess, leaves_quarter_out
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath import tmem_access
-from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.effects import Effect, Tensor
 from porter.sim.footprints import access_bits, cells_from, column_bits
 from porter.sim.machine import Machine
@@ -152,8 +152,8 @@ def tmem_relinquish(M: Machine, at: int, idx: Any, n: int, mask: Any, group: int
         M.tmem.relinquish(cta)
 
 
-def refused(problem: DatapathError, at: int, warp: int, code: Code = Code.SIM_TMEM_ACCESS) -> Stop:
-    if isinstance(problem, UnsupportedDatapathError):
+def refused(problem: OperandError, at: int, warp: int, code: Code = Code.SIM_TMEM_ACCESS) -> Stop:
+    if isinstance(problem, UnsupportedOperandError):
         return Stop(Code.SIM_UNKNOWN_INSTRUCTION, str(problem), at, warp)
     return Stop(code, str(problem), at, warp)
 
@@ -192,7 +192,7 @@ def _first_cell(access: TmemAccess, half_split: int, address: int, rank: int, at
         return tmem_access.first_cell(
             address, access.shape, access.count, warp_rank=rank, packed=access.packed, half_split=half_split
         )
-    except DatapathError as problem:
+    except OperandError as problem:
         raise refused(problem, at, warp) from problem
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.ptx.operand_chunks import operand_chunks
 from porter.ptx.smem_desc import Generation
 from porter.ptx.tensormap import TensorMap
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.tmem_access import TmemAccess
 from porter.sim.datapath import tmem_access
-from porter.sim.datapath.operands import operand_chunks
 from porter.sim.datapath.tma import Mode, stored_bytes
 
 Array = npt.NDArray[Any]
@@ -40,7 +40,7 @@ def chunk_bits(chunks: Array) -> int:
 
 @lru_cache(maxsize=4096)
 def operand_bits(descriptor: int, generation: Generation, rows: int, k: int, element_bits: int, mn_major: bool) -> int:
-    """Raises DatapathError for an invalid descriptor."""
+    """Raises OperandError for an invalid descriptor."""
     return chunk_bits(operand_chunks(descriptor, generation, rows, k, element_bits, mn_major))
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from porter.diagnostics import Code
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
 from porter.sim.codegen import runtime
-from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tma import Mode, as_copied, covered_bytes
 from porter.sim.effects import Effect, Outside, Tile
 from porter.sim.exec_tmem import refused
@@ -60,7 +60,7 @@ class TensorLoad(NamedTuple):
         found = _tensor_map(self.by, self.map)
         try:
             return as_copied(found, self.form.mode, self.place, self.shift)
-        except DatapathError as problem:
+        except OperandError as problem:
             raise refused(problem, self.by.at, self.by.warp, Code.SIM_DESCRIPTOR) from problem
 
     def target(self, tm: TensorMap) -> tuple[int, int]:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from porter.ptx.mma_cells import MmaArguments, decode_idesc, mma_footprint, stored_k
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.packing import operand_element_bits
 from porter.ptx.umma import UmmaOp
 from porter.ptx.zero_columns import ZeroColumns
 from porter.sim.datapath import tcgen05
-from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_batch import can_batch, mma_many
 from porter.sim.effects import Effect
 from porter.sim.footprints import cell_bits, operand_bits
@@ -55,7 +56,7 @@ def _compute(blocks: list[list[TensorMma]]) -> None:
             cells = [M.tmem.cells(c) for c in ctas]
             try:
                 mma_many(one.op, one.code, one.args, M.smem, ctas, cells, M.options.arithmetic, seen)
-            except DatapathError as problem:
+            except OperandError as problem:
                 for op in group:
                     op.error = problem
             for op in group:
@@ -65,13 +66,13 @@ def _compute(blocks: list[list[TensorMma]]) -> None:
 class DecodedMma:
     """A tcgen05.mma with what its operands in Tensor Memory say: `columns` are those that it touches in each block.
 
-    Raises DatapathError for an invalid instruction descriptor or address.
+    Raises OperandError for an invalid instruction descriptor or address.
     """
 
-    def __init__(self, op: UmmaOp, code: int, args: tcgen05.MmaArguments) -> None:
+    def __init__(self, op: UmmaOp, code: int, args: MmaArguments) -> None:
         self.op, self.code = op, code
-        self.idesc = tcgen05.decode_idesc(op, code)
-        self._cells = tcgen05.mma_footprint(op, code, args)
+        self.idesc = decode_idesc(op, code)
+        self._cells = mma_footprint(op, code, args)
         self.columns = np.concatenate([np.unique(columns) for *_, columns in self._cells])
         # Accesses of one pair keep their order.
         self._pairs: dict[str, Any] = {
@@ -87,8 +88,8 @@ class DecodedMma:
             (write, cell_bits(lanes, columns), self._pairs.get(what)) for what, write, lanes, columns in self._cells
         ]
 
-    def source(self, args: tcgen05.MmaArguments) -> int:
-        """The footprint of operands in each block's shared memory. Raises DatapathError or ValueError for invalid
+    def source(self, args: MmaArguments) -> int:
+        """The footprint of operands in each block's shared memory. Raises OperandError or ValueError for invalid
         descriptors."""
         op, idesc = self.op, self.idesc
         width = idesc.n // op.cta_group
@@ -99,7 +100,7 @@ class DecodedMma:
         if args.a_desc is not None:
             height = idesc.m // op.cta_group
             bits = operand_element_bits(op.kind, idesc.a_type)
-            found |= operand_bits(args.a_desc, "sm_100", height, tcgen05.stored_k(op), bits, idesc.a_mn_major)
+            found |= operand_bits(args.a_desc, "sm_100", height, stored_k(op), bits, idesc.a_mn_major)
         return found
 
 
@@ -117,7 +118,7 @@ class TensorMma(Operation):
         at: int,
         warp: int,
         mma: DecodedMma,
-        args: tcgen05.MmaArguments,
+        args: MmaArguments,
         use: Use,
         after: list[Operation | None],
         effect: Effect | None,
@@ -129,7 +130,7 @@ class TensorMma(Operation):
         self.ctas = use.ctas
         self.columns = use.columns
         self.ready = False
-        self.error: DatapathError | None = None
+        self.error: OperandError | None = None
 
     def _land(self) -> None:
         M = self.machine

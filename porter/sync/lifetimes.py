@@ -7,7 +7,7 @@ from porter.facts.events import Engine, Event, History, Remote
 from porter.sync.findings import Findings
 from porter.sync.views import Views
 
-_ASYNC = frozenset((Engine.LOAD, Engine.MMA))
+_ASYNC = frozenset((Engine.LOAD, Engine.STORE, Engine.STORE_ASYNC, Engine.RED_ASYNC, Engine.MMA, Engine.CP))
 
 
 def look_at_lifetimes(history: History, views: Views, findings: Findings) -> None:

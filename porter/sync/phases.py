@@ -8,7 +8,7 @@ from collections.abc import Callable
 from porter.facts.events import Arrival, Edge, History, Mbarrier, Wait
 from porter.ptx.memory_order import Scope
 from porter.ptx.shared_window import RANK_SHIFT
-from porter.sync.findings import Findings
+from porter.sync.findings import Findings, Level
 from porter.sync.views import Views
 
 Named = Callable[[int], str]
@@ -26,7 +26,7 @@ def look_at_phases(history: History, views: Views, findings: Findings, named: Na
             _expected(barrier, (event, phase, at), arrivals, views, findings, named)
         for wait in barrier.waits:
             _wait(history, barrier, wait, arrivals, views, findings, named)
-        if not history.blocked and barrier.outstanding:
+        if not history.blocked and barrier.outstanding and barrier.bytes_copied:
             text = (
                 f"{named(barrier.address)}: phase {len(barrier.phases)} is left with {barrier.bytes_expected} bytes "
                 f"expected and {barrier.bytes_copied} copied"
@@ -103,16 +103,27 @@ def _wait(
     following = wait.phase + 1
     is_followed = wait.by_parity and following < len(barrier.phases)
     if is_followed and not views.execution[barrier.phases[following]] >> wait.event & 1:
+        level: Level = "review" if _is_held_by_warp(history, barrier, wait, views) else "error"
         text = (
             f"{name}: a wait for phase {wait.phase} may come when phase {following} is over as well: nothing makes "
             "that phase wait for it"
         )
-        findings.add("H33", text, wait.at)
+        findings.add("H33", text, wait.at, level=level)
     for arrival in arrivals:
         narrow = Scope.CTA in (arrival.scope, wait.scope)
         if arrival.phase == wait.phase and not arrival.of_copy and arrival.rank != wait.rank and narrow:
             text = f"{name}: arrival and wait in different blocks, one of them with the scope of a block"
             findings.add("M1", text, wait.at, first=arrival.at, level="review")
+
+
+def _is_held_by_warp(history: History, barrier: Mbarrier, wait: Wait, views: Views) -> bool:
+    """Whether the phase behind a wait comes behind the same wait by other lanes of the warp, which go together unless
+    the compiler parts them."""
+    warp, end = history.events[wait.event].warp, views.execution[barrier.phases[wait.phase + 1]]
+    return any(
+        w.phase == wait.phase and w.at == wait.at and history.events[w.event].warp == warp and end >> w.event & 1
+        for w in barrier.waits
+    )
 
 
 def _known_before(history: History, barrier: Mbarrier, wait: Wait, views: Views) -> int:

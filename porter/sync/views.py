@@ -14,8 +14,8 @@ from porter.facts.events import Edge, Event, History, Kind
 class Views:
     """By event. `execution`: what has happened before. `memory`: what of that is visible in shared memory. `proxy`:
     what of that asynchronous operations see too. `taken`: what a thread's tcgen05 operations come behind; `published`
-    and `received`: what fences have handed to a synchronization, and from one. `released`: what a relaxed arrival
-    carries."""
+    and `received`: what fences have handed to a synchronization, and from one. `released`: what a relaxed operation
+    carries. `seen`, `seen_by_proxy`: what a fence that acquires will add to `memory` and `proxy`."""
 
     execution: list[int] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
@@ -24,6 +24,8 @@ class Views:
     published: list[int] = field(default_factory=list)
     received: list[int] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
+    seen: list[int] = field(default_factory=list)
+    seen_by_proxy: list[int] = field(default_factory=list)
     conflicts: dict[int, int] = field(default_factory=dict)
     """By end of an asynchronous operation the accesses that it conflicts with and comes behind: who is told of the one
     is told of the others."""
@@ -44,7 +46,7 @@ def views_of(history: History, at_start: Callable[[int, Views], None]) -> Views:
 
 
 def _join(views: Views, event: Event) -> None:
-    execution = memory = proxy = taken = published = received = released = 0
+    execution = memory = proxy = taken = published = received = released = seen = seen_by_proxy = 0
     for edge, before in event.edges:
         bit = 1 << before
         execution |= views.execution[before] | bit
@@ -55,23 +57,32 @@ def _join(views: Views, event: Event) -> None:
             received |= views.received[before]
             published |= views.published[before]
             released |= views.released[before]
+            seen |= views.seen[before]
+            seen_by_proxy |= views.seen_by_proxy[before]
         elif edge is not Edge.EXECUTION:
             published |= views.published[before]
             received |= views.published[before]
-            if edge is Edge.SYNC:
-                memory |= views.memory[before] | bit
-                proxy |= views.proxy[before]
-            elif edge is Edge.RELAXED:
-                memory |= views.released[before]
-                proxy |= views.proxy[before] & views.released[before]
+            if edge is not Edge.COMPLETION:
+                is_released = edge in (Edge.SYNC, Edge.SEEN)
+                given = views.memory[before] | bit if is_released else views.released[before]
+                by_proxy = views.proxy[before] & (-1 if is_released else views.released[before])
+                if edge in (Edge.SYNC, Edge.RELAXED):
+                    memory |= given
+                    proxy |= by_proxy
+                else:
+                    seen |= given
+                    seen_by_proxy |= by_proxy
             else:
                 memory |= bit | views.conflicts.get(before, 0)
-    for view, value in zip(
-        (views.execution, views.memory, views.proxy, views.taken, views.published, views.received, views.released),
-        (execution, memory, proxy, taken, published, received, released),
-        strict=True,
-    ):
-        view.append(value)
+    views.execution.append(execution)
+    views.memory.append(memory)
+    views.proxy.append(proxy)
+    views.taken.append(taken)
+    views.published.append(published)
+    views.received.append(received)
+    views.released.append(released)
+    views.seen.append(seen)
+    views.seen_by_proxy.append(seen_by_proxy)
 
 
 def _apply(views: Views, event: Event, inits: int) -> None:
@@ -97,7 +108,10 @@ def _apply(views: Views, event: Event, inits: int) -> None:
                 views.proxy[at] |= views.memory[at] | bit
             if event.fence.inits:
                 views.released[at] |= views.memory[at] & inits
-            if event.fence.memory:
+            if event.fence.acquires:
+                views.memory[at] |= views.seen[at]
+                views.proxy[at] |= views.seen_by_proxy[at]
+            if event.fence.releases:
                 views.released[at] |= views.memory[at]
 
 

@@ -16,7 +16,7 @@ from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL, Geometry, Launched, Triple
 from porter.facts.machine import Machine
 from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
-from porter.sync.checked import Checked, Verdict, check
+from porter.sync.checked import WORST_LAST, Checked, Verdict, check
 from porter.sync.turns import Lasso, Recorder, find_lasso
 from porter.verify.arguments import MapAddress, MapValue, Pointer
 from porter.verify.budget import Budget
@@ -149,7 +149,7 @@ class Prover:
                 found = check(launched)
                 self._assumed |= found.assumed
                 where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
-                if _ORDER.index(found.verdict) > _ORDER.index(worst.verdict) or not place:
+                if WORST_LAST.index(found.verdict) > WORST_LAST.index(worst.verdict) or not place:
                     worst, place = found, where
             looked_at.append(_listed(problem.sizes))
         counts: list[Count] = []
@@ -236,7 +236,6 @@ class Prover:
 
 
 _MOST_TURNS = (10, 16, 24, 38, 56, 80)
-_ORDER = (Verdict.CLEAN, Verdict.REVIEW, Verdict.UNKNOWN, Verdict.STRICT, Verdict.ERROR)
 
 
 def _all_differ(runs: Sequence[Recorder]) -> bool:

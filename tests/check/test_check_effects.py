@@ -14,9 +14,8 @@ from instructions.simulated import reports
 
 import porter.sim
 from porter.ptx.parser import parse_module
-from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
+from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate, tensor_mma
 from porter.sim.codegen import RUNTIME
-from porter.sim.datapath import tcgen05
 from porter.sim.effects import Effect, Outside, Shared, Tensor
 from porter.sim.executor import Executor
 from porter.sim.observer import Named, Observers
@@ -78,7 +77,7 @@ def test_a_run_that_nobody_watches_makes_nothing_to_look_at(monkeypatch: pytest.
 def test_an_mma_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """For its execution and for the checker alike."""
     decoded: list[Any] = []
-    footprint = tcgen05.mma_footprint
-    monkeypatch.setattr(tcgen05, "mma_footprint", lambda *args: decoded.append(args) or footprint(*args))
+    footprint = tensor_mma.mma_footprint
+    monkeypatch.setattr(tensor_mma, "mma_footprint", lambda *args: decoded.append(args) or footprint(*args))
     assert check(TENSOR).status == "ok"
     assert len(decoded) == len({str(args[:2]) + str(args[2].d_addr) for args in decoded}) > 0

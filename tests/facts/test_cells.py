@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from porter.facts.cells import of_access, of_tensor_operand
-from porter.ptx.tmem import COLUMNS, DLayout
+from porter.facts.cells import of_access
+from porter.ptx.tmem import COLUMNS
 from porter.ptx.tmem_access import Shape, TmemAccess, cell
 
 LANES = 16
@@ -28,9 +28,3 @@ def test_an_access_touches_the_places_of_all_registers(shape: Shape) -> None:
 def test_both_halves_of_an_access_lie_in_tensor_memory() -> None:
     with pytest.raises(ValueError, match="outside"):
         of_access(TmemAccess(False, Shape.S16X32BX2, 2), 0, COLUMNS - 2, 8)
-
-
-@pytest.mark.parametrize(("layout", "groups"), [(DLayout.D, 8), (DLayout.B, 8)])
-def test_a_stands_in_each_range_of_lanes_that_columns_are_split_over(layout: DLayout, groups: int) -> None:
-    """32 bytes of K are eight columns."""
-    assert of_tensor_operand(0, 0, layout, 16).bit_count() == groups * 8

@@ -11,13 +11,13 @@ from core_ptx import download, module_text, run
 from opcodes import given
 from test_datapath_wgmma import place, random_tile
 
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.smem_desc import SmemDescriptor
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.types import ElementType as T
 from porter.ptx.wgmma import WgmmaOp
 from porter.sim import GlobalMemory, Options
 from porter.sim.accumulators import span
-from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_arith import canonical
 from porter.sim.datapath.wgmma import WgmmaForm, multiply, put_registers, take_registers, wgmma
 
@@ -111,10 +111,10 @@ def test_bad_descriptors_leave_the_accumulators_alone() -> None:
     words = np.full((2, 64, 8), 7, np.uint32)
     bad = SmemDescriptor(4096, 128, 128, SwizzleMode.NONE).encode("sm_90")
     form = WgmmaForm(op, False, False, False, "float64", "sm_90")
-    with pytest.raises(DatapathError, match="of 4096 bytes"):
+    with pytest.raises(OperandError, match="of 4096 bytes"):
         multiply(form, smem, [0, 1], 0, bad, words, True, {})
     fp8 = parse("m64n8k32", "f32.e4m3.e4m3")
-    with pytest.raises(DatapathError, match="K-major only"):
+    with pytest.raises(OperandError, match="K-major only"):
         multiply(replace(form, op=fp8, trans_b=True), smem, [0, 1], 0, 0, words, True, {})
     assert (words == 7).all()
 

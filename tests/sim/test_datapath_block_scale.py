@@ -19,12 +19,12 @@ from porter.ptx import tmem
 from porter.ptx.block_scale import ScaleType, scale_count
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.idesc_scaled import ScaledDescriptor
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.smem_desc import SmemDescriptor
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import Kind, UmmaOp
-from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_copy import copy
 
 D, SFA, SFB, A_TMEM = 0, 256, 272, 300
@@ -218,18 +218,18 @@ def test_illegal_scale_descriptors(changes: dict[str, object], text: str) -> Non
     problem = Problem(*CASES[5])
     fields = {"kind": Kind.MXF4, "m": 128, "n": 64, "d_type": T.F32, "a_type": T.E2M1, "b_type": T.E2M1, **changes}
     problem.idesc = ScaledDescriptor(**fields)
-    with pytest.raises(DatapathError, match=text):
+    with pytest.raises(OperandError, match=text):
         problem.run()
 
 
 def test_illegal_scale_addresses_and_vectors() -> None:
     problem = Problem(*CASES[5])
-    with pytest.raises(DatapathError, match="lane 32"):
+    with pytest.raises(OperandError, match="lane 32"):
         problem.run(scale_a=tmem.address(32, SFA))
-    with pytest.raises(DatapathError, match="pass column"):
+    with pytest.raises(OperandError, match="pass column"):
         problem.run(scale_b=508)
     problem.op = UmmaOp(Kind.MXF4NVF4, block_scale=True)
-    with pytest.raises(DatapathError, match="no scale vector"):
+    with pytest.raises(OperandError, match="no scale vector"):
         problem.run()
     # CuTe keeps the id in the top bits of its pointers, which are no part of the lane.
     problem = Problem(*CASES[5])

@@ -17,12 +17,12 @@ from wgmma_as_umma import sm90_to_sm100
 from porter.ptx import tmem
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.idesc_scaled import ScaledDescriptor
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import Kind
 from porter.ptx.zero_columns import ZeroColumns
 from porter.sim.datapath import tcgen05
-from porter.sim.datapath.errors import DatapathError
 
 META, A_TMEM, SF = 320, 340, 380
 PAIRS = [(0b0100, 0, 1), (0b1000, 0, 2), (0b1100, 0, 3), (0b1001, 1, 2), (0b1101, 1, 3), (0b1110, 2, 3), (0b0110, 2, 1)]
@@ -188,11 +188,11 @@ def test_metadata_without_meaning() -> None:
     operands = {
         "smem": [smem], "tmem": [memory], "d_addr": 0, "a_desc": desc, "b_desc": desc, "enable_d": False,
     }  # fmt: skip
-    with pytest.raises(DatapathError, match="0b1111 of row 0"):
+    with pytest.raises(OperandError, match="0b1111 of row 0"):
         issue(op, idesc, metadata=META, **operands)
-    with pytest.raises(DatapathError, match="lane 16 of Tensor Memory, the accumulator at 0"):
+    with pytest.raises(OperandError, match="lane 16 of Tensor Memory, the accumulator at 0"):
         issue(op, idesc, metadata=tmem.address(16, META), **operands)
-    with pytest.raises(DatapathError, match="does not agree"):
+    with pytest.raises(OperandError, match="does not agree"):
         issue(umma("cta_group::1.kind::f16"), idesc, **operands)
 
 
@@ -269,9 +269,9 @@ def test_shift_moves_the_rows_of_one_warp() -> None:
     want[64:95, 100:108] = before[65:96, 100:108]
     for cells in after:
         np.testing.assert_array_equal(cells, want)
-    with pytest.raises(DatapathError, match="multiple of 32"):
+    with pytest.raises(OperandError, match="multiple of 32"):
         tcgen05.shift(tmem.address(16, 0), after)
-    with pytest.raises(DatapathError, match="passes column"):
+    with pytest.raises(OperandError, match="passes column"):
         tcgen05.shift(tmem.address(0, 508), after)
 
 

@@ -11,13 +11,14 @@ from wgmma_as_umma import a_fragment_pieces, accumulator_pieces, sm90_to_sm100, 
 
 from porter.ptx import tmem
 from porter.ptx.idesc import InstructionDescriptor
+from porter.ptx.mma_cells import mma_cells
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.tmem_access import Shape
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import Kind, UmmaOp, legal_d_types
 from porter.ptx.wgmma import WgmmaOp, legal_n, umma_kind
-from porter.sim.datapath import tcgen05, tmem_access
-from porter.sim.datapath.errors import DatapathError
+from porter.sim.datapath import tmem_access
 from porter.sim.datapath.wgmma import wgmma
 
 
@@ -71,7 +72,7 @@ def test_product_from_shared_memory(opcode: str, m: int, n: int, d_type: T, a_ty
     np.testing.assert_array_equal(accumulator(memory, m, n, op, d_addr, d_type), product)
     issue(op, idesc.encode(), enable_d=True, **arguments)
     np.testing.assert_array_equal(accumulator(memory, m, n, op, d_addr, d_type), 2 * product)
-    lanes, columns = tcgen05.mma_cells(op, idesc.encode(), d_addr)
+    lanes, columns = mma_cells(op, idesc.encode(), d_addr)
     touched = np.zeros((128, 512), bool)
     touched[lanes, columns] = True
     for part in memory:
@@ -262,7 +263,7 @@ def test_f16_results_leave_the_upper_half_unspecified() -> None:
     ],
 )
 def test_invalid_operands(change: dict, complaint: str) -> None:
-    with pytest.raises(DatapathError, match=complaint):
+    with pytest.raises(OperandError, match=complaint):
         simple_mma(**change)
 
 
@@ -301,7 +302,7 @@ def test_operands_that_do_not_belong_to_the_instruction() -> None:
         ({"op": umma("cta_group::1.kind::f16.ashift"), "idesc": 0x08040010}, "needs A in Tensor Memory"),
         ({"op": umma("cta_group::1.kind::f16.ashift"), "idesc": 0x04040010}, "M=128 and M=256"),
     ):
-        with pytest.raises(DatapathError, match=text):
+        with pytest.raises(OperandError, match=text):
             simple_mma(**changes)
 
 
@@ -359,5 +360,5 @@ def test_load_reads_the_cells_of_the_map() -> None:
     ],
 )
 def test_unreachable_cells(taddr: int, shape: str, count: int, warp: int, complaint: str) -> None:
-    with pytest.raises(DatapathError, match=complaint):
+    with pytest.raises(OperandError, match=complaint):
         tmem_access.load(empty_tmem(), taddr, shape, count, False, warp)

@@ -10,10 +10,10 @@ from test_datapath_wgmma import place
 from wgmma_as_umma import sm90_to_sm100
 
 from porter.ptx import tmem
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.swizzle import SwizzleMode
-from porter.ptx.tmem_copy import TmemCopy
-from porter.sim.datapath.errors import DatapathError
-from porter.sim.datapath.tcgen05_copy import copy, copy_cells
+from porter.ptx.tmem_copy import TmemCopy, copy_cells
+from porter.sim.datapath.tcgen05_copy import copy
 
 # Source row of every written lane.
 CASES = {
@@ -58,11 +58,11 @@ def test_refusals() -> None:
         with pytest.raises(ValueError, match=r"tcgen05\.cp"):
             parse(bad)
     smem, memory = [np.zeros(8192, np.uint8)], [np.zeros((128, 512), np.uint32)]
-    with pytest.raises(DatapathError, match="end of Tensor Memory"):
+    with pytest.raises(OperandError, match="end of Tensor Memory"):
         copy(parse("cta_group::1.128x256b"), 508, 1 << 46, smem, memory)
-    with pytest.raises(DatapathError, match="end of Tensor Memory"):
+    with pytest.raises(OperandError, match="end of Tensor Memory"):
         copy(parse("cta_group::1.128x256b"), tmem.address(32, 0), 1 << 46, smem, memory)
-    with pytest.raises(DatapathError, match="0b001"):
+    with pytest.raises(OperandError, match="0b001"):
         copy(parse("cta_group::1.128x256b"), 0, 0, smem, memory)
     for half in ("cta_group::1.128x256b.b6x16_p32", "cta_group::1.128x256b.b8x16"):
         with pytest.raises(ValueError, match="no row"):

@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from porter.ptx.operand_errors import OperandError, UnsupportedOperandError
 from porter.ptx.smem_desc import SmemDescriptor
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.tensormap import TensorMap, TensorMapInterleave, TensorMapSwizzle, TensorMapType
 from porter.ptx.types import ElementType
-from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.datapath.operands import read_smem_operand
 from porter.sim.datapath.tma import load_tile, reduce_tile, store_tile
 
@@ -193,14 +193,14 @@ def test_refusals() -> None:
         (TensorMap(TensorMapType.FLOAT16, BASE + 8, (64, 8), (128,), (64, 8)), (0, 0), 0, "multiple of 16"),
     ]
     for tensor_map, coords, address, complaint in cases:
-        with pytest.raises(DatapathError, match=complaint):
+        with pytest.raises(OperandError, match=complaint):
             load_tile(tensor_map, memory, coords, smem, address)
-    with pytest.raises(DatapathError, match=r"no reduction \.and"):
+    with pytest.raises(OperandError, match=r"no reduction \.and"):
         reduce_tile(good, memory, (0, 0), smem, 0, "and")
     interleaved = TensorMap(
         TensorMapType.FLOAT16, BASE, (8, 4, 4), (16, 64), (8, 4, 4), interleave=TensorMapInterleave.B16
     )
-    with pytest.raises(UnsupportedDatapathError):
+    with pytest.raises(UnsupportedOperandError):
         load_tile(interleaved, memory, (0, 0, 0), smem, 0)
     too_long = TensorMap(TensorMapType.FLOAT16, BASE, (64, 4096), (128,), (64, 8))
     with pytest.raises(IndexError):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from umma_calls import padded, pairs
 
+from porter.ptx.operand_errors import OperandError, UnsupportedOperandError
 from porter.ptx.tensormap import TensorMap, TensorMapSwizzle, TensorMapType
 from porter.ptx.types import ElementType as T
 from porter.sim import GlobalMemory
-from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.datapath.operands import unpack_chunks
 from porter.sim.datapath.tma import load_tile, store_tile
 
@@ -71,10 +71,10 @@ def test_packed_stores_and_refusals() -> None:
     store_tile(tensor_map, memory, (128, 8), smem, 0)
     codes[8:24, 128:] ^= 5
     np.testing.assert_array_equal(memory.read(tensor_map.address, 64 * 128).reshape(64, 128), pairs(codes))
-    with pytest.raises(DatapathError, match="not on a byte"):
+    with pytest.raises(OperandError, match="not on a byte"):
         load_tile(tensor_map, memory, (1, 0), smem, 0)
     wide, _ = problem(TensorMapType.U6_ALIGN16B, memory)
-    with pytest.raises(UnsupportedDatapathError, match="U6_ALIGN16B"):
+    with pytest.raises(UnsupportedOperandError, match="U6_ALIGN16B"):
         store_tile(wide, memory, (0, 0), smem, 0)
 
 

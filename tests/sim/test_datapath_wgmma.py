@@ -9,11 +9,11 @@ import pytest
 from opcodes import given
 from wgmma_as_umma import d_position_f16, sm90_to_sm100
 
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.smem_desc import SmemDescriptor
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.types import ElementType as T
 from porter.ptx.wgmma import WgmmaOp, a_position, d_position
-from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.operands import decode, read_smem_operand
 from porter.sim.datapath.wgmma import wgmma
 
@@ -121,15 +121,15 @@ def test_base_offset_anchors_the_pattern() -> None:
 def test_operand_errors() -> None:
     smem = np.zeros(4096, np.uint8)
     word = SmemDescriptor(0, 16, 1024, SwizzleMode.B128).encode("sm_90")
-    with pytest.raises(DatapathError, match="of 4096 bytes"):
+    with pytest.raises(OperandError, match="of 4096 bytes"):
         read_smem_operand(smem, word, "sm_90", 64, 16, T.F16)
-    with pytest.raises(DatapathError, match="SM100"):
+    with pytest.raises(OperandError, match="SM100"):
         read_smem_operand(smem, sm90_to_sm100(word), "sm_90", 8, 16, T.F16)
-    with pytest.raises(DatapathError, match="0b001"):
+    with pytest.raises(OperandError, match="0b001"):
         read_smem_operand(smem, word, "sm_100", 8, 16, T.F16)
-    with pytest.raises(DatapathError, match="K-major only"):
+    with pytest.raises(OperandError, match="K-major only"):
         read_smem_operand(smem, word, "sm_90", 8, 32, T.E4M3, True)
-    with pytest.raises(DatapathError, match="32-byte atoms"):
+    with pytest.raises(OperandError, match="32-byte atoms"):
         read_smem_operand(smem, sm90_to_sm100(word), "sm_100", 32, 8, T.TF32, True)
 
 
@@ -286,10 +286,10 @@ def test_refusals() -> None:
     op = WgmmaOp.of(given("wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3"))
     d = np.zeros((128, 4), np.uint32)
     arguments = {"a_desc": 0, "a_regs": None, "b_desc": 0, "d": d, "scale_d": True}
-    with pytest.raises(DatapathError, match="K-major"):
+    with pytest.raises(OperandError, match="K-major"):
         wgmma(op, np.zeros(4096, np.uint8), trans_b=True, **arguments)
     sparse = WgmmaOp.of(given("wgmma.mma_async.sp.sync.aligned.m64n8k64.f32.e4m3.e4m3"))
-    with pytest.raises(DatapathError, match="without metadata"):
+    with pytest.raises(OperandError, match="without metadata"):
         wgmma(sparse, np.zeros(1 << 16, np.uint8), **arguments)
-    with pytest.raises(DatapathError, match="selector 1 of 8-bit"):
+    with pytest.raises(OperandError, match="selector 1 of 8-bit"):
         wgmma(sparse, np.zeros(1 << 16, np.uint8), metadata=np.zeros(128, np.uint32), selector=1, **arguments)

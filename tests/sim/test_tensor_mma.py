@@ -15,13 +15,14 @@ from wgmma_as_umma import sm90_to_sm100
 
 from porter.ptx import tmem
 from porter.ptx.idesc import InstructionDescriptor
+from porter.ptx.mma_cells import MmaArguments
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.smem_desc import SmemDescriptor
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import Kind
 from porter.sim import GlobalMemory, Options, tensor_mma
 from porter.sim.datapath import tcgen05
-from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_batch import can_batch, mma_many
 from porter.sim.engine import Engine
 from porter.sim.operation import Operation
@@ -35,8 +36,8 @@ PLAIN = [
 ]
 
 
-def arguments(d_addr: int, a_desc: int, b_desc: int, enable_d: bool) -> tcgen05.MmaArguments:
-    return tcgen05.MmaArguments(d_addr=d_addr, a_desc=a_desc, a_tmem=None, b_desc=b_desc, enable_d=enable_d)
+def arguments(d_addr: int, a_desc: int, b_desc: int, enable_d: bool) -> MmaArguments:
+    return MmaArguments(d_addr=d_addr, a_desc=a_desc, a_tmem=None, b_desc=b_desc, enable_d=enable_d)
 
 
 @pytest.mark.parametrize("mode", ["float64", "exact"])
@@ -81,7 +82,7 @@ def test_nan_results_are_canonical_and_errors_change_nothing() -> None:
     memory = [empty_tmem()]
     before = memory[0].copy()
     bad = sm90_to_sm100(SmemDescriptor((1 << 14) - 128, 128, 128, SwizzleMode.NONE).encode("sm_90"))
-    with pytest.raises(DatapathError):
+    with pytest.raises(OperandError):
         mma_many(op, idesc, arguments(0, bad, desc, False), smem, [0], memory, "float64", {})
     np.testing.assert_array_equal(memory[0], before)
     mma_many(op, idesc, arguments(0, desc, desc, False), smem, [0], memory, "float64", {})

@@ -17,9 +17,9 @@ import pytest
 from core_ptx import download, module_text, run, upload
 
 from porter.diagnostics import Code
+from porter.ptx.operand_errors import OperandError, UnsupportedOperandError
 from porter.ptx.tensormap import TensorMap, TensorMapSwizzle, TensorMapType, TensorMapWide
 from porter.sim import GlobalMemory, Options
-from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.datapath.tma import Mode, as_copied, load_tile, store_tile
 
 RECORDED: list[dict[str, Any]] = json.loads((Path(__file__).parent / "im2col_words.json").read_text("utf-8"))
@@ -108,9 +108,9 @@ def test_four_rows(swizzle: TensorMapSwizzle) -> None:
 def test_modes_and_maps_must_agree() -> None:
     tiled = TensorMap(TensorMapType.UINT16, BASE, (64, 20), (128,), (64, 2))
     smem = np.zeros(1024, np.uint8)
-    with pytest.raises(DatapathError, match="boxes of one row"):
+    with pytest.raises(OperandError, match="boxes of one row"):
         load_tile(tiled, Tensor(smem), (0, 1, 2, 3, 4), smem, 0, "rows")
-    with pytest.raises(DatapathError, match="im2col tensor map"):
+    with pytest.raises(OperandError, match="im2col tensor map"):
         load_tile(tiled, Tensor(smem), (0, 1), smem, 0, "im2col", ())
 
 
@@ -217,14 +217,14 @@ def test_four_groups_of_32_pixels(halo: int) -> None:
 @pytest.mark.parametrize(
     ("wide", "info", "error"),
     [
-        (TensorMapWide.W, (512, 0), DatapathError),
-        (TensorMapWide.W128, (32, 0), DatapathError),
-        (TensorMapWide.W, (0, 32), DatapathError),
+        (TensorMapWide.W, (512, 0), OperandError),
+        (TensorMapWide.W128, (32, 0), OperandError),
+        (TensorMapWide.W, (0, 32), OperandError),
         # Whether each row that ends within the copy has a halo, no text says.
-        (TensorMapWide.W, (1, 0), UnsupportedDatapathError),
+        (TensorMapWide.W, (1, 0), UnsupportedOperandError),
     ],
 )
-def test_halos_that_are_refused(wide: TensorMapWide, info: tuple[int, int], error: type[DatapathError]) -> None:
+def test_halos_that_are_refused(wide: TensorMapWide, info: tuple[int, int], error: type[OperandError]) -> None:
     mode: Mode = "im2col_w128" if wide else "im2col_w"
     with pytest.raises(error) as caught:
         as_copied(wide_map(BASE, wide), mode, (0, 3, 0, 0), info)
@@ -234,7 +234,7 @@ def test_halos_that_are_refused(wide: TensorMapWide, info: tuple[int, int], erro
 @pytest.mark.parametrize("mode", ["im2col", "im2col_w128", "tile"])
 def test_a_map_is_for_one_mode(mode: Mode) -> None:
     smem = np.zeros(1 << 14, np.uint8)
-    with pytest.raises(DatapathError, match="im2col tensor map of the same mode"):
+    with pytest.raises(OperandError, match="im2col tensor map of the same mode"):
         load_tile(wide_map(BASE), Tensor(smem), (0, 0, 0, 0), smem, 0, mode, (0, 0))
 
 

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 from opcodes import given
 
+from porter.ptx.mma_cells import MmaArguments
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import UmmaOp
 from porter.sim.datapath import tcgen05
@@ -37,7 +38,7 @@ def issue(op: UmmaOp, idesc: int, **operands: Any) -> None:
     places = {name: operands.pop(name) for name in PLACES if name in operands}
     for name in ("a_desc", "a_tmem"):
         operands.setdefault(name, None)
-    tcgen05.mma(op, idesc, tcgen05.MmaArguments(**operands), **places)
+    tcgen05.mma(op, idesc, MmaArguments(**operands), **places)
 
 
 def values(codes: np.ndarray, element: T) -> np.ndarray:

@@ -50,7 +50,7 @@ WRONG = {
     "taken by two warpgroups, given for one": (move("inc", 240), move("dec", 96), "deadlock"),
     "given back and taken twice": (
         move("dec", 160) + "bar.sync 1, 256;\n" + move("inc", 240),
-        move("dec", 24),
+        move("dec", 40),
         "deadlock",
     ),
 }

@@ -58,7 +58,9 @@ def _named(step: Step) -> Run:
         barrier = warp.block.named[which]
         event = machine.joint(warp, group.lanes, f"barrier {which}", step.at)
         before = barrier.ends[-1] if barrier.ends else None
-        machine.history.rounds.append((event.index, step.at, before, f"barrier {which}"))
+        if threads != WARP:
+            # else each arrival is a round by itself
+            machine.history.rounds.append((event.index, step.at, before, f"barrier {which}"))
         if barrier.arrivals and barrier.count != threads:
             machine.problem("bar", f"barrier {which}: {barrier.count} and {threads} threads in one round", step.at)
         barrier.count = threads

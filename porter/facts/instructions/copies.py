@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from porter.facts import cells
@@ -42,7 +43,7 @@ def _skipped(step: Step) -> Run:
     return run
 
 
-def _place(step: Step, value: Value, lane: int) -> int:
+def place_of(step: Step, value: Value, lane: int) -> int:
     found = of_lane(value, lane)
     if found is None:
         raise step.not_understood("an address, which is data,")
@@ -88,6 +89,9 @@ def _end(accesses: Iterable[Access], event: Event) -> None:
     for access in accesses:
         if access.end is None:
             access.end = event.index
+        elif access.end != event.index and (Edge.COMPLETION, access.end) not in event.edges:
+            # an mbarrier was told of it as well
+            event.edges.append((Edge.COMPLETION, access.end))
 
 
 # cp.async ---------------------------------------------------------------------------------------------
@@ -101,9 +105,9 @@ def _cp_async(step: Step) -> Run:
             return _wait(step, lambda warp, lane: warp.cp_async[lane])
         case "wait_all":
             return _wait(step, lambda warp, lane: warp.cp_async[lane], everything=True)
-        case "ca" | "cg":
-            return _cp_async_copy(step)
-    raise step.not_understood("the arrival")
+        case "mbarrier":
+            return _cp_async_arrive(step)
+    return _cp_async_copy(step)
 
 
 def _cp_async_copy(step: Step) -> Run:
@@ -115,12 +119,41 @@ def _cp_async_copy(step: Step) -> Run:
         for event, lanes in machine.single(warp, group.lanes, "cp.async", step.at):
             touched = 0
             for lane in bits(lanes):
-                touched |= cells.of_bytes(_place(step, where, lane) & OFFSET_MASK, nbytes)
+                touched |= cells.of_bytes(place_of(step, where, lane) & OFFSET_MASK, nbytes)
             not_over_barriers(machine, warp.block.rank, touched, step.at)
             access = machine.access(Space(warp.block.rank, False), Engine.CP_ASYNC, True, touched, event.index, None,
                                     step.at)  # fmt: skip
             for lane in bits(lanes):
                 warp.cp_async[lane].open.append(access)
+        group.pc += 1
+        return None
+
+    return run
+
+
+def _cp_async_arrive(step: Step) -> Run:
+    """An arrival when all copies of a thread so far are over. Without .noinc it is one that the phase did not wait for:
+    it is added to what is pending first."""
+    address = step.value("mbar")
+    adds = not step.has("noinc")
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where = address(machine, warp, group)
+        for event, lanes in machine.single(warp, group.lanes, "cp.async.mbarrier.arrive", step.at):
+            by_place: dict[int, int] = defaultdict(int)
+            for lane in bits(lanes):
+                by_place[place_of(step, where, lane)] |= 1 << lane
+            for place, some in by_place.items():
+                barrier = machine.mbarrier(place, event, step.at)
+                over = machine.event(Kind.STEP, "copies are over", None, 0, step.at, [(Edge.PROGRAM, event.index)])
+                for lane in bits(some):
+                    batches = warp.cp_async[lane]
+                    _end((a for batch in (*batches.committed, batches.open) for a in batch), over)
+                if adds:
+                    barrier.pending += some.bit_count()
+                    barrier.expects.append((event.index, len(barrier.phases), step.at))
+                machine.arrive(barrier, over, some.bit_count(), step.at, warp.block.rank, Edge.COMPLETION, of_copy=adds)
+        machine.history.trace[warp.name].append(("arrive behind copies", where, step.at))
         group.pc += 1
         return None
 
@@ -138,7 +171,7 @@ def _bulk_store(step: Step) -> Run:
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where, nbytes = source(machine, warp, group), size(machine, warp, group)
         for event, lane in machine.lane_starts(warp, group, "bulk store", step.at):
-            place, count = _place(step, where, lane), _place(step, nbytes, lane)
+            place, count = place_of(step, where, lane), place_of(step, nbytes, lane)
             space = Space(machine.block_of(place, step.at).rank, False)
             access = machine.access(space, Engine.STORE, False, cells.of_bytes(place & OFFSET_MASK, count),
                                     event.index, None, step.at)  # fmt: skip
@@ -153,16 +186,19 @@ def _bulk_load(step: Step) -> Run:
     target, size, barrier = step.value("dst"), step.value("size"), step.value("mbar")
     mask = step.optional("mask") if step.has("multicast::cluster") else None
     reads_shared = step.ins.space("src").startswith("shared")
+    engine = Engine.RED_ASYNC if step.has("reduce") else Engine.LOAD
     source = step.value("src")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where, nbytes, arrives = (v(machine, warp, group) for v in (target, size, barrier))
         for event, lane in machine.lane_starts(warp, group, "bulk copy", step.at):
-            place, count, mbar = (_place(step, v, lane) for v in (where, nbytes, arrives))
+            place, count, mbar = (place_of(step, v, lane) for v in (where, nbytes, arrives))
+            read = None
             if reads_shared:
-                _read_source(step, machine, warp, event, _place(step, source(machine, warp, group), lane), count)
+                read = _read_source(step, machine, event, place_of(step, source(machine, warp, group), lane), count)
             for rank in _ranks(step, machine, warp, group, mask, place):
-                _land(step, machine, warp, event, rank, place, count, mbar if mask is None else _beside(mbar, rank))
+                land(step, machine, warp, event, rank, place, count, mbar if mask is None else _beside(mbar, rank),
+                     engine, read)  # fmt: skip
         machine.history.trace[warp.name].append(("copy", where, arrives, nbytes, step.at))
         group.pc += 1
         return None
@@ -170,10 +206,11 @@ def _bulk_load(step: Step) -> Run:
     return run
 
 
-def _read_source(step: Step, machine: Machine, warp: Warp, event: Event, place: int, count: int) -> None:
-    """A copy between blocks is over for its source when its bytes have arrived; who issued it is not told of that."""
+def _read_source(step: Step, machine: Machine, event: Event, place: int, count: int) -> Access:
+    """A copy between blocks is over for its source when its bytes have arrived."""
     space = Space(machine.block_of(place, step.at).rank, False)
-    machine.access(space, Engine.STORE, False, cells.of_bytes(place & OFFSET_MASK, count), event.index, None, step.at)
+    touched = cells.of_bytes(place & OFFSET_MASK, count)
+    return machine.access(space, Engine.STORE, False, touched, event.index, None, step.at)
 
 
 def _tensor_load(step: Step) -> Run:
@@ -184,9 +221,9 @@ def _tensor_load(step: Step) -> Run:
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where, arrives, nbytes = (v(machine, warp, group) for v in (target, barrier, size))
         for event, lane in machine.lane_starts(warp, group, "TMA load", step.at):
-            place, mbar, count = (_place(step, v, lane) for v in (where, arrives, nbytes))
+            place, mbar, count = (place_of(step, v, lane) for v in (where, arrives, nbytes))
             for rank in _ranks(step, machine, warp, group, mask, place):
-                _land(step, machine, warp, event, rank, place, count, mbar if mask is None else _beside(mbar, rank))
+                land(step, machine, warp, event, rank, place, count, mbar if mask is None else _beside(mbar, rank))
         machine.history.trace[warp.name].append(("copy", where, arrives, nbytes, step.at))
         group.pc += 1
         return None
@@ -232,14 +269,16 @@ def _beside(address: int, rank: int) -> int:
     return address & OFFSET_MASK | rank << RANK_SHIFT
 
 
-def _land(
-    step: Step, machine: Machine, warp: Warp, event: Event, rank: int, place: int, nbytes: int, mbar: int
+def land(
+    step: Step, machine: Machine, warp: Warp, event: Event, rank: int, place: int, nbytes: int, mbar: int,
+    engine: Engine = Engine.LOAD, read: Access | None = None,
 ) -> None:  # fmt: skip
+    """Have bytes come to a place in a block and be counted by an mbarrier. `read`: the access to their source."""
     barrier = machine.mbarrier(mbar, event, step.at, asynchronous=True)
     machine.reach(event, rank, warp, "a copy", step.at)
     touched = cells.of_bytes(place & OFFSET_MASK, nbytes)
     not_over_barriers(machine, rank, touched, step.at)
-    access = machine.access(Space(rank, False), Engine.LOAD, True, touched, event.index, None, step.at)
+    access = machine.access(Space(rank, False), engine, True, touched, event.index, None, step.at)
     block = machine.blocks[rank]
     for known in [a for a in block.memory if place & OFFSET_MASK <= a & OFFSET_MASK < (place & OFFSET_MASK) + nbytes]:
         del block.memory[known]
@@ -247,6 +286,8 @@ def _land(
     def finish() -> None:
         landed = machine.event(Kind.STEP, "bytes have landed", None, 0, step.at, [(Edge.PROGRAM, event.index)])
         access.end = landed.index
+        if read is not None:
+            read.end = landed.index
         machine.reach(landed, rank, warp, "a copy", step.at, arrives=True)
         machine.landed(barrier, landed, nbytes, step.at, warp.block.rank)
 

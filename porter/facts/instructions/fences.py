@@ -31,7 +31,8 @@ def _of(step: Step) -> Fence:
     if any(p.startswith("mbarrier_init") for p in parts):
         return Fence(proxy=True, inits=True)
     if fence_scope(step.ins) is not None:
-        return Fence(memory=fence_sides(step.ins)[1])
+        acquires, releases = fence_sides(step.ins)
+        return Fence(acquires=acquires, releases=releases)
     if any(p.startswith("async") for p in parts):
         return Fence(proxy=fenced_spaces(step.ins)[0])
     # of tensor maps and of other names for one place: global memory, which is not looked at

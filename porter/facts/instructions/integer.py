@@ -51,30 +51,14 @@ def _data(step: Step) -> Run:
 
 def _number(step: Step, name: str | None, given: list[Reader]) -> Run:
     parts = step.ins.parts
-    accumulates = name in _accumulators(step)
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         if name is not None:
             group.registers[name] = apply(parts, [g(machine, warp, group) for g in given], group.lanes)
-            if accumulates:
-                warp.flight.touched.add(name)
         group.pc += 1
         return None
 
     return run
-
-
-def _accumulators(step: Step) -> frozenset[str]:
-    """Registers that some wgmma of the entry adds to."""
-    known: frozenset[str] | None = step.flow.__dict__.get("_accumulators")
-    if known is None:
-        found = (
-            step.flow.writes[at]
-            for at, ins in enumerate(step.flow.code.code)
-            if ins.parts[:2] == ("wgmma", "mma_async")
-        )
-        known = step.flow.__dict__["_accumulators"] = frozenset().union(*found)
-    return known
 
 
 def _comparing(step: Step, names: list[str | None], given: list[Reader]) -> Run:

@@ -10,6 +10,7 @@ from porter.facts.events import Edge, Engine, Event, Kind, Mbarrier, Space, Wait
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
+from porter.facts.unheeded_waits import is_unheeded
 from porter.facts.values import Value, bits, first, of_lane
 from porter.ptx.bits import unsigned
 from porter.ptx.memory_order import mbarrier_scope
@@ -82,15 +83,23 @@ def _inval(step: Step) -> Run:
 
 
 def _wait(step: Step) -> Run:
-    """A test is a wait: what fails is repeated, or followed by a wait for the same phase."""
+    """What fails is repeated until it succeeds, or need not be heeded: then all of those fail, or all succeed."""
     done = step.register("done")
     address = step.value("mbar")
     parity = step.has("parity")
     state = step.value("parity" if parity else "state")
-    edge = Edge.RELAXED if step.has("relaxed") else Edge.SYNC
+    edge = Edge.SEEN if step.has("relaxed") else Edge.SYNC
     scope = mbarrier_scope(step.ins)
+    unheeded = is_unheeded(step.flow, step.at)
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        if unheeded:
+            machine.history.peeks = True
+            if not machine.schedule.peeks:
+                if done is not None:
+                    group.registers[done] = 0
+                group.pc += 1
+                return None
         where = _same(address(machine, warp, group), group.lanes)
         wanted = _same(state(machine, warp, group), group.lanes)
         if where is None or wanted is None:

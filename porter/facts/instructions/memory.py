@@ -86,21 +86,57 @@ def load(step: Step) -> Run:
     nbytes = size * len(names)
     if space.startswith("param"):
         return _parameter(step, names, size)
+    order = memory_order(step.ins)
+    engine = Engine.ATOMIC if order.strong else Engine.THREAD
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where = address(machine, warp, group)
-        group.pc += 1
         if not _where(step, machine, where, group.lanes, space):
+            group.pc += 1
             group.registers.update({n: None for n in names if n is not None})
             return None
+        if order.strong and _is_polled(step, machine, group, where, nbytes):
+            return Outcome.BLOCKED
+        group.pc += 1
         for event, lanes in machine.single(warp, group.lanes, "ld.shared", step.at):
-            touch(machine, warp, event, lanes, where, nbytes, False, step.at)
+            touch(machine, warp, event, lanes, where, nbytes, False, step.at, engine)
+            if order.strong and isinstance(where, int):
+                _see(machine, where, event, order.acquires)
         for index, name in enumerate(names):
             if name is not None:
                 group.registers[name] = _loaded(machine, where, group.lanes, index * size, size, step.at)
         return None
 
     return run
+
+
+def _is_polled(step: Step, machine: Machine, group: Group, where: Value, nbytes: int) -> bool:
+    """Whether a group comes to a load again and finds what it found before: it waits until that is another."""
+    if not isinstance(where, int):
+        return False
+    machine.history.assumed.add(_ORDER)
+    block = machine.block_of(where, step.at)
+    found = block.read(where, nbytes)
+    if group.polled != (step.at, where, found):
+        group.polled = (step.at, where, found)
+        return False
+    group.wait(
+        lambda: block.read(where, nbytes) != found, lambda: f"another value at {machine.place(where)} than {found}"
+    )
+    return True
+
+
+_ORDER = "atomics in shared memory happen in the order of warps that was executed"
+
+
+def _see(machine: Machine, address: int, event: Event, acquires: bool) -> None:
+    """A strong operation sees those before it on its place."""
+    for before, released in machine.atomics[address]:
+        event.edges.append((_EDGES[released, acquires], before))
+
+
+_EDGES = {(True, True): Edge.SYNC, (False, True): Edge.RELAXED, (True, False): Edge.SEEN, (False, False): Edge.WEAK}
+"""By whether the first releases and the second acquires."""
 
 
 def _loaded(machine: Machine, address: Value, lanes: int, offset: int, size: int, at: int) -> Value:
@@ -134,12 +170,12 @@ def _parameter(step: Step, names: list[str | None], size: int) -> Run:
 
 @family("st")
 def store(step: Step) -> Run:
-    if step.has("async") or step.has("bulk"):
-        raise step.not_understood("the asynchronous store")
     size = size_of(step.ins.parts[-1])
     space = step.ins.space("a")
     address, values = step.value("a"), step.values("b")
     nbytes = size * len(values)
+    order = memory_order(step.ins)
+    engine = Engine.ATOMIC if order.strong else Engine.THREAD
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         group.pc += 1
@@ -147,7 +183,9 @@ def store(step: Step) -> Run:
         if not _where(step, machine, where, group.lanes, space):
             return None
         for event, lanes in machine.single(warp, group.lanes, "st.shared", step.at):
-            touch(machine, warp, event, lanes, where, nbytes, True, step.at)
+            touch(machine, warp, event, lanes, where, nbytes, True, step.at, engine)
+            if order.strong and isinstance(where, int):
+                machine.atomics[where].append((event.index, order.releases))
         given = [v(machine, warp, group) for v in values]
         for lane in bits(group.lanes):
             place = of_lane(where, lane)
@@ -214,11 +252,12 @@ def atomic(step: Step) -> Run:
             return None
         if change is None or not isinstance(where, int):
             raise step.not_understood("the address or operation")
-        machine.history.assumed.add("atomics in shared memory happen in the order of warps that was executed")
+        machine.history.assumed.add(_ORDER)
         found: list[int | None] = [None] * WARP
         block = machine.block_of(where, step.at)
         for event, lane in machine.lane_starts(warp, group, "atomic", step.at):
-            _ordered_atomic(machine, where, event, order.acquires, order.releases)
+            _see(machine, where, event, order.acquires)
+            machine.atomics[where].append((event.index, order.releases))
             touch(machine, warp, event, 1 << lane, where, size, True, step.at, Engine.ATOMIC, "an atomic")
             old, new = block.read(where, size), of_lane(given, lane)
             found[lane] = old
@@ -228,13 +267,6 @@ def atomic(step: Step) -> Run:
         return None
 
     return run
-
-
-def _ordered_atomic(machine: Machine, address: int, event: Event, acquires: bool, releases: bool) -> None:
-    """Atomics on one place see each other, in the order in which they happen."""
-    for before, released in machine.atomics[address]:
-        event.edges.append((Edge.SYNC if acquires and released else Edge.RELAXED, before))
-    machine.atomics[address].append((event.index, releases))
 
 
 def _of_grid(machine: Machine, address: Value, amount: Value, lanes: int) -> Value:

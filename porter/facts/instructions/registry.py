@@ -77,7 +77,7 @@ _FACTORIES: dict[str, Factory] = {}
 
 
 def family(*heads: str) -> Callable[[Factory], Factory]:
-    """Have a function make what executes instructions whose opcode begins with one of these parts."""
+    """Have a function make what executes instructions whose opcode begins with one of these parts, or two of them."""
 
     def known(factory: Factory) -> Factory:
         _FACTORIES.update(dict.fromkeys(heads, factory))
@@ -110,7 +110,10 @@ def _compile(flow: Flow, at: int) -> Run:
     ins, written = flow.decoded[at], flow.code.code[at]
     if ins is None:
         raise NotUnderstood(f"the instruction {written.opcode}", at)
-    factory = _factories().get(ins.parts[0], _factories()[COMPUTES] if _computes(ins) else None)
+    known = _factories()
+    factory = (
+        known.get(".".join(ins.parts[:2])) or known.get(ins.parts[0]) or (known[COMPUTES] if _computes(ins) else None)
+    )
     if factory is None:
         raise NotUnderstood(f"the instruction {written.opcode}", at)
     step = Step(flow, at, ins)

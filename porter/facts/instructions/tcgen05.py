@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 from porter.facts import cells
-from porter.facts.events import Access, Edge, Engine, Event, Kind, Space
+from porter.facts.events import Edge, Engine, Event, Kind, Space
 from porter.facts.instructions.memory import touch
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
 from porter.facts.state import Block, Group, Warp
 from porter.facts.values import bits, first
 from porter.ptx import ast
-from porter.ptx.idesc import InstructionDescriptor
-from porter.ptx.packing import operand_element_bits
+from porter.ptx.mma_cells import MmaArguments, decode_idesc, layout_of
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
-from porter.ptx.tmem import ALLOCATIONS, COLUMNS, MIN_ALLOCATION, column_of, d_columns, d_layout, lane_of
+from porter.ptx.tmem import ALLOCATIONS, COLUMNS, MIN_ALLOCATION, SHIFT_COLUMNS, column_of, d_columns, lane_of
 from porter.ptx.tmem_access import TmemAccess, lane_problem, leaves_quarter_out
+from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
 
 _PAIR = "cta_group::2"
@@ -37,6 +37,10 @@ def tcgen05(step: Step) -> Run:
             return _relinquish(step)
         case "mma":
             return _mma(step)
+        case "cp":
+            return _cp(step)
+        case "shift":
+            return _shift(step)
         case "commit":
             return _commit(step)
         case "ld" | "st":
@@ -96,8 +100,12 @@ def _alloc(step: Step) -> Run:
         where, columns = target(machine, warp, group), count(machine, warp, group)
         if not isinstance(where, int) or not isinstance(columns, int):
             raise step.not_understood("the place or count")
-        event = machine.joint(warp, group.lanes, "tcgen05.alloc", step.at, Kind.ALLOC)
         block = warp.block
+        asked = _asked(step, machine, warp, group)
+        if asked is None:
+            return Outcome.BLOCKED
+        event = machine.joint(warp, group.lanes, "tcgen05.alloc", step.at, Kind.ALLOC)
+        event.edges += asked
         block.allocations.append((event.index, step.at))
         start = 0
         while any(start < known + size and known < start + columns for known, size in block.columns.items()):
@@ -118,6 +126,21 @@ def _alloc(step: Step) -> Run:
         return None
 
     return run
+
+
+def _asked(step: Step, machine: Machine, warp: Warp, group: Group) -> list[tuple[Edge, int]] | None:
+    """Edges from the other block of a pair, which has to ask for its columns as well; None while it has not."""
+    if not step.has(_PAIR):
+        return []
+    mine = warp.block
+    _, peer = sorted(_blocks(step, machine, warp), key=lambda block: block is not mine)
+    number = len(mine.allocations)
+    if len(mine.asked) == number:
+        mine.asked.append(machine.joint(warp, group.lanes, "tcgen05.alloc is asked for", step.at).index)
+    if len(peer.asked) <= number:
+        group.wait(lambda: len(peer.asked) > number, lambda: "tcgen05.alloc waits for that of the other block")
+        return None
+    return [(Edge.EXECUTION, peer.asked[number])]
 
 
 def _dealloc(step: Step) -> Run:
@@ -169,7 +192,7 @@ def _allocated(machine: Machine, block: Block, column: int, columns: int, at: in
 def _access(step: Step) -> Run:
     access = TmemAccess.of(step.ins.modifiers)
     address, split = step.value("taddr"), step.optional("split")
-    names = [] if access.store else [n for n in step.registers("r") if n is not None]
+    names = sorted(step.flow.writes[step.at])
     engine = Engine.TMEM_ST if access.store else Engine.TMEM_LD
     what = "" if access.store else "Tensor Memory that tcgen05.ld loads"
 
@@ -204,14 +227,16 @@ def _access(step: Step) -> Run:
     return run
 
 
-# Products ---------------------------------------------------------------------------------------------
+# Products, copies, shifts ------------------------------------------------------------------------------
+
+
+_OPERANDS = ("d", "a", "b", "idesc", "enable_input_d", "meta", "scale_a", "scale_b", "zero_column_mask")
 
 
 def _mma(step: Step) -> Run:
     op = UmmaOp.of(step.ins.modifiers)
-    if op.sparse or op.ws or op.block_scale or "disable_output_lane" in step.ins:
-        raise step.not_understood("the kind")
-    operands = {name: step.value(name) for name in ("d", "a", "b", "idesc", "enable_input_d")}
+    operands = {name: step.value(name) for name in _OPERANDS if name in step.ins}
+    disabled = step.values("disable_output_lane") if "disable_output_lane" in step.ins else []
     in_tensor = isinstance(step.ins["a"], ast.Mem)
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
@@ -219,12 +244,21 @@ def _mma(step: Step) -> Run:
         known = {name: v for name, v in words.items() if isinstance(v, int)}
         if len(known) < len(words):
             raise step.not_understood("an operand, which is data,")
-        if group.lanes.bit_count() != 1:
-            machine.problem("issue", f"tcgen05.mma is issued by {group.lanes.bit_count()} threads", step.at)
-        lane = first(group.lanes)
-        event = machine.single(warp, 1 << lane, "tcgen05.mma", step.at)[0][0]
-        end = machine.mma_of(warp, lane, event, "tcgen05.mma", step.at)
-        _product(step, machine, warp, op, known, in_tensor, event, end, ("mma", warp.name, lane))
+        if any(value(machine, warp, group) != 0 for value in disabled):
+            raise step.not_understood("the mask of lanes that are not written")
+        a = known["a"]
+        arguments = MmaArguments(
+            known["d"],
+            None if in_tensor else a,
+            a if in_tensor else None,
+            known["b"],
+            bool(known["enable_input_d"] & 1),
+            metadata=known.get("meta"),
+            scale_a=known.get("scale_a"),
+            scale_b=known.get("scale_b"),
+            zero_columns=known.get("zero_column_mask"),
+        )
+        _Issued(step, machine, warp, group, "tcgen05.mma").product(op, known["idesc"], arguments)
         machine.history.trace[warp.name].append(("mma", *known.values(), step.at))
         group.pc += 1
         return None
@@ -232,38 +266,94 @@ def _mma(step: Step) -> Run:
     return run
 
 
-def _product(
-    step: Step, machine: Machine, warp: Warp, op: UmmaOp, words: dict[str, int], in_tensor: bool, event: Event,
-    end: Event, pipe: object,
-) -> None:  # fmt: skip
-    try:
-        idesc = InstructionDescriptor.decode(words["idesc"], op.kind)
-        layout = d_layout(idesc.m, op.cta_group)
-    except ValueError as error:
-        raise step.not_understood(f"the instruction descriptor ({error})") from None
-    a_bits, b_bits = (operand_element_bits(op.kind, t) for t in (idesc.a_type, idesc.b_type))
-    blocks = _blocks(step, machine, warp)
-    lane, column = lane_of(words["d"]), column_of(words["d"])
-    accumulators = cells.of_accumulator(lane, column, layout, idesc.m, idesc.n)
-    tile = (words["d"], idesc.m, idesc.n)
+def _cp(step: Step) -> Run:
+    op = TmemCopy.of(step.ins.modifiers)
+    address, descriptor = step.value("taddr"), step.value("source_desc")
 
-    def access(space: Space, write: bool, touched: int, tile: object, what: str) -> Access:
-        return machine.access(space, Engine.MMA, write, touched, event.index, end.index, step.at, pipe, tile, what)
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where, source = address(machine, warp, group), descriptor(machine, warp, group)
+        if not isinstance(where, int) or not isinstance(source, int):
+            raise step.not_understood("an operand, which is data,")
+        issued = _Issued(step, machine, warp, group, "tcgen05.cp")
+        read = cells.of_operand(source, "sm_100", op.rows, op.row_bytes, 8, False)
+        written = cells.of_copy(op, where)
+        for block in issued.blocks:
+            issued.access(Space(block.rank, False), Engine.CP, False, read, None, "what tcgen05.cp copies")
+            _allocated(machine, block, column_of(where), op.row_bytes // 4, step.at)
+            issued.access(Space(block.rank, True), Engine.CP, True, written, where, "")
+        machine.history.trace[warp.name].append(("cp", where, source, step.at))
+        group.pc += 1
+        return None
 
-    for index, block in enumerate(blocks):
-        shared, tensor = Space(block.rank, False), Space(block.rank, True)
-        rows, columns = idesc.m // len(blocks), idesc.n // len(blocks)
-        if in_tensor:
-            touched = cells.of_tensor_operand(lane_of(words["a"]), column_of(words["a"]), layout, a_bits)
-            access(tensor, False, touched, "A", "A in Tensor Memory")
-        else:
-            touched = cells.of_operand(words["a"], "sm_100", rows, a_bits, idesc.a_mn_major)
-            access(shared, False, touched, None, "A of tcgen05.mma")
-        touched = cells.of_operand(words["b"], "sm_100", columns, b_bits, idesc.b_mn_major)
-        access(shared, False, touched, None, "B of tcgen05.mma")
-        _allocated(machine, block, column, d_columns(layout, idesc.n), step.at)
-        adds = words["enable_input_d"] & 1
-        access(tensor, True, accumulators[index], tile, "the accumulator that tcgen05.mma adds to" if adds else "")
+    return run
+
+
+def _shift(step: Step) -> Run:
+    address = step.value("taddr")
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where = address(machine, warp, group)
+        if not isinstance(where, int):
+            raise step.not_understood("the address")
+        issued = _Issued(step, machine, warp, group, "tcgen05.shift")
+        touched = cells.of_shift(where)
+        for block in issued.blocks:
+            _allocated(machine, block, column_of(where), SHIFT_COLUMNS, step.at)
+            issued.access(Space(block.rank, True), Engine.SHIFT, True, touched, where, "what tcgen05.shift moves")
+        machine.history.trace[warp.name].append(("shift", where, step.at))
+        group.pc += 1
+        return None
+
+    return run
+
+
+class _Issued:
+    """An operation of the tensor core that one thread has issued. `blocks`: those that have a part in it."""
+
+    def __init__(self, step: Step, machine: Machine, warp: Warp, group: Group, what: str) -> None:
+        if group.lanes.bit_count() != 1:
+            machine.problem("issue", f"{what} is issued by {group.lanes.bit_count()} threads", step.at)
+        lane = first(group.lanes)
+        self._machine, self._at = machine, step.at
+        self._event = machine.single(warp, 1 << lane, what, step.at)[0][0]
+        self._end = machine.mma_of(warp, lane, self._event, what, step.at)
+        self._pipe = "mma", warp.name, lane
+        self.blocks = _blocks(step, machine, warp)
+        for block in self.blocks:
+            machine.reach(self._event, block.rank, warp, what, step.at)
+            machine.reach(self._end, block.rank, warp, f"the end of {what}", step.at)
+
+    def access(self, space: Space, engine: Engine, write: bool, touched: int, tile: object, what: str) -> None:
+        """`what` it reads, if that must have been written."""
+        self._machine.access(space, engine, write, touched, self._event.index, self._end.index, self._at, self._pipe,
+                             tile, what)  # fmt: skip
+
+    def product(self, op: UmmaOp, idesc: int, arguments: MmaArguments) -> None:
+        decoded = decode_idesc(op, idesc)
+        in_tensor = cells.of_product(op, idesc, arguments)
+        in_shared = cells.of_product_operands(op, idesc, arguments)
+        columns = d_columns(layout_of(op, decoded.m), decoded.n)
+        tiles = {
+            "d": (op.cta_group, op.kind, decoded.m, decoded.n, arguments.d_addr),
+            "a": ("a", op.cta_group, arguments.a_tmem),
+        }
+        for block in self.blocks:
+            for name, touched in sorted(in_shared.items()):
+                what = f"{name.upper()} of tcgen05.mma"
+                self.access(Space(block.rank, False), Engine.MMA, False, touched, None, what)
+            _allocated(self._machine, block, column_of(arguments.d_addr), columns, self._at)
+            for part in in_tensor:
+                what = _READ[part.what] if part.what != "d" or arguments.enable_d else ""
+                tile = tiles.get(part.what, part.what)
+                self.access(Space(block.rank, True), Engine.MMA, part.write, part.cells, tile, what)
+
+
+_READ = {
+    "d": "the accumulator that tcgen05.mma adds to",
+    "a": "A in Tensor Memory",
+    "metadata": "the metadata of a sparse A",
+    "scale": "the scale factors of tcgen05.mma",
+}
 
 
 def _commit(step: Step) -> Run:

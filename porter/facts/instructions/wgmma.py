@@ -7,7 +7,7 @@ from porter.facts import cells
 from porter.facts.events import Edge, Engine, Space
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
-from porter.facts.state import Group, Warp
+from porter.facts.state import Flight, Group, Held, Warp
 from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.bits import unsigned
@@ -34,7 +34,7 @@ def _fence(step: Step) -> Run:
         if not machine.gathered(warp, group):
             return Outcome.BLOCKED
         machine.joint(warp, group.lanes, "wgmma.fence", step.at)
-        warp.flight.touched.clear()
+        warp.flight.touched = set()
         group.pc += 1
         return None
 
@@ -68,7 +68,7 @@ def _wait(step: Step) -> Run:
             if batch < done:
                 access.end = event.index
         flight.reads = [(batch, a) for batch, a in flight.reads if batch >= done]
-        flight.registers = {r: f for r, f in flight.registers.items() if f[0] >= done}
+        flight.registers = {r: held for r, held in flight.registers.items() if held.batch >= done}
         machine.history.trace[warp.name].append(("wgmma wait", count, step.at))
         group.pc += 1
         return None
@@ -78,14 +78,13 @@ def _wait(step: Step) -> Run:
 
 def _mma(step: Step) -> Run:
     op = WgmmaOp.of(step.ins.modifiers)
-    if op.sparse:
-        raise step.not_understood("the sparse product")
     in_registers = isinstance(step.ins["a"], ast.Vec)
     a = None if in_registers else step.value("a")
     b = step.value("b")
     trans = [step.optional(name) for name in ("trans_a", "trans_b")]
     d_names = [n for n in step.registers("d") if n is not None]
     a_names = [n for n in step.registers("a") if n is not None] if in_registers else []
+    operands = frozenset((*d_names, *a_names))
     bits = operand_element_bits(umma_kind(op.a_type), op.a_type)
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
@@ -99,14 +98,14 @@ def _mma(step: Step) -> Run:
             group.wait(lambda: len(met) >= _WARPS, lambda: f"{len(met)} of {_WARPS} warps of the warpgroup have come")
             return Outcome.BLOCKED
         flight.issued += 1
-        if flight.touched & set(d_names):
-            what = "accumulator registers of wgmma are written since the last wgmma.fence"
-            machine.problem("wgmma-fence", what, step.at, "review")
+        if flight.touched is None or not flight.touched.isdisjoint(operands):
+            what = "registers of wgmma are written since the last wgmma.fence"
+            machine.problem("wgmma-fence", what, step.at)
         event = machine.joint(warp, group.lanes, "wgmma", step.at)
         event.edges += [(Edge.EXECUTION, e) for w, e in met if w is not warp]
         tile = ("wgmma", warp.block.rank, warp.number // _WARPS, flight.issued)
         words = []
-        for read, rows, transposed in ((a, op.m, trans[0]), (b, op.n, trans[1])):
+        for read, rows, depth, transposed in ((a, op.m, op.stored_k, trans[0]), (b, op.n, op.k, trans[1])):
             if read is None:
                 continue
             word = read(machine, warp, group)
@@ -114,17 +113,33 @@ def _mma(step: Step) -> Run:
             if not isinstance(word, int) or not isinstance(major, int):
                 raise step.not_understood("a descriptor, which is data,")
             words.append(word)
-            touched = cells.of_operand(word, "sm_90", rows, bits, bool(major))
+            touched = cells.of_operand(word, "sm_90", rows, depth, bits, bool(major))
             access = machine.access(Space(warp.block.rank, False), Engine.WGMMA, False, touched, event.index, None,
                                     step.at, ("wgmma", warp.name), tile, "an operand of wgmma")  # fmt: skip
             flight.reads.append((flight.batch, access))
+        _overlap(machine, flight, d_names, a_names, op.n, step.at)
         for name in d_names:
-            flight.registers[name] = (flight.batch, True, step.at)
+            flight.registers[name] = Held(flight.batch, True, step.at, op.n)
             group.registers[name] = None
         for name in a_names:
-            flight.registers.setdefault(name, (flight.batch, False, step.at))
+            flight.registers.setdefault(name, Held(flight.batch, False, step.at, op.n))
         machine.history.trace[warp.name].append(("wgmma", *words, step.at))
         group.pc += 1
         return None
 
     return run
+
+
+def _overlap(machine: Machine, flight: Flight, d_names: list[str], a_names: list[str], columns: int, at: int) -> None:
+    """Registers of a wgmma in flight that another one takes: results of one shape alone go on (PTX ISA 9.7.15.7)."""
+    for name in d_names:
+        held = flight.registers.get(name)
+        if held is not None and not (held.written and held.columns == columns):
+            what = "a register of a wgmma in flight is a result of another shape, or one that A had, ahead of its wait"
+            machine.problem("wgmma-wait", what, at, other=held.at)
+            return
+    for name in a_names:
+        held = flight.registers.get(name)
+        if held is not None and held.written:
+            machine.problem("wgmma-wait", "A is a result of a wgmma in flight, ahead of its wait", at, other=held.at)
+            return

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.ptx.mma_numerics import TF32_TRUNCATED_BITS
+from porter.ptx.operand_chunks import ChunkIndex, chunk_index, decode_descriptor
+from porter.ptx.operand_errors import OperandError, UnsupportedOperandError
 from porter.ptx.packing import CHUNK_ELEMENTS, CONTAINER_SHIFT, PACKED_BITS
-from porter.ptx.smem_desc import Generation, SmemDescriptor, element_offset
+from porter.ptx.smem_desc import Generation, SmemDescriptor
 from porter.ptx.swizzle import PERIOD, SwizzleMode
 from porter.ptx.types import FLOAT_FORMATS, ElementType
-from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 
 Bytes = NDArray[np.uint8]
 Decoded = NDArray[np.float64]
@@ -65,7 +66,7 @@ def decode(raw: Bytes, element: ElementType) -> Decoded:
         return np.unpackbits(raw, axis=-1, bitorder="little").astype(np.float64)
     if element.bits == 8:
         return _byte_values(element)[raw]
-    raise UnsupportedDatapathError(f"{element.value} elements are no matrix operand")
+    raise UnsupportedOperandError(f"{element.value} elements are no matrix operand")
 
 
 def decode_pairs(raw: Bytes, element: ElementType) -> Decoded:
@@ -109,10 +110,10 @@ def read_smem_operand(
     """The operand [rows, k] that a matrix descriptor describes, decoded.
 
     `smem` is one CTA's shared memory. `element_bits` 4 says that 4-bit elements are packed without padding.
-    Raises DatapathError for an invalid descriptor, a layout that the
+    Raises OperandError for an invalid descriptor, a layout that the
     element type does not have, or bytes outside `smem`.
     """
-    desc = _decode_descriptor(descriptor, generation)
+    desc = decode_descriptor(descriptor, generation)
     _check_layout(desc, element, mn_major, generation)
     if element_bits == 4:
         return decode_pairs(_gather(smem, descriptor, desc, rows, k, 4, False), element)
@@ -137,7 +138,7 @@ def read_smem_operands(
 
     With `k_first` [ctas, k, rows], contiguous.
     """
-    desc = _decode_descriptor(descriptor, generation)
+    desc = decode_descriptor(descriptor, generation)
     _check_layout(desc, element, mn_major, generation)
     index, chunks, first = _locate(smem, descriptor, desc, rows, k, element.bits, mn_major)
     size = chunks.shape[1]
@@ -155,32 +156,9 @@ def read_smem_operands(
 
 
 def read_smem_rows(smem: Bytes, descriptor: int, rows: int, row_bytes: int) -> Bytes:
-    """The bytes [rows, row_bytes] of a K-major SM100 descriptor. Raises DatapathError as above."""
-    desc = _decode_descriptor(descriptor, "sm_100")
+    """The bytes [rows, row_bytes] of a K-major SM100 descriptor. Raises OperandError as above."""
+    desc = decode_descriptor(descriptor, "sm_100")
     return _gather(smem, descriptor, desc, rows, row_bytes, 8, False)
-
-
-def operand_chunks(
-    descriptor: int, generation: Generation, rows: int, k: int, element_bits: int, mn_major: bool = False
-) -> NDArray[np.int64]:
-    """Which 16-byte chunks of shared memory an operand lies in: [rows, chunks of K], or for an MN-major one
-    [k, chunks of MN]. Raises DatapathError as above."""
-    desc = _decode_descriptor(descriptor, generation)
-    index = _chunk_index(
-        desc.address % PERIOD, desc.lbo, desc.sbo, desc.base_offset, desc.swizzle, rows, k, element_bits, mn_major
-    )
-    return index.chunks + desc.address // PERIOD * (PERIOD // 16)
-
-
-@lru_cache(maxsize=4096)
-def _decode_descriptor(descriptor: int, generation: Generation) -> SmemDescriptor:
-    try:
-        desc = SmemDescriptor.decode(descriptor, generation)
-    except ValueError as error:
-        raise DatapathError(str(error)) from None
-    if desc.lbo_absolute:
-        raise UnsupportedDatapathError("descriptors with an absolute leading-dimension address")
-    return desc
 
 
 def _gather(
@@ -193,9 +171,9 @@ def _gather(
 
 def _locate(
     smem: Bytes, word: int, desc: SmemDescriptor, rows: int, k: int, element_bits: int, mn_major: bool
-) -> tuple[_ChunkIndex, NDArray[Any], int]:
+) -> tuple[ChunkIndex, NDArray[Any], int]:
     """Which chunks an operand lies in, all chunks [CTAs, chunks], and the one that the former count from."""
-    index = _chunk_index(
+    index = chunk_index(
         desc.address % PERIOD,
         desc.lbo,
         desc.sbo,
@@ -210,7 +188,7 @@ def _locate(
     size = smem.shape[1]
     chunks = smem[:, : size // 16 * 16].view(_CHUNK)
     if first + index.largest >= chunks.shape[1]:
-        raise DatapathError(
+        raise OperandError(
             f"matrix descriptor {word:#018x} reads up to byte {(first + index.largest) * 16 + 15} "
             f"of {size} bytes of shared memory"
         )
@@ -221,46 +199,13 @@ def _check_layout(desc: SmemDescriptor, element: ElementType, mn_major: bool, ge
     atom32 = desc.swizzle is SwizzleMode.B128_ATOM32
     if mn_major:
         if element.bits == 32 and not atom32:
-            raise DatapathError("an MN-major tf32 operand needs the 128B swizzle with 32-byte atoms")
+            raise OperandError("an MN-major tf32 operand needs the 128B swizzle with 32-byte atoms")
         if element.bits < 32 and atom32:
-            raise DatapathError(f"MN-major {element.value} operands have no swizzle with 32-byte atoms")
+            raise OperandError(f"MN-major {element.value} operands have no swizzle with 32-byte atoms")
         if element.bits < 8 or (generation == "sm_90" and element.bits != 16):
-            raise DatapathError(f"{element.value} operands are K-major only")
+            raise OperandError(f"{element.value} operands are K-major only")
     elif atom32:
-        raise DatapathError("the 128B swizzle with 32-byte atoms is for MN-major operands")
-
-
-class _ChunkIndex:
-    """16-byte chunks to gather: for K-major [rows, chunks of K], for MN-major [k, chunks of MN]."""
-
-    def __init__(self, chunks: NDArray[np.int64]) -> None:
-        self.chunks = chunks
-        self.largest = int(chunks.max())
-
-
-@lru_cache(maxsize=512)
-def _chunk_index(
-    start: int,
-    lbo: int,
-    sbo: int,
-    base_offset: int,
-    swizzle: SwizzleMode,
-    rows: int,
-    k: int,
-    element_bits: int,
-    mn_major: bool,
-) -> _ChunkIndex:
-    # Within 16 bytes a layout is contiguous along its major dimension, whatever the swizzle.
-    per_chunk = 128 // element_bits
-    if mn_major:
-        mn = np.arange(0, rows, per_chunk, dtype=np.int64)[None, :]
-        ks = np.arange(k, dtype=np.int64)[:, None]
-    else:
-        mn = np.arange(rows, dtype=np.int64)[:, None]
-        ks = np.arange(0, k, per_chunk, dtype=np.int64)[None, :]
-    offset = element_offset(mn, ks, element_bits=element_bits, mn_major=mn_major, swizzle=swizzle, lbo=lbo, sbo=sbo)
-    address = swizzle.swizzle.apply(start + offset, base_offset << 7)
-    return _ChunkIndex(address >> 4)
+        raise OperandError("the 128B swizzle with 32-byte atoms is for MN-major operands")
 
 
 def read_register_operand(registers: NDArray[np.uint32], element: ElementType) -> Decoded:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.ptx.mma_cells import MmaArguments, check_d, decode_idesc, layout_of
 from porter.ptx.mma_numerics import dot_rule
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.tmem import rows_per_cta
 from porter.ptx.types import ElementType
 from porter.ptx.umma import UmmaOp
-from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_arith import Arithmetic, Words, accumulate, canonical
 from porter.sim.datapath.operands import Bytes, read_smem_operands
-from porter.sim.datapath.tcgen05 import MmaArguments, Place, check_d
-from porter.sim.datapath.tcgen05_operands import decode_idesc, layout_of
+from porter.sim.datapath.tcgen05 import Place
 
 _TYPES = frozenset((ElementType.F16, ElementType.BF16, ElementType.TF32, ElementType.E4M3, ElementType.E5M2))
 
@@ -28,7 +28,7 @@ def _plain(op: UmmaOp, idesc: int) -> bool:
         return False
     try:
         decoded = decode_idesc(op, idesc)
-    except DatapathError:
+    except OperandError:
         return False
     return decoded.d_type is ElementType.F32 and {decoded.a_type, decoded.b_type} <= _TYPES
 
@@ -53,7 +53,7 @@ def mma_many(
 
     `smem` [all CTAs, bytes]; `tmem` is the Tensor Memory of each of `ctas`, updated in place. `seen` keeps
     decoded B operands, and room to work in, for calls between which shared memory stays as it is. Raises
-    DatapathError for invalid operands; then nothing is changed.
+    OperandError for invalid operands; then nothing is changed.
     """
     decoded = decode_idesc(op, idesc)
     lane, column = check_d(op, decoded, args.d_addr)

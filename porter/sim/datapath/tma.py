@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.ptx.operand_errors import OperandError, UnsupportedOperandError
 from porter.ptx.swizzle import PERIOD
 from porter.ptx.tensormap import (
     LARGEST_HALO,
@@ -27,7 +28,6 @@ from porter.ptx.tensormap import (
     TensorMapType,
     TensorMapWide,
 )
-from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.reduction import ReduceOp, combine
 
 Bytes = NDArray[np.uint8]
@@ -74,7 +74,7 @@ def load_tile(
     `offsets` are those of im2col, in dimensions 1 up.
 
     Elements outside the tensor become zero or NaN, as the map says. Returns the bytes that the mbarrier is
-    to count, which include them. Raises DatapathError for illegal maps, coordinates and addresses; errors
+    to count, which include them. Raises OperandError for illegal maps, coordinates and addresses; errors
     of `memory.view` pass through.
     """
     _check(tensor_map, coords, smem_address, mode)
@@ -103,7 +103,7 @@ def store_tile(
     """
     _check(tensor_map, coords, smem_address, mode)
     if tensor_map.dtype.padded:
-        raise UnsupportedDatapathError(f"tensor stores of {tensor_map.dtype.name} elements")
+        raise UnsupportedOperandError(f"tensor stores of {tensor_map.dtype.name} elements")
     tile = None
     for box in boxes(tensor_map, coords, mode):
         if tile is None:
@@ -122,7 +122,7 @@ def stored_bytes(
     try:
         _check(tensor_map, coords, smem_address, mode)
         parts = boxes(tensor_map, coords, mode)
-    except DatapathError:
+    except OperandError:
         return None
     if len(parts) == 1 and parts[0].whole and tensor_map.swizzle.span <= tensor_map.inner_bytes:
         return None
@@ -149,9 +149,9 @@ def reduce_tile(
     _check(tensor_map, coords, smem_address, mode)
     kind = _REDUCE_TYPES.get(tensor_map.dtype)
     if kind is None or (tensor_map.dtype.is_float and op not in ("add", "min", "max")):
-        raise DatapathError(f"no reduction .{op} of {tensor_map.dtype.name} elements")
+        raise OperandError(f"no reduction .{op} of {tensor_map.dtype.name} elements")
     if op not in ("add", "min", "max", "inc", "dec", "and", "or", "xor"):
-        raise DatapathError(f"unknown reduction .{op}")
+        raise OperandError(f"unknown reduction .{op}")
     words = f"u{tensor_map.dtype.element_bytes}"
     flush = op == "add" and tensor_map.dtype is TensorMapType.FLOAT32_FTZ
     for box in boxes(tensor_map, coords, mode):
@@ -183,20 +183,20 @@ def _problems(tensor_map: TensorMap) -> str:
 
 def _check(tensor_map: TensorMap, coords: Sequence[int], smem_address: int, mode: Mode) -> None:
     if problems := _problems(tensor_map):
-        raise DatapathError(f"tensor map: {problems}")
+        raise OperandError(f"tensor map: {problems}")
     if not made_for(tensor_map, mode):
-        raise DatapathError("an im2col copy needs an im2col tensor map of the same mode, any other copy a tiled one")
+        raise OperandError("an im2col copy needs an im2col tensor map of the same mode, any other copy a tiled one")
     if mode == "rows":
         if tensor_map.rank != 2 or tensor_map.box[1] != 1 or len(coords) != 5:
-            raise DatapathError("gather4 and scatter4 need a two-dimensional tensor map with boxes of one row")
+            raise OperandError("gather4 and scatter4 need a two-dimensional tensor map with boxes of one row")
     elif len(coords) != tensor_map.rank:
-        raise DatapathError(f"{len(coords)} coordinates for a tensor map of rank {tensor_map.rank}")
+        raise OperandError(f"{len(coords)} coordinates for a tensor map of rank {tensor_map.rank}")
     if tensor_map.interleave is not TensorMapInterleave.NONE:
-        raise UnsupportedDatapathError("interleaved tensor maps")
+        raise UnsupportedOperandError("interleaved tensor maps")
     if tensor_map.swizzle not in TMA_SWIZZLES:
-        raise UnsupportedDatapathError(f"tensor maps with swizzle {tensor_map.swizzle.name}")
+        raise UnsupportedOperandError(f"tensor maps with swizzle {tensor_map.swizzle.name}")
     if smem_address % SMEM_ALIGNMENT:
-        raise DatapathError(
+        raise OperandError(
             f"shared-memory address {smem_address:#x} of a tensor copy is not a multiple of {SMEM_ALIGNMENT}"
         )
 
@@ -229,7 +229,7 @@ def _bytewise(tensor_map: TensorMap, coords: Sequence[int]) -> tuple[TensorMap, 
     if bits >= 8:
         return tensor_map, coords
     if coords[0] * bits % 8:
-        raise DatapathError(f"coordinate {coords[0]} of {bits}-bit elements is not on a byte")
+        raise OperandError(f"coordinate {coords[0]} of {bits}-bit elements is not on a byte")
     return _bytes_map(tensor_map), (coords[0] * bits // 8, *coords[1:])
 
 
@@ -288,12 +288,12 @@ _LARGEST_HALO: dict[Mode, int] = {
 
 def as_copied(tensor_map: TensorMap, mode: Mode, coords: Sequence[int], offsets: Sequence[int]) -> TensorMap:
     """The map with the pixels that a copy of this mode moves: im2col::w adds a halo, and im2col::w::128 has a number of
-    its own. Raises DatapathError if the halo or the offset is out of range, or what `_wide_pixels` raises."""
+    its own. Raises OperandError if the halo or the offset is out of range, or what `_wide_pixels` raises."""
     if mode not in _LARGEST_HALO or not made_for(tensor_map, mode) or len(coords) != tensor_map.rank:
         return tensor_map
     halo, shift = offsets
     if halo >= _LARGEST_HALO[mode] or shift >= LARGEST_WIDE_OFFSET:
-        raise DatapathError(f"wHalo {halo}, wOffset {shift} are not below {_LARGEST_HALO[mode]}, {LARGEST_WIDE_OFFSET}")
+        raise OperandError(f"wHalo {halo}, wOffset {shift} are not below {_LARGEST_HALO[mode]}, {LARGEST_WIDE_OFFSET}")
     groups, group = (1, tensor_map.box[1]) if tensor_map.wide is TensorMapWide.W else (4, WIDE_GROUP)
     moved = replace(tensor_map, box=(tensor_map.box[0], groups * (group + halo)))
     if halo:
@@ -329,7 +329,7 @@ def _wide_pixels(tensor_map: TensorMap, coords: Sequence[int], offsets: Sequence
     """The pixels of an im2col::w copy: along dimension 1 alone, from row to row of the following images.
 
     A halo follows the last pixel in its row. The text does not say whether there is one for each row that ends within
-    the copy: raises UnsupportedDatapathError then.
+    the copy: raises UnsupportedOperandError then.
     """
     halo, shift = offsets
     low, high = tensor_map.lower[0] + shift, tensor_map.sizes[1] - 1 + tensor_map.upper[0] + shift
@@ -340,7 +340,7 @@ def _wide_pixels(tensor_map: TensorMap, coords: Sequence[int], offsets: Sequence
         row, behind = image, place
         for _ in range(tensor_map.box[1] // groups - halo):
             if halo and image != row:
-                raise UnsupportedDatapathError("im2col::w copies with a halo that go on in another row")
+                raise UnsupportedOperandError("im2col::w copies with a halo that go on in another row")
             yield [place, *others], image
             place, behind = place + step, place + step
             if place > high:
@@ -450,7 +450,7 @@ def _smem_chunks(
     index, largest = _smem_index(smem_address % PERIOD, tensor_map.swizzle, rows, tensor_map.inner_bytes)
     chunks = smem[: smem.size // 16 * 16].view(_CHUNK)[smem_address // PERIOD * (PERIOD // 16) :]
     if largest >= chunks.size:
-        raise DatapathError(
+        raise OperandError(
             f"a tile of {rows * tensor_map.inner_bytes} bytes at {smem_address:#x} passes the end of {smem.size} "
             "bytes of shared memory"
         )

@@ -8,22 +8,23 @@ from functools import lru_cache
 import numpy as np
 
 from porter.ptx.float_words import F32_INFINITY, F32_MAGNITUDE
+from porter.ptx.mma_cells import Indices
 from porter.ptx.mma_numerics import CANONICAL_NAN
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.tmem import COLUMNS, WARP_LANES, column_of, lane_of
 from porter.ptx.tmem_access import LoadReduction, Shape, cell, is_legal_count, lane_problem, unpacked_columns
 from porter.ptx.types import ElementType
-from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_arith import (
     Words,
 )
-from porter.sim.datapath.tcgen05 import F16_UPPER_HALF, Indices, flat_cells
+from porter.sim.datapath.tcgen05 import F16_UPPER_HALF, flat_cells
 
 
 @lru_cache(maxsize=256)
 def _access_index(shape: Shape, count: int, packed: bool, half_split: int) -> tuple[Indices, Indices, int]:
     """Lane and column [32, registers] of each register, or [32, registers, 2] of its halves; the last column."""
     if not is_legal_count(shape, count):
-        raise DatapathError(f".x{count} is no repetition of .{shape.value}")
+        raise OperandError(f".x{count} is no repetition of .{shape.value}")
     threads = np.arange(32, dtype=np.int64)[:, None]
     registers = np.arange(count * shape.registers_per_repeat, dtype=np.int64)[None, :]
     lanes, columns = cell(shape, threads, registers)
@@ -39,13 +40,13 @@ def _access_index(shape: Shape, count: int, packed: bool, half_split: int) -> tu
 def first_cell(
     taddr: int, shape: Shape, count: int, *, warp_rank: int, packed: bool, half_split: int
 ) -> tuple[int, int]:
-    """(lane, column) where an access begins. Raises DatapathError as `cells` does."""
+    """(lane, column) where an access begins. Raises OperandError as `cells` does."""
     last = _access_index(shape, count, packed, half_split)[2]
     lane, column = lane_of(taddr), column_of(taddr)
     if problem := lane_problem(lane, shape, warp_rank):
-        raise DatapathError(problem)
+        raise OperandError(problem)
     if column + last >= COLUMNS:
-        raise DatapathError(
+        raise OperandError(
             f"a .{shape.value}.x{count} access at column {column} passes column {COLUMNS} of Tensor Memory"
         )
     return warp_rank % 4 * WARP_LANES + lane % WARP_LANES, column
@@ -62,7 +63,7 @@ def cells(
 ) -> tuple[Indices, Indices]:
     """(lanes, columns) that an access touches: [32, registers], with packing [32, registers, 2].
 
-    `warp_rank` is the warp's rank in its CTA. Raises DatapathError if the warp does not reach the lane, the
+    `warp_rank` is the warp's rank in its CTA. Raises OperandError if the warp does not reach the lane, the
     lane is not aligned for the shape, or the columns pass the end of Tensor Memory.
     """
     shape = Shape(shape)
@@ -97,7 +98,7 @@ def load(
     warp_rank: int,
     half_split: int = 0,
 ) -> Words:
-    """tcgen05.ld of one warp: registers [32 threads, registers]. Raises DatapathError as `cells` does."""
+    """tcgen05.ld of one warp: registers [32 threads, registers]. Raises OperandError as `cells` does."""
     shape = Shape(shape)
     lane, column = first_cell(taddr, shape, count, warp_rank=warp_rank, packed=pack16, half_split=half_split)
     found: Words = loads(tmem, np.array([lane * COLUMNS + column]), shape, count, pack16, half_split)[0]
@@ -131,7 +132,7 @@ def store(
     registers: Words,
     half_split: int = 0,
 ) -> None:
-    """tcgen05.st of one warp's registers [32, registers]. Raises DatapathError as `cells` does."""
+    """tcgen05.st of one warp's registers [32, registers]. Raises OperandError as `cells` does."""
     lanes, columns = cells(taddr, shape, count, warp_rank=warp_rank, packed=unpack16, half_split=half_split)
     if unpack16:
         halves = [registers & np.uint32(0xFFFF), registers >> np.uint32(16)]

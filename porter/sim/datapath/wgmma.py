@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.ptx.mma_numerics import Architecture, DotRule, dot_rule
+from porter.ptx.operand_errors import OperandError
 from porter.ptx.types import ElementType
 from porter.ptx.wgmma import WgmmaOp
-from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_arith import Arithmetic, Mask, Words, accumulate, decode_accumulator, fused_dot
 from porter.sim.datapath.operands import Bytes, Decoded, read_register_operand, read_smem_operand, read_smem_operands
 from porter.sim.datapath.sparse import expand, register_nibbles
@@ -41,17 +41,17 @@ def wgmma(
 
     A comes from `a_desc` or from `a_regs` [128, 4]. A sparse A has `metadata` registers [128] and a sparsity
     `selector`. `scale_d` false ignores `d`. `rules` "sm_100" adds as
-    tcgen05 does, so that 8-bit floats can be compared bit for bit with a port. Raises DatapathError for
+    tcgen05 does, so that 8-bit floats can be compared bit for bit with a port. Raises OperandError for
     invalid operands.
     """
     if (trans_a or trans_b) and not op.has_transpose:
-        raise DatapathError(f"{op.a_type.value} operands of wgmma are K-major only")
+        raise OperandError(f"{op.a_type.value} operands of wgmma are K-major only")
     if a_regs is not None:
         a = read_register_operand(a_regs, op.a_type)
     elif a_desc is not None:
         a = read_smem_operand(smem, a_desc, "sm_90", op.m, op.stored_k, op.a_type, trans_a)
     else:
-        raise DatapathError("wgmma without an A operand")
+        raise OperandError("wgmma without an A operand")
     b = read_smem_operand(smem, b_desc, "sm_90", op.n, op.k, op.b_type, trans_b)
     if negate_a != negate_b:
         a = -a
@@ -65,7 +65,7 @@ def wgmma(
 
 def _expand(op: WgmmaOp, stored: Decoded, metadata: Words | None, selector: int) -> tuple[Decoded, Mask]:
     if metadata is None:
-        raise DatapathError("a sparse wgmma without metadata")
+        raise OperandError("a sparse wgmma without metadata")
     return expand(stored, register_nibbles(metadata, op.k, op.a_type.bits, selector), op.a_type.bits)
 
 
@@ -108,11 +108,11 @@ def multiply(
     `smem` [blocks, bytes]; `ctas` is the block of each warpgroup. `a` is the descriptor of all, or registers
     [warpgroups, 128, 4]; `b` the descriptor of all. `seen` keeps decoded B operands, and room to work in, for
     calls between which shared memory stays as it is. A sparse A has `metadata` [warpgroups, 128]. In float64 mode
-    NaN results are left for `canonical`. Raises DatapathError as `wgmma` does; then `words` is unchanged.
+    NaN results are left for `canonical`. Raises OperandError as `wgmma` does; then `words` is unchanged.
     """
     op = form.op
     if (form.trans_a or form.trans_b) and not op.has_transpose:
-        raise DatapathError(f"{op.a_type.value} operands of wgmma are K-major only")
+        raise OperandError(f"{op.a_type.value} operands of wgmma are K-major only")
     if isinstance(a, int):
         left = read_smem_operands(smem, ctas, a, "sm_90", op.m, op.stored_k, op.a_type, form.trans_a)
     else:

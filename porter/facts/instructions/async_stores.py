@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""st.async and red.async, which complete on an mbarrier (PTX ISA 9.7.9.12, 9.7.13.7), and st.bulk (9.7.9.13)."""
+
+from __future__ import annotations
+
+from porter.facts.events import Engine
+from porter.facts.instructions.copies import land, place_of
+from porter.facts.instructions.memory import size_of, touch
+from porter.facts.instructions.registry import Outcome, Run, Step, family
+from porter.facts.machine import Machine
+from porter.facts.state import Group, Warp
+from porter.facts.values import bits
+
+
+@family("st.async", "red.async")
+def store_async(step: Step) -> Run:
+    address, barrier = step.value("a"), step.value("mbar")
+    nbytes = size_of(step.ins.parts[-1]) * len(step.values("b"))
+    engine = Engine.RED_ASYNC if step.ins.parts[0] == "red" else Engine.STORE_ASYNC
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where, arrives = address(machine, warp, group), barrier(machine, warp, group)
+        for event, lane in machine.lane_starts(warp, group, engine.value, step.at):
+            place = place_of(step, where, lane)
+            land(step, machine, warp, event, machine.block_of(place, step.at).rank, place, nbytes,
+                 place_of(step, arrives, lane), engine)  # fmt: skip
+        machine.history.trace[warp.name].append((engine.value, where, arrives, nbytes, step.at))
+        group.pc += 1
+        return None
+
+    return run
+
+
+@family("st.bulk")
+def store_bulk(step: Step) -> Run:
+    address, size = step.value("a"), step.value("size")
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        where, nbytes = address(machine, warp, group), size(machine, warp, group)
+        if not isinstance(nbytes, int):
+            raise step.not_understood("the size")
+        for event, lanes in machine.single(warp, group.lanes, "st.bulk", step.at):
+            for lane in bits(lanes):
+                place = place_of(step, where, lane)
+                touch(machine, warp, event, 1 << lane, place, nbytes, True, step.at)
+                machine.block_of(place, step.at).write(place, nbytes, None)
+        group.pc += 1
+        return None
+
+    return run
