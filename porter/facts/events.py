@@ -259,6 +259,8 @@ class History:
     allocations: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     """(event, instruction, events of relinquish_alloc_permit of that block) of each tcgen05.alloc."""
     moves: dict[WarpName, list[Move]] = field(default_factory=lambda: defaultdict(list))
+    unfollowed: int | None = None
+    """The first instruction that takes over by global memory what another block has done: that is not followed."""
     peeks: bool = False
     """Whether there were waits whose failure need not be heeded."""
     assumed: set[str] = field(default_factory=set)

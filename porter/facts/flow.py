@@ -53,6 +53,11 @@ class Flow:
     def has_wgmma(self) -> bool:
         return any(ins.parts[:2] == ("wgmma", "mma_async") for ins in self.code.code)
 
+    @cached_property
+    def asks_for_work(self) -> bool:
+        """Whether blocks take over work of others by clusterlaunchcontrol."""
+        return any(ins.parts[:2] == ("clusterlaunchcontrol", "try_cancel") for ins in self.code.code)
+
     def copied(self, at: int) -> str | None:
         """The register that an instruction copies to another one, if it does nothing else."""
         ins = self.code.code[at]

@@ -130,6 +130,8 @@ class Block:
         """What warps have given and none has taken."""
         self.columns: dict[int, int] = {}
         """Allocated columns of Tensor Memory, by their first one."""
+        self.pairs: dict[int, bool] = {}
+        """Whether they were allocated for a pair of blocks."""
         self.relinquished: list[int] = []
         """Events of relinquish_alloc_permit."""
         self.asked: list[int] = []

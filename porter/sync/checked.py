@@ -58,15 +58,27 @@ _OF_EXECUTION = {
 
 
 def check(launched: Launched, schedule: Schedule | None = None, machine: Machine | None = None) -> Checked:
-    """Whether one launch is synchronized right. `machine`: one that is made and has not run."""
+    """Whether one launch is synchronized right: the worst of what its waits that may fail, and answers of try_cancel,
+    may come to. `machine`: one that is made and has not run, to look at alone."""
     if machine is not None:
         return _checked(machine)[0]
-    found, peeks = _checked(Machine(launched, schedule))
-    if not peeks or found.verdict is Verdict.ERROR:
-        return found
-    other, _ = _checked(Machine(launched, replace(schedule or Schedule(), peeks=True)))
-    worse = max(found, other, key=lambda checked: WORST_LAST.index(checked.verdict))
-    return replace(worse, assumed=found.assumed | other.assumed)
+    schedule = schedule or Schedule()
+    worst, assumed = Checked(()), frozenset[str]()
+    for handed_out in _HANDED_OUT if launched.flow.asks_for_work else (launched.geometry.handed_out,):
+        one = replace(launched, geometry=replace(launched.geometry, handed_out=handed_out))
+        for peeks in (False, True):
+            found, has_peeks = _checked(Machine(one, replace(schedule, peeks=peeks)))
+            assumed |= found.assumed
+            worst = max(worst, found, key=lambda checked: WORST_LAST.index(checked.verdict))
+            if worst.verdict is Verdict.ERROR:
+                return replace(worst, assumed=assumed)
+            if not has_peeks:
+                break
+    return replace(worst, assumed=assumed)
+
+
+_HANDED_OUT = (0, 1, 3)
+"""Blocks that try_cancel hands to each block, where it asks for some."""
 
 
 WORST_LAST = (Verdict.CLEAN, Verdict.REVIEW, Verdict.UNKNOWN, Verdict.STRICT, Verdict.ERROR)
@@ -94,6 +106,10 @@ def _checked(machine: Machine) -> tuple[Checked, bool]:
             look_at_registers(history, views, findings)
     for one in history.blocked[:1]:
         findings.add("deadlock", f"{len(history.blocked)} groups of lanes wait for ever", one.at)
+    errors = [f for f in findings.all() if f.level == "error"]
+    if errors and all(f.between_blocks for f in errors) and history.unfollowed is not None and not unknown:
+        unknown, place = "what blocks tell each other by global memory", history.unfollowed
+        findings = Findings()
     if history.peeks:
         history.assumed.add("waits that may fail are looked at as failing each time, and as succeeding each time")
     found = Checked(tuple(findings.all()), frozenset(history.assumed), unknown, place, tuple(history.blocked))

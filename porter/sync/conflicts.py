@@ -61,6 +61,8 @@ class Conflicts:
         for access in history.accesses:
             self._starting[access.start].append(access)
         self._spaces: dict[Space, _Cells] = defaultdict(_Cells)
+        self._pairs: dict[object, list[int]] = defaultdict(list)
+        """Events at which the blocks of a pair get columns, neither ahead of the other."""
 
     def at_start(self, event: int, views: Views) -> None:
         for access in self._starting.get(event, ()):
@@ -90,8 +92,9 @@ class Conflicts:
             views.conflicts[access.end] = views.conflicts.get(access.end, 0) | needed & ordered
         self._keep(known, access, region)
 
-    @staticmethod
-    def _keep(known: _Cells, access: Access, region: int) -> None:
+    def _keep(self, known: _Cells, access: Access, region: int) -> None:
+        if access.engine is Engine.ALLOC and access.tile is not None:
+            self._pairs[access.tile].append(access.start)
         if access.engine in _LIFE:
             known.life |= 1 << access.start
         if access.engine is Engine.WGMMA:
@@ -116,6 +119,10 @@ class Conflicts:
             return
         if _hardware_orders(first, second) or _is_in_turn(first, second, views):
             return
+        if first.engine is Engine.ALLOC and any(
+            views.execution[second.start] >> e & 1 for e in self._pairs[first.tile]
+        ):
+            return
         if first.engine is Engine.WGMMA and any(
             other is not first and other.end is not None and views.memory[second.start] >> other.end & 1
             for other in known.of_tile[first.tile]
@@ -123,12 +130,23 @@ class Conflicts:
             what = "comes behind the wait of another warp of the warpgroup, whose own wgmma still reads"
             self._report("H19" if second.engine is Engine.THREAD else "H18", first, second, what, "review")
             return
+        kind = _kind(first, second)
+        if second.engine is Engine.WGMMA and any(
+            other.end is not None and views.memory[first.start] >> other.end & 1 for other in known.of_tile[second.tile]
+        ):
+            what = "comes behind its warp's own wait, and another warp's wgmma of the warpgroup may still read"
+            self._report(_kind(second, first), second, first, what, "review")
+            return
         if second.engine is Engine.WGMMA and self._is_met(first, second, views):
             what = "another warp of the warpgroup is behind it, this one is not"
-            self._report(_kind(first, second), first, second, what, "review")
+            self._report(kind, first, second, what, "review")
+            return
+        if self._is_of_one_warp(first, second):
+            what = "lanes of one warp, which go together unless the compiler parts them"
+            self._report("G8" if second.engine is Engine.THREAD else kind, first, second, what, "review")
             return
         level: Level = "review" if _is_in_practice(first, second) else "error"
-        self._report(_kind(first, second), first, second, "are not ordered", level)
+        self._report(kind, first, second, "are not ordered", level)
 
     def _is_met(self, first: Access, second: Access, views: Views) -> bool:
         """Whether a warp that meets the second's at a wgmma comes behind the first."""
@@ -142,7 +160,9 @@ class Conflicts:
             f"{where}: {first.engine.value} {verbs[0]} ({self._who(first)}), "
             f"{second.engine.value} {verbs[1]} ({self._who(second)}): {what}"
         )
-        self._findings.add(kind, text, second.at, first=first.at, level=level)
+        one, other = self._events[first.start].warp, self._events[second.start].warp
+        between = one is not None and other is not None and one.rank != other.rank
+        self._findings.add(kind, text, second.at, first=first.at, level=level, between_blocks=between)
 
     def _who(self, access: Access) -> str:
         return str(self._events[access.start].warp)
@@ -158,6 +178,11 @@ class Conflicts:
                 if conflict and not of_peer and first.pipe != access.pipe and not _hardware_orders(first, access):
                     kind = _kind(first, access)
                     self._report(kind, first, access, "no tcgen05.fence before and after what orders them", "strict")
+
+    def _is_of_one_warp(self, first: Access, second: Access) -> bool:
+        """Whether threads of the warp that the second is of have accessed shared memory themselves."""
+        warp = self._events[first.start].warp
+        return first.engine is Engine.THREAD and warp is not None and warp == self._events[second.start].warp
 
     def _is_of_peer(self, first: Access, second: Access) -> bool:
         """Whether another block has allocated what is accessed: both had to ask for it."""
@@ -205,7 +230,7 @@ class Conflicts:
 
 def _hardware_orders(first: Access, second: Access) -> bool:
     """Whether the operations are kept in order, or apart, without synchronization."""
-    if first.engine is second.engine and first.engine in _COMMUTE:
+    if first.engine is second.engine and first.engine in (*_COMMUTE, Engine.DEALLOC):
         return True
     if first.pipe is None or first.pipe != second.pipe:
         return False

@@ -21,6 +21,7 @@ class Finding:
     text: str
     second: int | None
     first: int | None = None
+    between_blocks: bool = False
 
     @property
     def identity(self) -> tuple[str, int | None, int | None]:
@@ -35,9 +36,10 @@ class Findings:
         self._found: dict[tuple[str, int | None, int | None], Finding] = {}
 
     def add(
-        self, kind: str, text: str, second: int | None, *, first: int | None = None, level: Level = "error"
-    ) -> None:
-        found = Finding(kind, level, text, second, first)
+        self, kind: str, text: str, second: int | None, *, first: int | None = None, level: Level = "error",
+        between_blocks: bool = False,
+    ) -> None:  # fmt: skip
+        found = Finding(kind, level, text, second, first, between_blocks)
         known = self._found.setdefault(found.identity, found)
         if _LEVELS.index(level) < _LEVELS.index(known.level):
             self._found[found.identity] = found

@@ -49,9 +49,9 @@ def _peers(history: History, views: Views, findings: Findings, ended: dict[int, 
         event = history.events[remote.event]
         if event.warp is not None and not views.execution[remote.event] & begun.get(remote.rank, 0):
             text = f"shared memory of block {remote.rank} is used before that block is known to run"
-            findings.add("H32", text, remote.at)
+            findings.add("H32", text, remote.at, between_blocks=True)
         if not ended.get(remote.rank, 0) >> remote.event & 1:
-            findings.add("H26", _outlived(remote), remote.at)
+            findings.add("H26", _outlived(remote), remote.at, between_blocks=True)
 
 
 def _of_block(events: list[Event], rank: int) -> int:

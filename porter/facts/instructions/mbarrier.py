@@ -93,13 +93,6 @@ def _wait(step: Step) -> Run:
     unheeded = is_unheeded(step.flow, step.at)
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        if unheeded:
-            machine.history.peeks = True
-            if not machine.schedule.peeks:
-                if done is not None:
-                    group.registers[done] = 0
-                group.pc += 1
-                return None
         where = _same(address(machine, warp, group), group.lanes)
         wanted = _same(state(machine, warp, group), group.lanes)
         if where is None or wanted is None:
@@ -113,6 +106,14 @@ def _wait(step: Step) -> Run:
             ended = len(barrier.phases)
             return (ended - 1) & 1 == wanted & 1 if parity else ended > wanted - _TOKEN
 
+        is_first = parity and not barrier.phases and bool(wanted & 1)
+        if unheeded and not is_first:
+            machine.history.peeks = True
+            if not machine.schedule.peeks:
+                if done is not None:
+                    group.registers[done] = 0
+                group.pc += 1
+                return None
         if not is_over():
             group.wait(is_over, lambda: _state(machine, barrier), where, len(barrier.phases))
             return Outcome.BLOCKED

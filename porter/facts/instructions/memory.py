@@ -94,6 +94,8 @@ def load(step: Step) -> Run:
         if not _where(step, machine, where, group.lanes, space):
             group.pc += 1
             group.registers.update({n: None for n in names if n is not None})
+            if order.strong and machine.history.unfollowed is None:
+                machine.history.unfollowed = step.at
             return None
         if order.strong and _is_polled(step, machine, group, where, nbytes):
             return Outcome.BLOCKED
@@ -249,6 +251,8 @@ def atomic(step: Step) -> Run:
         if not _where(step, machine, where, group.lanes, space):
             if name is not None:
                 group.registers[name] = _of_grid(machine, where, given, group.lanes) if counts else None
+            if order.acquires and machine.history.unfollowed is None:
+                machine.history.unfollowed = step.at
             return None
         if change is None or not isinstance(where, int):
             raise step.not_understood("the address or operation")

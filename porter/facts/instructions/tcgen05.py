@@ -116,8 +116,9 @@ def _alloc(step: Step) -> Run:
             machine.problem("alloc", f"tcgen05.alloc of {columns} columns, which are not free", step.at)
             start = 0
         block.columns[start] = columns
+        block.pairs[start] = step.has(_PAIR)
         machine.access(Space(block.rank, True), Engine.ALLOC, True, cells.of_columns(start, columns), event.index,
-                       event.index, step.at, ("warp", warp.name))  # fmt: skip
+                       event.index, step.at, ("warp", warp.name), _pair(step, block))  # fmt: skip
         place = where & OFFSET_MASK | block.base
         touch(machine, warp, event, 1, place, 4, True, step.at)
         block.write(place, 4, start)
@@ -143,6 +144,11 @@ def _asked(step: Step, machine: Machine, warp: Warp, group: Group) -> list[tuple
     return [(Edge.EXECUTION, peer.asked[number])]
 
 
+def _pair(step: Step, block: Block) -> tuple[int, int] | None:
+    """Equal for the allocations of both blocks of a pair."""
+    return (block.rank & ~1, len(block.allocations)) if step.has(_PAIR) else None
+
+
 def _dealloc(step: Step) -> Run:
     address, count = step.value("taddr"), step.value("columns")
 
@@ -154,13 +160,15 @@ def _dealloc(step: Step) -> Run:
             raise step.not_understood("the address or count")
         event = machine.joint(warp, group.lanes, "tcgen05.dealloc", step.at, Kind.TMEM)
         block, start = warp.block, column_of(where)
-        if block.columns.get(start) != columns:
+        if block.columns.get(start) != columns or block.pairs.get(start) != step.has(_PAIR):
             known = ", ".join(f"{n} at {at}" for at, n in block.columns.items()) or "none"
             what = f"tcgen05.dealloc of {columns} columns at {start}; allocated are: {known}"
             machine.problem("dealloc", what, step.at)
         block.columns.pop(start, None)
-        machine.access(Space(block.rank, True), Engine.DEALLOC, True, cells.of_columns(start, columns), event.index,
-                       event.index, step.at, ("warp", warp.name))  # fmt: skip
+        for freed in _blocks(step, machine, warp):
+            # what one block of a pair frees may be gone in the other one
+            machine.access(Space(freed.rank, True), Engine.DEALLOC, True, cells.of_columns(start, columns),
+                           event.index, event.index, step.at, ("warp", warp.name))  # fmt: skip
         group.pc += 1
         return None
 

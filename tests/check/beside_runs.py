@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proofs of what the simulator is run on: the same module, launch, parameters and tensor maps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import porter.sim.launch
+from porter.facts.code import Code
+from porter.facts.flow import Flow
+from porter.facts.launched import Geometry, Launched
+from porter.ptx import ast
+from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
+from porter.sim import GlobalMemory, Launch, Options, Outcome
+from porter.sync.checked import Checked, check
+from porter.verify.proving import box_bytes
+
+Told = Callable[[Checked, Outcome, Options], None]
+"""Is called with a proof, and the outcome and the options of the run."""
+_ALIGNMENT = 64
+
+
+def proof(module: ast.Module, entry: str, launch: Launch, params: bytes, memory: GlobalMemory) -> Checked:
+    """Of what a simulation is given."""
+    function = module.function(entry)
+    parts: dict[str, bytes] = {}
+    boxes: dict[tuple[str, int] | int, int] = {}
+    at = 0
+    for param in function.params:
+        at += -at % param.align
+        data = parts[param.name] = bytes(params[at : at + param.size])
+        at += param.size
+        for offset in range(0, len(data) - ENCODED_BYTES + 1, _ALIGNMENT):
+            _add(boxes, (param.name, offset), data[offset : offset + ENCODED_BYTES])
+        if param.size == 8:
+            place = int.from_bytes(data, "little")
+            try:
+                _add(boxes, place, bytes(memory.read(place, ENCODED_BYTES)))
+            except Exception:  # it points to nothing of this size
+                continue
+    geometry = Geometry(launch.block, launch.grid, launch.cluster, launch.dynamic_smem)
+    return check(Launched(Flow(Code(module, function)), geometry, parts, boxes))
+
+
+def _add(boxes: dict[tuple[str, int] | int, int], where: tuple[str, int] | int, data: bytes) -> None:
+    try:
+        boxes[where] = box_bytes(TensorMap.decode(data))
+    except ValueError:
+        return
+
+
+def both(told: Told) -> Callable[..., Outcome]:
+    """What stands for `simulate`: it runs, proves, and tells of both."""
+    real = porter.sim.launch.simulate
+
+    def simulate(
+        module: ast.Module, entry: str, launch: Launch, params: bytes, memory: GlobalMemory,
+        options: Options | None = None, *rest: Any, **more: Any,
+    ) -> Outcome:  # fmt: skip
+        outcome = real(module, entry, launch, params, memory, options, *rest, **more)
+        if options is not None and options.mode == "checking":
+            told(proof(module, entry, launch, params, memory), outcome, options)
+        return outcome
+
+    return simulate
+
+
+def put_beside(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
+    """Have all runs of this process told of with their proofs."""
+    real, other = porter.sim.launch.simulate, both(told)
+    for module in list(sys.modules.values()):
+        if getattr(module, "simulate", None) is real:
+            monkeypatch.setattr(module, "simulate", other)
