@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from rich.text import Text
 
+from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session
@@ -19,9 +20,9 @@ from porter.verify.budget import Budget
 from porter.verify.builder import ORIGINAL_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.launch_file import load_launch
-from porter.verify.launching import build_port, port_problem
+from porter.verify.launching import build_port
 from porter.verify.problem import Problem, bind
-from porter.verify.proving import Proof, Prover, Sizes
+from porter.verify.proving import BuiltAt, Proof, Prover, Sizes
 
 SECONDS = 60.0
 """For each program, where nothing else is asked for."""
@@ -41,9 +42,9 @@ def prove_cases(
             if tell is not None:
                 tell(case.name)
             try:
-                for name, kernel, problem_at in _programs(case, builder, programs, port, errors):
+                for name, built_at in _programs(case, builder, programs, port, errors):
                     chosen = read_sizes([sizes], case) if sizes != "default" else [{}, *case.other_sizes]
-                    proofs.append(Prover(name, kernel, problem_at, Budget(seconds or SECONDS)).prove(chosen))
+                    proofs.append(Prover(name, built_at, Budget(seconds or SECONDS)).prove(chosen))
             except PorterError as error:
                 if not path.is_dir():
                     raise
@@ -56,33 +57,35 @@ def prove_launch(
 ) -> ExitCode:
     """Prove the kernel of a launch file at its launch."""
     found = load_launch(launch, ptx, kernel, arch)
-    proof = Prover("kernel", found.kernel, lambda sizes: found.problem, Budget(seconds or SECONDS)).prove([{}])
+    proof = Prover("kernel", lambda sizes: (found.kernel, found.problem), Budget(seconds or SECONDS)).prove([{}])
     return _report(session, [proof], [])
 
 
 def _programs(
     case: Case, builder: Builder, programs: Sequence[str], port: Path | None, errors: list[Diagnostic]
-) -> Iterator[tuple[str, BuiltKernel, Callable[[Sizes], Problem]]]:
-    """Each program of a case: its name, its kernel, and the problem that it has at some sizes."""
+) -> Iterator[tuple[str, BuiltAt]]:
+    """Each program of a case: its name, and what it is at some sizes."""
     # A program with its own main() starts sooner without the port engine.
     from porter.cli.porting import plan_of_case
 
-    problem = bind(case)
     if "original" in programs:
-        arch = ORIGINAL_ARCH if case.recorded is None else case.recorded.arch
-        kernel = builder.build(problem, case.kernel, arch)
-        yield "original", kernel, partial(_of_original, case, kernel)
+        yield "original", partial(_original, case, builder)
     if "port" in programs:
         plan, left = plan_of_case(case, port)
         errors += left if plan is None else []
         if plan is not None:
-            built = build_port(problem, plan, builder).kernel
-            section = plan.section
-            yield "port", built, lambda sizes: built.bound(port_problem(bind(case, sizes), section))
+            yield "port", partial(_port, case, builder, plan)
 
 
-def _of_original(case: Case, kernel: BuiltKernel, sizes: Sizes) -> Problem:
-    return kernel.bound(bind(case, sizes))
+def _original(case: Case, builder: Builder, sizes: Sizes) -> tuple[BuiltKernel, Problem]:
+    problem = bind(case, sizes)
+    kernel = builder.build(problem, case.kernel, ORIGINAL_ARCH if case.recorded is None else case.recorded.arch)
+    return kernel, kernel.bound(problem)
+
+
+def _port(case: Case, builder: Builder, plan: PortPlan, sizes: Sizes) -> tuple[BuiltKernel, Problem]:
+    built = build_port(bind(case, sizes), plan, builder)
+    return built.kernel, built.kernel.bound(built.problem)
 
 
 def _report(session: Session, proofs: Sequence[Proof], errors: Sequence[Diagnostic]) -> ExitCode:

@@ -73,7 +73,7 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
                 what = f"{most} instructions" if machine.steps > most else f"{MOST_EVENTS} events"
                 raise NotUnderstood(f"more than {what} are executed", group.pc)
             if warp.loaded or warp.flight.registers:
-                machine.check_registers(warp, group.pc)
+                machine.check_registers(warp, group.lanes, group.pc)
             if fenced:
                 machine.note_operands(warp, group.pc)
             if group.pc == len(machine.flow.decoded):

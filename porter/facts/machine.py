@@ -112,18 +112,36 @@ class Machine:
         )
         return False
 
-    def check_registers(self, warp: Warp, at: int) -> None:
+    def check_registers(self, warp: Warp, lanes: int, at: int) -> None:
         """Registers of asynchronous operations that are used ahead of their wait."""
         ins = self.code.code[at]
         if warp.loaded:
-            used = self.flow.uses[at] & warp.loaded.keys()
-            written = self.flow.writes[at] & warp.loaded.keys() if ins.parts[:2] != ("tcgen05", "ld") else frozenset()
-            for name in (*sorted(used), *sorted(written))[:1]:
-                verb = "used" if name in used else "overwritten"
-                self.problem("wait::ld", f"a register of tcgen05.ld is {verb} ahead of tcgen05.wait::ld", at,
-                             other=warp.loaded[name])  # fmt: skip
+            self._check_loaded(warp, lanes, at, ins.parts[0] == "mov")
         if warp.flight.registers and ins.parts[0] != "wgmma":
             self._check_flight(warp, at, self.flow.copied(at) is not None)
+
+    def _check_loaded(self, warp: Warp, lanes: int, at: int, is_move: bool) -> None:
+        """The use of all registers stands for a wait in practice (docs/rulings.md, load-dependence)."""
+        loaded = warp.loaded
+        origins = frozenset().union(*(loaded[name] for name in self.flow.uses[at] & loaded.keys()))
+        if not is_move:
+            for load, register in origins:
+                if not load.told:
+                    load.told = True
+                    what = "a register of tcgen05.ld is used ahead of tcgen05.wait::ld"
+                    self.problem("wait::ld", what, at, "review", other=load.access.at)
+                load.unused.discard(register)
+                if not load.unused and load.access.end is None:
+                    used = self.joint(warp, lanes, "all of tcgen05.ld is used", at, Kind.TMEM)
+                    load.access.end = used.index
+                    warp.open_loads.remove(load.access)
+        for name in self.flow.writes[at]:
+            if any(register == name and load.unused for load, register in loaded.get(name, ())):
+                what = "a register of tcgen05.ld is overwritten ahead of tcgen05.wait::ld"
+                self.problem("wait::ld", what, at)
+            loaded.pop(name, None)
+            if is_move and origins:
+                loaded[name] = origins
 
     def _check_flight(self, warp: Warp, at: int, is_move: bool) -> None:
         flight = warp.flight.registers

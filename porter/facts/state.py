@@ -79,9 +79,22 @@ class Flight:
     """Registers of operands written since the last wgmma.fence; None ahead of the first."""
 
 
+@dataclass(slots=True, eq=False)
+class Load:
+    """A tcgen05.ld that is not waited for: registers of it that nothing has used, and whether that was told."""
+
+    access: Access
+    unused: set[str]
+    told: bool = False
+
+
+Origins = frozenset[tuple[Load, str]]
+"""The registers of loads that one was copied, or put together, from."""
+
+
 class Warp:
-    """`last`: by lane its newest event. `loaded`: registers of tcgen05.ld that no wait::ld has covered, with the
-    place."""
+    """`last`: by lane its newest event. `loaded`: registers that hold what tcgen05.ld gave and no wait::ld has
+    covered."""
 
     def __init__(self, block: Block, number: int, lanes: int, registers: int | None = None) -> None:
         self.block, self.number, self.live = block, number, lanes
@@ -90,7 +103,7 @@ class Warp:
         self.name = WarpName(block.rank, number)
         self.groups = [Group(0, lanes, {})]
         self.last: list[int | None] = [None] * WARP
-        self.loaded: dict[str, int] = {}
+        self.loaded: dict[str, Origins] = {}
         self.open_loads: list[Access] = []
         self.open_stores: list[Access] = []
         self.flight = Flight()

@@ -63,10 +63,11 @@ class BuiltKernel:
         return None if used is None else used.taken
 
     def bound(self, problem: Problem) -> Problem:
-        """The problem with the arguments that the kernel's own host code passes, where it has some."""
+        """The problem with the arguments and the launch of the kernel's own host code, where it has some."""
         if self.recorded is None:
             return problem
-        return replace(problem, arguments=self.recorded.arguments, tensor_maps=self.recorded.tensor_maps)
+        own = self.recorded
+        return replace(problem, arguments=own.arguments, tensor_maps=own.tensor_maps, launch=own.launch)
 
     def launch(self, problem: Problem) -> LaunchValues:
         """The launch that the kernel's own host code makes, else the case's."""

@@ -125,17 +125,21 @@ class Proof:
         return "hazard" if self.checked.verdict in (Verdict.ERROR, Verdict.STRICT) else "proved"
 
 
-class Prover:
-    """Proves the synchronization of one program of a case, which is compiled once for all sizes that share its
-    template arguments. `problem_at` gives the problem at some sizes."""
+class _AnotherKernelError(Exception):
+    """A size for which another kernel is compiled."""
 
-    def __init__(
-        self, program: str, kernel: BuiltKernel, problem_at: Callable[[Sizes], Problem], budget: Budget
-    ) -> None:
-        self._program, self._kernel, self._problem_at, self._budget = program, kernel, problem_at, budget
-        function = kernel.function
-        assert function is not None
-        self.flow = Flow(Code(kernel.module, function))
+
+Base = tuple[BuiltKernel, Problem]
+BuiltAt = Callable[[Sizes], Base]
+"""Gives the kernel of a program at some sizes, which may be one for all of them, and its problem."""
+
+
+class Prover:
+    """Proves the synchronization of one program of a case."""
+
+    def __init__(self, program: str, built_at: BuiltAt, budget: Budget) -> None:
+        self._program, self._built_at, self._budget = program, built_at, budget
+        self._flows: dict[str, Flow] = {}
         self._assumed: set[str] = set()
         self._began = time.perf_counter()
 
@@ -143,46 +147,61 @@ class Prover:
         """Raises PorterError: what binding raises at the sizes that are asked for."""
         looked_at: list[str] = []
         worst, place = Checked(()), ""
+        kernel, base = self._built_at(chosen[0])
+        flow = self._flow(kernel)
         for sizes in chosen:
-            problem = self._problem_at(sizes)
-            for launched in clusters_looked_at(problem, self.flow):
+            of_sizes, problem = self._built_at(sizes)
+            for launched in clusters_looked_at(problem, self._flow(of_sizes)):
                 found = check(launched)
                 self._assumed |= found.assumed
                 where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
                 if WORST_LAST.index(found.verdict) > WORST_LAST.index(worst.verdict) or not place:
-                    worst, place = found, where
+                    worst, place, flow = found, where, launched.flow
             looked_at.append(_listed(problem.sizes))
         counts: list[Count] = []
         if worst.verdict in (Verdict.CLEAN, Verdict.REVIEW):
-            base = self._problem_at(chosen[0])
+            flow = self._flow(kernel)
             for name, value in base.sizes.items():
-                count, broken, where = self._count(base, name, value, chosen)
+                count, broken, where = self._count((kernel, base), name, value, chosen)
                 counts.append(count)
                 if broken is not None:
                     worst, place = broken, where
                     break
-        case = self._problem_at(chosen[0]).case
         seconds = time.perf_counter() - self._began
-        return Proof(case.name, self._program, self._kernel.entry, worst, place, tuple(counts), tuple(looked_at),
-                     seconds, frozenset(self._assumed), self.flow)  # fmt: skip
+        return Proof(base.case.name, self._program, kernel.entry, worst, place, tuple(counts), tuple(looked_at),
+                     seconds, frozenset(self._assumed), flow)  # fmt: skip
+
+    def _flow(self, kernel: BuiltKernel) -> Flow:
+        found = self._flows.get(kernel.ptx)
+        if found is None:
+            function = kernel.function
+            assert function is not None
+            found = self._flows[kernel.ptx] = Flow(Code(kernel.module, function))
+        return found
 
     # All numbers of turns -----------------------------------------------------------------------------
 
     def _count(
-        self, base: Problem, name: str, value: Number, chosen: Sequence[Sizes]
+        self, base: Base, name: str, value: Number, chosen: Sequence[Sizes]
     ) -> tuple[Count, Checked | None, str]:
         """What is known of a size, with the first execution that is not right."""
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             return Count(name, why="it is no number of turns"), None, ""
         others = [s[name] for s in chosen if name in s]
         step = math.gcd(value, *(v for v in others if isinstance(v, int) and not isinstance(v, bool)))
+        try:
+            return self._varied(base, name, value, step)
+        except _AnotherKernelError:
+            return Count(name, why="another kernel is compiled for each"), None, ""
+
+    def _varied(self, base: Base, name: str, value: int, step: int) -> tuple[Count, Checked | None, str]:
         runs = self._runs(base, name, step)
         while not _all_differ(runs) and step < value:
             step, runs = 2 * step, self._runs(base, name, 2 * step)
         while step % 2 == 0 and _all_differ(finer := self._runs(base, name, step // 2)):
             step, runs = step // 2, finer
         if not runs:
-            return Count(name, why="the kernel is compiled for it, or takes no other"), None, ""
+            return Count(name, why="the kernel takes no other"), None, ""
         if not any(a.traces != b.traces for a, b in pairwise(runs)):
             for turns in (1, 2, 3):
                 found, _, where = self._run(base, {name: step * turns})
@@ -191,19 +210,24 @@ class Prover:
             return Count(name), None, ""
         return self._turns(base, name, step)
 
-    def _runs(self, base: Problem, name: str, step: int) -> list[Recorder]:
+    def _runs(self, base: Base, name: str, step: int) -> list[Recorder]:
         """The first three multiples of a step; none if the kernel does not take them."""
-        found = [self._run(base, {name: step * turns}) for turns in (1, 2, 3)]
-        return [r for _, r, _ in found if r is not None] if all(f[1] is not None for f in found) else []
+        found: list[Recorder] = []
+        for turns in (1, 2, 3):
+            _, recorder, _ = self._run(base, {name: step * turns})
+            if recorder is None:
+                return []
+            found.append(recorder)
+        return found
 
-    def _run(self, base: Problem, changed: Sizes) -> tuple[Checked | None, Recorder | None, str]:
+    def _run(self, base: Base, changed: Sizes) -> tuple[Checked | None, Recorder | None, str]:
         try:
-            problem = self._problem_at({**base.sizes, **changed})
+            kernel, problem = self._built_at({**base[1].sizes, **changed})
         except PorterError:
             return None, None, ""
-        if problem.template != base.template or problem.defines != base.defines:
-            return None, None, ""
-        *_, launched = clusters_looked_at(problem, self.flow)
+        if (kernel.entry, kernel.ptx) != (base[0].entry, base[0].ptx):
+            raise _AnotherKernelError
+        *_, launched = clusters_looked_at(problem, self._flow(kernel))
         machine = Machine(launched)
         recorder = Recorder(machine)
         where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
@@ -211,7 +235,7 @@ class Prover:
         self._assumed |= found.assumed
         return found, recorder, where
 
-    def _turns(self, base: Problem, name: str, step: int) -> tuple[Count, Checked | None, str]:
+    def _turns(self, base: Base, name: str, step: int) -> tuple[Count, Checked | None, str]:
         runs: list[Recorder] = []
         lasso: Lasso | None = None
         for most in _MOST_TURNS:

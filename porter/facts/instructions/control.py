@@ -72,7 +72,7 @@ def _undecided(step: Step, machine: Machine, warp: Warp, group: Group) -> Outcom
             what = f"a branch on data, on which {flow.code.code[at].opcode} depends"
             raise NotUnderstood(what, step.at)
         if warp.loaded or warp.flight.registers:
-            machine.check_registers(warp, at)
+            machine.check_registers(warp, group.lanes, at)
         group.registers.update(dict.fromkeys(flow.writes[at]))
     machine.history.assumed.add("either side of a branch on data may be taken: neither has to do with order")
     group.pc = meet

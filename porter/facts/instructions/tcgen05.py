@@ -8,7 +8,7 @@ from porter.facts.events import Edge, Engine, Event, Kind, Space
 from porter.facts.instructions.memory import touch
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
-from porter.facts.state import Block, Group, Warp
+from porter.facts.state import Block, Group, Load, Warp
 from porter.facts.values import bits, first
 from porter.ptx import ast
 from porter.ptx.mma_cells import MmaArguments, decode_idesc, layout_of
@@ -225,9 +225,10 @@ def _access(step: Step) -> Run:
         found = machine.access(Space(warp.block.rank, True), engine, access.store, touched, event.index, None, step.at,
                                ("warp", warp.name), must_be_written=what)  # fmt: skip
         (warp.open_stores if access.store else warp.open_loads).append(found)
+        load = Load(found, set(names))
         for name in names:
             group.registers[name] = None
-            warp.loaded[name] = step.at
+            warp.loaded[name] = frozenset(((load, name),))
         machine.history.trace[warp.name].append((engine.value, where, step.at))
         group.pc += 1
         return None
