@@ -56,6 +56,7 @@ def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:
 def _go(machine: Machine, warp: Warp, most: int) -> bool:
     """Have a warp execute until it waits or has ended."""
     moved, fenced = False, machine.flow.has_wgmma
+    heads = machine.flow.heads if machine.on_turn is not None else {}
     while warp.groups:
         if len(warp.groups) > 1 and _merge(machine, warp):
             moved = True
@@ -79,10 +80,13 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
             if group.pc == len(machine.flow.decoded):
                 machine.leave(warp, group, group.pc - 1)
                 return True
+            place = group.pc
             try:
                 outcome = compiled(machine.flow, group.pc)(machine, warp, group)
             except ValueError as error:
                 raise NotUnderstood(str(error), group.pc) from error
+            if group.pc in heads and place in heads[group.pc].members and machine.on_turn is not None:
+                machine.on_turn(warp, group, group.pc)
             moved |= outcome is not Outcome.BLOCKED
             if not alone:
                 break

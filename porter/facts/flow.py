@@ -50,6 +50,21 @@ class Flow:
         return live
 
     @cached_property
+    def innermost(self) -> dict[int, int]:
+        """By instruction in loops the head of the innermost one."""
+        found: dict[int, int] = {}
+        for head, loop in sorted(self.heads.items(), key=lambda item: -len(item[1].body)):
+            found.update(dict.fromkeys(loop.body, head))
+        return found
+
+    @cached_property
+    def inside(self) -> dict[int, tuple[int, ...]]:
+        """By head of a loop the heads of those inside of it."""
+        return {
+            head: tuple(h for h in self.heads if h != head and h in loop.members) for head, loop in self.heads.items()
+        }
+
+    @cached_property
     def has_wgmma(self) -> bool:
         return any(ins.parts[:2] == ("wgmma", "mma_async") for ins in self.code.code)
 

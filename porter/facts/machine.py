@@ -58,8 +58,8 @@ class ClusterBarrier:
 
 
 class Machine:
-    """What instructions act on. `on_turn` is told of each jump backwards (warp, group, target), `on_comparison` of each
-    comparison of numbers (warp, instruction, both sides)."""
+    """What instructions act on. `on_turn` is told when a group comes to the head of a loop from inside of it (warp,
+    group, head), `on_comparison` of each comparison of numbers (warp, instruction, both sides)."""
 
     def __init__(self, launched: Launched, schedule: Schedule | None = None) -> None:
         self.launched = launched

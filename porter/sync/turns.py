@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeVar
 
 from porter.facts.code import Loop
 from porter.facts.events import WarpName
@@ -37,19 +38,24 @@ class Recorder:
     def __init__(self, machine: Machine) -> None:
         self.flow = machine.flow
         self.traces: Mapping[WarpName, Trace] = machine.history.trace
-        self.states: dict[tuple[WarpName, int], list[dict[str, Value]]] = defaultdict(list)
-        self.comparisons: dict[tuple[WarpName, int], list[tuple[int, int]]] = defaultdict(list)
+        self.states: dict[tuple[WarpName, int], list[tuple[int, dict[str, Value]]]] = defaultdict(list)
+        """By warp and head of a loop, for each turn: turns so far of the loops around it, and live registers."""
+        self.comparisons: dict[tuple[WarpName, int], list[tuple[int, tuple[int, int]]]] = defaultdict(list)
+        self._around: dict[tuple[WarpName, int], int] = defaultdict(int)
         machine.on_turn = self._turn
         machine.on_comparison = self._comparison
 
     def _turn(self, warp: Warp, group: Group, target: int) -> None:
-        if target in self.flow.heads:
-            live = self.flow.live[target]
-            state = {name: value for name, value in group.registers.items() if name in live}
-            self.states[warp.name, target].append(state)
+        live = self.flow.live[target]
+        state = {name: value for name, value in group.registers.items() if name in live}
+        self.states[warp.name, target].append((self._around[warp.name, target], state))
+        for inner in self.flow.inside[target]:
+            self._around[warp.name, inner] += 1
 
     def _comparison(self, warp: Warp, at: int, left: int, right: int) -> None:
-        self.comparisons[warp.name, at].append((left, right))
+        head = self.flow.innermost.get(at)
+        if head is not None:
+            self.comparisons[warp.name, at].append((self._around[warp.name, head], (left, right)))
 
 
 @dataclass(frozen=True)
@@ -110,30 +116,39 @@ def _grows(runs: Sequence[Recorder], start: int, period: int, warp: WarpName) ->
     for turns in range(start, len(runs) - period + 1):
         shorter = runs[turns - 1].traces.get(warp, [])
         longer = runs[turns - 1 + period].traces.get(warp, [])
-        found = _put_in(shorter, longer)
-        if found is None or sizes.setdefault(turns % period, found[1]) != found[1]:
+        must_repeat = turns >= start + period
+        grown = len(longer) - len(shorter)
+        if grown < 0 or sizes.setdefault(turns % period, grown) != grown:
             return False
-        if turns >= start + period and not _repeats(longer, *found):
+        if not any(
+            grown % times == 0 and _put_in(shorter, longer, grown // times, must_repeat)
+            for times in range(1, _MOST_ROUNDS + 1)
+        ):
             return False
     return True
 
 
-def _put_in(shorter: Trace, longer: Trace) -> tuple[int, int] | None:
-    """Where the longer trace has one block that the shorter has not, as late as that may be, and how long it is."""
-    if len(longer) < len(shorter):
-        return None
-    ahead = 0
-    while ahead < len(shorter) and shorter[ahead] == longer[ahead]:
-        ahead += 1
-    behind = 0
-    while behind < len(shorter) and shorter[-1 - behind] == longer[-1 - behind]:
-        behind += 1
-    return (ahead, len(longer) - len(shorter)) if ahead + behind >= len(shorter) else None
+_MOST_ROUNDS = 8
+"""How often a loop may be come to in one execution, as one inside of another is."""
 
 
-def _repeats(trace: Trace, at: int, size: int) -> bool:
-    """Whether a block equals the one before it."""
-    return not size or (at >= size and trace[at - size : at] == trace[at : at + size])
+def _put_in(shorter: Trace, longer: Trace, size: int, must_repeat: bool) -> bool:
+    """Whether the longer trace is the shorter one with blocks of a size put in, each of which equals the one before it
+    where it must."""
+    at = 0
+    for entry in shorter:
+        if entry != longer[at]:
+            end = at + size
+            if not size or end >= len(longer) or entry != longer[end]:
+                return False
+            if must_repeat and (at < size or longer[at - size : at] != longer[at:end]):
+                return False
+            at = end
+        at += 1
+    rest = len(longer) - at
+    if rest == size:
+        return not must_repeat or not size or (at >= size and longer[at - size : at] == longer[at:])
+    return rest == 0
 
 
 # Registers --------------------------------------------------------------------------------------------
@@ -141,35 +156,68 @@ def _repeats(trace: Trace, at: int, size: int) -> bool:
 
 def _registers(shorter: Recorder, longer: Recorder, period: int) -> Iterator[tuple[str, int]]:
     """Registers at the head of a loop that are neither periodic nor move evenly."""
-    for (warp, head), states in longer.states.items():
-        turns = len(states) - len(shorter.states.get((warp, head), ()))
-        if turns <= 0:
-            continue
-        if len(states) < 2 * turns + 1:
-            yield f"a loop of {warp} makes {len(states)} turns, {turns} of them in a period", head
-            continue
-        for name in sorted(set().union(*states)):
-            values = [state.get(name) for state in states]
-            lanes = range(WARP) if any(isinstance(v, tuple) for v in values) else range(1)
-            if not all(_moves_evenly([of_lane(v, lane) for v in values], turns) for lane in lanes):
-                yield f"a register of {warp} neither repeats nor moves evenly", head
+    for (warp, head), entries in longer.states.items():
+        for states, before in _rounds(entries, shorter.states.get((warp, head), [])):
+            turns = len(states) - len(before)
+            if turns <= 0:
+                continue
+            if len(states) < 2 * turns + 1:
+                yield f"a loop of {warp} makes {len(states)} turns, {turns} of them in a period", head
+                continue
+            for name in sorted(set().union(*states)):
+                values, of_shorter = [s.get(name) for s in states], [s.get(name) for s in before]
+                lanes = range(WARP) if any(isinstance(v, tuple) for v in values) else range(1)
+                for lane in lanes:
+                    now, then = ([of_lane(v, lane) for v in run] for run in (values, of_shorter))
+                    if not _moves_evenly(now, then, turns):
+                        yield f"a register of {warp} neither repeats nor moves evenly", head
+                        break
 
 
-def _moves_evenly(values: Sequence[int | None], period: int) -> bool:
-    """Whether from some turn on, with two periods to go, the value moves by one number in each period."""
-    if not any(v is not None for v in values):
+T = TypeVar("T")
+
+
+def _rounds(longer: Sequence[tuple[int, T]], shorter: Sequence[tuple[int, T]]) -> Iterator[tuple[list[T], list[T]]]:
+    """What two runs show of a loop each time that they come to it; together, if one of them comes to it more often."""
+    if {around for around, _ in longer} != {around for around, _ in shorter}:
+        yield [one for _, one in longer], [one for _, one in shorter]
+        return
+    by_round: dict[int, tuple[list[T], list[T]]] = defaultdict(lambda: ([], []))
+    for around, one in longer:
+        by_round[around][0].append(one)
+    for around, one in shorter:
+        by_round[around][1].append(one)
+    yield from by_round.values()
+
+
+def _moves_evenly(now: Sequence[int | None], before: Sequence[int | None], period: int) -> bool:
+    """Whether a value moves by one number in each period, for two of them or more, and what is ahead of that and behind
+    it is as in the run that has a period less: moved by one number as well."""
+    if not any(v is not None for v in now):
         return True
-    steps: list[int | None] = []
-    for before, after in zip(values, values[period:], strict=False):
-        if before is None or after is None:
-            steps.append(0 if before is after else None)
+    steps = _moved(now, now[period:])
+    start = end = 0
+    for number in range(len(steps)):
+        first = number
+        while first and steps[first - 1] == steps[number] is not None:
+            first -= 1
+        if number + 1 - first > end - start:
+            start, end = first, number + 1
+    if end - start < 2 * period or len(before) != len(now) - period:
+        return False
+    ahead, behind = _moved(before[:end], now), _moved(before[start:], now[start + period :])
+    return all(len(set(moved)) <= 1 and None not in moved for moved in (ahead, behind))
+
+
+def _moved(first: Sequence[int | None], second: Sequence[int | None]) -> list[int | None]:
+    """How far each value lies from its counterpart; None if one of them is data and the other is not."""
+    found: list[int | None] = []
+    for one, other in zip(first, second, strict=False):
+        if one is None or other is None:
+            found.append(0 if one is other else None)
         else:
-            steps.append(after - before & 0xFFFFFFFF)
-    for start in range(max(1, len(values) - 2 * period + 1)):
-        found = set(steps[start:])
-        if len(found) == 1 and None not in found:
-            return True
-    return False
+            found.append(other - one & 0xFFFFFFFF)
+    return found
 
 
 # Comparisons ------------------------------------------------------------------------------------------
@@ -177,24 +225,16 @@ def _moves_evenly(values: Sequence[int | None], period: int) -> bool:
 
 def _comparisons(shorter: Recorder, longer: Recorder, period: int) -> Iterator[tuple[str, int]]:
     """Comparisons in a loop whose sides may change places at some turn that no run has come to."""
-    inner = _innermost(longer.flow)
-    for (warp, at), sides in longer.comparisons.items():
-        if at not in inner:
-            continue
-        now = _differences(sides)
-        before = _differences(shorter.comparisons.get((warp, at), ()))
-        turns = len(now) - len(before)
-        if not turns:
-            continue
-        if len(now) < 2 * turns + 1:
-            yield f"a comparison of {warp} is made {len(now)} times, {turns} of them in a period", at
-        elif not _is_periodic(now, turns) and (why := _unsettled(now, before, turns)):
-            yield f"a comparison of {warp} {why}", at
-
-
-def _innermost(flow: Flow) -> frozenset[int]:
-    """Instructions in loops."""
-    return frozenset(at for loop in flow.heads.values() for at in loop.body)
+    for (warp, at), entries in longer.comparisons.items():
+        for sides, of_shorter in _rounds(entries, shorter.comparisons.get((warp, at), [])):
+            now, before = _differences(sides), _differences(of_shorter)
+            turns = len(now) - len(before)
+            if not turns:
+                continue
+            if len(now) < 2 * turns + 1:
+                yield f"a comparison of {warp} is made {len(now)} times, {turns} of them in a period", at
+            elif not _is_periodic(now, turns) and (why := _unsettled(now, before, turns)):
+                yield f"a comparison of {warp} {why}", at
 
 
 def _differences(sides: Sequence[tuple[int, int]]) -> list[int]:
@@ -230,9 +270,11 @@ def _operands(shorter: Recorder, longer: Recorder, period: int) -> Iterator[tupl
     """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
     evenly: what they give may change at a turn that no run has come to."""
     flow = longer.flow
-    for (warp, head), states in longer.states.items():
-        turns = len(states) - len(shorter.states.get((warp, head), ()))
-        counters = _counters(states, turns) if 0 < 2 * turns < len(states) else {}
+    for (_, head), entries in longer.states.items():
+        counters: dict[str, int] = {}
+        for states, before in _rounds(entries, shorter.states.get((_, head), [])):
+            turns = len(states) - len(before)
+            counters |= _counters(states, turns) if 0 < 2 * turns < len(states) else {}
         if not counters:
             continue
         loop = flow.heads[head]

@@ -137,4 +137,4 @@ def test_comparisons_of_lanes_are_recorded() -> None:
     at = next(i for i, ins in enumerate(flow.code.code) if ins.opcode == "setp.gt.u32")
     sides = [pairs for (_, place), pairs in recorder.comparisons.items() if place == at]
     assert len(sides) == 2
-    assert sides[0] == [(turn + lane, 40) for turn in range(3) for lane in range(32)]
+    assert sides[0] == [(0, (turn + lane, 40)) for turn in range(3) for lane in range(32)]

@@ -11,12 +11,6 @@ from porter.facts.state import Group, Warp
 from porter.facts.values import squeezed
 
 
-def _jump(machine: Machine, warp: Warp, group: Group, target: int) -> None:
-    if target <= group.pc and machine.on_turn is not None:
-        machine.on_turn(warp, group, target)
-    group.pc = target
-
-
 @family("bra")
 def branch(step: Step) -> Run:
     after = step.flow.code.successors[step.at]
@@ -27,7 +21,7 @@ def branch(step: Step) -> Run:
         target = after[0]
 
         def always(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-            _jump(machine, warp, group, target)
+            group.pc = target
             return None
 
         return always
@@ -40,7 +34,7 @@ def branch(step: Step) -> Run:
         if taken is None:
             return _undecided(step, machine, warp, group)
         if taken in (0, group.lanes):
-            _jump(machine, warp, group, there if taken else here)
+            group.pc = there if taken else here
             return None
         parted = Group(there, taken, _narrowed(group, taken))
         group.lanes &= ~taken
@@ -62,7 +56,7 @@ def _undecided(step: Step, machine: Machine, warp: Warp, group: Group) -> Outcom
     flow = step.flow
     ways = [t for t in flow.code.successors[step.at] if t not in flow.lost]
     if len(ways) == 1:
-        _jump(machine, warp, group, ways[0])
+        group.pc = ways[0]
         return None
     meet = flow.meets.get(step.at)
     if meet is None:
