@@ -28,6 +28,7 @@ from porter.facts.values import Value, of_lane
 from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.bits import signed
+from porter.sync.sequences import Counted, NoSequenceError, evenly, repeats
 
 Trace = list[tuple[object, ...]]
 
@@ -74,14 +75,15 @@ class Lasso:
         return self.start + 3 * self.period
 
 
-def find_lasso(runs: Sequence[Recorder]) -> Lasso | None:
-    """The shortest period of runs for 1, 2, … turns; None if there is none that so few show."""
+def find_lasso(runs: Sequence[Recorder], unit: int = 1) -> Lasso | None:
+    """The shortest period of runs for 1, 2, … turns; None if there is none that so few show. `unit`: what a size grows
+    by with each turn."""
     last = None
     for period in range(1, len(runs) // 3 + 1):
         start = _regular_from(runs, period)
         if start is None:
             continue
-        why, at = _broken(runs[-1 - period], runs[-1], period)
+        why, at = _broken(runs[-1 - period], runs[-1], period, unit)
         found = Lasso(period, start, why, at)
         if not why:
             return found
@@ -89,9 +91,13 @@ def find_lasso(runs: Sequence[Recorder]) -> Lasso | None:
     return last
 
 
-def _broken(shorter: Recorder, longer: Recorder, period: int) -> tuple[str, int | None]:
-    for condition in (_registers, _comparisons, _operands):
-        for why, at in condition(shorter, longer, period):
+def _broken(shorter: Recorder, longer: Recorder, period: int, unit: int) -> tuple[str, int | None]:
+    for found in (
+        _registers(shorter, longer, period),
+        _comparisons(shorter, longer, period),
+        _operands(shorter, longer, unit),
+    ):
+        for why, at in found:
             return why, at
     return "", None
 
@@ -258,6 +264,11 @@ def _unsettled(now: Sequence[int], before: Sequence[int], period: int) -> str:
         # it starts at one number: it has to have crossed zero
         crossed = (step > 0 and now[-1] > 0) or (step < 0 and now[-1] < 0)
         return "" if crossed else "may change its result at a later turn"
+    sign = 1 if now[0] > 0 else -1
+    leaves = sign * (now[0] - before[0]) >= 0 and sign * (now[-1] - before[-1]) >= 0
+    if leaves and all(sign * difference > 0 for difference in (*now, *before)):
+        # the more turns there are, the farther from zero it lies
+        return ""
     return "follows neither the first turn nor the last"
 
 
@@ -266,30 +277,66 @@ def _unsettled(now: Sequence[int], before: Sequence[int], period: int) -> str:
 _SYNCHRONIZING = frozenset(("mbarrier", "cp", "tcgen05", "wgmma", "st", "ld", "bar", "barrier", "atom", "stmatrix"))
 
 
-def _operands(shorter: Recorder, longer: Recorder, period: int) -> Iterator[tuple[str, int]]:
+def _operands(shorter: Recorder, longer: Recorder, unit: int) -> Iterator[tuple[str, int]]:
     """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
     evenly: what they give may change at a turn that no run has come to."""
     flow = longer.flow
-    for (_, head), entries in longer.states.items():
-        counters: dict[str, int] = {}
-        for states, before in _rounds(entries, shorter.states.get((_, head), [])):
+    for (warp, head), entries in longer.states.items():
+        for states, before in _rounds(entries, shorter.states.get((warp, head), [])):
             turns = len(states) - len(before)
-            counters |= _counters(states, turns) if 0 < 2 * turns < len(states) else {}
-        if not counters:
-            continue
-        loop = flow.heads[head]
-        following = Following(flow, loop, counters)
-        for at in loop.body:
-            ins = flow.code.code[at]
-            if ins.parts[0] == "setp":
-                if any(following.is_uneven(name) for name in flow.uses[at]):
-                    yield "a comparison follows a counter through more than its low bits", at
-            elif ins.parts[0] in _SYNCHRONIZING and not {"global", "param"} & set(ins.parts):
-                # what is stored counts where it is loaded
-                memory = ins.parts[0] in ("ld", "st")
-                operands = [o for o in ins.operands if isinstance(o, ast.Mem)] if memory else ins.operands
-                if any(_named(flow, at, o) & following.kinds.keys() for o in operands):
-                    yield f"an operand of {ins.parts[0]} follows a counter", at
+            counters = _counters(states, turns) if 0 < 2 * turns < len(states) else {}
+            if not counters:
+                continue
+            loop, following = flow.heads[head], Following(flow, flow.heads[head], counters)
+            heads: dict[str, Counted] | None = None
+            for at in loop.body:
+                for operand in _that_must_repeat(flow, at, following):
+                    heads = heads if heads is not None else _at_head(states, turns)
+                    if not _repeats(flow, loop, at, operand, heads, turns, unit):
+                        name = flow.code.code[at].parts[0]
+                        what = "a comparison follows a counter through more than its low bits"
+                        yield what if name == "setp" else f"an operand of {name} follows a counter", at
+                        return
+
+
+def _that_must_repeat(flow: Flow, at: int, following: Following) -> Iterator[ast.Operand]:
+    """Operands that follow a counter, of an instruction that must do the same in each period."""
+    ins = flow.code.code[at]
+    if ins.parts[0] == "setp":
+        if any(following.is_uneven(name) for name in flow.uses[at]):
+            yield from ins.operands[1:]
+    elif ins.parts[0] in _SYNCHRONIZING and not {"global", "param"} & set(ins.parts):
+        # what is stored counts where it is loaded
+        memory = ins.parts[0] in ("ld", "st")
+        for operand in ins.operands:
+            if (isinstance(operand, ast.Mem) or not memory) and _named(flow, at, operand) & following.kinds.keys():
+                yield operand
+
+
+def _at_head(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, Counted]:
+    """What registers are at the head of a loop for any number of turns, if they move evenly in the middle."""
+    found: dict[str, Counted] = {}
+    start = max(0, (len(states) - 2 * period) // 2)
+    for name in states[start]:
+        values = [state.get(name) for state in states[start : start + 2 * period]]
+        numbers = [v for v in values if isinstance(v, int)]
+        steps = {numbers[i + period] - numbers[i] for i in range(len(numbers) - period)}
+        if len(numbers) == 2 * period and len(steps) == 1:
+            found[name] = evenly(numbers, period)
+    return found
+
+
+def _repeats(
+    flow: Flow, loop: Loop, at: int, operand: ast.Operand, heads: Mapping[str, Counted], period: int, unit: int
+) -> bool:
+    known: dict[object, bool] = flow.__dict__.setdefault("_repeating", {})
+    key = loop.head, at, operand, period, tuple(sorted((n, f.first, f.step) for n, f in heads.items()))
+    if key not in known:
+        try:
+            known[key] = repeats(flow, loop, at, operand, heads, period, unit)
+        except NoSequenceError:
+            known[key] = False
+    return known[key]
 
 
 def _named(flow: Flow, at: int, operand: ast.Operand) -> set[str]:

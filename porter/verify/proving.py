@@ -248,7 +248,7 @@ class Prover:
                 if found.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
                     return Count(name, step, step * len(runs), lasso, runs=len(runs) + 1), found, where
                 runs.append(recorder)
-            lasso = find_lasso(runs)
+            lasso = find_lasso(runs, step)
             if lasso is not None and not lasso.why_not and lasso.needed <= len(runs):
                 return Count(name, step, step * len(runs), lasso, runs=len(runs)), None, ""
         return self._given_up(name, step, runs, lasso), None, ""

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that a loop computes from its counters, for every number that the counters can be: whether they repeat.
+
+What takes a counter apart otherwise than by its low bits, as the remainder of a division by three, is looked at for all
+turns that 31 bits of a size allow, instead of being argued about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.facts.code import Loop
+from porter.facts.flow import Flow
+from porter.ptx import ast
+from porter.ptx.bits import unsigned
+
+Numbers = npt.NDArray[np.uint64]
+_LARGEST = 1 << 31
+_PART = 1 << 20
+_DEEPEST = 40
+_WIDTHS = {"u32": 32, "b32": 32, "s32": 32, "u64": 64, "s64": 64, "b64": 64}
+
+
+class NoSequenceError(Exception):
+    """A value that is not computed by integer instructions alone from what stands at the head of the loop."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A register at the head of a loop for any number of turns: `first` are those of one period, and `step` is how far
+    they move in each."""
+
+    first: tuple[int, ...]
+    step: int
+
+    def at(self, turns: Numbers) -> Numbers:
+        period = np.uint64(len(self.first))
+        first = np.array(self.first, np.uint64)
+        found: Numbers = first[turns % period] + np.uint64(self.step) * (turns // period)
+        return found
+
+
+def evenly(values: Sequence[int], period: int) -> Counted:
+    """Of values of two periods in a row."""
+    return Counted(tuple(unsigned(v, 64) for v in values[:period]), unsigned(values[period] - values[0], 64))
+
+
+def repeats(
+    flow: Flow, loop: Loop, at: int, operand: ast.Operand, heads: Mapping[str, Counted], period: int, step: int
+) -> bool:
+    """Whether the value of an operand at a place in a loop is the same in each period, for all turns of a loop whose
+    size grows by `step` in each.
+
+    Raises:
+        NoSequenceError: nobody knows how the value is computed.
+    """
+    turns = _LARGEST // max(step, 1) + 2 * period
+    for first in range(0, turns, _PART):
+        numbers = np.arange(first, first + min(_PART, turns - first) + period, dtype=np.uint64)
+        values = _Values(flow, loop, heads, numbers).of(at, operand, 0)
+        if (values[period:] != values[:-period]).any():
+            return False
+    return True
+
+
+class _Values:
+    def __init__(self, flow: Flow, loop: Loop, heads: Mapping[str, Counted], turns: Numbers) -> None:
+        self._flow, self._loop, self._heads, self._turns = flow, loop, heads, turns
+        self._known: dict[int, Numbers] = {}
+
+    def of(self, at: int, operand: ast.Operand, depth: int) -> Numbers:
+        match operand:
+            case ast.Imm(value, is_float=False):
+                return np.full(self._turns.shape, unsigned(int(value), 64), np.uint64)
+            case ast.Reg(name):
+                return self._register(at, self._flow.code.renamed(at, name), depth)
+            case ast.Mem(base, offset):
+                return self.of(at, base, depth) + np.uint64(unsigned(offset, 64))
+        raise NoSequenceError
+
+    def _register(self, at: int, name: str, depth: int) -> Numbers:
+        if depth > _DEEPEST:
+            raise NoSequenceError
+        written = [w for w in self._loop.body if name in self._flow.writes[w]]
+        ahead = [w for w in written if w < at]
+        if not ahead:
+            if name not in self._heads:
+                raise NoSequenceError
+            return self._heads[name].at(self._turns)
+        if len(written) != 1 or self._flow.code.code[ahead[0]].guard is not None:
+            raise NoSequenceError
+        place = ahead[0]
+        if place not in self._known:
+            ins = self._flow.code.code[place]
+            self._known[place] = _computed(ins, [self.of(place, o, depth + 1) for o in ins.operands[1:]])
+        return self._known[place]
+
+
+def _signed(values: Numbers, width: int) -> npt.NDArray[np.int64]:
+    return (values << np.uint64(64 - width)).view(np.int64) >> np.int64(64 - width)
+
+
+def _cut(values: Numbers, width: int) -> Numbers:
+    return values & np.uint64((1 << width) - 1)
+
+
+def _computed(ins: ast.Instruction, given: list[Numbers]) -> Numbers:
+    parts = ins.parts
+    width = _WIDTHS.get(parts[-1], 0)
+    if not width:
+        raise NoSequenceError
+    operation = _OPERATIONS.get(parts[0])
+    if parts[0] in ("mul", "mad"):
+        return _product(parts, width, given)
+    if operation is None or len(parts) > 3:
+        raise NoSequenceError
+    is_signed = parts[-1][0] == "s"
+    return _cut(operation([_cut(g, width) for g in given], width, is_signed), width)
+
+
+def _product(parts: tuple[str, ...], width: int, given: list[Numbers]) -> Numbers:
+    is_signed = parts[-1][0] == "s"
+    a, b = (_signed(g, width).view(np.uint64) if is_signed else _cut(g, width) for g in given[:2])
+    rest = given[2] if parts[0] == "mad" else np.uint64(0)
+    if "lo" in parts:
+        return _cut(a * b + rest, width)
+    if width != 32:
+        raise NoSequenceError
+    if "wide" in parts:
+        return _cut(a * b + rest, 64)
+    product = a * b
+    high = (product.view(np.int64) >> np.int64(32)).view(np.uint64) if is_signed else product >> np.uint64(32)
+    return _cut(high + rest, 32)
+
+
+def _shifted_right(given: list[Numbers], width: int, is_signed: bool) -> Numbers:
+    count = np.minimum(given[1], np.uint64(width - 1 if is_signed else 63))
+    if is_signed:
+        return (_signed(given[0], width) >> count.view(np.int64)).view(np.uint64)
+    return np.where(given[1] >= np.uint64(width), np.uint64(0), given[0] >> count)
+
+
+def _divided(given: list[Numbers], width: int, is_signed: bool) -> tuple[Any, Any]:
+    if is_signed or (given[1] == 0).any():
+        raise NoSequenceError
+    return given[0] // given[1], given[0] % given[1]
+
+
+def _selected(given: list[Numbers], width: int, is_signed: bool) -> Numbers:
+    return np.where(given[2] & np.uint64(1) != 0, given[0], given[1])
+
+
+_OPERATIONS: dict[str, Callable[[list[Numbers], int, bool], Any]] = {
+    "mov": lambda g, w, s: g[0],
+    "add": lambda g, w, s: g[0] + g[1],
+    "sub": lambda g, w, s: g[0] - g[1],
+    "neg": lambda g, w, s: np.uint64(0) - g[0],
+    "and": lambda g, w, s: g[0] & g[1],
+    "or": lambda g, w, s: g[0] | g[1],
+    "xor": lambda g, w, s: g[0] ^ g[1],
+    "not": lambda g, w, s: ~g[0],
+    "shl": lambda g, w, s: np.where(g[1] >= np.uint64(w), np.uint64(0), g[0] << np.minimum(g[1], np.uint64(63))),
+    "shr": _shifted_right,
+    "div": lambda g, w, s: _divided(g, w, s)[0],
+    "rem": lambda g, w, s: _divided(g, w, s)[1],
+    "selp": _selected,
+}
