@@ -7,7 +7,7 @@ turns that 31 bits of a size allow, instead of being argued about.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from porter.ptx.bits import unsigned
 
 Numbers = npt.NDArray[np.uint64]
 _LARGEST = 1 << 31
-_PART = 1 << 20
+_PART = 1 << 16
 _DEEPEST = 40
 _WIDTHS = {"u32": 32, "b32": 32, "s32": 32, "u64": 64, "s64": 64, "b64": 64}
 
@@ -50,51 +50,107 @@ def evenly(values: Sequence[int], period: int) -> Counted:
     return Counted(tuple(unsigned(v, 64) for v in values[:period]), unsigned(values[period] - values[0], 64))
 
 
-def repeats(
-    flow: Flow, loop: Loop, at: int, operand: ast.Operand, heads: Mapping[str, Counted], period: int, step: int
-) -> bool:
-    """Whether the value of an operand at a place in a loop is the same in each period, for all turns of a loop whose
-    size grows by `step` in each.
+class Repeating:
+    """Which values of a loop are the same in each period, for all turns of one whose size grows by `unit` in each turn.
+    `follows` are the registers that follow a counter, `heads` what stands at the head, `symbols` the addresses of
+    shared variables."""
 
-    Raises:
-        NoSequenceError: nobody knows how the value is computed.
-    """
-    turns = _LARGEST // max(step, 1) + 2 * period
-    for first in range(0, turns, _PART):
-        numbers = np.arange(first, first + min(_PART, turns - first) + period, dtype=np.uint64)
-        values = _Values(flow, loop, heads, numbers).of(at, operand, 0)
-        if (values[period:] != values[:-period]).any():
+    def __init__(
+        self, flow: Flow, loop: Loop, follows: Collection[str], heads: Mapping[str, Counted],
+        symbols: Mapping[str, int], period: int, unit: int,
+    ) -> None:  # fmt: skip
+        self._flow, self._loop, self._follows = flow, loop, follows
+        self._heads, self._symbols, self._period = heads, symbols, period
+        self._turns = _LARGEST // max(unit, 1) + 2 * period
+        self._known: dict[object, bool] = flow.__dict__.setdefault("_repeating", {})
+
+    def __call__(self, at: int, operand: ast.Operand) -> bool:
+        """Whether an operand of the instruction at `at` is one of these."""
+        if isinstance(operand, ast.Mem):
+            return self(at, operand.base)
+        if not isinstance(operand, ast.Reg) or self._flow.code.renamed(at, operand.name) not in self._follows:
+            return True
+        try:
+            return self._is_seen(at, operand)
+        except NoSequenceError:
+            return self._is_made_of_such(at, operand)
+
+    def _is_seen(self, at: int, operand: ast.Reg) -> bool:
+        """Whether it is for all turns, which are looked at."""
+        first = self._values(np.arange(1, dtype=np.uint64))
+        first.of(at, operand, 0)
+        name = self._flow.code.renamed(at, operand.name)
+        key = name, first.place(at, name), self._turns, tuple((n, self._heads[n]) for n in sorted(first.used))
+        if key not in self._known:
+            self._known[key] = all(self._is_alike(at, operand, start) for start in range(0, self._turns, _PART))
+        return self._known[key]
+
+    def _values(self, turns: Numbers) -> _Values:
+        return _Values(self._flow, self._loop, self._heads, self._symbols, turns)
+
+    def _is_alike(self, at: int, operand: ast.Reg, start: int) -> bool:
+        turns = np.arange(start, min(start + _PART, self._turns) + self._period, dtype=np.uint64)
+        values = self._values(turns).of(at, operand, 0)
+        return values.size == 1 or bool((values[self._period :] == values[: -self._period]).all())
+
+    def _is_made_of_such(self, at: int, operand: ast.Reg) -> bool:
+        """Whether it is computed of such operands alone."""
+        name = self._flow.code.renamed(at, operand.name)
+        try:
+            place = self._values(np.arange(1, dtype=np.uint64)).place(at, name)
+        except NoSequenceError:
             return False
-    return True
+        if place is None or self._flow.code.code[place].parts[0] not in _PURE:
+            return False
+        return all(self(place, o) for o in self._flow.code.code[place].operands[1:])
+
+
+_PURE = frozenset(("mapa", "mov", "cvt", "cvta", "add", "sub", "and", "or", "xor", "shl", "shr", "mul", "mad", "selp"))
 
 
 class _Values:
-    def __init__(self, flow: Flow, loop: Loop, heads: Mapping[str, Counted], turns: Numbers) -> None:
-        self._flow, self._loop, self._heads, self._turns = flow, loop, heads, turns
+    def __init__(
+        self, flow: Flow, loop: Loop, heads: Mapping[str, Counted], symbols: Mapping[str, int], turns: Numbers
+    ) -> None:
+        self._flow, self._loop, self._heads, self._symbols, self._turns = flow, loop, heads, symbols, turns
         self._known: dict[int, Numbers] = {}
+        self.used: set[str] = set()
+        """Registers whose values at the head were asked for."""
 
     def of(self, at: int, operand: ast.Operand, depth: int) -> Numbers:
         match operand:
             case ast.Imm(value, is_float=False):
-                return np.full(self._turns.shape, unsigned(int(value), 64), np.uint64)
+                return np.array([unsigned(int(value), 64)], np.uint64)
             case ast.Reg(name):
                 return self._register(at, self._flow.code.renamed(at, name), depth)
+            case ast.Sym(name, offset) if name in self._symbols:
+                return np.array([self._symbols[name] + offset], np.uint64)
             case ast.Mem(base, offset):
                 return self.of(at, base, depth) + np.uint64(unsigned(offset, 64))
         raise NoSequenceError
 
-    def _register(self, at: int, name: str, depth: int) -> Numbers:
-        if depth > _DEEPEST:
-            raise NoSequenceError
+    def place(self, at: int, name: str) -> int | None:
+        """The one instruction of the loop that gives a register the value that it has ahead of another one; None if it
+        is that of the head.
+
+        Raises:
+            NoSequenceError: it is not known which.
+        """
         written = [w for w in self._loop.body if name in self._flow.writes[w]]
         ahead = [w for w in written if w < at]
         if not ahead:
-            if name not in self._heads:
-                raise NoSequenceError
-            return self._heads[name].at(self._turns)
+            return None
         if len(written) != 1 or self._flow.code.code[ahead[0]].guard is not None:
             raise NoSequenceError
-        place = ahead[0]
+        return ahead[0]
+
+    def _register(self, at: int, name: str, depth: int) -> Numbers:
+        place = self.place(at, name)
+        if depth > _DEEPEST or (place is None and name not in self._heads):
+            raise NoSequenceError
+        if place is None:
+            self.used.add(name)
+            return self._heads[name].at(self._turns)
         if place not in self._known:
             ins = self._flow.code.code[place]
             self._known[place] = _computed(ins, [self.of(place, o, depth + 1) for o in ins.operands[1:]])
@@ -115,12 +171,23 @@ def _computed(ins: ast.Instruction, given: list[Numbers]) -> Numbers:
     if not width:
         raise NoSequenceError
     operation = _OPERATIONS.get(parts[0])
+    if parts[0] in ("cvt", "cvta"):
+        return _converted(parts, width, given[0])
     if parts[0] in ("mul", "mad"):
         return _product(parts, width, given)
     if operation is None or len(parts) > 3:
         raise NoSequenceError
     is_signed = parts[-1][0] == "s"
     return _cut(operation([_cut(g, width) for g in given], width, is_signed), width)
+
+
+def _converted(parts: tuple[str, ...], width: int, given: Numbers) -> Numbers:
+    if parts[0] == "cvta":
+        return given
+    to = _WIDTHS.get(parts[-2], 0)
+    if not to or len(parts) != 3:
+        raise NoSequenceError
+    return _cut(_signed(given, width).view(np.uint64) if parts[-1][0] == "s" else _cut(given, width), to)
 
 
 def _product(parts: tuple[str, ...], width: int, given: list[Numbers]) -> Numbers:

@@ -28,7 +28,7 @@ from porter.facts.values import Value, of_lane
 from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.bits import signed
-from porter.sync.sequences import Counted, NoSequenceError, evenly, repeats
+from porter.sync.sequences import Counted, Repeating, evenly
 
 Trace = list[tuple[object, ...]]
 
@@ -38,6 +38,7 @@ class Recorder:
 
     def __init__(self, machine: Machine) -> None:
         self.flow = machine.flow
+        self.symbols = machine.launched.shared_offsets
         self.traces: Mapping[WarpName, Trace] = machine.history.trace
         self.states: dict[tuple[WarpName, int], list[tuple[int, dict[str, Value]]]] = defaultdict(list)
         """By warp and head of a loop, for each turn: turns so far of the loops around it, and live registers."""
@@ -288,15 +289,15 @@ def _operands(shorter: Recorder, longer: Recorder, unit: int) -> Iterator[tuple[
             if not counters:
                 continue
             loop, following = flow.heads[head], Following(flow, flow.heads[head], counters)
-            heads: dict[str, Counted] | None = None
+            repeating = Repeating(
+                flow, loop, following.kinds.keys(), _at_head(states, turns), longer.symbols, turns, unit
+            )
             for at in loop.body:
-                for operand in _that_must_repeat(flow, at, following):
-                    heads = heads if heads is not None else _at_head(states, turns)
-                    if not _repeats(flow, loop, at, operand, heads, turns, unit):
-                        name = flow.code.code[at].parts[0]
-                        what = "a comparison follows a counter through more than its low bits"
-                        yield what if name == "setp" else f"an operand of {name} follows a counter", at
-                        return
+                if not all(repeating(at, operand) for operand in _that_must_repeat(flow, at, following)):
+                    name = flow.code.code[at].parts[0]
+                    what = "a comparison follows a counter through more than its low bits"
+                    yield what if name == "setp" else f"an operand of {name} follows a counter", at
+                    return
 
 
 def _that_must_repeat(flow: Flow, at: int, following: Following) -> Iterator[ast.Operand]:
@@ -324,19 +325,6 @@ def _at_head(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, Co
         if len(numbers) == 2 * period and len(steps) == 1:
             found[name] = evenly(numbers, period)
     return found
-
-
-def _repeats(
-    flow: Flow, loop: Loop, at: int, operand: ast.Operand, heads: Mapping[str, Counted], period: int, unit: int
-) -> bool:
-    known: dict[object, bool] = flow.__dict__.setdefault("_repeating", {})
-    key = loop.head, at, operand, period, tuple(sorted((n, f.first, f.step) for n, f in heads.items()))
-    if key not in known:
-        try:
-            known[key] = repeats(flow, loop, at, operand, heads, period, unit)
-        except NoSequenceError:
-            known[key] = False
-    return known[key]
 
 
 def _named(flow: Flow, at: int, operand: ast.Operand) -> set[str]:
