@@ -22,6 +22,8 @@ from porter.ptx.bits import unsigned
 Numbers = npt.NDArray[np.uint64]
 _LARGEST = 1 << 31
 _PART = 1 << 16
+_MOST_TURNS = 1 << 26
+"""Turns that are looked at in some seconds."""
 _DEEPEST = 40
 _WIDTHS = {"u32": 32, "b32": 32, "s32": 32, "u64": 64, "s64": 64, "b64": 64}
 
@@ -76,7 +78,13 @@ class Repeating:
             return self._is_made_of_such(at, operand)
 
     def _is_seen(self, at: int, operand: ast.Reg) -> bool:
-        """Whether it is for all turns, which are looked at."""
+        """Whether it is for all turns, which are looked at.
+
+        Raises:
+            NoSequenceError: also for more turns than can be.
+        """
+        if self._turns > _MOST_TURNS:
+            raise NoSequenceError
         first = self._values(np.arange(1, dtype=np.uint64))
         first.of(at, operand, 0)
         name = self._flow.code.renamed(at, operand.name)
@@ -85,8 +93,8 @@ class Repeating:
             self._known[key] = all(self._is_alike(at, operand, start) for start in range(0, self._turns, _PART))
         return self._known[key]
 
-    def _values(self, turns: Numbers) -> _Values:
-        return _Values(self._flow, self._loop, self._heads, self._symbols, turns)
+    def _values(self, turns: Numbers) -> Values:
+        return Values(self._flow, self._loop, self._heads, self._symbols, turns)
 
     def _is_alike(self, at: int, operand: ast.Reg, start: int) -> bool:
         turns = np.arange(start, min(start + _PART, self._turns) + self._period, dtype=np.uint64)
@@ -108,7 +116,9 @@ class Repeating:
 _PURE = frozenset(("mapa", "mov", "cvt", "cvta", "add", "sub", "and", "or", "xor", "shl", "shr", "mul", "mad", "selp"))
 
 
-class _Values:
+class Values:
+    """The values of a loop's registers in each of some turns."""
+
     def __init__(
         self, flow: Flow, loop: Loop, heads: Mapping[str, Counted], symbols: Mapping[str, int], turns: Numbers
     ) -> None:
