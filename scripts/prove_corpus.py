@@ -21,7 +21,18 @@ CORPUS = Path("corpus")
 
 def proofs_of(name: str, seconds: float) -> tuple[list[dict[str, Any]], str]:
     """The proofs of a kernel, and what kept the rest from being made."""
-    command = [sys.executable, "-m", "porter", "--json", "hazards", "--prove", "--trust", "--seconds", str(seconds)]
+    command = [
+        sys.executable,
+        "-m",
+        "porter",
+        "hazards",
+        "--format",
+        "json",
+        "--prove",
+        "--trust",
+        "--seconds",
+        str(seconds),
+    ]
     done = subprocess.run([*command, str(CORPUS / name)], capture_output=True, text=True, check=False)
     try:
         document = json.loads(done.stdout)
@@ -56,10 +67,8 @@ def main() -> None:
                 said = ", ".join(sorted({f["id"] for f in proof["findings"] if f["level"] != "review"}))
             reviews = sorted({f["id"] for f in proof["findings"] if f["level"] == "review"})
             said += f" (to review: {', '.join(reviews)})" if reviews and proof["status"] == "proved" else ""
-            print(
-                f"{proof['name']:28} {proof['program']:9} {proof['status']:8} {proof['seconds']:6.1f} s  {said}",
-                flush=True,
-            )
+            program, status = proof["program"], proof["status"]
+            print(f"{proof['name']:28} {program:9} {status:8} {proof['seconds']:6.1f} s  {said}", flush=True)
             seen[proof["status"]] += 1
         if left:
             print(f"{name:28} {left}", flush=True)
