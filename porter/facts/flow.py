@@ -10,6 +10,13 @@ from porter.facts.code import Code, Loop
 from porter.ptx import ast, table
 
 
+def called(ins: ast.Instruction) -> str | None:
+    """The function that an instruction calls by its name."""
+    if ins.parts[0] != "call":
+        return None
+    return next((operand.name for operand in ins.operands if isinstance(operand, ast.Sym)), None)
+
+
 class Flow:
     """The instructions of `code` as the table decodes them, None for those that it does not know."""
 
@@ -95,12 +102,12 @@ class Flow:
     @cached_property
     def lost(self) -> frozenset[int]:
         """Instructions from which every way leads to a trap."""
-        found = {at for at, ins in enumerate(self.code.code) if ins.parts[0] == "trap"}
+        found = {at for at, ins in enumerate(self.code.code) if ins.parts[0] == "trap" or called(ins) == "__assertfail"}
         while True:
             more = {
                 at for at, after in enumerate(self.code.successors)
                 if at not in found and after and all(t in found for t in after)
-                and self.code.code[at].parts[0] not in ("st", "mbarrier")
+                and (self.code.code[at].parts[0] not in ("st", "mbarrier") or "param" in self.code.code[at].parts)
             }  # fmt: skip
             if not more:
                 return frozenset(found)

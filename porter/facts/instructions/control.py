@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from porter.facts.events import NotUnderstood
+from porter.facts.flow import called
 from porter.facts.instructions.registry import Outcome, Run, Step, family, lanes_where, orders
 from porter.facts.machine import Machine
 from porter.facts.operands import reader
@@ -88,6 +89,14 @@ def trap(step: Step) -> Run:
         raise NotUnderstood("a trap is come to", step.at)
 
     return run
+
+
+@family("call")
+def call(step: Step) -> Run:
+    """Of the device runtime's print; other functions are not followed."""
+    if called(step.flow.code.code[step.at]) != "vprintf":
+        raise step.not_understood("the function")
+    return nothing(step)
 
 
 @family("nanosleep", "prefetch", "prefetchu", "discard", "applypriority", "pmevent", "griddepcontrol", "createpolicy")

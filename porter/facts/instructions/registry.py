@@ -12,7 +12,7 @@ from functools import cache
 
 import porter.facts.instructions as families
 from porter.facts.events import NotUnderstood
-from porter.facts.flow import Flow
+from porter.facts.flow import Flow, called
 from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
 from porter.facts.state import Group, Warp
@@ -144,6 +144,8 @@ _NOT_SHARED = frozenset(("global", "const", "local", "param"))
 def orders(ins: ast.Instruction) -> bool:
     """Whether an instruction does something that others may wait for: a condition on data must not decide it."""
     parts = ins.parts
+    if called(ins) == "vprintf":
+        return False
     elsewhere = any(p.split("::")[0] in _NOT_SHARED for p in parts)
     return parts[0] in HAS_EFFECT or (parts[0] in _MEMORY and not elsewhere)
 
