@@ -60,7 +60,7 @@ class Kind(Enum):
     """An operation of Tensor Memory is over for its thread: tcgen05.wait, alloc, dealloc, the end of an MMA."""
     ALLOC = auto()
     COMMIT = auto()
-    """The arrival that a tcgen05.commit makes; `completes` are the MMAs that it stands for."""
+    """The arrival of a tcgen05.commit, or behind cp.async; `completes` are the ends of what it stands for."""
     PHASE = auto()
     """A phase of an mbarrier ends, or a round of a barrier."""
     INIT = auto()

@@ -45,6 +45,8 @@ class Batches:
 
     open: list[Access] = field(default_factory=list)
     committed: list[list[Access]] = field(default_factory=list)
+    waits: list[int] = field(default_factory=list)
+    """Events of the waits so far."""
 
     def commit(self) -> None:
         self.committed.append(self.open)

@@ -116,10 +116,11 @@ def _apply(views: Views, event: Event, inits: int) -> None:
 
 
 def _commit(views: Views, event: Event) -> None:
-    """A commit stands for the MMAs of its thread and what its thread has taken over, not for the thread's memory."""
+    """A commit stands for the operations of its thread and what its thread has taken over, not for the thread's
+    memory."""
     done = 0
     for end in event.completes:
-        if views.execution[event.index] >> end & 1:
+        if end == event.index or views.execution[event.index] >> end & 1:
             done |= 1 << end | views.conflicts.get(end, 0)
     issued = event.edges[0][1]
     views.memory[event.index] = done

@@ -79,6 +79,7 @@ def _wait(step: Step, of: Of, everything: bool = False) -> Run:
                 if everything:
                     batches.commit()
                 _end(batches.leave(unsigned(count, 32)), event)
+                batches.waits.append(event.index)
         group.pc += 1
         return None
 
@@ -145,14 +146,17 @@ def _cp_async_arrive(step: Step) -> Run:
                 by_place[place_of(step, where, lane)] |= 1 << lane
             for place, some in by_place.items():
                 barrier = machine.mbarrier(place, event, step.at)
-                over = machine.event(Kind.STEP, "copies are over", None, 0, step.at, [(Edge.PROGRAM, event.index)])
+                over = machine.event(Kind.COMMIT, "copies are over", None, 0, step.at, [(Edge.EXECUTION, event.index)])
+                ends = {over.index}
                 for lane in bits(some):
                     batches = warp.cp_async[lane]
                     _end((a for batch in (*batches.committed, batches.open) for a in batch), over)
+                    ends.update(batches.waits)
+                over.completes = tuple(ends)
                 if adds:
                     barrier.pending += some.bit_count()
                     barrier.expects.append((event.index, len(barrier.phases), step.at))
-                machine.arrive(barrier, over, some.bit_count(), step.at, warp.block.rank, Edge.COMPLETION, of_copy=adds)
+                machine.arrive(barrier, over, some.bit_count(), step.at, warp.block.rank, of_copy=adds)
         machine.history.trace[warp.name].append(("arrive behind copies", where, step.at))
         group.pc += 1
         return None
