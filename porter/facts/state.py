@@ -113,6 +113,10 @@ class Warp:
         """By lane the end of its newest tcgen05 operation."""
         self.mmas: dict[int, list[int]] = defaultdict(list)
         """By lane the ends of all of them."""
+        self.commits: dict[int, list[Callable[[], None]]] = defaultdict(list)
+        """By lane its tcgen05.commit that have not arrived."""
+        self.newest_arrival: dict[int, int] = {}
+        """By lane the arrival of its newest tcgen05.commit."""
         self.bulk: dict[int, Batches] = defaultdict(Batches)
         self.cp_async: dict[int, Batches] = defaultdict(Batches)
         self.cluster_round: int | None = None

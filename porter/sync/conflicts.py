@@ -172,10 +172,12 @@ class Conflicts:
         for end in bits(ordered & ~(views.taken[access.start] | 1 << access.start)):
             for first in known.by_end[end]:
                 conflict = first.cells & access.cells and (first.write or access.write)
-                of_peer = (
-                    first.engine is Engine.ALLOC and self._events[access.start].warp != self._events[first.start].warp
-                )
-                if conflict and not of_peer and first.pipe != access.pipe and not _hardware_orders(first, access):
+                if (
+                    conflict
+                    and not self._is_of_peer(first, access)
+                    and first.pipe != access.pipe
+                    and not _hardware_orders(first, access)
+                ):
                     kind = _kind(first, access)
                     self._report(kind, first, access, "no tcgen05.fence before and after what orders them", "strict")
 

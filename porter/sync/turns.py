@@ -144,6 +144,8 @@ def _put_in(shorter: Trace, longer: Trace, size: int, must_repeat: bool) -> bool
     where it must."""
     at = 0
     for entry in shorter:
+        if at >= len(longer):
+            return False
         if entry != longer[at]:
             end = at + size
             if not size or end >= len(longer) or entry != longer[end]:

@@ -4,6 +4,8 @@ proof, and what is an error there is not proved."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import sm100_idiom_kernels
 import sm100_idiom_loads
@@ -43,3 +45,13 @@ def test_what_runs_refuse_is_not_proved(name: str, mistake: str, monkeypatch: py
         pytest.skip("a hazard of global memory")
     found, _ = proved(name, monkeypatch, what)
     assert found.verdict not in (Verdict.CLEAN, Verdict.REVIEW), kind
+
+
+@pytest.mark.parametrize("name", ["specialized", "double buffered", "block-scaled"])
+def test_columns_of_another_warp_need_a_fence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the letter of the ISA asks for it behind an allocation."""
+    body = KERNELS[name].body.replace("tcgen05.fence::after_thread_sync;", "")
+    monkeypatch.setitem(KERNELS, name, dataclasses.replace(KERNELS[name], body=body))
+    found, _ = proved(name, monkeypatch)
+    assert found.verdict is Verdict.STRICT
+    assert "H15" in {f.kind for f in found.findings}

@@ -102,12 +102,12 @@ def test_one_turn_has_no_hazard(launch: list[str], tmp_path: Path) -> None:
 
 
 def test_what_is_not_understood_is_no_proof(launch: list[str], tmp_path: Path) -> None:
-    text = RING.replace("bar.sync 0;\n", "bar.sync 0;\ncp.async.mbarrier.arrive.shared::cta.b64 [%r5];\n")
+    text = RING.replace("bar.sync 0;\n", "bar.sync 0;\ncall.uni elsewhere;\n")
     (tmp_path / "k.ptx").write_text(text)
     (tmp_path / "launch.yaml").write_text(LAUNCH.replace("{value: TURNS, type: u32}", "1"))
     result = CliRunner().invoke(main, ["hazards", "--prove", *launch])
     assert result.exit_code == 6, result.output
-    assert "unknown: the arrival of cp.async.mbarrier.arrive" in result.output
+    assert "unknown: the function of call.uni" in result.output
 
 
 def test_it_is_for_cases_and_launches(tmp_path: Path) -> None:

@@ -388,18 +388,23 @@ def _commit(step: Step) -> Run:
 
 
 def _arrive(step: Step, machine: Machine, warp: Warp, lane: int, event: Event, place: int) -> None:
+    """What a commit stands for, the next one of its thread stands for as well: they arrive in order."""
     barrier = machine.mbarrier(place, event, step.at, asynchronous=True)
-    done = tuple(warp.mmas[lane])
-    newest = warp.newest_mma.get(lane)
+    done, queue = tuple(warp.mmas[lane]), warp.commits[lane]
+    before = [warp.newest_mma[lane]] if lane in warp.newest_mma else []
 
     def finish() -> None:
-        arrival = machine.event(
-            Kind.COMMIT, "tcgen05.commit arrives", None, 0, step.at, [(Edge.EXECUTION, event.index)]
-        )
-        if newest is not None:
-            arrival.edges.append((Edge.EXECUTION, newest))
+        newest = warp.newest_arrival.get(lane)
+        edges = [(Edge.EXECUTION, e) for e in (event.index, *before, *(() if newest is None else (newest,)))]
+        arrival = machine.event(Kind.COMMIT, "tcgen05.commit arrives", None, 0, step.at, edges)
+        warp.newest_arrival[lane] = arrival.index
         arrival.completes = done
         machine.reach(arrival, place >> RANK_SHIFT, warp, "a commit", step.at, arrives=True)
         machine.arrive(barrier, arrival, 1, step.at, warp.block.rank)
 
-    machine.later(finish)
+    def land() -> None:
+        while finish in queue:
+            queue.pop(0)()
+
+    queue.append(finish)
+    machine.later(land)
