@@ -20,7 +20,7 @@ from porter.verify.budget import Budget
 from porter.verify.builder import ORIGINAL_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.launch_file import load_launch
-from porter.verify.launching import build_port
+from porter.verify.launching import build_port, port_problem
 from porter.verify.problem import Problem, bind
 from porter.verify.proving import BuiltAt, Proof, Prover, Sizes
 
@@ -69,23 +69,44 @@ def _programs(
     from porter.cli.porting import plan_of_case
 
     if "original" in programs:
-        yield "original", partial(_original, case, builder)
+        yield "original", partial(_original, case, builder, {})
     if "port" in programs:
         plan, left = plan_of_case(case, port)
         errors += left if plan is None else []
         if plan is not None:
-            yield "port", partial(_port, case, builder, plan)
+            yield "port", partial(_port, case, builder, plan, {})
 
 
-def _original(case: Case, builder: Builder, sizes: Sizes) -> tuple[BuiltKernel, Problem]:
+Known = dict[object, BuiltKernel]
+"""Kernels of a program by what they are compiled for."""
+
+
+def _original(case: Case, builder: Builder, known: Known, sizes: Sizes) -> tuple[BuiltKernel, Problem]:
     problem = bind(case, sizes)
-    kernel = builder.build(problem, case.kernel, ORIGINAL_ARCH if case.recorded is None else case.recorded.arch)
+    kernel = known.get(_compiled_for(problem))
+    if kernel is None:
+        kernel = builder.build(problem, case.kernel, ORIGINAL_ARCH if case.recorded is None else case.recorded.arch)
+        _keep(known, problem, kernel)
     return kernel, kernel.bound(problem)
 
 
-def _port(case: Case, builder: Builder, plan: PortPlan, sizes: Sizes) -> tuple[BuiltKernel, Problem]:
-    built = build_port(bind(case, sizes), plan, builder)
-    return built.kernel, built.kernel.bound(built.problem)
+def _port(case: Case, builder: Builder, plan: PortPlan, known: Known, sizes: Sizes) -> tuple[BuiltKernel, Problem]:
+    problem = port_problem(bind(case, sizes), plan.section)
+    kernel = known.get(_compiled_for(problem))
+    if kernel is None:
+        kernel = build_port(bind(case, sizes), plan, builder).kernel
+        _keep(known, problem, kernel)
+    return kernel, kernel.bound(problem)
+
+
+def _compiled_for(problem: Problem) -> object:
+    return problem.template, tuple(sorted(problem.defines.items()))
+
+
+def _keep(known: Known, problem: Problem, kernel: BuiltKernel) -> None:
+    """One that its own host code launches is traced for each size."""
+    if kernel.recorded is None:
+        known[_compiled_for(problem)] = kernel
 
 
 def _report(session: Session, proofs: Sequence[Proof], errors: Sequence[Diagnostic]) -> ExitCode:
