@@ -204,18 +204,24 @@ def _moves_evenly(now: Sequence[int | None], before: Sequence[int | None], perio
     it is as in the run that has a period less: moved by one number as well."""
     if not any(v is not None for v in now):
         return True
-    steps = _moved(now, now[period:])
-    start = end = 0
-    for number in range(len(steps)):
-        first = number
-        while first and steps[first - 1] == steps[number] is not None:
-            first -= 1
-        if number + 1 - first > end - start:
-            start, end = first, number + 1
+    start, end, _ = _even_part(now, period)
     if end - start < 2 * period or len(before) != len(now) - period:
         return False
     ahead, behind = _moved(before[:end], now), _moved(before[start:], now[start + period :])
     return all(len(set(moved)) <= 1 and None not in moved for moved in (ahead, behind))
+
+
+def _even_part(values: Sequence[int | None], period: int) -> tuple[int, int, int]:
+    """The longest stretch in which a value moves by one number in each period: its first turn, the one behind its last,
+    without the period that follows, and the number."""
+    steps = _moved(values, values[period:])
+    start = end = first = 0
+    for number, step in enumerate(steps):
+        if step is None or step != steps[first]:
+            first = number
+        if step is not None and number + 1 - first > end - start:
+            start, end = first, number + 1
+    return start, end, (steps[start] or 0) if end else 0
 
 
 def _moved(first: Sequence[int | None], second: Sequence[int | None]) -> list[int | None]:
@@ -341,9 +347,10 @@ def _counters(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, i
     found: dict[str, int] = {}
     for name in states[0].keys() & states[-1].keys():
         for lane in range(WARP) if any(isinstance(state.get(name), tuple) for state in states) else range(1):
-            numbers = [v for state in states if (v := of_lane(state.get(name), lane)) is not None]
-            if len(numbers) == len(states) and numbers[-1] != numbers[-1 - period]:
-                reach = abs(signed(numbers[-1] - numbers[0], 32))
+            values = [of_lane(state.get(name), lane) for state in states]
+            start, end, step = _even_part(values, period)
+            if step:
+                reach = abs(signed(step, 32)) * -(-(end - start) // period)
                 found[name] = min(found.get(name, reach), reach)
     return found
 
