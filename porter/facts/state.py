@@ -27,8 +27,8 @@ class Group:
     why: Callable[[], str] | None = None
     barrier: int | None = None
     phase: int = 0
-    polled: tuple[int, int, int | None] | None = None
-    """The newest strong load from shared memory: its instruction, address, and what it found."""
+    polled: tuple[int, int, int | None, int | None] | None = None
+    """The newest strong load from shared memory: its instruction, address, what it found, and its event."""
 
     def wait(
         self, ready: Callable[[], bool], why: Callable[[], str], barrier: int | None = None, phase: int = 0

@@ -97,7 +97,7 @@ def load(step: Step) -> Run:
             if order.strong and machine.history.unfollowed is None:
                 machine.history.unfollowed = step.at
             return None
-        if order.strong and _is_polled(step, machine, group, where, nbytes):
+        if order.strong and _is_polled(step, machine, warp, group, where, nbytes):
             return Outcome.BLOCKED
         group.pc += 1
         for event, lanes in machine.single(warp, group.lanes, "ld.shared", step.at):
@@ -112,15 +112,18 @@ def load(step: Step) -> Run:
     return run
 
 
-def _is_polled(step: Step, machine: Machine, group: Group, where: Value, nbytes: int) -> bool:
-    """Whether a group comes to a load again and finds what it found before: it waits until that is another."""
+def _is_polled(step: Step, machine: Machine, warp: Warp, group: Group, where: Value, nbytes: int) -> bool:
+    """Whether a group comes to a load again, has done nothing else meanwhile, and finds what it found before: it waits
+    until that is another."""
     if not isinstance(where, int):
         return False
     machine.history.assumed.add(_ORDER)
     block = machine.block_of(where, step.at)
     found = block.read(where, nbytes)
-    if group.polled != (step.at, where, found):
-        group.polled = (step.at, where, found)
+    newest = warp.last[first(group.lanes)]
+    if group.polled != (step.at, where, found, newest):
+        # this load is the next event
+        group.polled = (step.at, where, found, len(machine.history.events))
         return False
     group.wait(
         lambda: block.read(where, nbytes) != found, lambda: f"another value at {machine.place(where)} than {found}"
