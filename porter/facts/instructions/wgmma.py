@@ -100,7 +100,8 @@ def _mma(step: Step) -> Run:
         flight.issued += 1
         if flight.touched is None or not flight.touched.isdisjoint(operands):
             what = "registers of wgmma are written since the last wgmma.fence"
-            machine.problem("wgmma-fence", what, step.at)
+            # compilers put zeros for accumulators behind the fence
+            machine.problem("wgmma-fence", what, step.at, "error" if flight.touched is None else "review")
         event = machine.joint(warp, group.lanes, "wgmma", step.at)
         event.edges += [(Edge.EXECUTION, e) for w, e in met if w is not warp]
         tile = ("wgmma", warp.block.rank, warp.number // _WARPS, flight.issued)
