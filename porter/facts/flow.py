@@ -90,7 +90,11 @@ class Flow:
     def wgmma_operands(self) -> list[frozenset[str]]:
         """By instruction that is no wgmma the registers that it writes and that wgmma takes, itself or by copies."""
         products = [at for at, ins in enumerate(self.code.code) if ins.parts[:2] == ("wgmma", "mma_async")]
-        names = set().union(*(self.uses[at] | self.writes[at] for at in products))
+        names: set[str] = set()
+        for at in products:
+            ins = self.decoded[at]
+            inputs = [o for o in table.items(ins["a"]) if isinstance(o, ast.Reg)] if ins is not None else []
+            names |= self.writes[at] | self._names(at, tuple(inputs))
         grows = True
         while grows:
             sources = {s for at, w in enumerate(self.writes) if w & names and (s := self.copied(at)) is not None}

@@ -170,10 +170,13 @@ class Machine:
         if touched is None or not written:
             return
         source = self.flow.copied(at)
-        if source is None or source in touched:
-            touched |= written
-        else:
-            touched -= written
+        for name in written:
+            if source is None:
+                touched[name] = at
+            elif source in touched:
+                touched[name] = touched[source]
+            else:
+                touched.pop(name, None)
 
     # Events -------------------------------------------------------------------------------------------
 

@@ -77,8 +77,9 @@ class Flight:
     issued: int = 0
     reads: list[tuple[int, Access]] = field(default_factory=list)
     registers: dict[str, Held] = field(default_factory=dict)
-    touched: set[str] | None = None
-    """Registers of operands written since the last wgmma.fence; None ahead of the first."""
+    touched: dict[str, int] | None = None
+    """Registers of operands written since the last wgmma.fence, with what has computed them; None ahead of the
+    first."""
 
 
 @dataclass(slots=True, eq=False)

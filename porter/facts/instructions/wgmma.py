@@ -34,7 +34,7 @@ def _fence(step: Step) -> Run:
         if not machine.gathered(warp, group):
             return Outcome.BLOCKED
         machine.joint(warp, group.lanes, "wgmma.fence", step.at)
-        warp.flight.touched = set()
+        warp.flight.touched = {}
         group.pc += 1
         return None
 
@@ -98,10 +98,13 @@ def _mma(step: Step) -> Run:
             group.wait(lambda: len(met) >= _WARPS, lambda: f"{len(met)} of {_WARPS} warps of the warpgroup have come")
             return Outcome.BLOCKED
         flight.issued += 1
-        if flight.touched is None or not flight.touched.isdisjoint(operands):
+        if flight.touched is None:
+            machine.problem("wgmma-fence", "the first wgmma has no wgmma.fence ahead of it", step.at)
+        for place in {flight.touched[n] for n in operands & flight.touched.keys()} if flight.touched else ():
+            # compilers move copies and the zeroing of accumulators below the fence (docs/rulings.md)
+            level = "review" if step.flow.code.code[place].parts[0] == "mov" else "error"
             what = "registers of wgmma are written since the last wgmma.fence"
-            # compilers put zeros for accumulators behind the fence
-            machine.problem("wgmma-fence", what, step.at, "error" if flight.touched is None else "review")
+            machine.problem("wgmma-fence", what, step.at, level, other=place)
         event = machine.joint(warp, group.lanes, "wgmma", step.at)
         event.edges += [(Edge.EXECUTION, e) for w, e in met if w is not warp]
         tile = ("wgmma", warp.block.rank, warp.number // _WARPS, flight.issued)
