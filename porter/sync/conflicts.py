@@ -8,6 +8,7 @@ from collections import defaultdict
 
 from porter.facts.events import Access, Edge, Engine, History, Space
 from porter.facts.values import bits
+from porter.ptx.tensor_order import PIPELINED, PIPELINED_IN_PRACTICE
 from porter.sync.findings import Findings, Level
 from porter.sync.views import Views
 
@@ -240,27 +241,24 @@ def _hardware_orders(first: Access, second: Access) -> bool:
         return True
     if first.engine is second.engine is Engine.MMA:
         return not first.space.tensor or first.tile == second.tile
-    return (first.engine, second.engine) in _PIPELINED
+    return _operations(first, second) in PIPELINED
 
 
 _TENSOR_CORE = frozenset((Engine.MMA, Engine.CP, Engine.SHIFT))
 _COMMUTE = frozenset((Engine.WGMMA, Engine.ATOMIC, Engine.RED_ASYNC))
-_PIPELINED = frozenset((
-    (Engine.CP, Engine.MMA), (Engine.SHIFT, Engine.MMA), (Engine.MMA, Engine.SHIFT), (Engine.SHIFT, Engine.CP)
-))  # fmt: skip
-"""Operations of one thread that stay in order (PTX ISA 9.7.16.6.2)."""
-_IN_PRACTICE = frozenset((
-    (Engine.MMA, Engine.CP), (Engine.CP, Engine.CP), (Engine.CP, Engine.SHIFT), (Engine.SHIFT, Engine.SHIFT)
-))  # fmt: skip
-"""Those that shipped code relies on besides (docs/rulings.md, tensor-pipeline)."""
+
+
+def _operations(first: Access, second: Access) -> tuple[str, str]:
+    """What tcgen05 calls them."""
+    return first.engine.value.removeprefix("tcgen05."), second.engine.value.removeprefix("tcgen05.")
 
 
 def _is_in_practice(first: Access, second: Access) -> bool:
     """Whether the tensor core is known to keep operations of one thread in order that the ISA does not list."""
     if first.pipe is None or first.pipe != second.pipe:
         return False
-    engines = first.engine, second.engine
-    return engines in _IN_PRACTICE or (engines == (Engine.MMA, Engine.MMA) and not first.write)
+    overwrites = first.engine is second.engine is Engine.MMA and not first.write
+    return overwrites or _operations(first, second) in PIPELINED_IN_PRACTICE
 
 
 def _is_in_turn(first: Access, second: Access, views: Views) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from porter.ptx.memory_order import Scope
+from porter.ptx.tensor_order import PIPELINED, PIPELINED_IN_PRACTICE
 from porter.sim.check.clocks import EXACT, EXEC, ORDER, PARKED, TENSOR, Clocks
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.rulings import Ruling
@@ -63,9 +64,6 @@ _TENSOR_IDS = {
     ("cp", "shift"): "H12",
 }  # fmt: skip
 
-# Orders that only the letter of the ISA denies: shipped code relies on them, or an MMA in between gives them.
-_STRICT_ONLY = frozenset((("mma", "cp"), ("cp", "cp"), ("cp", "shift"), ("shift", "shift")))
-
 
 def judge_tensor(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
     """Accesses to the same Tensor Memory cells; `new.kind` is ld, st, mma, cp, shift or dealloc."""
@@ -91,7 +89,7 @@ def judge_tensor(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
         same_thread = (old.warp, old.lane) == (new.warp, new.lane)
         # The tensor core takes MMAs in the order of their issue: one may overwrite what an earlier one reads.
         overwrites = same_thread and old.kind == new.kind == "mma" and not old.write
-        ruling = Ruling.TENSOR_PIPELINE if overwrites or (old.kind, new.kind) in _STRICT_ONLY else None
+        ruling = Ruling.TENSOR_PIPELINE if overwrites or (old.kind, new.kind) in PIPELINED_IN_PRACTICE else None
         return Verdict(id, *_tensor_edge(clocks, old, new, keeps), ruling)
     if clocks.knows(warp, TENSOR, by_issue):
         return None
@@ -104,7 +102,7 @@ def _keeps_order(old: Access, new: Access) -> bool:
     """Pairs that stay in order without completion (facts: PTX ISA 9.7.16.6.2)."""
     if old.kind == "mma" and new.kind == "mma":
         return old.pair is not None and old.pair == new.pair
-    return (old.kind, new.kind) in (("cp", "mma"), ("shift", "mma"), ("mma", "shift"), ("shift", "cp"))
+    return (old.kind, new.kind) in PIPELINED
 
 
 def _tensor_edge(clocks: Clocks, old: Access, new: Access, keeps: bool) -> tuple[str, str]:
