@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from porter.build.files import placed_below, require_clean, write_all, write_bel
 from porter.build.gate import Gated
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
+from porter.build.trust import is_granted
 from porter.cli.auto import SECONDS, Auto, made, unrun, untried
 from porter.cli.building import make_builder
 from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, command, styled
@@ -34,6 +35,7 @@ from porter.passes.marks import marked
 from porter.passes.ported import Ported
 from porter.report import gate as report_gate
 from porter.report import json as report_json
+from porter.report import proofs as report_proofs
 from porter.report.exits import gate_exit, port_exit
 from porter.report.grade import Brief
 from porter.report.groups import group_bodies
@@ -41,6 +43,7 @@ from porter.verify.budget import Budget
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.gate import GateOptions
 from porter.verify.preprocessed import preprocessed
+from porter.verify.proved import CaseProofs, prove_case
 
 _LISTED = 3
 """Files with nothing to port that are named."""
@@ -67,6 +70,7 @@ def port(
     grades: bool,
     seconds: float | None,
     jobs: int | None,
+    prove_seconds: float,
 ) -> ExitCode:
     _require_options(output, apply, check, allow_dirty, whole)
     require_directories("-I", include_dirs)
@@ -87,24 +91,28 @@ def port(
     port = placed(ported, whole, include_dirs, paths)
     options = options if output is None else _away(ported, port, options)
     gated = _compile(session, ported, options, ASTRAY if port.astray else "" if compiles else "--no-compile")
-    refused = gate_exit(gated) is not ExitCode.OK
+    proofs = _proved(session, ported, prove_seconds) if compiles and gate_exit(gated) is ExitCode.OK else []
+    hazards = [d for found in proofs for d in report_proofs.introduced(found, Code.PORT_HAZARD)]
+    refused = gate_exit(gated) is not ExitCode.OK or bool(hazards)
     graded = _grade(session, ported) if grades and not refused else []
-    diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics)]
+    diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics), *hazards]
     # with lines of the originals, which --apply replaces
     session.report(diagnostics if session.verbosity > 0 else _brief(diagnostics))
     written = [] if refused else _write(ported, output, apply, port)
     session.report(said := how_to_compile(ported, port, output if written else None))
-    code = _exit_code(ported, gated, check)
+    code = exit_code_of(hazards) or _exit_code(ported, gated, check)
     shows_diff = output is None and not apply and not check
     if shows_diff and not refused and not session.json:
         session.write(unified_diff(ported.old, ported.new, ported.groups))
     # standard output is the diff's alone, for whoever applies it
     tell = session.remark if shows_diff else session.show
     tell(*report_gate.summary(gated), *(Text(one.line) for one in graded))
+    tell(*(Text(line) for found in proofs for line in report_proofs.brief(found)))
     if not refused:
         session.show(*(Text(f"{'would change' if check else 'wrote'} {path}")
                        for path in (ported.changed if check else written)))  # fmt: skip
     document = port_document(ported, gated, [*diagnostics, *said], written, code)
+    document |= {"proofs": [report_proofs.case_body(found) for found in proofs]} if proofs else {}
     session.write_json(document | ({"grades": [one.body() for one in graded]} if grades else {}))
     return code
 
@@ -140,12 +148,35 @@ def _grade(session: Session, ported: Ported) -> list[Brief]:
     if not found:
         raise PorterError(Code.BAD_OPTION, option="--grade", problem="needs a case beside the kernel, for its launch")
 
-    def made(case: Case) -> tuple[PortPlan | None, list[Diagnostic]]:
-        if ported.leaves(case.entry):
-            return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(case.to_port)})]
-        return port_plan(session, ported).on(case.template, case.launch.grid, case.map_params), []
+    return [brief(session, case, None, partial(_plan, session, ported)) for case in found]
 
-    return [brief(session, case, None, made) for case in found]
+
+def _plan(session: Session, ported: Ported, case: Case) -> tuple[PortPlan | None, list[Diagnostic]]:
+    """This port, as a case launches it."""
+    if ported.leaves(case.entry):
+        return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(case.to_port)})]
+    return port_plan(session, ported).on(case.template, case.launch.grid, case.map_params), []
+
+
+def _proved(session: Session, ported: Ported, seconds: float) -> list[CaseProofs]:
+    """What is proved of the ports of kernels with a case; code that nobody trusts is not run for it."""
+    found: list[CaseProofs] = []
+    if not seconds:
+        return found
+    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
+    with session.progress() as tell:
+        for root in ported.changed_roots:
+            for path in cases_if_any(Path(root.path))[:1]:
+                # a case that cannot be read, or does not fit, is the business of `porter verify`
+                with suppress(PorterError):
+                    case = load_case(path).on(Path(root.path))
+                    plan = _plan(session, ported, case)[0] if case.dsl is None or is_granted() else None
+                    if plan is None:
+                        continue
+                    if tell is not None:
+                        tell(f"synchronization of {case.name}")
+                    found.append(prove_case(case, plan, builder, [case.sizes], seconds, always=False))
+    return found
 
 
 def _require_options(output: Path | None, apply: bool, check: bool, allow_dirty: bool, whole: bool) -> None:

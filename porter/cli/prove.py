@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 from rich.text import Text
 
-from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session
@@ -17,12 +15,11 @@ from porter.cli.options import read_sizes
 from porter.diagnostics import Diagnostic, ExitCode, PorterError
 from porter.report import proofs as report_proofs
 from porter.verify.budget import Budget
-from porter.verify.builder import ORIGINAL_ARCH, Builder, BuiltKernel
+from porter.verify.builder import Builder
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.launch_file import load_launch
-from porter.verify.launching import build_port, port_problem
-from porter.verify.problem import Problem, bind
-from porter.verify.proving import BuiltAt, Proof, Prover, Sizes
+from porter.verify.proved import Program
+from porter.verify.proving import Proof, Prover
 
 SECONDS = 60.0
 """For each program, where nothing else is asked for."""
@@ -42,9 +39,9 @@ def prove_cases(
             if tell is not None:
                 tell(case.name)
             try:
-                for name, built_at in _programs(case, builder, programs, port, errors):
+                for program in _programs(case, builder, programs, port, errors):
                     chosen = read_sizes([sizes], case) if sizes != "default" else [{}, *case.other_sizes]
-                    proofs.append(Prover(name, built_at, Budget(seconds or SECONDS)).prove(chosen))
+                    proofs.append(program.prove(chosen, seconds or SECONDS))
             except PorterError as error:
                 if not path.is_dir():
                     raise
@@ -63,50 +60,17 @@ def prove_launch(
 
 def _programs(
     case: Case, builder: Builder, programs: Sequence[str], port: Path | None, errors: list[Diagnostic]
-) -> Iterator[tuple[str, BuiltAt]]:
-    """Each program of a case: its name, and what it is at some sizes."""
+) -> Iterator[Program]:
     # A program with its own main() starts sooner without the port engine.
     from porter.cli.porting import plan_of_case
 
     if "original" in programs:
-        yield "original", partial(_original, case, builder, {})
+        yield Program(case, builder)
     if "port" in programs:
         plan, left = plan_of_case(case, port)
         errors += left if plan is None else []
         if plan is not None:
-            yield "port", partial(_port, case, builder, plan, {})
-
-
-Known = dict[object, BuiltKernel]
-"""Kernels of a program by what they are compiled for."""
-
-
-def _original(case: Case, builder: Builder, known: Known, sizes: Sizes) -> tuple[BuiltKernel, Problem]:
-    problem = bind(case, sizes)
-    kernel = known.get(_compiled_for(problem))
-    if kernel is None:
-        kernel = builder.build(problem, case.kernel, ORIGINAL_ARCH if case.recorded is None else case.recorded.arch)
-        _keep(known, problem, kernel)
-    return kernel, kernel.bound(problem)
-
-
-def _port(case: Case, builder: Builder, plan: PortPlan, known: Known, sizes: Sizes) -> tuple[BuiltKernel, Problem]:
-    problem = port_problem(bind(case, sizes), plan.section)
-    kernel = known.get(_compiled_for(problem))
-    if kernel is None:
-        kernel = build_port(bind(case, sizes), plan, builder).kernel
-        _keep(known, problem, kernel)
-    return kernel, kernel.bound(problem)
-
-
-def _compiled_for(problem: Problem) -> object:
-    return problem.template, tuple(sorted(problem.defines.items()))
-
-
-def _keep(known: Known, problem: Problem, kernel: BuiltKernel) -> None:
-    """One that its own host code launches is traced for each size."""
-    if kernel.recorded is None:
-        known[_compiled_for(problem)] = kernel
+            yield Program(case, builder, plan)
 
 
 def _report(session: Session, proofs: Sequence[Proof], errors: Sequence[Diagnostic]) -> ExitCode:

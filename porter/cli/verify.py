@@ -23,6 +23,7 @@ from porter.cli.porting import plan_of_case
 from porter.cli.verify_program import is_program, verify_program
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import hazards as report_hazards
+from porter.report import proofs as report_proofs
 from porter.report import verification
 from porter.report.exits import verification_exit
 from porter.report.grade import Brief
@@ -62,6 +63,7 @@ def verify(
     seconds: float | None,
     resume_path: Path | None,
     grades: bool,
+    prove_seconds: float,
 ) -> ExitCode:
     _require_options(include_dirs, tmem_check, backend, port_path is not None and original_only)
     settings = sim_options(seed, schedule, arithmetic, budget)
@@ -89,6 +91,7 @@ def verify(
         path.is_dir(),
         Budget(seconds, settled(read_document(resume_path, "verify")) if resume_path is not None else {}),
         auto.known,
+        prove_seconds,
     )
     return _run(session, path, items, wanted, grades)
 
@@ -178,6 +181,7 @@ def _show(session: Session, result: VerifyResult) -> None:
             for line in report_hazards.text(row.hazards):
                 session.out.print(Text(line), soft_wrap=True)
     session.report(result.errors)
+    session.report(d for found in result.proofs for d in report_proofs.introduced(found, Code.HAZARD_PROVED))
     if result.rows:
         session.show(*verdict_tables(result))
     if session.verbosity > 0:
@@ -185,3 +189,4 @@ def _show(session: Session, result: VerifyResult) -> None:
             session.show(*(Text(line) for line in detail_lines(row)))
     session.conclude(summary_line(result))
     session.show(*not_run_lines(result))
+    session.show(*(Text(line, style="dim") for found in result.proofs for line in report_proofs.brief(found)))

@@ -207,3 +207,12 @@ FEWER_BLOCKS = warning(
     "Launch no more CTAs for each SM than the port has room for; or let the occupancy functions see it: more dynamic "
     "shared memory lets fewer share an SM. A smaller tile takes fewer columns.",
 )
+PORT_HAZARD = error(
+    "PT3056",
+    ExitCode.BUILD_FAILED,
+    "the port of {case} is not written: hazard {id} on its PTX, {what}",
+    "The proof of synchronization looks at every schedule of what the compiler made of the port, without a run, and "
+    "finds this wrong at a size of its case. The original has nothing like it in the same place, so that the port "
+    "brings it in: a defect of Porter.",
+    "Report it with the source. `--prove-seconds 0` writes the port nevertheless; nobody should run it.",
+)

@@ -163,6 +163,7 @@ class Code(Enum):
     PORT_WITHOUT_MMA = build.PORT_WITHOUT_MMA
     PORT_LOCAL_MEMORY = build.PORT_LOCAL_MEMORY
     FEWER_BLOCKS = build.FEWER_BLOCKS
+    PORT_HAZARD = build.PORT_HAZARD
     OTHER_CHIP = build.OTHER_CHIP
     NO_DSL = build.NO_DSL
     DSL_ERROR = build.DSL_ERROR
@@ -202,6 +203,7 @@ class Code(Enum):
     HAZARD_NOT_MENDED = hazards.HAZARD_NOT_MENDED
     BLOCK_ENDS_EARLY = hazards.BLOCK_ENDS_EARLY
     STORE_NOT_READY = hazards.STORE_NOT_READY
+    HAZARD_PROVED = hazards.HAZARD_PROVED
 
     # PT5xxx: verification
     CASE_NOT_FOUND = verification.CASE_NOT_FOUND

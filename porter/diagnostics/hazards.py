@@ -73,6 +73,14 @@ HAZARD_INHERITED = warning(
     "apart, and says nothing about the port.",
     "Mend the original; `porter hazards --only original` has the report, with the instruction that is missing.",
 )
+HAZARD_PROVED = error(
+    "PT4114",
+    ExitCode.DIFFERENT,
+    "hazard {id} on the PTX of {case}'s {program}: {what}",
+    "The proof of synchronization looks at every schedule of what the compiler made of the kernel, without a run, and "
+    "finds this wrong at the size that is named. The original has nothing like it in the same place.",
+    "`porter hazards --prove` has the report; add what is missing between the two places.",
+)
 HAZARD_NOT_MENDED = warning(
     "PT4111",
     "hazard {id} of the original, {what}, is not mended: {reason}",

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from porter.build.entry import kernel_name
-from porter.diagnostics import Diagnostic, ExitCode, worst_exit
+from porter.diagnostics import Code as DiagnosticCode
+from porter.diagnostics import Diagnostic, ExitCode, Location, worst_exit
 from porter.facts.code import Code
+from porter.facts.events import Blocked
 from porter.report import json as report_json
 from porter.sim.check.catalog import KINDS
 from porter.sync.findings import Finding
+from porter.verify.proved import CaseProofs, wrong_in
 from porter.verify.proving import Count, Proof
 
 _EXIT = {"proved": ExitCode.OK, "hazard": ExitCode.DIFFERENT, "unknown": ExitCode.INCONCLUSIVE}
@@ -39,11 +42,52 @@ def text(proofs: Sequence[Proof]) -> Iterator[str]:
         code = proof.flow.code
         for finding in proof.checked.findings:
             yield from _finding(code, proof, finding)
-        for blocked in proof.checked.blocked[:8]:
-            yield f"    {blocked.warp} waits at {_place(code, blocked.at)}: {blocked.why}"
+        yield from (f"    {_waiting(code, blocked)}" for blocked in proof.checked.blocked[:_MOST_WAITING])
     for proof in proofs:
         yield f"{proof.case} {proof.program} ({kernel_name(proof.entry)}): {_verdict(proof)}"
         yield from (f"    {line}" for line in _details(proof))
+
+
+def brief(found: CaseProofs) -> Iterator[str]:
+    """A line for each program of a case."""
+    if found.untried:
+        yield f"synchronization: nothing proved: {found.untried}"
+    for proof in found.all:
+        yield f"synchronization of {proof.case} {proof.program}: {_in_brief(proof)}"
+    if found.inherited:
+        kinds = ", ".join(sorted({f.kind for f in found.inherited}))
+        yield f"synchronization: of the port's hazards the original has in the same place: {kinds}"
+
+
+def _in_brief(proof: Proof) -> str:
+    if proof.status == "unknown":
+        return f"not known: {proof.checked.unknown} at {_place(proof.flow.code, proof.checked.unknown_at)}"
+    kinds = ", ".join(sorted({f.kind for f in wrong_in(proof)}))
+    if kinds:
+        return f"hazards {kinds} at {proof.at} (`porter hazards --prove`)"
+    turns = [f"{c.name} for all" if c.is_all else f"{c.name} to {c.upto}" for c in proof.counts if c.step]
+    return f"proved on PTX at {'; '.join(proof.sizes)}" + (f", {', '.join(turns)}" if turns else "")
+
+
+def introduced(found: CaseProofs, as_code: DiagnosticCode) -> Iterator[Diagnostic]:
+    """An error for each hazard that a port brings in."""
+    if found.port is None:
+        return
+    code, proof = found.port.flow.code, found.port
+    for finding in found.introduced:
+        loc = code.code[finding.second].loc if finding.second is not None else None
+        values = {"id": finding.kind, "case": proof.case, "program": proof.program, "what": _title(finding)}
+        _, *lines = _finding(code, proof, finding)
+        waiting = [_waiting(code, b) for b in proof.checked.blocked[:_MOST_WAITING] if finding.kind == "deadlock"]
+        detail = "\n".join([f"at {proof.at}", *map(str.strip, [*lines, *waiting])])
+        yield Diagnostic(as_code, None if loc is None else Location(loc.file, loc.line), values, detail)
+
+
+_MOST_WAITING = 8
+
+
+def _waiting(code: Code, blocked: Blocked) -> str:
+    return f"{blocked.warp} waits at {_place(code, blocked.at)}: {blocked.why}"
 
 
 def _verdict(proof: Proof) -> str:
@@ -80,8 +124,7 @@ def _counted(count: Count) -> str:
 
 def _finding(code: Code, proof: Proof, finding: Finding) -> Iterator[str]:
     known = KINDS.get(finding.kind)
-    title = known.title if known is not None else _OWN.get(finding.kind, finding.kind)
-    yield f"{finding.level} {finding.kind}: {title}"
+    yield f"{finding.level} {finding.kind}: {_title(finding)}"
     yield f"    {finding.text}"
     if finding.first is not None:
         yield f"    first:  {_instruction(code, finding.first)}"
@@ -89,6 +132,11 @@ def _finding(code: Code, proof: Proof, finding: Finding) -> Iterator[str]:
         yield f"    {'second' if finding.first is not None else 'at'}: {_instruction(code, finding.second)}"
     if known is not None:
         yield f"    rule: {known.rule} ({known.source})"
+
+
+def _title(finding: Finding) -> str:
+    known = KINDS.get(finding.kind)
+    return known.title if known is not None else _OWN.get(finding.kind, finding.kind)
 
 
 def _instruction(code: Code, at: int) -> str:
@@ -113,6 +161,15 @@ def document(proofs: Sequence[Proof], errors: Sequence[Diagnostic]) -> dict[str,
         "diagnostics": [report_json.diagnostic(e) for e in errors],
     }
     return report_json.document("prove", proofs_exit(proofs, errors), body)
+
+
+def case_body(found: CaseProofs) -> dict[str, Any]:
+    return {
+        "programs": [_body(p) for p in found.all],
+        "introduced": [f.kind for f in found.introduced],
+        "inherited": [f.kind for f in found.inherited],
+        "untried": found.untried or None,
+    }
 
 
 def _body(proof: Proof) -> dict[str, Any]:

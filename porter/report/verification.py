@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from porter.diagnostics import Code
 from porter.report import json as report_json
+from porter.report import proofs as report_proofs
 from porter.report.exits import verification_exit
 from porter.report.hazards import run_body as hazard_body
 from porter.report.program import finding_body
@@ -25,7 +27,10 @@ def document(result: VerifyResult) -> dict[str, Any]:
         "seconds": result.seconds,
         "rows": [*result.earlier, *(_row(row) for row in result.rows)],
         "not_run": [_not_run(c) for c in result.coverage],
-        "diagnostics": report_json.diagnostics(result.errors),
+        "proofs": [report_proofs.case_body(p) for p in result.proofs],
+        "diagnostics": report_json.diagnostics(
+            [*result.errors, *(d for p in result.proofs for d in report_proofs.introduced(p, Code.HAZARD_PROVED))]
+        ),
     }
     return report_json.document("verify", verification_exit(result), body)
 

@@ -13,6 +13,7 @@ from porter.verify.coverage import Coverage
 from porter.verify.expr import Number
 from porter.verify.hazards import HazardRun
 from porter.verify.outcome import RunSummary, Verdict
+from porter.verify.proved import CaseProofs
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,14 @@ class VerifyResult:
     coverage: tuple[Coverage, ...] = ()
     earlier: tuple[Mapping[str, Any], ...] = ()
     """Rows of the document of an earlier run that were not made again; all are clean or to review."""
+    proofs: tuple[CaseProofs, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
         order = (Verdict.ERROR, Verdict.INCOMPLETE, Verdict.REVIEW, Verdict.CLEAN)
         found = {row.verdict for row in self.rows} | {Verdict(row["verdict"]) for row in self.earlier}
+        if any(p.introduced for p in self.proofs):
+            found.add(Verdict.ERROR)
         if self.errors:
             found.add(Verdict.INCOMPLETE)
         if not found:

@@ -28,6 +28,7 @@ from porter.verify.known import Known
 from porter.verify.launching import ported_case
 from porter.verify.oracle import require_trusted
 from porter.verify.prepare import PortOf
+from porter.verify.proved import CaseProofs, prove_case
 from porter.verify.record import ReplayBackend, load
 from porter.verify.results import Row, VerifyResult
 from porter.verify.runner import Again, ProgressCall, VerifyOptions, verify
@@ -44,7 +45,8 @@ class Wanted:
     for where there is a port and they can be. `port_of` None: only originals; `finished`: it gives a port that is
     there already, so that also an original which is known as PTX or a binary has one. `source` is that of recorded
     cases; `include_dirs` come behind the case's own. `all_named`: a case that cannot be run is named and does not
-    hide the others. `known`: rows that are taken as they are, to which others are added."""
+    hide the others. `known`: rows that are taken as they are, to which others are added. `prove_seconds`: how long the
+    synchronization of each program is proved on its PTX; 0: not at all."""
 
     settings: SimOptions
     backend: str = "sim"
@@ -59,6 +61,7 @@ class Wanted:
     all_named: bool = False
     budget: Budget = field(default_factory=Budget)
     known: Known | None = None
+    prove_seconds: float = 0
 
     def families_of(self, case: Case) -> Sequence[str] | None:
         """None: all that apply."""
@@ -82,6 +85,7 @@ def verify_cases(
     errors: list[Diagnostic] = []
     coverage: list[Coverage] = []
     earlier: list[Mapping[str, Any]] = []
+    proofs: list[CaseProofs] = []
     for item in items:
         try:
             found, left = sweep.case(item if isinstance(item, Case) else load_case(item))
@@ -89,6 +93,7 @@ def verify_cases(
                 rows += found.rows
                 earlier += found.earlier
                 coverage += found.coverage
+                proofs += found.proofs
             errors += left
         except PorterError as error:
             if not wanted.all_named:
@@ -104,6 +109,7 @@ def verify_cases(
         tuple(errors),
         tuple(coverage),
         tuple(earlier),
+        tuple(proofs),
     )
 
 
@@ -138,7 +144,17 @@ class _Sweep:
         if plan is None and not wanted.hazards:
             # Hazards that nobody asked for are looked for to judge a port.
             options = replace(options, checking=None)
-        return verify(case, plan, self.builder, self.backend, options), []
+        return replace(verify(case, plan, self.builder, self.backend, options), proofs=self._proofs(case, plan)), []
+
+    def _proofs(self, case: Case, plan: PortPlan | None) -> tuple[CaseProofs, ...]:
+        """None where hazards are not looked for either."""
+        wanted = self.wanted
+        if not wanted.prove_seconds or wanted.hazards is False or (plan is None and not wanted.hazards):
+            return ()
+        if self.tell is not None:
+            self.tell(f"{case.name}: synchronization")
+        chosen = wanted.sizes(case) if wanted.sizes is not None else [case.sizes, *case.other_sizes]
+        return (prove_case(case, plan, self.builder, chosen, wanted.prove_seconds),)
 
     def _options(self, case: Case, dsl_port: bool) -> VerifyOptions:
         """`case` as the port has it, which may not take all sizes."""

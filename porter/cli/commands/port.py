@@ -12,6 +12,7 @@ from porter.cli.commands.shared import (
     keep_option,
     mend_option,
     problem_option,
+    prove_option,
     rules_option,
     style_option,
     target_option,
@@ -45,6 +46,7 @@ from porter.cli.commands.shared import (
               help="CuTe C++: put the port's mbarriers into the struct that a kernel takes its dynamic shared memory "
                    "for, instead of into 1 KB of static shared memory.")  # fmt: skip
 @mend_option
+@prove_option
 @click.option("--compile/--no-compile", "compiles", default=True, show_default=True,
               help="Compile port (sm_100a) and original (sm_90a), where there is a CUDA compiler.")  # fmt: skip
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="For the compiler: a macro (repeatable).")
@@ -64,5 +66,6 @@ def port() -> None:
 
     Local headers are ported with the files that include them. Exit code 3: constructs were left. A kernel that is
     refused stays as it is for sm_90a, and traps elsewhere; what can be ported of its file is. Exit code 4: the
-    compiler takes the original and refuses the port; nothing is written.
+    compiler takes the original and refuses the port, or the port's synchronization is proved wrong where the original's
+    is not; nothing is written.
     """

@@ -274,6 +274,16 @@ def seconds_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def prove_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--prove-seconds, for commands that make or check ports of kernels with a case."""
+    return click.option(
+        "--prove-seconds", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="N",
+        envvar="PORTER_PROVE_SECONDS",
+        help="Also prove the synchronization of original and port on their PTX, for every schedule and as many turns "
+             "of their loops as N seconds for each allow; 0: not at all (docs/proving.md).",
+    )(function)  # fmt: skip
+
+
 def resume_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--resume, for commands that a time budget ends."""
     return click.option(

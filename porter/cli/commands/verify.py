@@ -14,6 +14,7 @@ from porter.cli.commands.shared import (
     keep_option,
     no_mend_option,
     problem_option,
+    prove_option,
     resume_option,
     rules_option,
     simulator_options,
@@ -44,6 +45,7 @@ from porter.verify.backend_names import BACKENDS
 @click.option("--hazards/--no-hazards", default=None,
               help="Also look for hazards in the same runs, with the first input family of each size "
                    "[default: on the simulator, where there is a port].")  # fmt: skip
+@prove_option
 @simulator_options
 @click.option("--backend", type=click.Choice(BACKENDS), default="sim", show_default=True,
               help="Where kernels run; `auto` takes a GPU if there is one.")  # fmt: skip
@@ -77,7 +79,8 @@ def verify() -> None:
     there. Ports of CuTe DSL kernels run under the late, the eager and two random schedules, whatever is asked for.
     Values and synchronization are checked in one go, on the levels of `porter hazards`. What the port has from its
     original is said, and sets no exit code. What they leave in variables of the module or in scratch tensors is there
-    in a second launch. The last lines say what was not run.
+    in a second launch. The last lines say what was not run, and what is proved of the synchronization of both on their
+    PTX, without a run.
 
     A program with its own main() and no case beside it runs whole, with its arguments: `porter verify --port port.cu
     program.cu -- 256 256 64`. After each launch original and port have to hold the same bits in memory.
