@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from rich.text import Text
@@ -11,17 +12,22 @@ from rich.text import Text
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories
 from porter.cli.porting import look, port_options
-from porter.diagnostics import ExitCode
+from porter.cli.prove import proofs_below
+from porter.diagnostics import Code, ExitCode
 from porter.report import json as report_json
+from porter.report import proofs as report_proofs
 from porter.report.exits import check_exit
 from porter.report.tables import quantity
 from porter.scan.check import Checked, faults_on_sm100, for_porter, hopper_left
+from porter.verify.builder import ORIGINAL_ARCH
+from porter.verify.proved import alone
 
 
 @command
 def check(
-    session: Session, paths: tuple[Path, ...], sm100: bool, pass_over: bool, include_dirs: tuple[Path, ...]
-) -> ExitCode:
+    session: Session, paths: tuple[Path, ...], sm100: bool, pass_over: bool, include_dirs: tuple[Path, ...],
+    prove: bool,
+) -> ExitCode:  # fmt: skip
     require_directories("-I", include_dirs)
     if pass_over:
         paths = for_porter(paths, include_dirs, tuple(map(str, session.rules)))
@@ -31,7 +37,11 @@ def check(
             checked = faults_on_sm100(paths, include_dirs, tuple(map(str, session.rules)), tell, target)
         else:
             checked = hopper_left(paths, include_dirs, port_options(session), look, tell)
+    proofs, left = proofs_below(session, paths, session.target if sm100 else ORIGINAL_ARCH) if prove else ([], [])
+    hazards = [d for proof in proofs for d in report_proofs.introduced(alone(proof), Code.HAZARD_PROVED)]
+    checked = replace(checked, findings=(*checked.findings, *hazards), problems=(*checked.problems, *left))
     session.report([*checked.findings, *checked.problems])
+    session.show(*(Text(line) for proof in proofs for line in report_proofs.brief(alone(proof))))
     session.conclude(_summary(checked))
     code = check_exit(checked.findings, checked.problems)
     body = {
@@ -39,6 +49,7 @@ def check(
         "findings": report_json.diagnostics(checked.findings),
         "diagnostics": report_json.diagnostics(checked.problems),
     }
+    body |= {"proofs": [report_proofs.proof_body(proof) for proof in proofs]} if prove else {}
     session.write_json(report_json.document("check", code, body))
     return code
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -18,7 +18,7 @@ from porter.cli.inputs import read_document, require_program
 from porter.cli.launches import check_launch, require_launch
 from porter.cli.options import read_launch, read_sizes, sim_options
 from porter.cli.programs import program_request
-from porter.cli.prove import prove_cases, prove_launch
+from porter.cli.prove import prove_cases, prove_launch, prove_program
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import hazards as report_hazards
 from porter.report.exits import hazards_exit
@@ -29,7 +29,7 @@ from porter.verify.case import Case, cases_if_any, cases_of, load_case
 from porter.verify.hazard_cases import Search, hazards_of_case, settled
 from porter.verify.hazards import HazardRun, check_bare
 from porter.verify.problem import LaunchValues
-from porter.verify.program.source import check_program
+from porter.verify.program.source import Request, check_program
 from porter.verify.settings import SimOptions
 
 Level = Literal["strict", "practice"]
@@ -71,8 +71,10 @@ def hazards(
 ) -> ExitCode:
     launch_file = require_launch(path, ptx_path, launch_path)
     _require_path(path)
+    request = partial(program_request, path or Path(), arguments, arch, include_dirs, defines, flags, libraries)
     if prove:
-        return _prove(session, path, case_path, port_path, only, arch, sizes, seconds, kernel, ptx_path, launch_file)
+        return _prove(session, path, case_path, port_path, only, arch, sizes, seconds, (launch_file, ptx_path, kernel),
+                      request, sim_options(seed, schedule, arithmetic, budget))  # fmt: skip
     options = sim_options(seed, "random" if seeds > 1 else schedule, arithmetic, budget)
     numbers, chosen = range(seed, seed + seeds), cast("Level | None", level)
     errors, earlier = list[Diagnostic](), list[Mapping[str, Any]]()
@@ -86,8 +88,7 @@ def hazards(
         runs = [_ptx(path, kernel, launch, values, chosen or "practice", options, numbers, jobs)]
     elif kind == "program":
         require_program(path)
-        request = program_request(path, arguments, arch, include_dirs, defines, flags, libraries)
-        runs = [check_program(request, find_toolkit(session.toolkit), chosen or "practice", options, numbers)[0]]
+        runs = [check_program(request(), find_toolkit(session.toolkit), chosen or "practice", options, numbers)[0]]
     else:
         programs = ["kernel"] if arch else [only] if only else ["port"] if port_path else ["original", "port"]
         port_of = partial(_plan_of_case, port=port_path)
@@ -104,25 +105,24 @@ def _require_path(path: Path | None) -> None:
 
 
 def _prove(
-    session: Session,
-    path: Path | None,
-    case_path: Path | None,
-    port_path: Path | None,
-    only: str | None,
-    arch: str | None,
-    sizes: str,
-    seconds: float | None,
-    kernel: str | None,
-    ptx_path: Path | None,
-    launch_file: Path | None,
-) -> ExitCode:
+    session: Session, path: Path | None, case: Path | None, port: Path | None, only: str | None, arch: str | None,
+    sizes: str, seconds: float | None, launch: tuple[Path | None, Path | None, str | None],
+    request: Callable[[], Request], settings: SimOptions,
+) -> ExitCode:  # fmt: skip
+    """`launch`: a launch file, the PTX that it is for, and the kernel. `request` builds a program."""
     if path is None:
-        assert launch_file is not None
-        return prove_launch(session, launch_file, ptx_path, kernel, arch, seconds)
-    if _kind_of(path, case_path) != "cases":
-        raise PorterError(Code.BAD_OPTION, option="--prove", problem="is for kernels with a case, and launch files")
-    programs = [only] if only else ["port"] if port_path else ["original", "port"]
-    return prove_cases(session, path, case_path, port_path, programs, sizes, seconds)
+        file, ptx, kernel = launch
+        assert file is not None
+        return prove_launch(session, file, ptx, kernel, arch, seconds)
+    kind = _kind_of(path, case)
+    if kind == "ptx":
+        problem = "needs --launch FILE for PTX: what is proved follows from the launch and the boxes of tensor maps"
+        raise PorterError(Code.BAD_OPTION, option="--prove", problem=problem)
+    if kind == "program":
+        require_program(path)
+        return prove_program(session, request(), settings, seconds)
+    programs = [only] if only else ["port"] if port else ["original", "port"]
+    return prove_cases(session, path, case, port, programs, arch, sizes, seconds)
 
 
 def _kind_of(path: Path | None, case: Path | None) -> Literal["launch", "ptx", "program", "cases"]:

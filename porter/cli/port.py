@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -91,8 +91,7 @@ def port(
     port = placed(ported, whole, include_dirs, paths)
     options = options if output is None else _away(ported, port, options)
     gated = _compile(session, ported, options, ASTRAY if port.astray else "" if compiles else "--no-compile")
-    proofs = _proved(session, ported, prove_seconds) if compiles and gate_exit(gated) is ExitCode.OK else []
-    hazards = [d for found in proofs for d in report_proofs.introduced(found, Code.PORT_HAZARD)]
+    proofs, hazards = _proved(session, ported, gated, prove_seconds if compiles and not check else 0)
     refused = gate_exit(gated) is not ExitCode.OK or bool(hazards)
     graded = _grade(session, ported) if grades and not refused else []
     diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics), *hazards]
@@ -100,21 +99,26 @@ def port(
     session.report(diagnostics if session.verbosity > 0 else _brief(diagnostics))
     written = [] if refused else _write(ported, output, apply, port)
     session.report(said := how_to_compile(ported, port, output if written else None))
-    code = exit_code_of(hazards) or _exit_code(ported, gated, check)
+    code = _exit_code(ported, gated, hazards, check)
     shows_diff = output is None and not apply and not check
     if shows_diff and not refused and not session.json:
         session.write(unified_diff(ported.old, ported.new, ported.groups))
     # standard output is the diff's alone, for whoever applies it
     tell = session.remark if shows_diff else session.show
-    tell(*report_gate.summary(gated), *(Text(one.line) for one in graded))
-    tell(*(Text(line) for found in proofs for line in report_proofs.brief(found)))
+    lines = [*(one.line for one in graded), *(line for found in proofs for line in report_proofs.brief(found))]
+    tell(*report_gate.summary(gated), *map(Text, lines))
     if not refused:
         session.show(*(Text(f"{'would change' if check else 'wrote'} {path}")
                        for path in (ported.changed if check else written)))  # fmt: skip
     document = port_document(ported, gated, [*diagnostics, *said], written, code)
-    document |= {"proofs": [report_proofs.case_body(found) for found in proofs]} if proofs else {}
-    session.write_json(document | ({"grades": [one.body() for one in graded]} if grades else {}))
+    session.write_json(document | _more(proofs, graded if grades else None))
     return code
+
+
+def _more(proofs: Sequence[CaseProofs], graded: Sequence[Brief] | None) -> dict[str, object]:
+    """What a document has where there is a case."""
+    more: dict[str, object] = {"proofs": [report_proofs.case_body(found) for found in proofs]} if proofs else {}
+    return more if graded is None else more | {"grades": [one.body() for one in graded]}
 
 
 def _made(session: Session, make: Callable[..., Ported], held: str, check: bool, seconds: float | None) -> Ported:
@@ -158,11 +162,14 @@ def _plan(session: Session, ported: Ported, case: Case) -> tuple[PortPlan | None
     return port_plan(session, ported).on(case.template, case.launch.grid, case.map_params), []
 
 
-def _proved(session: Session, ported: Ported, seconds: float) -> list[CaseProofs]:
-    """What is proved of the ports of kernels with a case; code that nobody trusts is not run for it."""
+def _proved(
+    session: Session, ported: Ported, gated: list[Gated], seconds: float
+) -> tuple[list[CaseProofs], list[Diagnostic]]:
+    """What is proved of the ports of kernels with a case, and what is wrong with them; code that nobody trusts is not
+    run for it."""
     found: list[CaseProofs] = []
-    if not seconds:
-        return found
+    if not seconds or gate_exit(gated) is not ExitCode.OK:
+        return found, []
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     with session.progress() as tell:
         for root in ported.changed_roots:
@@ -176,7 +183,7 @@ def _proved(session: Session, ported: Ported, seconds: float) -> list[CaseProofs
                     if tell is not None:
                         tell(f"synchronization of {case.name}")
                     found.append(prove_case(case, plan, builder, [case.sizes], seconds, always=False))
-    return found
+    return found, [d for one in found for d in report_proofs.introduced(one, Code.PORT_HAZARD)]
 
 
 def _require_options(output: Path | None, apply: bool, check: bool, allow_dirty: bool, whole: bool) -> None:
@@ -204,7 +211,9 @@ def _away(ported: Ported, port: Placed, options: GateOptions) -> GateOptions:
     return replace(options, written=frozenset(port.files), layout=port.layout)
 
 
-def _exit_code(ported: Ported, gated: list[Gated], check: bool) -> ExitCode:
+def _exit_code(ported: Ported, gated: list[Gated], hazards: list[Diagnostic], check: bool) -> ExitCode:
+    if hazards:
+        return exit_code_of(hazards)
     left = worst_exit([ported.exit_code, exit_code_of(ported.left_over)])
     return port_exit(left, gated, check and bool(ported.changed))
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -16,20 +16,23 @@ from porter.diagnostics import Diagnostic, ExitCode, PorterError
 from porter.report import proofs as report_proofs
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
-from porter.verify.case import Case, cases_of, load_case
+from porter.verify.case import Case, cases_if_any, cases_of, load_case
 from porter.verify.launch_file import load_launch
+from porter.verify.program.source import Request, run_source_or_executable
 from porter.verify.proved import Program
+from porter.verify.proved_program import prove_launches
 from porter.verify.proving import Proof, Prover
+from porter.verify.settings import SimOptions
 
 SECONDS = 60.0
 """For each program, where nothing else is asked for."""
 
 
 def prove_cases(
-    session: Session, path: Path, case_path: Path | None, port: Path | None, programs: Sequence[str], sizes: str,
-    seconds: float | None,
+    session: Session, path: Path, case_path: Path | None, port: Path | None, programs: Sequence[str], arch: str | None,
+    sizes: str, seconds: float | None,
 ) -> ExitCode:  # fmt: skip
-    """Prove the programs of each case of a path."""
+    """Prove the programs of each case of a path, or its kernel for `arch`."""
     cases = map(load_case, cases_of(path)) if case_path is None else [load_case(case_path).on(path)]
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     proofs: list[Proof] = []
@@ -39,7 +42,7 @@ def prove_cases(
             if tell is not None:
                 tell(case.name)
             try:
-                for program in _programs(case, builder, programs, port, errors):
+                for program in _programs(case, builder, programs, port, arch, errors):
                     chosen = read_sizes([sizes], case) if sizes != "default" else [{}, *case.other_sizes]
                     proofs.append(program.prove(chosen, seconds or SECONDS))
             except PorterError as error:
@@ -47,6 +50,32 @@ def prove_cases(
                     raise
                 errors += error.diagnostics
     return _report(session, proofs, errors)
+
+
+def proofs_below(session: Session, paths: Iterable[Path], arch: str) -> tuple[list[Proof], list[Diagnostic]]:
+    """Of the kernels with a case of some paths, compiled for a chip; and what keeps others from being proved."""
+    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
+    proofs: list[Proof] = []
+    left: list[Diagnostic] = []
+    with session.progress() as tell:
+        for path in paths:
+            for found in cases_if_any(path):
+                try:
+                    case = load_case(found) if path.is_dir() else load_case(found).on(path)
+                    if tell is not None:
+                        tell(case.name)
+                    proofs.append(Program(case, builder, arch=arch).prove([case.sizes, *case.other_sizes], SECONDS))
+                except PorterError as error:
+                    left += error.diagnostics
+    return proofs, left
+
+
+def prove_program(session: Session, request: Request, options: SimOptions, seconds: float | None) -> ExitCode:
+    """Run a program, and prove the kernels that it launches, at these launches."""
+    with session.progress():
+        outcome = run_source_or_executable(request, options, find_toolkit(session.toolkit))
+        proofs = list(prove_launches(request.path.name, "program", outcome.launches, seconds or SECONDS))
+    return _report(session, proofs, outcome.diagnostics)
 
 
 def prove_launch(
@@ -59,11 +88,15 @@ def prove_launch(
 
 
 def _programs(
-    case: Case, builder: Builder, programs: Sequence[str], port: Path | None, errors: list[Diagnostic]
-) -> Iterator[Program]:
+    case: Case, builder: Builder, programs: Sequence[str], port: Path | None, arch: str | None,
+    errors: list[Diagnostic],
+) -> Iterator[Program]:  # fmt: skip
     # A program with its own main() starts sooner without the port engine.
     from porter.cli.porting import plan_of_case
 
+    if arch:
+        yield Program(case, builder, arch=arch)
+        return
     if "original" in programs:
         yield Program(case, builder)
     if "port" in programs:

@@ -20,6 +20,10 @@ _MOST_SECONDS = 3600.0
 _OF_VERDICT = 0.75
 """The share of its time after which a verification begins no new input family."""
 
+_OF_PROOF = 0.3
+"""The share of its time that the proof of each of two programs may take."""
+_MOST_PROOF = 10.0
+
 
 @dataclass(frozen=True)
 class Tools:
@@ -53,7 +57,7 @@ class Tools:
         """Port files or directories to SM100a into the directory `output`; originals stay. The result has the diff, and
         each edit with its rule, reason and safety label. A case beside a kernel is run, which may bring M=128 MMAs, for
         half of `seconds` at most."""
-        half = ["--seconds", f"{self._budget(seconds) / 2:g}"]
+        half = ["--seconds", f"{self._budget(seconds) / 2:g}", *self._proof(seconds)]
         return self._run("port", ["-o", *self._paths([output]), *half, "--", *self._paths(paths)], seconds)
 
     def verify(
@@ -67,16 +71,23 @@ class Tools:
         if not port and cases_if_any(self.root / path):
             # what proves the port is cut short, not the verdict on it
             words += ["--seconds", f"{self._budget(seconds) * _OF_VERDICT:g}"]
+        words += self._proof(seconds)
         return self._run("verify", [*words, "--", path], seconds)
 
     def hazards(
-        self, path: str, port: str | None = None, level: str | None = None, seconds: float | None = None
+        self,
+        path: str,
+        port: str | None = None,
+        level: str | None = None,
+        prove: bool = False,
+        seconds: float | None = None,
     ) -> dict[str, Any]:
         """Look for missing waits, fences, barriers and commits in a kernel with a case, and its port. Causes group the
         pairs of accesses; each names both places, the missing edge and the instruction that supplies it. `level` is
-        `strict` or `practice`."""
+        `strict` or `practice`. `prove`: without a run, for every schedule and all turns (docs/proving.md)."""
         words = ["--port", *self._paths([port])] if port else []
         words += ["--level", level] if level else []
+        words += ["--prove", "--seconds", f"{self._budget(seconds) * _OF_PROOF:g}"] if prove else []
         return self._run("hazards", [*words, "--", *self._paths([path])], seconds)
 
     def explain(self, id: str) -> dict[str, Any]:
@@ -97,6 +108,10 @@ class Tools:
 
     def _budget(self, seconds: float | None) -> float:
         return min(max(seconds or self.seconds, 1.0), _MOST_SECONDS)
+
+    def _proof(self, seconds: float | None) -> list[str]:
+        """What each program's proof may take beside other checks."""
+        return ["--prove-seconds", f"{min(_MOST_PROOF, self._budget(seconds) * _OF_PROOF / 4):g}"]
 
     def _run(self, name: str, words: Sequence[str], seconds: float | None) -> dict[str, Any]:
         budget = self._budget(seconds)

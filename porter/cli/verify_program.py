@@ -45,6 +45,7 @@ def verify_program(
     build: tuple[Sequence[Path], Sequence[str], Sequence[str], Sequence[str]],
     options: SimOptions,
     hazards: bool,
+    prove_seconds: float,
 ) -> VerifyResult:
     """Original and port with their own main(); without `port` one is made. `build`: include directories, macros,
     options of nvcc, libraries.
@@ -68,4 +69,4 @@ def verify_program(
             program_request(p, arguments, None, dirs, *build[1:], tell=tell, report=session.report)
             for p, dirs in ((path, build[0]), (port, (*own_first(path, port, build[0]), path.parent)))
         )
-        return verify_programs(first, second, toolkit, options, hazards, session.target)
+        return verify_programs(first, second, toolkit, options, hazards, session.target, prove_seconds)

@@ -78,7 +78,8 @@ HAZARD_PROVED = error(
     ExitCode.DIFFERENT,
     "hazard {id} on the PTX of {case}'s {program}: {what}",
     "The proof of synchronization looks at every schedule of what the compiler made of the kernel, without a run, and "
-    "finds this wrong at the size that is named. The original has nothing like it in the same place.",
+    "finds this wrong at the size that is named. Of a port it is said where the original has nothing like it in the "
+    "same place.",
     "`porter hazards --prove` has the report; add what is missing between the two places.",
 )
 HAZARD_NOT_MENDED = warning(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -53,16 +54,17 @@ def brief(found: CaseProofs) -> Iterator[str]:
     if found.untried:
         yield f"synchronization: nothing proved: {found.untried}"
     for proof in found.all:
-        yield f"synchronization of {proof.case} {proof.program}: {_in_brief(proof)}"
+        wrong = found.introduced if proof is found.port else wrong_in(proof)
+        yield f"synchronization of {proof.case} {proof.program}: {_in_brief(proof, wrong)}"
     if found.inherited:
         kinds = ", ".join(sorted({f.kind for f in found.inherited}))
         yield f"synchronization: of the port's hazards the original has in the same place: {kinds}"
 
 
-def _in_brief(proof: Proof) -> str:
+def _in_brief(proof: Proof, wrong: Sequence[Finding]) -> str:
     if proof.status == "unknown":
         return f"not known: {proof.checked.unknown} at {_place(proof.flow.code, proof.checked.unknown_at)}"
-    kinds = ", ".join(sorted({f.kind for f in wrong_in(proof)}))
+    kinds = ", ".join(sorted({f.kind for f in wrong}))
     if kinds:
         return f"hazards {kinds} at {proof.at} (`porter hazards --prove`)"
     turns = [f"{c.name} for all" if c.is_all else f"{c.name} to {c.upto}" for c in proof.counts if c.step]
@@ -70,16 +72,18 @@ def _in_brief(proof: Proof) -> str:
 
 
 def introduced(found: CaseProofs, as_code: DiagnosticCode) -> Iterator[Diagnostic]:
-    """An error for each hazard that a port brings in."""
+    """An error for each kind of hazard that a port brings in, with the first pair of places."""
     if found.port is None:
         return
     code, proof = found.port.flow.code, found.port
-    for finding in found.introduced:
+    times = Counter(finding.kind for finding in found.introduced)
+    for finding in {f.kind: f for f in reversed(found.introduced)}.values():
         loc = code.code[finding.second].loc if finding.second is not None else None
         values = {"id": finding.kind, "case": proof.case, "program": proof.program, "what": _title(finding)}
         _, *lines = _finding(code, proof, finding)
         waiting = [_waiting(code, b) for b in proof.checked.blocked[:_MOST_WAITING] if finding.kind == "deadlock"]
-        detail = "\n".join([f"at {proof.at}", *map(str.strip, [*lines, *waiting])])
+        several = [f"{times[finding.kind]} pairs of accesses"] if times[finding.kind] > 1 else []
+        detail = "\n".join([f"at {proof.at}", *map(str.strip, [*lines, *waiting]), *several])
         yield Diagnostic(as_code, None if loc is None else Location(loc.file, loc.line), values, detail)
 
 
@@ -157,7 +161,7 @@ def _place(code: Code, at: int | None) -> str:
 
 def document(proofs: Sequence[Proof], errors: Sequence[Diagnostic]) -> dict[str, Any]:
     body = {
-        "proofs": [_body(p) for p in proofs],
+        "proofs": [proof_body(p) for p in proofs],
         "diagnostics": [report_json.diagnostic(e) for e in errors],
     }
     return report_json.document("prove", proofs_exit(proofs, errors), body)
@@ -165,14 +169,14 @@ def document(proofs: Sequence[Proof], errors: Sequence[Diagnostic]) -> dict[str,
 
 def case_body(found: CaseProofs) -> dict[str, Any]:
     return {
-        "programs": [_body(p) for p in found.all],
+        "programs": [proof_body(p) for p in found.all],
         "introduced": [f.kind for f in found.introduced],
         "inherited": [f.kind for f in found.inherited],
         "untried": found.untried or None,
     }
 
 
-def _body(proof: Proof) -> dict[str, Any]:
+def proof_body(proof: Proof) -> dict[str, Any]:
     code = proof.flow.code
     return {
         "name": proof.case,

@@ -81,6 +81,11 @@ _HANDED_OUT = (0, 1, 3)
 """Blocks that try_cancel hands to each block, where it asks for some."""
 
 
+def worse(one: Checked, other: Checked) -> bool:
+    """Whether the verdict on one launch is worse than that on another."""
+    return WORST_LAST.index(one.verdict) > WORST_LAST.index(other.verdict)
+
+
 WORST_LAST = (Verdict.CLEAN, Verdict.REVIEW, Verdict.UNKNOWN, Verdict.STRICT, Verdict.ERROR)
 
 

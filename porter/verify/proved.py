@@ -25,11 +25,12 @@ SECONDS = 10.0
 @dataclass
 class Program:
     """What a program of a case is at some sizes; it is compiled once where its sizes are no constants of it. No
-    `plan`: the original."""
+    `plan`: the kernel itself, for the chip `arch`; empty for that of originals."""
 
     case: Case
     builder: Builder
     plan: PortPlan | None = None
+    arch: str = ""
 
     def __post_init__(self) -> None:
         self.source = self.case.kernel
@@ -50,22 +51,22 @@ class Program:
 
     def _built(self, problem: Problem) -> BuiltKernel:
         if self.plan is None:
-            arch = ORIGINAL_ARCH if self.case.recorded is None else self.case.recorded.arch
-            return self.builder.build(problem, self.case.kernel, arch)
+            own = ORIGINAL_ARCH if self.case.recorded is None else self.case.recorded.arch
+            return self.builder.build(problem, self.case.kernel, self.arch or own)
         port = build_port(problem, self.plan, self.builder)
         self.source = port.source
         return port.kernel
 
     def prove(self, chosen: Sequence[Sizes], seconds: float) -> Proof:
         """Raises PorterError: what `at` raises at the sizes that are asked for."""
-        name = "original" if self.plan is None else "port"
+        name = "kernel" if self.arch else "original" if self.plan is None else "port"
         return Prover(name, self.at, Budget(seconds)).prove(chosen)
 
 
 @dataclass(frozen=True)
 class CaseProofs:
-    """Proofs of an original and of its port. `introduced`: what is wrong with the port and was not with the original;
-    `inherited`: what the original has in the same place."""
+    """Proofs of an original and of its port. `introduced`: what is wrong with the port, by the letter of the ISA, and
+    was not with the original; `inherited`: what the original has in the same place."""
 
     original: Proof | None
     port: Proof | None
@@ -90,18 +91,29 @@ def prove_case(
     original, port = Program(case, builder), Program(case, builder, plan)
     try:
         of_port = port.prove(_taken(port, chosen), seconds) if plan is not None else None
-        wrong = wrong_in(of_port) if of_port is not None else ()
-        of_original = original.prove(chosen, seconds) if always or wrong or plan is None else None
+        asks = always or of_port is None or of_port.checked.findings
+        of_original = original.prove(chosen, seconds if always else 0) if asks else None
     except PorterError as error:
         return CaseProofs(None, None, untried=error.diagnostic.message)
-    if of_port is None or of_original is None or not wrong:
-        return CaseProofs(of_original, of_port)
-    had = _inherited(wrong, of_port.flow.code, of_original, LineMap(original.source, port.source))
-    return CaseProofs(of_original, of_port, tuple(f for f in wrong if f not in had), had)
+    return compared(of_original, of_port, LineMap(original.source, port.source))
+
+
+def compared(original: Proof | None, port: Proof | None, lines: LineMap) -> CaseProofs:
+    """Both, with what is found in the port told apart."""
+    found = port.checked.findings if port is not None and port.status != "unknown" else ()
+    if port is None or original is None or not found:
+        return CaseProofs(original, port, found)
+    had = _inherited(found, port.flow.code, original, lines)
+    return CaseProofs(original, port, tuple(f for f in found if f not in had), had)
+
+
+def alone(proof: Proof) -> CaseProofs:
+    """A proof of a program that is no port of another one."""
+    return CaseProofs(None, proof, wrong_in(proof))
 
 
 def wrong_in(proof: Proof) -> tuple[Finding, ...]:
-    """What is wrong by the letter, which a port has to keep."""
+    """What is wrong, and tolerated nowhere."""
     return tuple(f for f in proof.checked.findings if f.level != "review")
 
 

@@ -16,7 +16,7 @@ from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL, Geometry, Launched, Triple
 from porter.facts.machine import Machine
 from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
-from porter.sync.checked import WORST_LAST, Checked, Verdict, check
+from porter.sync.checked import Checked, Verdict, check, worse
 from porter.sync.turns import Lasso, Recorder, find_lasso
 from porter.verify.arguments import MapAddress, MapValue, Pointer
 from porter.verify.budget import Budget
@@ -76,10 +76,14 @@ def launched_case(problem: Problem, flow: Flow, first: Triple = (0, 0, 0)) -> La
 
 def clusters_looked_at(problem: Problem, flow: Flow) -> Iterator[Launched]:
     """The launch as its first cluster sees it, and as its last one does."""
-    grid, cluster = problem.launch.grid, problem.launch.cluster
-    last = tuple((extent - 1) // size * size for extent, size in zip(grid, cluster, strict=True))
-    for first in dict.fromkeys(((0, 0, 0), last)):
-        yield launched_case(problem, flow, (first[0], first[1], first[2]))
+    for first in firsts(problem.launch.grid, problem.launch.cluster):
+        yield launched_case(problem, flow, first)
+
+
+def firsts(grid: Triple, cluster: Triple) -> list[Triple]:
+    """The first block of the first cluster of a grid, and of the last one."""
+    x, y, z = ((extent - 1) // size * size for extent, size in zip(grid, cluster, strict=True))
+    return list(dict.fromkeys(((0, 0, 0), (x, y, z))))
 
 
 # Proofs -----------------------------------------------------------------------------------------------
@@ -150,12 +154,14 @@ class Prover:
         kernel, base = self._built_at(chosen[0])
         flow = self._flow(kernel)
         for sizes in chosen:
+            if looked_at and self._budget.is_spent:
+                break
             of_sizes, problem = self._built_at(sizes)
             for launched in clusters_looked_at(problem, self._flow(of_sizes)):
                 found = check(launched)
                 self._assumed |= found.assumed
                 where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
-                if WORST_LAST.index(found.verdict) > WORST_LAST.index(worst.verdict) or not place:
+                if not place or worse(found, worst):
                     worst, place, flow = found, where, launched.flow
             looked_at.append(_listed(problem.sizes))
         counts: list[Count] = []

@@ -31,6 +31,7 @@ from porter.verify.program.device import LaunchRecord
 from porter.verify.program.results import as_run
 from porter.verify.program.runner import ProgramOutcome
 from porter.verify.program.source import Request, run_source_or_executable
+from porter.verify.proved_program import prove_programs
 from porter.verify.results import Row, VerifyResult
 from porter.verify.settings import SimOptions
 
@@ -82,9 +83,10 @@ def verify_programs(
     options: SimOptions,
     hazards: bool = True,
     target: str = PORT_ARCH,
+    prove_seconds: float = 0,
 ) -> VerifyResult:
     """Build and run both, the original for Hopper and the port for Blackwell, and compare. `hazards`: in the checking
-    simulator.
+    simulator; `prove_seconds`: how long the synchronization of each kernel is proved.
 
     Raises:
         PorterError: what the compiler and the runner raise.
@@ -110,7 +112,9 @@ def verify_programs(
         hazards=checked,
     )
     seconds = time.perf_counter() - began
-    return VerifyResult((row,), "sim", options.schedule, options.arithmetic, options.seed, seconds)
+    ran = [(request.path, one.outcome.launches) for request, one in ((original, ours), (port, theirs))]
+    proofs = tuple(prove_programs(ran[0], ran[1], prove_seconds)) if hazards and prove_seconds else ()
+    return VerifyResult((row,), "sim", options.schedule, options.arithmetic, options.seed, seconds, proofs=proofs)
 
 
 def _run(program: str, request: Request, toolkit: Toolkit, options: SimOptions, hazards: bool) -> _Ran:
