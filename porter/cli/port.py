@@ -74,12 +74,10 @@ def port(
 ) -> ExitCode:
     _require_options(output, apply, check, allow_dirty, whole)
     require_directories("-I", include_dirs)
-    count = processes(jobs, paths)
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target, named)
     make = partial(
-        port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, count, storage=storage,
-        gate=options, compiles=compiles,
-        ask=partial(preprocessed, options) if compiles else unasked,
+        port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, processes(jobs, paths),
+        storage=storage, gate=options, compiles=compiles, ask=partial(preprocessed, options) if compiles else unasked,
     )  # fmt: skip
     ported = _made(session, make, "" if compiles else "with `--no-compile` nothing is run", check, seconds)
     if session.mend and ported.exit_code is ExitCode.OK:
@@ -103,15 +101,14 @@ def port(
     shows_diff = output is None and not apply and not check
     if shows_diff and not refused and not session.json:
         session.write(unified_diff(ported.old, ported.new, ported.groups))
-    # standard output is the diff's alone, for whoever applies it
-    tell = session.remark if shows_diff else session.show
     lines = [*(one.line for one in graded), *(line for found in proofs for line in report_proofs.brief(found))]
-    tell(*report_gate.summary(gated), *map(Text, lines))
+    # standard output is the diff's alone, for whoever applies it
+    (session.remark if shows_diff else session.show)(*report_gate.summary(gated), *map(Text, lines))
     if not refused:
         session.show(*(Text(f"{'would change' if check else 'wrote'} {path}")
                        for path in (ported.changed if check else written)))  # fmt: skip
-    document = port_document(ported, gated, [*diagnostics, *said], written, code)
-    session.write_json(document | _more(proofs, graded if grades else None))
+    more = _more(proofs, graded if grades else None)
+    session.write_json(port_document(ported, gated, [*diagnostics, *said], written, code) | more)
     return code
 
 
