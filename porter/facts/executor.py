@@ -46,8 +46,7 @@ def run(machine: Machine, most: int = MOST_STEPS) -> History:
 
 
 def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:
-    start = machine.schedule.first % len(warps)
-    found = warps[start:] + warps[:start]
+    found = warps[::-1] if machine.schedule.backward else list(warps)
     if machine.dice is not None:
         machine.dice.shuffle(found)
     return found

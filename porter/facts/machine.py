@@ -41,10 +41,11 @@ _BY_THREADS = frozenset((Engine.THREAD, Engine.ATOMIC, Engine.CP_ASYNC, Engine.S
 
 @dataclass
 class Schedule:
-    """Which warp goes next, and when asynchronous work lands. Without a seed all warps go in turn, beginning with
-    `first`, and work lands where it is issued."""
+    """Which warp goes next, and when asynchronous work lands. Without a seed all warps go in turn, the last one first
+    if `backward`, and work lands where it is issued, or, `late`, when no warp can go on without it."""
 
-    first: int = 0
+    backward: bool = False
+    late: bool = False
     seed: int | None = None
     peeks: bool = False
     """Whether a wait whose failure need not be heeded finds its phase over, and not that it is not."""
@@ -82,7 +83,7 @@ class Machine:
 
     def later(self, landing: Callable[[], None]) -> None:
         """Have an asynchronous operation land."""
-        if self.dice is None:
+        if self.dice is None and not self.schedule.late:
             landing()
         else:
             self._landing.append(landing)
@@ -95,10 +96,13 @@ class Machine:
     def land(self, some: bool) -> bool:
         """Have something land, as the dice fall, or at least one."""
         landed = False
-        while self._landing and self.dice is not None and (self.dice.random() < 0.5 if some else not landed):
-            self._landing.pop(self.dice.randrange(len(self._landing)))()
+        while self._landing and (self._lands_now() if some else not landed):
+            self._landing.pop(self.dice.randrange(len(self._landing)) if self.dice is not None else 0)()
             landed = True
         return landed
+
+    def _lands_now(self) -> bool:
+        return self.dice is not None and not self.schedule.late and self.dice.random() < 0.5
 
     def gathered(self, warp: Warp, group: Group, mask: int = ALL) -> bool:
         """Whether all lanes that a warp-wide instruction needs have come to it; else the group waits for them."""

@@ -59,10 +59,18 @@ _OF_EXECUTION = {
 
 def check(launched: Launched, schedule: Schedule | None = None, machine: Machine | None = None) -> Checked:
     """Whether one launch is synchronized right: the worst of what its waits that may fail, and answers of try_cancel,
-    may come to. `machine`: one that is made and has not run, to look at alone."""
+    may come to. `machine`: one that is made and has not run, to look at alone. What is read too early may be known in
+    another order: what is not understood is looked at in a second one."""
     if machine is not None:
         return _checked(machine)[0]
-    schedule = schedule or Schedule()
+    found = _worst(launched, schedule or Schedule())
+    if found.verdict is Verdict.UNKNOWN:
+        other = _worst(launched, Schedule(backward=True, late=True))
+        return other if other.verdict is Verdict.ERROR else found
+    return found
+
+
+def _worst(launched: Launched, schedule: Schedule) -> Checked:
     worst, assumed = Checked(()), frozenset[str]()
     for handed_out in _HANDED_OUT if launched.flow.asks_for_work else (launched.geometry.handed_out,):
         one = replace(launched, geometry=replace(launched.geometry, handed_out=handed_out))
