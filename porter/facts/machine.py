@@ -28,12 +28,12 @@ from porter.facts.events import (
     Space,
 )
 from porter.facts.launched import Launched
+from porter.facts.names import SharedNames
 from porter.facts.state import Block, Group, Warp
 from porter.facts.values import ALL, bits
 from porter.ptx.arch import WARP
 from porter.ptx.memory_order import Scope
-from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
-from porter.ptx.symbols import local_name
+from porter.ptx.shared_window import RANK_SHIFT
 
 _BY_THREADS = frozenset((Engine.THREAD, Engine.ATOMIC, Engine.CP_ASYNC, Engine.STORE))
 """Accesses that no other entry of a trace stands for."""
@@ -67,6 +67,7 @@ class Machine:
         self.flow = launched.flow
         self.code = launched.flow.code
         self.history = History()
+        self.names = SharedNames(launched)
         self.steps = 0
         self.cluster = ClusterBarrier()
         self.schedule = schedule or Schedule()
@@ -273,19 +274,8 @@ class Machine:
         return found
 
     def named(self, address: int) -> str:
-        """An mbarrier as a report calls it: by its variable and place in it."""
-        place = self.place(address)
-        return f"the mbarrier {place}" if place.startswith("at ") else f"the mbarrier at {place}"
-
-    def place(self, address: int) -> str:
-        """A shared address by its variable."""
-        offset, rank = address & OFFSET_MASK, address >> RANK_SHIFT
-        of = f" of block {rank}" if len(self.blocks) > 1 else ""
-        below = [(start, name) for name, start in self.launched.shared_offsets.items() if start <= offset]
-        if not below:
-            return f"at {offset:#x}{of}"
-        start, name = max(below)
-        return f"{local_name(name)}+{offset - start}{of}"
+        """An mbarrier as a report calls it."""
+        return self.names.mbarrier(address)
 
     def arrive(
         self, barrier: Mbarrier, event: Event, count: int, at: int, rank: int,

@@ -105,7 +105,7 @@ def _checked(machine: Machine) -> tuple[Checked, bool]:
         kind = _OF_EXECUTION.get(problem.kind, problem.kind)
         level: Level = "error" if problem.level not in ("strict", "review") else cast("Level", problem.level)
         findings.add(kind, problem.text, problem.at, first=problem.other, level=level)
-    conflicts = Conflicts(history, findings)
+    conflicts = Conflicts(history, findings, machine.names)
     views = views_of(history, conflicts.at_start)
     if not unknown:
         look_at_phases(history, views, findings, machine.named)
