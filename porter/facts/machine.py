@@ -16,6 +16,7 @@ from random import Random
 from porter.facts.events import (
     Access,
     Arrival,
+    Awaited,
     Edge,
     Engine,
     Event,
@@ -303,12 +304,24 @@ class Machine:
         barrier.open_arrivals.append(arrival)
         self._complete(barrier)
 
+    def state_of(self, barrier: Mbarrier) -> str:
+        """What of the phase that is open has come."""
+        phase, arrived = len(barrier.phases), barrier.count - barrier.pending
+        text = (
+            f"{self.named(barrier.address)}, phase {phase} (parity {phase & 1}): {arrived} of {barrier.count} arrivals"
+        )
+        if barrier.bytes_expected or barrier.bytes_copied:
+            text += f", {barrier.bytes_copied} of {barrier.bytes_expected} bytes"
+        return text
+
     def _complete(self, barrier: Mbarrier) -> None:
-        if barrier.pending or barrier.outstanding:
-            return
+        if not barrier.pending and not barrier.outstanding:
+            self._end_phase(barrier)
+
+    def _end_phase(self, barrier: Mbarrier) -> None:
         edges = [(a.edge, a.event) for a in barrier.open_arrivals]
         end = self.event(Kind.PHASE, f"phase {len(barrier.phases)} of {self.named(barrier.address)}", None, 0,
-                         barrier.open_arrivals[-1].at, edges)  # fmt: skip
+                         barrier.open_arrivals[-1].at if edges else 0, edges)  # fmt: skip
         barrier.phases.append(end.index)
         barrier.arrivals += barrier.open_arrivals
         barrier.open_arrivals = []
@@ -324,8 +337,11 @@ class Machine:
         wanted = barrier.count if barrier.count is not None else live
         if barrier.threads > wanted:
             self.problem("bar", f"barrier {number}: {barrier.threads} threads in a round of {wanted}", at)
-        if barrier.threads < wanted:
-            return
+        if barrier.threads >= wanted:
+            self._end_round(block, number, at)
+
+    def _end_round(self, block: Block, number: int, at: int) -> None:
+        barrier = block.named[number]
         edges = [(Edge.SYNC, a) for a in barrier.arrivals]
         if barrier.count is None:
             edges += [(Edge.SYNC, e) for e in self.history.exits[block.rank]]
@@ -335,13 +351,24 @@ class Machine:
 
     def end_cluster_round(self, at: int) -> None:
         arrived = sum((warp.live & lanes).bit_count() for _, _, warp, lanes in self.cluster.arrivals)
-        if not self.cluster.arrivals or arrived < sum(b.live_threads for b in self.blocks):
-            return
+        if self.cluster.arrivals and arrived >= sum(b.live_threads for b in self.blocks):
+            self._end_cluster_round(at)
+
+    def _end_cluster_round(self, at: int) -> None:
         edges = [(Edge.RELAXED if relaxed else Edge.SYNC, e) for e, relaxed, _, _ in self.cluster.arrivals]
         edges += [(Edge.SYNC, e) for exits in self.history.exits.values() for e in exits]
         end = self.event(Kind.PHASE, "a round of the cluster's barrier", None, 0, at, edges)
         self.cluster.ends.append(end.index)
         self.cluster.arrivals = []
+
+    def force(self, awaited: Awaited) -> None:
+        """Let a barrier pass that nothing ends, to see what would follow: no fact is told from then on."""
+        if awaited.number is None:
+            self._end_cluster_round(0)
+        elif awaited.rank is None:
+            self._end_phase(self.history.barriers[awaited.number])
+        else:
+            self._end_round(self.blocks[awaited.rank], awaited.number, 0)
 
     def leave(self, warp: Warp, group: Group, at: int) -> None:
         """The lanes of a group end."""

@@ -85,11 +85,14 @@ class SharedNames:
         offset = _offset(address)
         below = [(start, v) for v, start in self._launched.shared_variables if start <= offset]
         start, variable = max(below, key=lambda found: found[0], default=(0, None))
-        return (start, variable) if variable is not None and (variable.extern or offset < start + variable.size) else None
+        return (
+            (start, variable) if variable is not None and (variable.extern or offset < start + variable.size) else None
+        )
 
     def _holds_only_barriers(self, address: int, start: int, variable: VarDecl) -> bool:
-        rank = address >> RANK_SHIFT << RANK_SHIFT
-        return all(rank + start + at in self.inits for at in range(0, variable.size, _BYTES))
+        first = (address >> RANK_SHIFT << RANK_SHIFT) + start
+        is_all = all(first + at in self.inits for at in range(0, variable.size, _BYTES))
+        return is_all or variable.type in ("b64", "u64")
 
 
 def _offset(address: int) -> int:

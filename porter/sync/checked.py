@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import cast
 
-from porter.facts.events import Blocked, NotUnderstood
+from porter.facts.events import NotUnderstood
 from porter.facts.executor import run
 from porter.facts.launched import Launched
 from porter.facts.machine import Machine, Schedule
 from porter.sync.conflicts import Conflicts
+from porter.sync.deadlocks import Waiting, told
 from porter.sync.findings import Finding, Findings, Level
 from porter.sync.lifetimes import look_at_lifetimes
 from porter.sync.phases import look_at_phases
@@ -29,13 +30,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Checked:
-    """`unknown` is what was not understood, at `unknown_at`; then nothing is known to be right."""
+    """`waiting`: who waits for ever, the starved first. `unknown` is what was not understood, at `unknown_at`; then
+    nothing is known to be right."""
 
     findings: tuple[Finding, ...]
     assumed: frozenset[str] = frozenset()
     unknown: str = ""
     unknown_at: int | None = None
-    blocked: tuple[Blocked, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -112,13 +114,21 @@ def _checked(machine: Machine) -> tuple[Checked, bool]:
         if not history.blocked:
             look_at_lifetimes(history, views, findings)
             look_at_registers(history, views, findings)
-    for one in history.blocked[:1]:
-        findings.add("deadlock", f"{len(history.blocked)} groups of lanes wait for ever", one.at)
     errors = [f for f in findings.all() if f.level == "error"]
-    if errors and all(f.between_blocks for f in errors) and history.unfollowed is not None and not unknown:
+    if (
+        errors
+        and not history.blocked
+        and all(f.between_blocks for f in errors)
+        and history.unfollowed is not None
+        and not unknown
+    ):
         unknown, place = "what blocks tell each other by global memory", history.unfollowed
         findings = Findings()
     if history.peeks:
         history.assumed.add("waits that may fail are looked at as failing each time, and as succeeding each time")
-    found = Checked(tuple(findings.all()), frozenset(history.assumed), unknown, place, tuple(history.blocked))
-    return found, history.peeks
+    assumed, peeks = frozenset(history.assumed), history.peeks
+    blocked = len(history.blocked)
+    waiting = told(machine) if blocked else ()
+    if waiting:
+        findings.add("deadlock", f"{blocked} groups of lanes wait for ever", waiting[0].by[0].at)
+    return Checked(tuple(findings.all()), assumed, unknown, place, waiting), peeks

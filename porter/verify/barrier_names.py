@@ -12,7 +12,9 @@ from porter.ptx.ast import SourceLoc
 _NAME = r"[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*|\[[^\[\]]*\])*"
 _BY_ARGUMENT = re.compile(r"[\w:<>.]*init\s*\(\s*(?P<argument>[^;]*)")
 _BY_OBJECT = re.compile(rf"(?P<object>{_NAME})(?:\.|->)init\s*\(")
-_WRAPPED = re.compile(r"(?:[\w:]+(?:<[^()]*>)?\s*)?\((?P<inside>.*)\)|\([\w:\s]+\*+\)\s*(?P<cast>.*)|&\s*(?P<of>.*)", re.DOTALL)
+_WRAPPED = re.compile(
+    r"(?:[\w:]+(?:<[^()]*>)?\s*)?\((?P<inside>.*)\)|\([\w:\s]+\*+\)\s*(?P<cast>.*)|&\s*(?P<of>.*)", re.DOTALL
+)
 _ELEMENT = re.compile(rf"(?P<base>{_NAME})\s*(?:\+(?P<plus>[^,]*)|\((?P<call>[^()]*)\))")
 _INDEX = re.compile(r"\[\s*(?!\d+\s*\])[^\[\]]*\]")
 _HEAD = re.compile(r"\s*(?:for|if|while)\s*\(")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from porter.lang.barrier_names import initialized, named
 from porter.ptx.ast import SourceLoc
+from porter.verify.barrier_names import initialized, named
 
 NAMES = {
     "init(&full[i], 1);": "full[]",
