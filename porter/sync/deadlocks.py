@@ -50,7 +50,8 @@ class Waiting:
 
 @dataclass
 class _Open:
-    """A barrier at the deadlock. `servers`: warps of those that wait which would still arrive there."""
+    """A barrier at the deadlock. `came`: the warps whose arrivals, or if only bytes are missing
+    whose copies, have come; `servers`: those whose would still come."""
 
     name: str
     state: str
@@ -106,7 +107,7 @@ def _open(machine: Machine, one: Blocked) -> _Open:
     found.arrivals, found.pending = tuple(barrier.open_arrivals), barrier.pending
     found.expected, found.copied = barrier.bytes_expected, barrier.bytes_copied
     found.waits = tuple(barrier.waits)
-    found.came = _issuers(machine, (a.event for a in found.arrivals))
+    found.came = _issuers(machine, (a.event for a in found.arrivals if a.of_copy is not bool(found.pending)))
     return found
 
 
@@ -136,7 +137,8 @@ def _go_on(machine: Machine, opens: dict[object, _Open]) -> None:
         pass  # what has come so far tells enough
     for key, found in opens.items():
         if found.barrier is not None:
-            later = [a.event for a in (*found.barrier.arrivals, *found.barrier.open_arrivals) if a.event >= events]
+            every = (*found.barrier.arrivals, *found.barrier.open_arrivals)
+            later = [a.event for a in every if a.event >= events and a.of_copy is not bool(found.pending)]
             found.servers = _issuers(machine, later) - found.came
         elif key == Awaited():
             warps = {one.warp for other in opens.values() for one in other.by}
