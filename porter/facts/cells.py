@@ -32,6 +32,16 @@ def of_bytes(offset: int, nbytes: int) -> int:
     return ((1 << (last - first)) - 1) << first
 
 
+def byte_of(cell: int) -> int:
+    """The first byte of a cell of shared memory."""
+    return cell * _BYTES
+
+
+def column_of(cell: int) -> int:
+    """The column that a cell of Tensor Memory lies in."""
+    return cell % COLUMNS
+
+
 def _marked(places: npt.NDArray[Any]) -> int:
     flat = np.unique(np.asarray(places).reshape(-1))
     mark = np.zeros(int(flat[-1]) + 1, bool)

@@ -226,7 +226,15 @@ class Move:
     at: int
 
 
-@dataclass(slots=True)
+class Awaited(NamedTuple):
+    """A barrier that somebody waits for: an mbarrier by its address (`rank` is None), a named barrier of a block by its
+    number, the cluster's (no `number`)."""
+
+    number: int | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Blocked:
     """A group of lanes that waits for ever."""
 
@@ -234,8 +242,7 @@ class Blocked:
     lanes: int
     at: int
     why: str
-    barrier: int | None = None
-    phase: int = 0
+    awaited: Awaited | None = None
 
 
 @dataclass(slots=True)

@@ -46,8 +46,7 @@ def run(machine: Machine, most: int = MOST_STEPS) -> History:
 
 
 def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:
-    start = machine.schedule.first % len(warps)
-    found = warps[start:] + warps[:start]
+    found = warps[::-1] if machine.schedule.backward else list(warps)
     if machine.dice is not None:
         machine.dice.shuffle(found)
     return found
@@ -121,5 +120,5 @@ def _stuck(machine: Machine) -> None:
                 if opcode[0] == "barrier" and "aligned" not in opcode and group.lanes != warp.live:
                     raise NotUnderstood("parts of a warp that come to a barrier apart", group.pc)
                 why = group.why() if group.why is not None and group.ready is not None else ""
-                blocked = Blocked(warp.name, group.lanes, group.pc, why, group.barrier, group.phase)
+                blocked = Blocked(warp.name, group.lanes, group.pc, why, group.awaited)
                 machine.history.blocked.append(blocked)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 
 from porter.facts.code import Code, Loop
@@ -18,10 +19,12 @@ def called(ins: ast.Instruction) -> str | None:
 
 
 class Flow:
-    """The instructions of `code` as the table decodes them, None for those that it does not know."""
+    """The instructions of `code` as the table decodes them, None for those that it does not know. `initialized`: what
+    the source calls the mbarrier that a place of it initializes, if somebody can tell."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: Code, initialized: Callable[[ast.SourceLoc], str | None] = lambda loc: None) -> None:
         self.code = code
+        self.initialized = initialized
         self.decoded = [table.find(ins) for ins in code.code]
         self.uses: list[frozenset[str]] = []
         self.writes: list[frozenset[str]] = []
@@ -79,6 +82,26 @@ class Flow:
     def asks_for_work(self) -> bool:
         """Whether blocks take over work of others by clusterlaunchcontrol."""
         return any(ins.parts[:2] == ("clusterlaunchcontrol", "try_cancel") for ins in self.code.code)
+
+    @cached_property
+    def _inlined_into(self) -> dict[ast.SourceLoc, set[ast.SourceLoc | None]]:
+        """By place without what it was inlined into the places that it was inlined into."""
+        found: dict[ast.SourceLoc, set[ast.SourceLoc | None]] = {}
+        for ins in self.code.code:
+            for place in ins.loc.outwards() if ins.loc is not None else ():
+                found.setdefault(replace(place, inlined_at=None), set()).add(place.inlined_at)
+        return found
+
+    def places(self, at: int) -> list[ast.SourceLoc]:
+        """The place of an instruction and those that it was inlined into, as far as they are known: `.loc` tells one
+        step outwards, and of a function that is inlined twice at two places not which of them comes behind that."""
+        loc = self.code.code[at].loc
+        found: list[ast.SourceLoc] = []
+        for place in loc.outwards() if loc is not None else ():
+            found.append(place)
+            if len(found) > 1 and len(self._inlined_into[replace(place, inlined_at=None)]) > 1:
+                break
+        return found
 
     def copied(self, at: int) -> str | None:
         """The register that an instruction copies to another one, if it does nothing else."""

@@ -96,9 +96,9 @@ class Launched:
         }
 
     @cached_property
-    def shared_offsets(self) -> dict[str, int]:
-        """Where the variables of shared memory lie, those of dynamic size last."""
-        found, at = {}, SYSTEM_SHARED
+    def shared_variables(self) -> list[tuple[ast.VarDecl, int]]:
+        """The variables of shared memory and where they lie, those of dynamic size last."""
+        found, at = [], SYSTEM_SHARED
         variables = [
             v
             for v in _variables(self.flow.code.module.variables, self.flow.code.entry.body or ())
@@ -107,9 +107,14 @@ class Launched:
         for variable in sorted(variables, key=lambda v: v.extern):
             alignment = max(variable.align or 1, _DYNAMIC_ALIGNMENT if variable.extern else 1)
             at = -(-at // alignment) * alignment
-            found[variable.name] = at
+            found.append((variable, at))
             at += variable.size
         return found
+
+    @cached_property
+    def shared_offsets(self) -> dict[str, int]:
+        """Where the variables of shared memory lie, by name."""
+        return {variable.name: at for variable, at in self.shared_variables}
 
 
 def _variables(outside: Sequence[ast.VarDecl], body: Sequence[ast.Statement]) -> Iterator[ast.VarDecl]:

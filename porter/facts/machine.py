@@ -16,6 +16,7 @@ from random import Random
 from porter.facts.events import (
     Access,
     Arrival,
+    Awaited,
     Edge,
     Engine,
     Event,
@@ -28,12 +29,12 @@ from porter.facts.events import (
     Space,
 )
 from porter.facts.launched import Launched
+from porter.facts.names import SharedNames
 from porter.facts.state import Block, Group, Warp
 from porter.facts.values import ALL, bits
 from porter.ptx.arch import WARP
 from porter.ptx.memory_order import Scope
-from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
-from porter.ptx.symbols import local_name
+from porter.ptx.shared_window import RANK_SHIFT
 
 _BY_THREADS = frozenset((Engine.THREAD, Engine.ATOMIC, Engine.CP_ASYNC, Engine.STORE))
 """Accesses that no other entry of a trace stands for."""
@@ -41,10 +42,11 @@ _BY_THREADS = frozenset((Engine.THREAD, Engine.ATOMIC, Engine.CP_ASYNC, Engine.S
 
 @dataclass
 class Schedule:
-    """Which warp goes next, and when asynchronous work lands. Without a seed all warps go in turn, beginning with
-    `first`, and work lands where it is issued."""
+    """Which warp goes next, and when asynchronous work lands. Without a seed all warps go in turn, the last one first
+    if `backward`, and work lands where it is issued, or, `late`, when no warp can go on without it."""
 
-    first: int = 0
+    backward: bool = False
+    late: bool = False
     seed: int | None = None
     peeks: bool = False
     """Whether a wait whose failure need not be heeded finds its phase over, and not that it is not."""
@@ -66,6 +68,7 @@ class Machine:
         self.flow = launched.flow
         self.code = launched.flow.code
         self.history = History()
+        self.names = SharedNames(launched)
         self.steps = 0
         self.cluster = ClusterBarrier()
         self.schedule = schedule or Schedule()
@@ -82,7 +85,7 @@ class Machine:
 
     def later(self, landing: Callable[[], None]) -> None:
         """Have an asynchronous operation land."""
-        if self.dice is None:
+        if self.dice is None and not self.schedule.late:
             landing()
         else:
             self._landing.append(landing)
@@ -95,10 +98,13 @@ class Machine:
     def land(self, some: bool) -> bool:
         """Have something land, as the dice fall, or at least one."""
         landed = False
-        while self._landing and self.dice is not None and (self.dice.random() < 0.5 if some else not landed):
-            self._landing.pop(self.dice.randrange(len(self._landing)))()
+        while self._landing and (self._lands_now() if some else not landed):
+            self._landing.pop(self.dice.randrange(len(self._landing)) if self.dice is not None else 0)()
             landed = True
         return landed
+
+    def _lands_now(self) -> bool:
+        return self.dice is not None and not self.schedule.late and self.dice.random() < 0.5
 
     def gathered(self, warp: Warp, group: Group, mask: int = ALL) -> bool:
         """Whether all lanes that a warp-wide instruction needs have come to it; else the group waits for them."""
@@ -269,19 +275,8 @@ class Machine:
         return found
 
     def named(self, address: int) -> str:
-        """An mbarrier as a report calls it: by its variable and place in it."""
-        place = self.place(address)
-        return f"the mbarrier {place}" if place.startswith("at ") else f"the mbarrier at {place}"
-
-    def place(self, address: int) -> str:
-        """A shared address by its variable."""
-        offset, rank = address & OFFSET_MASK, address >> RANK_SHIFT
-        of = f" of block {rank}" if len(self.blocks) > 1 else ""
-        below = [(start, name) for name, start in self.launched.shared_offsets.items() if start <= offset]
-        if not below:
-            return f"at {offset:#x}{of}"
-        start, name = max(below)
-        return f"{local_name(name)}+{offset - start}{of}"
+        """An mbarrier as a report calls it."""
+        return self.names.mbarrier(address)
 
     def arrive(
         self, barrier: Mbarrier, event: Event, count: int, at: int, rank: int,
@@ -309,12 +304,24 @@ class Machine:
         barrier.open_arrivals.append(arrival)
         self._complete(barrier)
 
+    def state_of(self, barrier: Mbarrier) -> str:
+        """What of the phase that is open has come."""
+        phase, arrived = len(barrier.phases), barrier.count - barrier.pending
+        text = (
+            f"{self.named(barrier.address)}, phase {phase} (parity {phase & 1}): {arrived} of {barrier.count} arrivals"
+        )
+        if barrier.bytes_expected or barrier.bytes_copied:
+            text += f", {barrier.bytes_copied} of {barrier.bytes_expected} bytes"
+        return text
+
     def _complete(self, barrier: Mbarrier) -> None:
-        if barrier.pending or barrier.outstanding:
-            return
+        if not barrier.pending and not barrier.outstanding:
+            self._end_phase(barrier)
+
+    def _end_phase(self, barrier: Mbarrier) -> None:
         edges = [(a.edge, a.event) for a in barrier.open_arrivals]
         end = self.event(Kind.PHASE, f"phase {len(barrier.phases)} of {self.named(barrier.address)}", None, 0,
-                         barrier.open_arrivals[-1].at, edges)  # fmt: skip
+                         barrier.open_arrivals[-1].at if edges else 0, edges)  # fmt: skip
         barrier.phases.append(end.index)
         barrier.arrivals += barrier.open_arrivals
         barrier.open_arrivals = []
@@ -330,8 +337,11 @@ class Machine:
         wanted = barrier.count if barrier.count is not None else live
         if barrier.threads > wanted:
             self.problem("bar", f"barrier {number}: {barrier.threads} threads in a round of {wanted}", at)
-        if barrier.threads < wanted:
-            return
+        if barrier.threads >= wanted:
+            self._end_round(block, number, at)
+
+    def _end_round(self, block: Block, number: int, at: int) -> None:
+        barrier = block.named[number]
         edges = [(Edge.SYNC, a) for a in barrier.arrivals]
         if barrier.count is None:
             edges += [(Edge.SYNC, e) for e in self.history.exits[block.rank]]
@@ -341,13 +351,24 @@ class Machine:
 
     def end_cluster_round(self, at: int) -> None:
         arrived = sum((warp.live & lanes).bit_count() for _, _, warp, lanes in self.cluster.arrivals)
-        if not self.cluster.arrivals or arrived < sum(b.live_threads for b in self.blocks):
-            return
+        if self.cluster.arrivals and arrived >= sum(b.live_threads for b in self.blocks):
+            self._end_cluster_round(at)
+
+    def _end_cluster_round(self, at: int) -> None:
         edges = [(Edge.RELAXED if relaxed else Edge.SYNC, e) for e, relaxed, _, _ in self.cluster.arrivals]
         edges += [(Edge.SYNC, e) for exits in self.history.exits.values() for e in exits]
         end = self.event(Kind.PHASE, "a round of the cluster's barrier", None, 0, at, edges)
         self.cluster.ends.append(end.index)
         self.cluster.arrivals = []
+
+    def force(self, awaited: Awaited) -> None:
+        """Let a barrier pass that nothing ends, to see what would follow: no fact is told from then on."""
+        if awaited.number is None:
+            self._end_cluster_round(0)
+        elif awaited.rank is None:
+            self._end_phase(self.history.barriers[awaited.number])
+        else:
+            self._end_round(self.blocks[awaited.rank], awaited.number, 0)
 
     def leave(self, warp: Warp, group: Group, at: int) -> None:
         """The lanes of a group end."""

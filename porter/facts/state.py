@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from porter.facts.events import Access, WarpName
+from porter.facts.events import Access, Awaited, WarpName
 from porter.facts.launched import Geometry, Triple
 from porter.facts.values import ALL, Value
 from porter.ptx.arch import WARP
@@ -18,22 +18,19 @@ from porter.ptx.shared_window import RANK_SHIFT
 @dataclass(slots=True, eq=False)
 class Group:
     """Lanes of a warp that are at one place. `ready`: None, or whether what they wait for has come; `why` says what
-    that is, `barrier` and `phase` which phase of which mbarrier."""
+    that is, and `awaited` which barrier, if it is one."""
 
     pc: int
     lanes: int
     registers: dict[str, Value]
     ready: Callable[[], bool] | None = None
     why: Callable[[], str] | None = None
-    barrier: int | None = None
-    phase: int = 0
+    awaited: Awaited | None = None
     polled: tuple[int, int, int | None, int | None] | None = None
     """The newest strong load from shared memory: its instruction, address, what it found, and its event."""
 
-    def wait(
-        self, ready: Callable[[], bool], why: Callable[[], str], barrier: int | None = None, phase: int = 0
-    ) -> None:
-        self.ready, self.why, self.barrier, self.phase = ready, why, barrier, phase
+    def wait(self, ready: Callable[[], bool], why: Callable[[], str], awaited: Awaited | None = None) -> None:
+        self.ready, self.why, self.awaited = ready, why, awaited
 
     def may_go(self) -> bool:
         return self.ready is None or self.ready()

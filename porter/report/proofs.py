@@ -5,15 +5,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 from porter.build.entry import kernel_name
 from porter.diagnostics import Code as DiagnosticCode
 from porter.diagnostics import Diagnostic, ExitCode, Location, worst_exit
 from porter.facts.code import Code
-from porter.facts.events import Blocked
+from porter.facts.events import WarpName
+from porter.facts.values import ALL
 from porter.report import json as report_json
 from porter.sim.check.catalog import KINDS
+from porter.sync.deadlocks import Waiting
 from porter.sync.findings import Finding
 from porter.verify.proved import CaseProofs, wrong_in
 from porter.verify.proving import Count, Proof
@@ -43,7 +46,7 @@ def text(proofs: Sequence[Proof]) -> Iterator[str]:
         code = proof.flow.code
         for finding in proof.checked.findings:
             yield from _finding(code, proof, finding)
-        yield from (f"    {_waiting(code, blocked)}" for blocked in proof.checked.blocked[:_MOST_WAITING])
+        yield from (f"    {line}" for line in _deadlock(code, proof.checked.waiting))
     for proof in proofs:
         yield f"{proof.case} {proof.program} ({kernel_name(proof.entry)}): {_verdict(proof)}"
         yield from (f"    {line}" for line in _details(proof))
@@ -81,17 +84,54 @@ def introduced(found: CaseProofs, as_code: DiagnosticCode) -> Iterator[Diagnosti
         loc = code.code[finding.second].loc if finding.second is not None else None
         values = {"id": finding.kind, "case": proof.case, "program": proof.program, "what": _title(finding)}
         _, *lines = _finding(code, proof, finding)
-        waiting = [_waiting(code, b) for b in proof.checked.blocked[:_MOST_WAITING] if finding.kind == "deadlock"]
+        waiting = _deadlock(code, proof.checked.waiting) if finding.kind == "deadlock" else ()
         several = [f"{times[finding.kind]} pairs of accesses"] if times[finding.kind] > 1 else []
         detail = "\n".join([f"at {proof.at}", *map(str.strip, [*lines, *waiting]), *several])
         yield Diagnostic(as_code, None if loc is None else Location(loc.file, loc.line), values, detail)
 
 
 _MOST_WAITING = 8
+_MOST_PLACES = 4
 
 
-def _waiting(code: Code, blocked: Blocked) -> str:
-    return f"{blocked.warp} waits at {_place(code, blocked.at)}: {blocked.why}"
+def _deadlock(code: Code, waiting: Sequence[Waiting]) -> Iterator[str]:
+    """Who waits for what, the starved one first."""
+    for one in waiting[:_MOST_WAITING]:
+        yield one.awaited + (f"; it comes behind {' and '.join(one.behind)}" if one.behind else "")
+        if one.cause:
+            yield f"    likely cause, {one.cause}: {one.why}"
+        yield from (
+            f"    {place.what}: {code.code[place.at].opcode} at {_own_place(code, place.at)}"
+            for place in one.places[:_MOST_PLACES]
+        )
+        yield from (f"    waited for at {_own_place(code, at)} by {who}" for at, who in _by_place(one).items())
+    if len(waiting) > _MOST_WAITING:
+        yield f"and {len(waiting) - _MOST_WAITING} more"
+
+
+def _by_place(one: Waiting) -> dict[int, str]:
+    """The warps that wait, by the instruction at which they do."""
+    found: dict[int, dict[WarpName, int]] = {}
+    for blocked in one.by:
+        lanes = found.setdefault(blocked.at, {})
+        lanes[blocked.warp] = lanes.get(blocked.warp, 0) | blocked.lanes
+    return {at: ", ".join(_warps(lanes)) for at, lanes in found.items()}
+
+
+def _warps(lanes: dict[WarpName, int]) -> Iterator[str]:
+    """Those with their lanes; those in a row that have the same ones as one."""
+    rows = [(w.rank, mask, w.warp - index, w.warp) for index, (w, mask) in enumerate(sorted(lanes.items()))]
+    for (rank, mask, _), row in groupby(rows, key=lambda row: row[:3]):
+        numbers = [warp for *_, warp in row]
+        some = f"warps {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"warp {numbers[0]}"
+        yield f"block {rank} {some}{_lanes(mask)}"
+
+
+def _lanes(mask: int) -> str:
+    """Which lanes of a warp, unless it is all."""
+    if mask == ALL:
+        return ""
+    return f" lane {mask.bit_length() - 1}" if mask.bit_count() == 1 else f" ({mask.bit_count()} lanes)"
 
 
 def _verdict(proof: Proof) -> str:
@@ -159,6 +199,13 @@ def _place(code: Code, at: int | None) -> str:
     return f"{first.file}:{first.line}{inlined} (PTX line {ins.line})"
 
 
+def _own_place(code: Code, at: int) -> str:
+    """The line of the kernel itself that an instruction comes from, or the PTX line."""
+    ins = code.code[at]
+    *_, own = ins.loc.outwards() if ins.loc is not None else (None,)
+    return f"PTX line {ins.line}" if own is None else f"{own.file}:{own.line} (PTX line {ins.line})"
+
+
 def document(proofs: Sequence[Proof], errors: Sequence[Diagnostic]) -> dict[str, Any]:
     body = {
         "proofs": [proof_body(p) for p in proofs],
@@ -206,8 +253,20 @@ def proof_body(proof: Proof) -> dict[str, Any]:
             }
             for f in proof.checked.findings
         ],
-        "waiting": [{"warp": str(b.warp), "place": _place(code, b.at), "for": b.why} for b in proof.checked.blocked],
+        "waiting": [_waiting(code, one) for one in proof.checked.waiting],
         "unknown": proof.checked.unknown,
         "assumed": sorted(proof.assumed),
         "seconds": round(proof.seconds, 2),
+    }
+
+
+def _waiting(code: Code, one: Waiting) -> dict[str, Any]:
+    return {
+        "barrier": one.name,
+        "state": one.awaited,
+        "behind": list(one.behind),
+        "cause": one.cause or None,
+        "why": one.why,
+        "places": [{"what": place.what, "place": _place(code, place.at)} for place in one.places],
+        "by": [{"warp": str(b.warp), "lanes": f"{b.lanes:#010x}", "place": _place(code, b.at)} for b in one.by],
     }

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import cast
 
-from porter.facts.events import Blocked, NotUnderstood
+from porter.facts.events import NotUnderstood
 from porter.facts.executor import run
 from porter.facts.launched import Launched
 from porter.facts.machine import Machine, Schedule
 from porter.sync.conflicts import Conflicts
+from porter.sync.deadlocks import Waiting, told
 from porter.sync.findings import Finding, Findings, Level
 from porter.sync.lifetimes import look_at_lifetimes
 from porter.sync.phases import look_at_phases
@@ -29,13 +30,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Checked:
-    """`unknown` is what was not understood, at `unknown_at`; then nothing is known to be right."""
+    """`waiting`: who waits for ever, the starved first. `unknown` is what was not understood, at `unknown_at`; then
+    nothing is known to be right."""
 
     findings: tuple[Finding, ...]
     assumed: frozenset[str] = frozenset()
     unknown: str = ""
     unknown_at: int | None = None
-    blocked: tuple[Blocked, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -59,10 +61,18 @@ _OF_EXECUTION = {
 
 def check(launched: Launched, schedule: Schedule | None = None, machine: Machine | None = None) -> Checked:
     """Whether one launch is synchronized right: the worst of what its waits that may fail, and answers of try_cancel,
-    may come to. `machine`: one that is made and has not run, to look at alone."""
+    may come to. `machine`: one that is made and has not run, to look at alone. What is read too early may be known in
+    another order: what is not understood is looked at in a second one."""
     if machine is not None:
         return _checked(machine)[0]
-    schedule = schedule or Schedule()
+    found = _worst(launched, schedule or Schedule())
+    if found.verdict is Verdict.UNKNOWN:
+        other = _worst(launched, Schedule(backward=True, late=True))
+        return other if other.verdict is Verdict.ERROR else found
+    return found
+
+
+def _worst(launched: Launched, schedule: Schedule) -> Checked:
     worst, assumed = Checked(()), frozenset[str]()
     for handed_out in _HANDED_OUT if launched.flow.asks_for_work else (launched.geometry.handed_out,):
         one = replace(launched, geometry=replace(launched.geometry, handed_out=handed_out))
@@ -102,20 +112,28 @@ def _checked(machine: Machine) -> tuple[Checked, bool]:
         kind = _OF_EXECUTION.get(problem.kind, problem.kind)
         level: Level = "error" if problem.level not in ("strict", "review") else cast("Level", problem.level)
         findings.add(kind, problem.text, problem.at, first=problem.other, level=level)
-    conflicts = Conflicts(history, findings)
+    conflicts = Conflicts(history, findings, machine.names)
     views = views_of(history, conflicts.at_start)
     if not unknown:
         look_at_phases(history, views, findings, machine.named)
         if not history.blocked:
             look_at_lifetimes(history, views, findings)
             look_at_registers(history, views, findings)
-    for one in history.blocked[:1]:
-        findings.add("deadlock", f"{len(history.blocked)} groups of lanes wait for ever", one.at)
     errors = [f for f in findings.all() if f.level == "error"]
-    if errors and all(f.between_blocks for f in errors) and history.unfollowed is not None and not unknown:
+    if (
+        errors
+        and not history.blocked
+        and all(f.between_blocks for f in errors)
+        and history.unfollowed is not None
+        and not unknown
+    ):
         unknown, place = "what blocks tell each other by global memory", history.unfollowed
         findings = Findings()
     if history.peeks:
         history.assumed.add("waits that may fail are looked at as failing each time, and as succeeding each time")
-    found = Checked(tuple(findings.all()), frozenset(history.assumed), unknown, place, tuple(history.blocked))
-    return found, history.peeks
+    assumed, peeks = frozenset(history.assumed), history.peeks
+    blocked = len(history.blocked)
+    waiting = told(machine) if blocked else ()
+    if waiting:
+        findings.add("deadlock", f"{blocked} groups of lanes wait for ever", waiting[0].by[0].at)
+    return Checked(tuple(findings.all()), assumed, unknown, place, waiting), peeks

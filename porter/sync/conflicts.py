@@ -6,8 +6,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from porter.facts.cells import byte_of, column_of
 from porter.facts.events import Access, Edge, Engine, History, Space
+from porter.facts.names import SharedNames
 from porter.facts.values import bits
+from porter.ptx.shared_window import RANK_SHIFT
 from porter.ptx.tensor_order import PIPELINED, PIPELINED_IN_PRACTICE
 from porter.sync.findings import Findings, Level
 from porter.sync.views import Views
@@ -55,8 +58,8 @@ class _Cells:
 class Conflicts:
     """Looks at the accesses of a history in the order in which they begin."""
 
-    def __init__(self, history: History, findings: Findings) -> None:
-        self._findings = findings
+    def __init__(self, history: History, findings: Findings, names: SharedNames) -> None:
+        self._findings, self._names = findings, names
         self._events = history.events
         self._starting: dict[int, list[Access]] = defaultdict(list)
         for access in history.accesses:
@@ -155,7 +158,7 @@ class Conflicts:
         return first.end is not None and any(views.memory[e] >> first.end & 1 for e in met)
 
     def _report(self, kind: str, first: Access, second: Access, what: str, level: Level = "error") -> None:
-        where = "Tensor Memory" if first.space.tensor else "shared memory"
+        where = self._where(first.space, first.cells & second.cells)
         verbs = tuple("writes" if a.write else "reads" for a in (first, second))
         text = (
             f"{where}: {first.engine.value} {verbs[0]} ({self._who(first)}), "
@@ -164,6 +167,13 @@ class Conflicts:
         one, other = self._events[first.start].warp, self._events[second.start].warp
         between = one is not None and other is not None and one.rank != other.rank
         self._findings.add(kind, text, second.at, first=first.at, level=level, between_blocks=between)
+
+    def _where(self, space: Space, cells: int) -> str:
+        """The first of the cells."""
+        first = (cells & -cells).bit_length() - 1
+        if space.tensor:
+            return f"Tensor Memory, column {column_of(first)}"
+        return f"shared memory, {self._names.place((space.rank << RANK_SHIFT) + byte_of(first))}"
 
     def _who(self, access: Access) -> str:
         return str(self._events[access.start].warp)
@@ -225,8 +235,8 @@ class Conflicts:
         if missing:
             kind = "U2" if access.space.tensor else "H17"
             text = (
-                f"{access.must_be_written}: {missing.bit_count()} of {access.cells.bit_count()} cells are not known to "
-                f"be written before ({self._who(access)})"
+                f"{access.must_be_written}, {self._where(access.space, missing)}: {missing.bit_count()} of "
+                f"{access.cells.bit_count()} cells are not known to be written before ({self._who(access)})"
             )
             self._findings.add(kind, text, access.at)
 

@@ -108,6 +108,7 @@ def _apply(views: Views, event: Event, inits: int) -> None:
                 views.proxy[at] |= views.memory[at] | bit
             if event.fence.inits:
                 views.released[at] |= views.memory[at] & inits
+                views.proxy[at] |= views.memory[at] & inits
             if event.fence.acquires:
                 views.memory[at] |= views.seen[at]
                 views.proxy[at] |= views.seen_by_proxy[at]

@@ -19,6 +19,7 @@ from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
 from porter.sync.checked import Checked, Verdict, check, worse
 from porter.sync.turns import Lasso, Recorder, find_lasso
 from porter.verify.arguments import MapAddress, MapValue, Pointer
+from porter.verify.barrier_names import initialized
 from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel
 from porter.verify.expr import Number
@@ -182,7 +183,7 @@ class Prover:
         if found is None:
             function = kernel.function
             assert function is not None
-            found = self._flows[kernel.ptx] = Flow(Code(kernel.module, function))
+            found = self._flows[kernel.ptx] = Flow(Code(kernel.module, function), initialized)
         return found
 
     # All numbers of turns -----------------------------------------------------------------------------

@@ -24,8 +24,8 @@ Told = Callable[[Checked, Outcome, Options], None]
 _ALIGNMENT = 64
 
 
-def proof(module: ast.Module, entry: str, launch: Launch, params: bytes, memory: GlobalMemory) -> Checked:
-    """Of what a simulation is given."""
+def launched(module: ast.Module, entry: str, launch: Launch, params: bytes, memory: GlobalMemory) -> Launched:
+    """What a simulation is given."""
     function = module.function(entry)
     parts: dict[str, bytes] = {}
     boxes: dict[tuple[str, int] | int, int] = {}
@@ -43,7 +43,7 @@ def proof(module: ast.Module, entry: str, launch: Launch, params: bytes, memory:
             except Exception:  # it points to nothing of this size
                 continue
     geometry = Geometry(launch.block, launch.grid, launch.cluster, launch.dynamic_smem)
-    return check(Launched(Flow(Code(module, function)), geometry, parts, boxes))
+    return Launched(Flow(Code(module, function)), geometry, parts, boxes)
 
 
 def _add(boxes: dict[tuple[str, int] | int, int], where: tuple[str, int] | int, data: bytes) -> None:
@@ -63,7 +63,7 @@ def both(told: Told) -> Callable[..., Outcome]:
     ) -> Outcome:  # fmt: skip
         outcome = real(module, entry, launch, params, memory, options, *rest, **more)
         if options is not None and options.mode == "checking":
-            told(proof(module, entry, launch, params, memory), outcome, options)
+            told(check(launched(module, entry, launch, params, memory)), outcome, options)
         return outcome
 
     return simulate
@@ -71,7 +71,30 @@ def both(told: Told) -> Callable[..., Outcome]:
 
 def put_beside(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
     """Have all runs of this process told of with their proofs."""
-    real, other = porter.sim.launch.simulate, both(told)
+    _put(monkeypatch, both(told))
+
+
+class _NotRunError(Exception):
+    """In place of a run."""
+
+
+def launched_by(monkeypatch: pytest.MonkeyPatch, run: Callable[[], object]) -> Launched:
+    """What a test would simulate first; nothing is."""
+    found: list[Launched] = []
+
+    def simulate(module: ast.Module, entry: str, launch: Launch, params: bytes, memory: GlobalMemory, *_: Any) -> None:
+        found.append(launched(module, entry, launch, params, memory))
+        raise _NotRunError
+
+    with monkeypatch.context() as patched:
+        _put(patched, simulate)
+        with pytest.raises(_NotRunError):
+            run()
+    return found[0]
+
+
+def _put(monkeypatch: pytest.MonkeyPatch, other: Callable[..., Any]) -> None:
+    real = porter.sim.launch.simulate
     for module in list(sys.modules.values()):
         if getattr(module, "simulate", None) is real:
             monkeypatch.setattr(module, "simulate", other)

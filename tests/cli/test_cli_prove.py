@@ -91,8 +91,12 @@ def test_who_waits_for_ever_is_said_with_what_it_waits_for(launch: list[str], tm
     assert proof["status"] == "hazard"
     assert {f["id"] for f in proof["findings"]} == {"deadlock"}
     (waiting,) = proof["waiting"]
-    assert waiting["warp"] == "block 0 warp 1"
-    assert "ready+0, phase 6" in waiting["for"]
+    assert (waiting["barrier"], waiting["cause"]) == ("mbarrier ready", "parity")
+    assert "phase 6 (parity 0): 0 of 1 arrivals" in waiting["state"]
+    assert [by["warp"] for by in waiting["by"]] == ["block 0 warp 1"]
+    result = CliRunner().invoke(main, ["hazards", "--prove", *launch])
+    assert "likely cause, parity: block 0 warp 1 has not waited for phase 5, which is over" in result.output
+    assert "waited for at PTX line 36 by block 0 warp 1 lane 0" in result.output
 
 
 def test_one_turn_has_no_hazard(launch: list[str], tmp_path: Path) -> None:

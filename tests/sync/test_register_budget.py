@@ -75,7 +75,7 @@ def test_what_cannot_be_had_is_found(name: str) -> None:
     assert found.verdict is Verdict.ERROR
     assert kind in {f.kind for f in found.findings}
     if kind == "deadlock":
-        assert any("waits for" in b.why and "registers" in b.why for b in found.blocked)
+        assert any("waits for" in one.awaited and "registers" in one.awaited for one in found.waiting)
 
 
 @pytest.mark.parametrize("name", REVIEWED)

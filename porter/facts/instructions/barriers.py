@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from porter.facts.events import Edge, Kind
+from porter.facts.events import Awaited, Edge, Kind
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.instructions.warps import warp_barrier
 from porter.facts.machine import Machine
@@ -44,6 +44,7 @@ def _named(step: Step) -> Run:
             group.wait(
                 lambda: len(barrier.ends) > round_,
                 lambda: f"barrier {which}: {barrier.threads} of {barrier.count or warp.block.live_threads} threads",
+                Awaited(unsigned(which, 32), warp.block.rank),
             )
             return Outcome.BLOCKED
         del barrier.waiting[warp]
@@ -101,7 +102,7 @@ def _cluster_wait(step: Step) -> Run:
             group.pc += 1
             return None
         if len(machine.cluster.ends) <= round_:
-            group.wait(lambda: len(machine.cluster.ends) > round_, lambda: "the cluster's barrier")
+            group.wait(lambda: len(machine.cluster.ends) > round_, lambda: "the cluster's barrier", Awaited())
             return Outcome.BLOCKED
         event = machine.joint(warp, group.lanes, "barrier.cluster.wait", step.at)
         event.edges.append((Edge.SYNC, machine.cluster.ends[round_]))

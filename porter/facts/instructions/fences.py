@@ -29,7 +29,7 @@ def fence(step: Step) -> Run:
 def _of(step: Step) -> Fence:
     parts = step.ins.parts
     if any(p.startswith("mbarrier_init") for p in parts):
-        return Fence(proxy=True, inits=True)
+        return Fence(inits=True)
     if fence_scope(step.ins) is not None:
         acquires, releases = fence_sides(step.ins)
         return Fence(acquires=acquires, releases=releases)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from porter.facts import cells
-from porter.facts.events import Edge, Engine, Event, Kind, Mbarrier, Space, Wait
+from porter.facts.events import Awaited, Edge, Engine, Event, Kind, Mbarrier, Space, Wait
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
@@ -59,6 +59,7 @@ def _initialized(machine: Machine, event: Event, place: int, count: int, at: int
         machine.problem("init", f"{machine.named(place)} is initialized twice", at)
     if not count:
         machine.problem("count", f"{machine.named(place)} is initialized for no arrival", at)
+    machine.names.inits[place] = at
     machine.history.barriers[place] = Mbarrier(place, count, event.index, pending=count)
     space = Space(machine.block_of(place, at).rank, False)
     touched = cells.of_bytes(place & OFFSET_MASK, _BYTES)
@@ -115,7 +116,7 @@ def _wait(step: Step) -> Run:
                 group.pc += 1
                 return None
         if not is_over():
-            group.wait(is_over, lambda: _state(machine, barrier), where, len(barrier.phases))
+            group.wait(is_over, lambda: machine.state_of(barrier), Awaited(where))
             return Outcome.BLOCKED
         phase = len(barrier.phases) - 1 if parity else wanted - _TOKEN
         for event, _ in machine.single(warp, group.lanes, "mbarrier wait", step.at):
@@ -138,14 +139,6 @@ def _same(value: Value, lanes: int) -> int | None:
         found = {value[lane] for lane in bits(lanes)}
         return found.pop() if len(found) == 1 else None
     return value
-
-
-def _state(machine: Machine, barrier: Mbarrier) -> str:
-    arrived = barrier.count - barrier.pending
-    text = f"{machine.named(barrier.address)}, phase {len(barrier.phases)}: {arrived} of {barrier.count} arrivals"
-    if barrier.bytes_expected or barrier.bytes_copied:
-        text += f", {barrier.bytes_copied} of {barrier.bytes_expected} bytes"
-    return text
 
 
 def _arrive(step: Step) -> Run:

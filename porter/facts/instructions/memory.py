@@ -126,7 +126,8 @@ def _is_polled(step: Step, machine: Machine, warp: Warp, group: Group, where: Va
         group.polled = (step.at, where, found, len(machine.history.events))
         return False
     group.wait(
-        lambda: block.read(where, nbytes) != found, lambda: f"another value at {machine.place(where)} than {found}"
+        lambda: block.read(where, nbytes) != found,
+        lambda: f"another value at {machine.names.place(where)} than {found}",
     )
     return True
 
