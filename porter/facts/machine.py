@@ -320,8 +320,8 @@ class Machine:
 
     def _end_phase(self, barrier: Mbarrier) -> None:
         edges = [(a.edge, a.event) for a in barrier.open_arrivals]
-        end = self.event(Kind.PHASE, f"phase {len(barrier.phases)} of {self.named(barrier.address)}", None, 0,
-                         barrier.open_arrivals[-1].at if edges else 0, edges)  # fmt: skip
+        at = barrier.open_arrivals[-1].at if edges else 0
+        end = self.event(Kind.PHASE, "a phase of an mbarrier", None, 0, at, edges)
         barrier.phases.append(end.index)
         barrier.arrivals += barrier.open_arrivals
         barrier.open_arrivals = []

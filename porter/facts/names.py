@@ -13,18 +13,27 @@ _BYTES = 8
 
 
 class SharedNames:
-    """Names of places in the shared memory of a cluster's blocks. `inits`: by address of an mbarrier the instruction
-    that has initialized it."""
+    """Names of places in the shared memory of a cluster's blocks."""
 
     def __init__(self, launched: Launched) -> None:
         self._launched = launched
-        self.inits: dict[int, int] = {}
+        self._inits: dict[int, int] = {}
+        """By address of an mbarrier the instruction that has initialized it."""
+        self._names: dict[int, str] = {}
+
+    def initialized(self, address: int, at: int) -> None:
+        """An instruction initializes an mbarrier. How many there are may be a part of names."""
+        self._inits[address] = at
+        self._names.clear()
 
     def mbarrier(self, address: int) -> str:
-        return f"mbarrier {self._barrier(address)}{self._of_block(address)}"
+        name = self._names.get(address)
+        if name is None:
+            name = self._names[address] = f"mbarrier {self._barrier(address)}{self._of_block(address)}"
+        return name
 
     def place(self, address: int) -> str:
-        if address & ~(_BYTES - 1) in self.inits:
+        if address & ~(_BYTES - 1) in self._inits:
             return self.mbarrier(address & ~(_BYTES - 1))
         return f"{self._in_variable(address)}{self._of_block(address)}"
 
@@ -49,7 +58,7 @@ class SharedNames:
         if found is None:
             return "", False
         name, outer = found
-        alike = [other for other in sorted(self.inits)
+        alike = [other for other in sorted(self._inits)
                  if other >> RANK_SHIFT == address >> RANK_SHIFT and self._initialized(other) == found]  # fmt: skip
         number = alike.index(address)
         for brackets in ("[]", "()"):
@@ -58,7 +67,7 @@ class SharedNames:
                 break
         else:
             name += f"[{number}]" if len(alike) > 1 else ""
-        others = {self._initialized(other) for other in self.inits}
+        others = {self._initialized(other) for other in self._inits}
         if sum(other is not None and other[0] == found[0] for other in others) > 1:
             name += f" ({outer[-1][0].rpartition('/')[2]}:{outer[-1][1]})"
         return name, len(outer) == 1
@@ -66,7 +75,7 @@ class SharedNames:
     def _initialized(self, address: int) -> tuple[str, tuple[tuple[str, int], ...]] | None:
         """The outermost expression, and the places from there outwards."""
         flow = self._launched.flow
-        places = flow.places(self.inits[address]) if address in self.inits else []
+        places = flow.places(self._inits[address]) if address in self._inits else []
         for number in reversed(range(len(places))):
             name = flow.initialized(places[number])
             if name is not None:
@@ -91,7 +100,7 @@ class SharedNames:
 
     def _holds_only_barriers(self, address: int, start: int, variable: VarDecl) -> bool:
         first = (address >> RANK_SHIFT << RANK_SHIFT) + start
-        is_all = all(first + at in self.inits for at in range(0, variable.size, _BYTES))
+        is_all = all(first + at in self._inits for at in range(0, variable.size, _BYTES))
         return is_all or variable.type in ("b64", "u64")
 
 

@@ -24,6 +24,9 @@ from porter.verify.proved import Program
 from porter.verify.proving import Prover, Sizes, clusters_looked_at
 
 Edit = Callable[[str], str]
+RIGHT = (Verdict.CLEAN, Verdict.REVIEW)
+TURNS = (1, 2, 3, 4, 8, 9, 12, 13, 16)
+"""At which a mistake is looked for that a proof has not come to."""
 REGISTERS = ".reg .b32 %planted<4>;\n.reg .pred %plant;\n"
 """Of a program with a mistake: 0 counts, 3 stands for an operand."""
 
@@ -41,16 +44,17 @@ def program(kernel: str, name: str) -> Program:
 
 @dataclass(frozen=True)
 class Said:
-    """What is said of a program: `at` where it is refused, or for how many turns it is right."""
+    """What is said of a program: a verdict that refuses it, or `proved`, or `up to` for so many turns. `at`: where, or
+    for which sizes. `elsewhere`: what is wrong at sizes that were not looked at."""
 
     verdict: str
-    kinds: tuple[str, ...]
-    at: str
+    kinds: tuple[str, ...] = ()
+    at: str = ""
+    elsewhere: tuple[str, ...] = ()
 
     @property
-    def is_proved(self) -> bool:
-        """For all numbers of turns."""
-        return self.verdict == "proved"
+    def is_refused(self) -> bool:
+        return self.verdict in ("error", "strict", "unknown")
 
 
 class Planted:
@@ -61,7 +65,7 @@ class Planted:
     """
 
     def __init__(self, kernel: str, name: str, edit: Edit) -> None:
-        self._program, self._name, self._edit = program(kernel, name), name, edit
+        self._program, self._name, self._edit, self._kernel = program(kernel, name), name, edit, kernel
         self._known: dict[str, BuiltKernel] = {}
         self.at({})
 
@@ -80,23 +84,38 @@ class Planted:
         found = [check(launched, schedule) for launched in clusters_looked_at(problem, flow)]
         return max(found, key=lambda checked: WORST_LAST.index(checked.verdict))
 
-    def said(self, seconds: float) -> Said:
-        """At its default sizes, and if nothing is wrong there for all numbers of turns."""
+    def said(self, seconds: float, unit: int) -> Said:
+        """At its default sizes, and if nothing is wrong there what `porter hazards --prove` says. `unit`: K of one
+        turn."""
         one = self.checked({})
-        if one.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
+        if one.verdict not in RIGHT:
             return Said(one.verdict.value, _kinds(one), "default sizes")
-        proof = Prover(self._name, self.at, Budget(seconds)).prove([{}])
+        proof = Prover(self._name, self.at, Budget(seconds)).prove([{}, *self._program.case.other_sizes])
         if proof.status != "proved":
             return Said(proof.checked.verdict.value, _kinds(proof.checked), proof.at)
-        left = [f"{c.name} up to {c.upto}" for c in proof.counts if c.step and not c.is_all]
-        return Said("up to" if left else "proved", _kinds(proof.checked), ", ".join(left))
+        counts = [c for c in proof.counts if c.step]
+        at = ", ".join(f"{c.name} {c.step}, {'all' if c.is_all else f'to {c.upto}'}" for c in counts)
+        others = [self.checked({"K": unit * turns}) for turns in TURNS]
+        elsewhere = tuple(sorted({k for other in others if other.verdict not in RIGHT for k in _kinds(other)}))
+        return Said("proved" if all(c.is_all for c in counts) else "up to", _kinds(proof.checked), at, elsewhere)
+
+    def is_come_to(self, unit: int) -> bool:
+        """Whether a thread comes to the place of the mistake: it would wait there for ever."""
+
+        def stops(text: str) -> str:
+            new = self._edit(text)
+            differs = next(at for at, (one, other) in enumerate(zip(text, new, strict=False)) if one != other)
+            start = max(text.rfind(end, 0, differs) for end in ";\n{") + 1
+            return f"{text[:start]} bar.sync 9, 1024;{text[start:]}"
+
+        stopped = Planted(self._kernel, self._name, stops)
+        return any(stopped.checked({"K": unit * turns}).verdict not in RIGHT for turns in (1, 5, 9))
 
 
 def _kinds(checked: Checked) -> tuple[str, ...]:
-    worst = checked.verdict.value
-    return tuple(sorted({f.kind for f in checked.findings if f.level == worst})) or (checked.unknown,) * bool(
-        checked.unknown
-    )
+    if checked.verdict is Verdict.UNKNOWN:
+        return (checked.unknown,)
+    return tuple(sorted({f.kind for f in checked.findings if f.level == checked.verdict.value}))
 
 
 def _declared(text: str, entry: str) -> str:
@@ -189,13 +208,12 @@ def moved(opcode: str, before: str, nth: int = 1, nth_before: int = 1) -> Edit:
 
 def operand(opcode: str, number: int, instructions: str, nth: int = 1) -> Edit:
     """An operand put through instructions, which find it in %planted3 and leave it there."""
-    return changed(
-        opcode,
-        lambda one: (
-            f"mov.u32 %planted3, {one.operands[number]};\n{instructions}\n{one.with_operand(number, '%planted3')}"
-        ),
-        nth,
-    )
+
+    def change(one: Found) -> str:
+        given = f"mov.u32 %planted3, {one.operands[number]};\n{instructions}\n"
+        return given + one.with_operand(number, "%planted3")
+
+    return changed(opcode, change, nth)
 
 
 def shifted(opcode: str, which: int, nbytes: int, nth: int = 1) -> Edit:

@@ -59,7 +59,7 @@ def _initialized(machine: Machine, event: Event, place: int, count: int, at: int
         machine.problem("init", f"{machine.named(place)} is initialized twice", at)
     if not count:
         machine.problem("count", f"{machine.named(place)} is initialized for no arrival", at)
-    machine.names.inits[place] = at
+    machine.names.initialized(place, at)
     machine.history.barriers[place] = Mbarrier(place, count, event.index, pending=count)
     space = Space(machine.block_of(place, at).rank, False)
     touched = cells.of_bytes(place & OFFSET_MASK, _BYTES)
