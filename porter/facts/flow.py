@@ -40,6 +40,11 @@ class Flow:
     @cached_property
     def live(self) -> list[frozenset[str]]:
         """The registers that something behind each instruction, or itself, may read."""
+        return self.backwards(lambda at, behind: self.uses[at])
+
+    def backwards(self, taken: Callable[[int, frozenset[str]], frozenset[str]]) -> list[frozenset[str]]:
+        """The registers that are asked for ahead of each instruction. `taken`: those that one asks for itself, given
+        what is asked for behind it."""
         count = len(self.decoded)
         live: list[frozenset[str]] = [frozenset()] * count
         before: list[list[int]] = [[] for _ in range(count)]
@@ -52,7 +57,7 @@ class Flow:
             queued.discard(at)
             behind = frozenset().union(*(live[t] for t in self.code.successors[at]))
             kills = self.writes[at] if self.code.code[at].guard is None else frozenset()
-            found = self.uses[at] | (behind - kills)
+            found = taken(at, behind) | (behind - kills)
             if found != live[at]:
                 live[at] = found
                 todo += [b for b in before[at] if b not in queued]

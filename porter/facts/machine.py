@@ -197,9 +197,12 @@ class Machine:
     def single(self, warp: Warp, lanes: int, what: str, at: int, kind: Kind = Kind.STEP) -> list[tuple[Event, int]]:
         """An event of each class of lanes that have one past, with these lanes."""
         classes: dict[int | None, int] = {}
-        for lane in bits(lanes):
-            newest = warp.last[lane]
-            classes[newest] = classes.get(newest, 0) | 1 << lane
+        if warp.last.count(warp.last[0]) == WARP:
+            classes[warp.last[0]] = lanes
+        else:
+            for lane in bits(lanes):
+                newest = warp.last[lane]
+                classes[newest] = classes.get(newest, 0) | 1 << lane
         found = []
         for newest, some in classes.items():
             edges = [] if newest is None else [(Edge.PROGRAM, newest)]
@@ -218,6 +221,9 @@ class Machine:
 
     @staticmethod
     def go_on(warp: Warp, lanes: int, event: Event) -> None:
+        if lanes == ALL:
+            warp.last = [event.index] * WARP
+            return
         for lane in bits(lanes):
             warp.last[lane] = event.index
 

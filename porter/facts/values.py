@@ -36,7 +36,7 @@ def of_lane(value: Value, lane: int) -> int | None:
 def is_known(value: Value, mask: int) -> bool:
     """Whether the value is known in all these lanes."""
     if isinstance(value, tuple):
-        return all(value[lane] is not None for lane in bits(mask))
+        return None not in value or all(value[lane] is not None for lane in bits(mask))
     return value is not None
 
 
@@ -45,6 +45,8 @@ def squeezed(lanes: tuple[int | None, ...], mask: int) -> Value:
     one = lanes[first(mask)]
     if mask == ALL:
         return one if lanes.count(one) == WARP else lanes
+    if not mask & (mask - 1):
+        return one
     return one if all(lanes[lane] == one for lane in bits(mask)) else lanes
 
 

@@ -22,7 +22,7 @@ from porter.ptx.bits import unsigned
 Numbers = npt.NDArray[np.uint64]
 _LARGEST = 1 << 31
 _PART = 1 << 16
-_MOST_TURNS = 1 << 26
+_MOST_TURNS = (1 << 26) + (1 << 10)
 """Turns that are looked at in some seconds."""
 _DEEPEST = 40
 _WIDTHS = {"u32": 32, "b32": 32, "s32": 32, "u64": 64, "s64": 64, "b64": 64}

@@ -3,9 +3,9 @@
 repeats, and a suffix, and nothing that decides what comes next can end that.
 
 Four conditions, for a period of P turns. Traces: that of n + P turns is that of n with one block put in, which equals
-the block before it, in every warp. Registers: at each loop whose turns grow, each live one is periodic or moves evenly.
-Comparisons: the difference of the two sides is periodic, or moves evenly and crosses zero near the first turn or near
-the last. Operands: what synchronizes follows a counter through its low bits or comparisons alone.
+the block before it, in every warp. Registers: at each loop whose turns grow, each that decides something is periodic
+or moves evenly. Comparisons: the difference of the two sides is periodic, or moves evenly and crosses zero near the
+first turn or near the last. Operands: what synchronizes follows a counter through its low bits or comparisons alone.
 
 Runs up to prefix + 3P turns are needed: two of a pair's events in different parts are ordered by a chain that crosses
 the middle, which must hold a period besides the reach of one edge.
@@ -20,6 +20,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from porter.facts.code import Loop
+from porter.facts.deciding import deciding
 from porter.facts.events import WarpName
 from porter.facts.flow import Flow
 from porter.facts.machine import Machine
@@ -34,22 +35,24 @@ Trace = list[tuple[object, ...]]
 
 
 class Recorder:
-    """What one run shows of its loops: live registers at each turn, and the sides of each comparison of numbers."""
+    """What one run shows of its loops: at each turn the registers that decide something, and the sides of each
+    comparison of numbers."""
 
     def __init__(self, machine: Machine) -> None:
         self.flow = machine.flow
+        self._deciding = deciding(machine.flow)
         self.symbols = machine.launched.shared_offsets
         self.traces: Mapping[WarpName, Trace] = machine.history.trace
         self.states: dict[tuple[WarpName, int], list[tuple[int, dict[str, Value]]]] = defaultdict(list)
-        """By warp and head of a loop, for each turn: turns so far of the loops around it, and live registers."""
+        """By warp and head of a loop, for each turn: turns so far of the loops around it, and registers."""
         self.comparisons: dict[tuple[WarpName, int], list[tuple[int, tuple[int, int]]]] = defaultdict(list)
         self._around: dict[tuple[WarpName, int], int] = defaultdict(int)
         machine.on_turn = self._turn
         machine.on_comparison = self._comparison
 
     def _turn(self, warp: Warp, group: Group, target: int) -> None:
-        live = self.flow.live[target]
-        state = {name: value for name, value in group.registers.items() if name in live}
+        decides = self._deciding[target]
+        state = {name: value for name, value in group.registers.items() if name in decides}
         self.states[warp.name, target].append((self._around[warp.name, target], state))
         for inner in self.flow.inside[target]:
             self._around[warp.name, inner] += 1
@@ -318,7 +321,8 @@ def _that_must_repeat(flow: Flow, at: int, following: Following) -> Iterator[ast
         # what is stored counts where it is loaded
         memory = ins.parts[0] in ("ld", "st")
         for operand in ins.operands:
-            if (isinstance(operand, ast.Mem) or not memory) and _named(flow, at, operand) & following.kinds.keys():
+            named = _named(flow, at, operand) & flow.uses[at]
+            if (isinstance(operand, ast.Mem) or not memory) and named & following.kinds.keys():
                 yield operand
 
 

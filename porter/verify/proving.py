@@ -146,6 +146,8 @@ class Prover:
         self._program, self._built_at, self._budget = program, built_at, budget
         self._flows: dict[str, Flow] = {}
         self._assumed: set[str] = set()
+        self._made: dict[int, tuple[Checked | None, Recorder | None, str]] = {}
+        """Executions by the value of the size that is looked at."""
         self._began = time.perf_counter()
 
     def prove(self, chosen: Sequence[Sizes]) -> Proof:
@@ -202,18 +204,25 @@ class Prover:
             return Count(name, why="another kernel is compiled for each"), None, ""
 
     def _varied(self, base: Base, name: str, value: int, step: int) -> tuple[Count, Checked | None, str]:
-        runs = self._runs(base, name, step)
-        while not _all_differ(runs) and step < value:
-            step, runs = 2 * step, self._runs(base, name, 2 * step)
+        self._made.clear()
+        coarse = step
+        while coarse < value:
+            coarse *= 2
+        runs = self._runs(base, name, coarse)
+        if _all_differ(runs):
+            step = coarse
+        elif not runs or _differ([*self._runs(base, name, step), *runs]):
+            runs = self._runs(base, name, step)
+            while not _all_differ(runs) and step < value:
+                step, runs = 2 * step, self._runs(base, name, 2 * step)
         while step % 2 == 0 and _all_differ(finer := self._runs(base, name, step // 2)):
             step, runs = step // 2, finer
         if not runs:
             return Count(name, why="the kernel takes no other"), None, ""
-        if not any(a.traces != b.traces for a, b in pairwise(runs)):
-            for turns in (1, 2, 3):
-                found, _, where = self._run(base, {name: step * turns})
+        if not _differ(runs):
+            for changed, (found, _, where) in self._made.items():
                 if found is not None and found.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
-                    return Count(name, step, step * turns, why="it is not clean"), found, where
+                    return Count(name, step, changed, why="it is not clean"), found, where
             return Count(name), None, ""
         return self._turns(base, name, step)
 
@@ -221,11 +230,17 @@ class Prover:
         """The first three multiples of a step; none if the kernel does not take them."""
         found: list[Recorder] = []
         for turns in (1, 2, 3):
-            _, recorder, _ = self._run(base, {name: step * turns})
+            _, recorder, _ = self._at(base, name, step * turns)
             if recorder is None:
                 return []
             found.append(recorder)
         return found
+
+    def _at(self, base: Base, name: str, value: int) -> tuple[Checked | None, Recorder | None, str]:
+        """The execution with another value of a size, which is made once."""
+        if value not in self._made:
+            self._made[value] = self._run(base, {name: value})
+        return self._made[value]
 
     def _run(self, base: Base, changed: Sizes) -> tuple[Checked | None, Recorder | None, str]:
         try:
@@ -249,7 +264,7 @@ class Prover:
             while len(runs) < most:
                 if self._budget.is_spent and len(runs) > 3:
                     return self._given_up(name, step, runs, lasso), None, ""
-                found, recorder, where = self._run(base, {name: step * (len(runs) + 1)})
+                found, recorder, where = self._at(base, name, step * (len(runs) + 1))
                 if found is None or recorder is None:
                     return self._given_up(name, step, runs, lasso), None, ""
                 if found.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
@@ -266,7 +281,11 @@ class Prover:
         return Count(name, step, step * len(runs), lasso, why, len(runs))
 
 
-_MOST_TURNS = (10, 16, 24, 38, 56, 80)
+_MOST_TURNS = (10, 13, 16, 20, 24, 29, 34, 38, 44, 50, 56, 64, 72, 80)
+
+
+def _differ(runs: Sequence[Recorder]) -> bool:
+    return any(a.traces != b.traces for a, b in pairwise(runs))
 
 
 def _all_differ(runs: Sequence[Recorder]) -> bool:

@@ -86,12 +86,33 @@ def test_comparisons_are_what_stops_a_late_jump(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_registers_are_what_stops_a_counter_that_squares(monkeypatch: pytest.MonkeyPatch) -> None:
-    square = "mul.lo.u32 %r30, %r10, %r10;\nadd.u32 %r31, %r31, %r30;\n"
-    text = ring(before_wait=square).replace("mov.u32 %r12, 0;\n", "mov.u32 %r12, 0;\nmov.u32 %r31, 0;\n")
+    text = squared(store="st.shared.u32 [%r17], %r31;\n")
     found, _ = runs(text)
     assert not is_proved(find_lasso(found))
     monkeypatch.setattr(turns, "_registers", lambda *given: iter(()))
     assert is_proved(find_lasso(found))
+
+
+def test_a_counter_that_squares_and_decides_nothing_does_not_matter() -> None:
+    found, verdicts = runs(squared())
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert is_proved(find_lasso(found))
+
+
+def test_one_that_decides_by_way_of_others_does() -> None:
+    """A turn later its 19th bit is in the producer's parity, which is right for 91 turns."""
+    last = "shr.u32 %r32, %r33, 18;\nand.b32 %r32, %r32, 1;\nxor.b32 %r19, %r19, %r32;\nmov.u32 %r33, %r31;\n"
+    text = squared(last).replace("mov.u32 %r31, 0;\n", "mov.u32 %r31, 0;\nmov.u32 %r33, 0;\n")
+    found, verdicts = runs(text)
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert not is_proved(find_lasso(found))
+    assert check(launched(flow_of(text), 110)).verdict is Verdict.ERROR
+
+
+def squared(behind: str = "", **parts: str) -> str:
+    square = "mul.lo.u32 %r30, %r10, %r10;\nadd.u32 %r31, %r31, %r30;\n"
+    text = ring(before_wait=square + behind, **parts)  # type: ignore[arg-type]
+    return text.replace("mov.u32 %r12, 0;\n", "mov.u32 %r12, 0;\nmov.u32 %r31, 0;\n")
 
 
 def test_too_few_turns_are_no_proof() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from porter.facts import cells
 from porter.facts.events import Edge, Engine, Event, Space
@@ -43,14 +44,21 @@ def touch(
     engine: Engine = Engine.THREAD, what: str = "",
 ) -> None:  # fmt: skip
     """An access of threads to shared memory, of whatever blocks."""
-    by_rank: dict[int, int] = defaultdict(int)
-    for _, place in lane_addresses(address, lanes):
-        by_rank[machine.block_of(place, at).rank] |= cells.of_bytes(place & OFFSET_MASK, nbytes)
-    for rank, touched in by_rank.items():
+    for rank, touched in _touched(address, lanes, nbytes):
+        machine.block_of(rank << RANK_SHIFT, at)
         machine.access(Space(rank, False), engine, write, touched, event.index, event.index, at)
         machine.reach(event, rank, warp, what or ("a store" if write else "a load"), at)
         if write:
             not_over_barriers(machine, rank, touched, at)
+
+
+@lru_cache(maxsize=4096)
+def _touched(address: Value, lanes: int, nbytes: int) -> tuple[tuple[int, int], ...]:
+    """(rank, cells) of the blocks that lanes touch."""
+    by_rank: dict[int, int] = defaultdict(int)
+    for _, place in lane_addresses(address, lanes):
+        by_rank[place >> RANK_SHIFT] |= cells.of_bytes(place & OFFSET_MASK, nbytes)
+    return tuple(by_rank.items())
 
 
 def not_over_barriers(machine: Machine, rank: int, touched: int, at: int) -> None:
@@ -193,11 +201,16 @@ def store(step: Step) -> Run:
             if order.strong and isinstance(where, int):
                 machine.atomics[where].append((event.index, order.releases))
         given = [v(machine, warp, group) for v in values]
+        is_data = not any(v is not None for v in given)
         for lane in bits(group.lanes):
             place = of_lane(where, lane)
             assert place is not None
+            block = machine.block_of(place, step.at)
+            if is_data:
+                block.write(place, nbytes, None)
+                continue
             for index, value in enumerate(given):
-                machine.block_of(place, step.at).write(place + index * size, size, of_lane(value, lane))
+                block.write(place + index * size, size, of_lane(value, lane))
         return None
 
     return run

@@ -110,10 +110,7 @@ def _compile(flow: Flow, at: int) -> Run:
     ins, written = flow.decoded[at], flow.code.code[at]
     if ins is None:
         raise NotUnderstood(f"the instruction {written.opcode}", at)
-    known = _factories()
-    factory = (
-        known.get(".".join(ins.parts[:2])) or known.get(ins.parts[0]) or (known[COMPUTES] if _computes(ins) else None)
-    )
+    factory = _own_family(ins) or (_factories()[COMPUTES] if computes(ins) else None)
     if factory is None:
         raise NotUnderstood(f"the instruction {written.opcode}", at)
     step = Step(flow, at, ins)
@@ -121,8 +118,16 @@ def _compile(flow: Flow, at: int) -> Run:
     return run if ins.guard is None or ins.parts[0] == "bra" else _guarded(step, run, ins.guard)
 
 
-def _computes(ins: table.Decoded) -> bool:
+def _own_family(ins: table.Decoded) -> Factory | None:
+    known = _factories()
+    return known.get(".".join(ins.parts[:2])) or known.get(ins.parts[0])
+
+
+def computes(ins: table.Decoded) -> bool:
+    """Whether an instruction does nothing but compute what it writes to registers."""
     form = ins.form
+    if _own_family(ins) is not None:
+        return False
     alone = form.completion is form.commits is form.awaits is Completion.NONE
     return bool(ins.bound) and alone and all(row.kind not in _ELSEWHERE for row, _ in ins.bound)
 
