@@ -72,7 +72,10 @@ def hazards(
     launch_file = require_launch(path, ptx_path, launch_path)
     _require_path(path)
     if prove:
-        return _prove(session, path, case_path, port_path, only, arch, sizes, seconds, kernel, ptx_path, launch_file)
+        chosen = cast("Level | None", level)
+        return _prove(
+            session, path, case_path, port_path, only, arch, sizes, seconds, kernel, ptx_path, launch_file, chosen
+        )
     options = sim_options(seed, "random" if seeds > 1 else schedule, arithmetic, budget)
     numbers, chosen = range(seed, seed + seeds), cast("Level | None", level)
     errors, earlier = list[Diagnostic](), list[Mapping[str, Any]]()
@@ -115,14 +118,15 @@ def _prove(
     kernel: str | None,
     ptx_path: Path | None,
     launch_file: Path | None,
+    level: Level | None,
 ) -> ExitCode:
     if path is None:
         assert launch_file is not None
-        return prove_launch(session, launch_file, ptx_path, kernel, arch, seconds)
+        return prove_launch(session, launch_file, ptx_path, kernel, arch, seconds, level or "practice")
     if _kind_of(path, case_path) != "cases":
         raise PorterError(Code.BAD_OPTION, option="--prove", problem="is for kernels with a case, and launch files")
     programs = [only] if only else ["port"] if port_path else ["original", "port"]
-    return prove_cases(session, path, case_path, port_path, programs, sizes, seconds)
+    return prove_cases(session, path, case_path, port_path, programs, sizes, seconds, level or "strict")
 
 
 def _kind_of(path: Path | None, case: Path | None) -> Literal["launch", "ptx", "program", "cases"]:

@@ -14,6 +14,7 @@ from porter.cli.context import Session
 from porter.cli.options import read_sizes
 from porter.diagnostics import Diagnostic, ExitCode, PorterError
 from porter.report import proofs as report_proofs
+from porter.sync.checked import Rulings
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.case import Case, cases_of, load_case
@@ -27,7 +28,7 @@ SECONDS = 60.0
 
 def prove_cases(
     session: Session, path: Path, case_path: Path | None, port: Path | None, programs: Sequence[str], sizes: str,
-    seconds: float | None,
+    seconds: float | None, rulings: Rulings = "strict",
 ) -> ExitCode:  # fmt: skip
     """Prove the programs of each case of a path."""
     cases = map(load_case, cases_of(path)) if case_path is None else [load_case(case_path).on(path)]
@@ -41,7 +42,7 @@ def prove_cases(
             try:
                 for program in _programs(case, builder, programs, port, errors):
                     chosen = read_sizes([sizes], case) if sizes != "default" else [{}, *case.other_sizes]
-                    proofs.append(program.prove(chosen, seconds or SECONDS))
+                    proofs.append(program.prove(chosen, seconds or SECONDS, rulings))
             except PorterError as error:
                 if not path.is_dir():
                     raise
@@ -50,11 +51,13 @@ def prove_cases(
 
 
 def prove_launch(
-    session: Session, launch: Path, ptx: Path | None, kernel: str | None, arch: str | None, seconds: float | None
-) -> ExitCode:
+    session: Session, launch: Path, ptx: Path | None, kernel: str | None, arch: str | None, seconds: float | None,
+    rulings: Rulings = "practice",
+) -> ExitCode:  # fmt: skip
     """Prove the kernel of a launch file at its launch."""
     found = load_launch(launch, ptx, kernel, arch)
-    proof = Prover("kernel", lambda sizes: (found.kernel, found.problem), Budget(seconds or SECONDS)).prove([{}])
+    budget = Budget(seconds or SECONDS)
+    proof = Prover("kernel", lambda sizes: (found.kernel, found.problem), budget, rulings).prove([{}])
     return _report(session, [proof], [])
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import PorterError
 from porter.facts.code import Code
+from porter.sync.checked import Rulings
 from porter.sync.findings import Finding
 from porter.verify.budget import Budget
 from porter.verify.builder import ORIGINAL_ARCH, Builder, BuiltKernel
@@ -56,10 +57,10 @@ class Program:
         self.source = port.source
         return port.kernel
 
-    def prove(self, chosen: Sequence[Sizes], seconds: float) -> Proof:
+    def prove(self, chosen: Sequence[Sizes], seconds: float, rulings: Rulings = "strict") -> Proof:
         """Raises PorterError: what `at` raises at the sizes that are asked for."""
         name = "original" if self.plan is None else "port"
-        return Prover(name, self.at, Budget(seconds)).prove(chosen)
+        return Prover(name, self.at, Budget(seconds), rulings).prove(chosen)
 
 
 @dataclass(frozen=True)
