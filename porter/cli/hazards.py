@@ -73,8 +73,9 @@ def hazards(
     _require_path(path)
     request = partial(program_request, path or Path(), arguments, arch, include_dirs, defines, flags, libraries)
     if prove:
+        chosen = cast("Level | None", level)
         return _prove(session, path, case_path, port_path, only, arch, sizes, seconds, (launch_file, ptx_path, kernel),
-                      request, sim_options(seed, schedule, arithmetic, budget))  # fmt: skip
+                      chosen, request, sim_options(seed, schedule, arithmetic, budget))  # fmt: skip
     options = sim_options(seed, "random" if seeds > 1 else schedule, arithmetic, budget)
     numbers, chosen = range(seed, seed + seeds), cast("Level | None", level)
     errors, earlier = list[Diagnostic](), list[Mapping[str, Any]]()
@@ -106,23 +107,23 @@ def _require_path(path: Path | None) -> None:
 
 def _prove(
     session: Session, path: Path | None, case: Path | None, port: Path | None, only: str | None, arch: str | None,
-    sizes: str, seconds: float | None, launch: tuple[Path | None, Path | None, str | None],
+    sizes: str, seconds: float | None, launch: tuple[Path | None, Path | None, str | None], level: Level | None,
     request: Callable[[], Request], settings: SimOptions,
 ) -> ExitCode:  # fmt: skip
     """`launch`: a launch file, the PTX that it is for, and the kernel. `request` builds a program."""
     if path is None:
         file, ptx, kernel = launch
         assert file is not None
-        return prove_launch(session, file, ptx, kernel, arch, seconds)
+        return prove_launch(session, file, ptx, kernel, arch, seconds, level or "practice")
     kind = _kind_of(path, case)
     if kind == "ptx":
         problem = "needs --launch FILE for PTX: what is proved follows from the launch and the boxes of tensor maps"
         raise PorterError(Code.BAD_OPTION, option="--prove", problem=problem)
     if kind == "program":
         require_program(path)
-        return prove_program(session, request(), settings, seconds)
+        return prove_program(session, request(), settings, seconds, level or "practice")
     programs = [only] if only else ["port"] if port else ["original", "port"]
-    return prove_cases(session, path, case, port, programs, arch, sizes, seconds)
+    return prove_cases(session, path, case, port, programs, arch, sizes, seconds, level or "strict")
 
 
 def _kind_of(path: Path | None, case: Path | None) -> Literal["launch", "ptx", "program", "cases"]:

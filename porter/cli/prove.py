@@ -14,6 +14,7 @@ from porter.cli.context import Session
 from porter.cli.options import read_sizes
 from porter.diagnostics import Diagnostic, ExitCode, PorterError
 from porter.report import proofs as report_proofs
+from porter.sync.checked import Rulings
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.case import Case, cases_if_any, cases_of, load_case
@@ -30,7 +31,7 @@ SECONDS = 60.0
 
 def prove_cases(
     session: Session, path: Path, case_path: Path | None, port: Path | None, programs: Sequence[str], arch: str | None,
-    sizes: str, seconds: float | None,
+    sizes: str, seconds: float | None, rulings: Rulings = "strict",
 ) -> ExitCode:  # fmt: skip
     """Prove the programs of each case of a path, or its kernel for `arch`."""
     cases = map(load_case, cases_of(path)) if case_path is None else [load_case(case_path).on(path)]
@@ -44,7 +45,7 @@ def prove_cases(
             try:
                 for program in _programs(case, builder, programs, port, arch, errors):
                     chosen = read_sizes([sizes], case) if sizes != "default" else [{}, *case.other_sizes]
-                    proofs.append(program.prove(chosen, seconds or SECONDS))
+                    proofs.append(program.prove(chosen, seconds or SECONDS, rulings))
             except PorterError as error:
                 if not path.is_dir():
                     raise
@@ -64,26 +65,32 @@ def proofs_below(session: Session, paths: Iterable[Path], arch: str) -> tuple[li
                     case = load_case(found) if path.is_dir() else load_case(found).on(path)
                     if tell is not None:
                         tell(case.name)
-                    proofs.append(Program(case, builder, arch=arch).prove([case.sizes, *case.other_sizes], SECONDS))
+                    proofs.append(
+                        Program(case, builder, arch=arch).prove([case.sizes, *case.other_sizes], SECONDS, "practice")
+                    )
                 except PorterError as error:
                     left += error.diagnostics
     return proofs, left
 
 
-def prove_program(session: Session, request: Request, options: SimOptions, seconds: float | None) -> ExitCode:
+def prove_program(
+    session: Session, request: Request, options: SimOptions, seconds: float | None, rulings: Rulings
+) -> ExitCode:
     """Run a program, and prove the kernels that it launches, at these launches."""
     with session.progress():
         outcome = run_source_or_executable(request, options, find_toolkit(session.toolkit))
-        proofs = list(prove_launches(request.path.name, "program", outcome.launches, seconds or SECONDS))
+        proofs = list(prove_launches(request.path.name, "program", outcome.launches, seconds or SECONDS, rulings))
     return _report(session, proofs, outcome.diagnostics)
 
 
 def prove_launch(
-    session: Session, launch: Path, ptx: Path | None, kernel: str | None, arch: str | None, seconds: float | None
-) -> ExitCode:
+    session: Session, launch: Path, ptx: Path | None, kernel: str | None, arch: str | None, seconds: float | None,
+    rulings: Rulings = "practice",
+) -> ExitCode:  # fmt: skip
     """Prove the kernel of a launch file at its launch."""
     found = load_launch(launch, ptx, kernel, arch)
-    proof = Prover("kernel", lambda sizes: (found.kernel, found.problem), Budget(seconds or SECONDS)).prove([{}])
+    budget = Budget(seconds or SECONDS)
+    proof = Prover("kernel", lambda sizes: (found.kernel, found.problem), budget, rulings).prove([{}])
     return _report(session, [proof], [])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from porter.ptx import ast
@@ -42,6 +42,8 @@ class _Scope:
     outer: _Scope | None
     registers: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
+    vectors: dict[str, tuple[ast.Reg, ...]] = field(default_factory=dict)
+    """The elements of vector registers."""
 
     def register(self, name: str) -> str:
         scope: _Scope | None = self
@@ -58,6 +60,27 @@ class _Scope:
                 return scope.labels[name]
             scope = scope.outer
         return name
+
+    def spread(self, ins: ast.Instruction) -> ast.Instruction:
+        """An instruction with vector registers as the vectors of their elements (PTX ISA 6.4.1)."""
+        scope, vectors = self, dict[str, tuple[ast.Reg, ...]]()
+        while True:
+            vectors = scope.vectors | vectors
+            if scope.outer is None:
+                break
+            scope = scope.outer
+        if not vectors:
+            return ins
+        operands = tuple(
+            ast.Vec(vectors[o.name]) if isinstance(o, ast.Reg) and o.name in vectors else o for o in ins.operands
+        )
+        return replace(ins, operands=operands)
+
+
+def _elements(declared: ast.RegDecl) -> list[str]:
+    """Names of the elements of a vector register."""
+    vector, dot, _ = declared.type.partition(".")
+    return [f"{declared.name}.{axis}" for axis in "xyzw"[: int(vector[1])]] if dot and vector[0] == "v" else []
 
 
 class Code:
@@ -87,9 +110,13 @@ class Code:
             if isinstance(s, ast.Label):
                 self._names += 1
                 scope.labels[s.name] = f"{s.name}#{self._names}"
-            elif isinstance(s, ast.RegDecl) and outer is not None and s.count is None:
-                self._names += 1
-                scope.registers[s.name] = f"{s.name}#{self._names}"
+            elif isinstance(s, ast.RegDecl):
+                elements = _elements(s)
+                if elements:
+                    scope.vectors[s.name] = tuple(ast.Reg(e) for e in elements)
+                if outer is not None and s.count is None:
+                    self._names += 1
+                    scope.registers.update((name, f"{name}#{self._names}") for name in (s.name, *elements))
         for s in body:
             if isinstance(s, ast.Block):
                 self._walk(s.body, scope, depth)
@@ -112,7 +139,7 @@ class Code:
                 self._jumps[len(self.code)] = scope.label(target)
         if depth and ins.parts[0] == "ret":
             return
-        self.code.append(ins)
+        self.code.append(scope.spread(ins))
         self._scopes.append(scope)
 
     # Values -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import numpy.typing as npt
 
 from porter.diagnostics import Code
-from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
+from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT, signal_rank
 from porter.sim.machine import Machine
 from porter.sim.results import Stop
 
@@ -33,12 +33,7 @@ def multicast_blocks(M: Machine, cta: int, mask: int, at: int, warp: int, lane: 
 
 
 def signal_of(M: Machine, cta: int, mbar: int, target: int, pair: bool, at: int) -> tuple[int, int]:
-    """The mbarrier that counts the bytes landing in block `target`, as (slot, block): same offset, same block.
-
-    With .cta_group::2 it is that of the target's pair whose rank has the parity of the address's.
-    """
-    rank = int(M.cta_rank[target])
-    if pair:
-        rank = (rank & ~1) | (mbar >> RANK_SHIFT & 1)
+    """The mbarrier that counts the bytes landing in block `target`, as (slot, block)."""
+    rank = signal_rank(int(M.cta_rank[target]), mbar >> RANK_SHIFT, pair)
     offset = mbar & OFFSET_MASK
     return M.mbar.resolve(cta, rank << RANK_SHIFT | offset if M.clustered else offset, at)

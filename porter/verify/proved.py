@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import PorterError
 from porter.facts.code import Code
+from porter.sync.checked import Rulings
 from porter.sync.findings import Finding
 from porter.verify.budget import Budget
 from porter.verify.builder import ORIGINAL_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case
+from porter.verify.hazards import usual_level
 from porter.verify.launching import build_port, port_problem
 from porter.verify.line_map import LineMap
 from porter.verify.problem import Problem, bind
@@ -57,10 +59,10 @@ class Program:
         self.source = port.source
         return port.kernel
 
-    def prove(self, chosen: Sequence[Sizes], seconds: float) -> Proof:
+    def prove(self, chosen: Sequence[Sizes], seconds: float, rulings: Rulings = "strict") -> Proof:
         """Raises PorterError: what `at` raises at the sizes that are asked for."""
         name = "kernel" if self.arch else "original" if self.plan is None else "port"
-        return Prover(name, self.at, Budget(seconds)).prove(chosen)
+        return Prover(name, self.at, Budget(seconds), rulings).prove(chosen)
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,9 @@ def prove_case(
     """
     original, port = Program(case, builder), Program(case, builder, plan)
     try:
-        of_port = port.prove(_taken(port, chosen), seconds) if plan is not None else None
+        of_port = port.prove(_taken(port, chosen), seconds, usual_level("port")) if plan is not None else None
         asks = always or of_port is None or of_port.checked.findings
-        of_original = original.prove(chosen, seconds if always else 0) if asks else None
+        of_original = original.prove(chosen, seconds if always else 0, usual_level("original")) if asks else None
     except PorterError as error:
         return CaseProofs(None, None, untried=error.diagnostic.message)
     return compared(of_original, of_port, LineMap(original.source, port.source))

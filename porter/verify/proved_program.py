@@ -12,8 +12,9 @@ from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.facts.launched import Geometry, Launched, Triple
 from porter.ptx.tensormap import ENCODED_BYTES, MAGIC, TensorMap
-from porter.sync.checked import Checked, check, worse
+from porter.sync.checked import Checked, Rulings, check, worse
 from porter.verify.builder import parse_ptx
+from porter.verify.hazards import usual_level
 from porter.verify.line_map import LineMap
 from porter.verify.program.device import LaunchRecord
 from porter.verify.proved import CaseProofs, compared
@@ -24,7 +25,9 @@ _MOST = 4
 _MAP_ALIGNMENT = 64
 
 
-def prove_launches(case: str, program: str, launches: Sequence[LaunchRecord], seconds: float) -> Iterator[Proof]:
+def prove_launches(
+    case: str, program: str, launches: Sequence[LaunchRecord], seconds: float, rulings: Rulings
+) -> Iterator[Proof]:
     """A proof for each kernel that a program launches, at the first launches that differ, for `seconds` each: what its
     loops do in others is not known."""
     chosen: dict[tuple[str, str], list[LaunchRecord]] = {}
@@ -36,10 +39,12 @@ def prove_launches(case: str, program: str, launches: Sequence[LaunchRecord], se
             chosen.setdefault((record.ptx, record.kernel), []).append(record)
     for (ptx, kernel), records in chosen.items():
         module = parse_ptx(ptx, case)
-        yield _proof(case, program, Flow(Code(module, module.function(kernel))), records, seconds)
+        yield _proof(case, program, Flow(Code(module, module.function(kernel))), records, seconds, rulings)
 
 
-def _proof(case: str, program: str, flow: Flow, records: Sequence[LaunchRecord], seconds: float) -> Proof:
+def _proof(
+    case: str, program: str, flow: Flow, records: Sequence[LaunchRecord], seconds: float, rulings: Rulings
+) -> Proof:
     began = time.perf_counter()
     worst, at = Checked(()), ""
     assumed: set[str] = set()
@@ -49,7 +54,7 @@ def _proof(case: str, program: str, flow: Flow, records: Sequence[LaunchRecord],
             break
         text = f"a grid of {_extents(record.grid)} blocks of {_extents(record.block)} threads"
         for first in firsts(record.grid, record.cluster):
-            found = check(launched_record(record, flow, first))
+            found = check(launched_record(record, flow, first), rulings=rulings)
             assumed |= found.assumed
             if not at or worse(found, worst):
                 worst, at = found, f"{text}, block {','.join(map(str, first))}"
@@ -79,7 +84,7 @@ def prove_programs(
     """Proofs of a program's kernels and of those that its port launches in their place."""
     lines = LineMap(original[0], port[0])
     name = original[0].name
-    proofs = [prove_launches(name, which, launches, seconds)
+    proofs = [prove_launches(name, which, launches, seconds, usual_level(which))
               for which, (_, launches) in (("original", original), ("port", port))]  # fmt: skip
     for one, other in zip(*proofs, strict=False):
         yield compared(one, other, lines)

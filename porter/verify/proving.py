@@ -16,7 +16,7 @@ from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL, Geometry, Launched, Triple
 from porter.facts.machine import Machine
 from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
-from porter.sync.checked import Checked, Verdict, check, worse
+from porter.sync.checked import Checked, Rulings, Verdict, check, worse
 from porter.sync.turns import Lasso, Recorder, find_lasso
 from porter.verify.arguments import MapAddress, MapValue, Pointer
 from porter.verify.barrier_names import initialized
@@ -142,8 +142,9 @@ BuiltAt = Callable[[Sizes], Base]
 class Prover:
     """Proves the synchronization of one program of a case."""
 
-    def __init__(self, program: str, built_at: BuiltAt, budget: Budget) -> None:
+    def __init__(self, program: str, built_at: BuiltAt, budget: Budget, rulings: Rulings = "strict") -> None:
         self._program, self._built_at, self._budget = program, built_at, budget
+        self._rulings = rulings
         self._flows: dict[str, Flow] = {}
         self._assumed: set[str] = set()
         self._made: dict[int, tuple[Checked | None, Recorder | None, str]] = {}
@@ -161,7 +162,7 @@ class Prover:
                 break
             of_sizes, problem = self._built_at(sizes)
             for launched in clusters_looked_at(problem, self._flow(of_sizes)):
-                found = check(launched)
+                found = check(launched, rulings=self._rulings)
                 self._assumed |= found.assumed
                 where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
                 if not place or worse(found, worst):
@@ -253,7 +254,7 @@ class Prover:
         machine = Machine(launched)
         recorder = Recorder(machine)
         where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
-        found = check(launched, machine=machine)
+        found = check(launched, machine=machine, rulings=self._rulings)
         self._assumed |= found.assumed
         return found, recorder, where
 

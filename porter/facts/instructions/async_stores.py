@@ -8,22 +8,30 @@ from porter.facts.instructions.copies import land, place_of
 from porter.facts.instructions.memory import size_of, touch
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
-from porter.facts.state import Group, Warp
-from porter.facts.values import bits
+from porter.facts.state import Block, Group, Warp
+from porter.facts.values import bits, of_lane
 
 
 @family("st.async", "red.async")
 def store_async(step: Step) -> Run:
     address, barrier = step.value("a"), step.value("mbar")
-    nbytes = size_of(step.ins.parts[-1]) * len(step.values("b"))
+    size, values = size_of(step.ins.parts[-1]), step.values("b")
+    nbytes = size * len(values)
     engine = Engine.RED_ASYNC if step.ins.parts[0] == "red" else Engine.STORE_ASYNC
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where, arrives = address(machine, warp, group), barrier(machine, warp, group)
         for event, lane in machine.lane_starts(warp, group, engine.value, step.at):
             place = place_of(step, where, lane)
-            land(step, machine, warp, event, machine.block_of(place, step.at).rank, place, nbytes,
-                 place_of(step, arrives, lane), engine)  # fmt: skip
+            block = machine.block_of(place, step.at)
+            stored = [of_lane(v(machine, warp, group), lane) for v in values]
+
+            def write(block: Block = block, place: int = place, stored: list[int | None] = stored) -> None:
+                for index, value in enumerate(stored):
+                    block.write(place + index * size, size, None if engine is Engine.RED_ASYNC else value)
+
+            land(step, machine, warp, event, block.rank, place, nbytes, place_of(step, arrives, lane), engine,
+                 write=write)  # fmt: skip
         machine.history.trace[warp.name].append((engine.value, where, arrives, nbytes, step.at))
         group.pc += 1
         return None

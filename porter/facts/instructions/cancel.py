@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from porter.facts import cells
-from porter.facts.events import Edge, Engine, Kind, Space
+from porter.facts.events import Event
+from porter.facts.instructions.copies import beside, land, place_of
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, of_lane, squeezed
 from porter.ptx.arch import WARP
-from porter.ptx.shared_window import OFFSET_MASK
 
 RESPONSE_BYTES = 16
 _WORD = 32
@@ -18,41 +17,43 @@ _WORD = 32
 
 @family("clusterlaunchcontrol")
 def clusterlaunchcontrol(step: Step) -> Run:
-    if step.ins.parts[1] == "try_cancel":
-        if step.has("multicast::cluster::all"):
-            raise step.not_understood("the multicast")
-        return _try_cancel(step)
-    return _query(step)
+    return _try_cancel(step) if step.ins.parts[1] == "try_cancel" else _query(step)
 
 
 def _try_cancel(step: Step) -> Run:
     response, address = step.value("response"), step.value("mbar")
+    everyone = step.has("multicast::cluster::all")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where, arrives = response(machine, warp, group), address(machine, warp, group)
-        if not isinstance(where, int) or not isinstance(arrives, int):
-            raise step.not_understood("the response or mbarrier")
         limit = machine.launched.geometry.handed_out
         machine.history.assumed.add(f"try_cancel hands {limit} further blocks to each block, then none")
-        for event, _ in machine.lane_starts(warp, group, "try_cancel", step.at):
-            barrier = machine.mbarrier(arrives, event, step.at, asynchronous=True)
-            block = machine.block_of(where, step.at)
-            granted = block.handed_out < limit
-            block.handed_out += granted
-            access = machine.access(Space(block.rank, False), Engine.LOAD, True,
-                                    cells.of_bytes(where & OFFSET_MASK, RESPONSE_BYTES), event.index, None,
-                                    step.at)  # fmt: skip
-            words = (int(granted), block.handed_out if granted else 0, 0, 0)
-            for index, word in enumerate(words):
-                block.write(where + 4 * index, 4, word)
-            landed = machine.event(Kind.STEP, "a response", None, 0, step.at, [(Edge.PROGRAM, event.index)])
-            access.end = landed.index
-            machine.landed(barrier, landed, RESPONSE_BYTES, step.at, warp.block.rank)
+        for event, lane in machine.lane_starts(warp, group, "try_cancel", step.at):
+            place, mbar = place_of(step, where, lane), place_of(step, arrives, lane)
+            granted = warp.block.handed_out < limit
+            warp.block.handed_out += granted
+            words = (int(granted), warp.block.handed_out if granted else 0, 0, 0)
+            ranks = range(len(machine.blocks)) if everyone else [machine.block_of(place, step.at).rank]
+            for rank in ranks:
+                _answer(step, machine, warp, event, beside(place, rank), beside(mbar, rank), words)
         machine.history.trace[warp.name].append(("try_cancel", where, arrives, step.at))
         group.pc += 1
         return None
 
     return run
+
+
+def _answer(
+    step: Step, machine: Machine, warp: Warp, event: Event, place: int, mbar: int, words: tuple[int, ...]
+) -> None:
+    """The response to one block, which its mbarrier counts."""
+    block = machine.block_of(place, step.at)
+
+    def write() -> None:
+        for index, word in enumerate(words):
+            block.write(place + 4 * index, 4, word)
+
+    land(step, machine, warp, event, block.rank, place, RESPONSE_BYTES, mbar, write=write)
 
 
 def _query(step: Step) -> Run:

@@ -16,7 +16,7 @@ from porter.facts.state import Batches, Group, Warp
 from porter.facts.values import Value, bits, first, of_lane
 from porter.ptx import ast
 from porter.ptx.bits import unsigned
-from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
+from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT, signal_rank
 
 
 @family("cp")
@@ -201,7 +201,7 @@ def _bulk_load(step: Step) -> Run:
             if reads_shared:
                 read = _read_source(step, machine, event, place_of(step, source(machine, warp, group), lane), count)
             for rank in _ranks(step, machine, warp, group, mask, place):
-                land(step, machine, warp, event, rank, place, count, mbar if mask is None else _beside(mbar, rank),
+                land(step, machine, warp, event, rank, place, count, mbar if mask is None else beside(mbar, rank),
                      engine, read)  # fmt: skip
         machine.history.trace[warp.name].append(("copy", where, arrives, nbytes, step.at))
         group.pc += 1
@@ -220,14 +220,15 @@ def _read_source(step: Step, machine: Machine, event: Event, place: int, count: 
 def _tensor_load(step: Step) -> Run:
     target, barrier = step.value("dst"), step.value("mbar")
     mask = step.optional("mask") if step.has("multicast::cluster") else None
-    size = _box(step)
+    size, of_pair = _box(step), step.has("cta_group::2")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where, arrives, nbytes = (v(machine, warp, group) for v in (target, barrier, size))
         for event, lane in machine.lane_starts(warp, group, "TMA load", step.at):
             place, mbar, count = (place_of(step, v, lane) for v in (where, arrives, nbytes))
             for rank in _ranks(step, machine, warp, group, mask, place):
-                land(step, machine, warp, event, rank, place, count, mbar if mask is None else _beside(mbar, rank))
+                signal = mbar if mask is None else beside(mbar, signal_rank(rank, mbar >> RANK_SHIFT, of_pair))
+                land(step, machine, warp, event, rank, place, count, signal)
         machine.history.trace[warp.name].append(("copy", where, arrives, nbytes, step.at))
         group.pc += 1
         return None
@@ -268,16 +269,17 @@ def _ranks(step: Step, machine: Machine, warp: Warp, group: Group, mask: Reader 
     return [rank for rank in found if rank < len(machine.blocks)]
 
 
-def _beside(address: int, rank: int) -> int:
+def beside(address: int, rank: int) -> int:
     """The same place in another block."""
     return address & OFFSET_MASK | rank << RANK_SHIFT
 
 
 def land(
     step: Step, machine: Machine, warp: Warp, event: Event, rank: int, place: int, nbytes: int, mbar: int,
-    engine: Engine = Engine.LOAD, read: Access | None = None,
+    engine: Engine = Engine.LOAD, read: Access | None = None, write: Callable[[], None] | None = None,
 ) -> None:  # fmt: skip
-    """Have bytes come to a place in a block and be counted by an mbarrier. `read`: the access to their source."""
+    """Have bytes come to a place in a block and be counted by an mbarrier. `read`: the access to their source;
+    `write` puts numbers there, where bytes are some."""
     barrier = machine.mbarrier(mbar, event, step.at, asynchronous=True)
     machine.reach(event, rank, warp, "a copy", step.at)
     touched = cells.of_bytes(place & OFFSET_MASK, nbytes)
@@ -290,6 +292,8 @@ def land(
     def finish() -> None:
         landed = machine.event(Kind.STEP, "bytes have landed", None, 0, step.at, [(Edge.PROGRAM, event.index)])
         access.end = landed.index
+        if write is not None:
+            write()
         if read is not None:
             read.end = landed.index
         machine.reach(landed, rank, warp, "a copy", step.at, arrives=True)
