@@ -112,7 +112,7 @@ def _compile(flow: Flow, at: int) -> Run:
         raise NotUnderstood(f"the instruction {written.opcode}", at)
     known = _factories()
     factory = (
-        known.get(".".join(ins.parts[:2])) or known.get(ins.parts[0]) or (known[COMPUTES] if _computes(ins) else None)
+        known.get(".".join(ins.parts[:2])) or known.get(ins.parts[0]) or (known[COMPUTES] if computes(ins) else None)
     )
     if factory is None:
         raise NotUnderstood(f"the instruction {written.opcode}", at)
@@ -121,7 +121,8 @@ def _compile(flow: Flow, at: int) -> Run:
     return run if ins.guard is None or ins.parts[0] == "bra" else _guarded(step, run, ins.guard)
 
 
-def _computes(ins: table.Decoded) -> bool:
+def computes(ins: table.Decoded) -> bool:
+    """Whether an instruction reads and writes registers alone."""
     form = ins.form
     alone = form.completion is form.commits is form.awaits is Completion.NONE
     return bool(ins.bound) and alone and all(row.kind not in _ELSEWHERE for row, _ in ins.bound)
