@@ -73,10 +73,16 @@ class Warps:
         return self._walk(warp, 0, {}) if self.code.code else _Walk()
 
     def _again(self, warp: int, loop: Loop) -> Mapping[int, tuple[int, ...]]:
-        """The same of a loop, from its second pass on: what holds in its first alone is behind it."""
-        if loop.head not in self.reached(warp):
+        """The same of a loop, from its second pass on: what holds in its first alone is behind it. Of one that never
+        has a third pass, of any."""
+        whole = self._walked(warp)
+        if loop.head not in whole.after:
             return {}
-        return self._walk(warp, loop.head, self._walked(warp).into(loop, inside=True) or {}, loop).after
+        first, later = (whole.into(loop, inside) for inside in (False, True))
+        walk = self._walk(warp, loop.head, later or {}, loop)
+        if later is not None and walk.into(loop, inside=True) is None:
+            walk = self._walk(warp, loop.head, _in_both(first or {}, later), loop)
+        return walk.after
 
     def _walk(self, warp: int, start: int, begun: _Known, within: Loop | None = None) -> _Walk:
         """What a warp comes to from a place on, or in one pass of a loop from its head on."""

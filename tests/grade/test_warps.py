@@ -134,6 +134,14 @@ def test_loops_inside_count_as_often_as_they_run() -> None:
     assert path(INNER + "setp.lt.s32 %p1, %r5, %r11;\n@%p1 bra $IN;\n").count("ex2") == 1
 
 
+def test_a_loop_of_two_turns_has_a_path() -> None:
+    text = "mov.u32 %r5, 0;\n$IN:\nex2.approx.f32 %f1, %f1;\nsetp.eq.u32 %p1, %r5, 0;\nmov.u32 %r5, 1;\n@%p1 bra $IN;\n"
+    found, code = warps(text)
+    assert [code.code[at].parts[0] for at in found.path(0, code.loops[0])].count("ex2") == 1
+    assert found.trips(code.loops[0]) == 2
+    assert path(text).count("ex2") == 2
+
+
 def test_a_loop_that_asks_first_counts_with_its_body() -> None:
     body = ("mov.u32 %r5, 0;\n$IN:\nsetp.ge.s32 %p1, %r5, %r11;\n@%p1 bra $ON;\nex2.approx.f32 %f1, %f1;\n"
             "add.u32 %r5, %r5, 1;\nbra $IN;\n$ON:\n")  # fmt: skip
