@@ -21,8 +21,8 @@ from porter.build.entry import kernel_name
 from porter.build.toolchain import find_toolkit
 from porter.cli.porting import look
 from porter.facts.code import Code
+from porter.facts.warps import Warps
 from porter.grade.kinds import MUFU
-from porter.grade.warps import Warps
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import port_paths

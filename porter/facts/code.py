@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from porter.facts.integers import operation
 from porter.ptx import ast
 from porter.ptx.arch import BANK_BYTES, BANKS, WARP
 
@@ -90,7 +91,7 @@ class Code:
     def __init__(self, module: ast.Module, entry: ast.Function, parameters: Mapping[str, bytes] | None = None) -> None:
         self.module = module
         self.entry = entry
-        self._parameters = parameters or {}
+        self.parameters = parameters or {}
         self.code: list[ast.Instruction] = []
         self._labels: dict[str, int] = {}
         self._jumps: dict[int, str] = {}
@@ -166,7 +167,8 @@ class Code:
         given = [self.value(at, o, depth) for o in ins.operands[1:]]
         if not given or any(v is None for v in given) or ins.guard is not None:
             return None
-        return _result(ins.parts, [v for v in given if v is not None])
+        function = operation(ins.parts)
+        return function(*given) if function is not None else None
 
     def given(self, ins: ast.Instruction) -> int | None:
         """What an ld.param of one integer reads."""
@@ -174,7 +176,7 @@ class Code:
         if size is None or not isinstance(where, ast.Mem) or not isinstance(where.base, ast.Sym):
             return None
         start = where.base.offset + where.offset
-        data = self._parameters.get(where.base.name, b"")[start : start + size]
+        data = self.parameters.get(where.base.name, b"")[start : start + size]
         return int.from_bytes(data, "little") if len(data) == size else None
 
     def lane_step(self, at: int, operand: ast.Operand | None, depth: int = 0) -> int | None:
@@ -214,15 +216,6 @@ class Code:
         ins = self.code[at]
         if ins.operands and ins.parts[0] not in ("st", "bra", "red"):
             yield from (self._scopes[at].register(name) for name in _written(ins.operands[0]))
-
-    @cached_property
-    def written(self) -> Mapping[str, list[int]]:
-        """Where each register is written."""
-        found: dict[str, list[int]] = defaultdict(list)
-        for at in range(len(self.code)):
-            for name in self.writes(at):
-                found[name].append(at)
-        return found
 
     def definitions(self, at: int, operand: ast.Operand) -> list[int]:
         """Where the register that an operand of the instruction at `at` names is written."""
@@ -319,40 +312,6 @@ class Code:
         tests = sum(is_test(self.code[at]) for at in loop.body)
         return tests > 0 and all(_is_idle(self.code[at]) for at in loop.body)
 
-    def trips(self, loop: Loop) -> int | None:
-        """How often a loop runs, where it counts from one number to another in its text."""
-        for at in loop.body:
-            ins = self.code[at]
-            if ins.parts[:2] not in (("setp", "ne"), ("setp", "eq"), ("setp", "lt"), ("setp", "gt")):
-                continue
-            if (found := self._counted(loop, at)) is not None:
-                return found
-        return None
-
-    def _counted(self, loop: Loop, at: int) -> int | None:
-        last = self.value(at, self.code[at].operands[-1])
-        if last is None:
-            return None
-        counter = self.code[at].operands[1]
-        for _ in range(3):
-            places = self.definitions(at, counter)
-            steps = [p for p in places if p in loop.members]
-            starts = [self._computed(p, 0) for p in places if p not in loop.members]
-            if len(steps) == 1 and self.code[steps[0]].parts[0] == "add":
-                step = self.value(steps[0], self.code[steps[0]].operands[2])
-                if step and not starts:
-                    at, counter = steps[0], self.code[steps[0]].operands[1]
-                    if set(self.definitions(at, counter)) == set(places):
-                        return None
-                    continue
-                if step and len(starts) == 1 and starts[0] is not None and (last - starts[0]) % step == 0:
-                    return (last - starts[0]) // step or None
-            if len(steps) == 1 and self.code[steps[0]].parts[0] == "mov":
-                at, counter = steps[0], self.code[steps[0]].operands[1]
-                continue
-            return None
-        return None
-
 
 def _back_edges(after: list[tuple[int, ...]]) -> Iterator[tuple[int, int]]:
     """Edges to an instruction that a depth-first walk has entered and not left."""
@@ -397,31 +356,6 @@ def _written(operand: ast.Operand) -> Iterator[str]:
     elif isinstance(operand, ast.Pair):
         yield from _written(operand.first)
         yield from _written(operand.second)
-
-
-def _result(parts: tuple[str, ...], given: list[int]) -> int | None:
-    match parts[0], given:
-        case ("mov" | "cvt" | "cvta", [a]):
-            return a
-        case "add", [a, b]:
-            return a + b
-        case "sub", [a, b]:
-            return a - b
-        case "mul", [a, b] if "hi" not in parts:
-            return a * b
-        case "mad", [a, b, c] if "hi" not in parts:
-            return a * b + c
-        case "shl", [a, b]:
-            return a << b
-        case "shr", [a, b]:
-            return a >> b
-        case "or", [a, b]:
-            return a | b
-        case "and", [a, b]:
-            return a & b
-        case "xor", [a, b]:
-            return a ^ b
-    return None
 
 
 def _step(parts: tuple[str, ...], steps: list[int], values: list[int | None]) -> int | None:

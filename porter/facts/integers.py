@@ -4,14 +4,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
-from porter.ptx.arch import WARP
 from porter.ptx.bits import signed, unsigned
-
-Lanes = tuple[int, ...]
-"""One value a lane: an integer without its sign, or 0 and 1 of a predicate."""
 
 Operation = Callable[..., int | None]
 """From operands to the result, all without their signs; None where the result is not defined."""
@@ -49,23 +45,6 @@ _PAIRS: dict[str, Callable[[int, int, int], int | None]] = {
 }
 _SHIFTS = frozenset(("shl", "shr"))
 """Their second operand is a number without a sign whatever the type."""
-
-
-def every(value: int) -> Lanes:
-    """The same integer in all lanes."""
-    return (value,) * WARP
-
-
-def computed(parts: Sequence[str], given: Sequence[Lanes]) -> Lanes | None:
-    """The result of an instruction in each lane, or None where nobody knows it."""
-    function = operation(tuple(parts))
-    if function is None or not given:
-        return None
-    try:
-        found = [function(*row) for row in zip(*given, strict=True)]
-    except TypeError:  # operands in another number than the instruction is known with
-        return None
-    return tuple(v for v in found if v is not None) if None not in found else None
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from porter.facts.code import Code
-from porter.grade.warps import Warps
+from porter.facts.warps import Warps
 from porter.ptx import ast
 from porter.ptx.arch import Limits
 from porter.ptx.parser import PtxSyntaxError, parse_module

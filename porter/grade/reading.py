@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from porter.facts.code import Code, Loop, ways
+from porter.facts.ring import ring_stages
+from porter.facts.warps import Warps
 from porter.grade.kinds import MUFU, counted, is_issued
-from porter.grade.ring import ring_stages
 from porter.grade.shape import Epilogue, Mma, Residency, Roles, Shape, Store, Work
 from porter.grade.tiling import USUAL_ROW, Tiling, solve
-from porter.grade.warps import Warps
 from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.idesc import M_FIELD, M_SHIFT, N_SHIFT, OPERAND_FIELDS
@@ -113,7 +113,7 @@ class _Reader:
         for loop in self.code.around(at):
             if stage is None or loop is stage:
                 break
-            trips = self.code.trips(loop)
+            trips = self._turning.trips(loop)
             if trips is None:
                 self.unknown.append("how often a loop inside a stage runs; it counts once")
             times *= trips or 1
@@ -289,6 +289,11 @@ class _Reader:
         if self.launch.block is not None:
             return Warps(self.code, self.launch.block)
         return None if several or threads is None else Warps(self.code, (threads,))
+
+    @cached_property
+    def _turning(self) -> Warps:
+        """The same to ask how often loops run: for that nothing has to be known of threads."""
+        return self.warps or Warps(self.code, None)
 
     def _batches(self, loop: Loop | None) -> int:
         """How many batches of MMAs of a stage are waited for, one after the other."""
