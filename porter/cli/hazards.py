@@ -16,7 +16,7 @@ from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import read_document, require_program
 from porter.cli.launches import check_launch, require_launch
-from porter.cli.options import read_launch, read_sizes, sim_options
+from porter.cli.options import Level, read_launch, read_sizes, sim_options
 from porter.cli.programs import program_request
 from porter.cli.prove import prove_cases, prove_launch, prove_program
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
@@ -31,8 +31,6 @@ from porter.verify.hazards import HazardRun, check_bare
 from porter.verify.problem import LaunchValues
 from porter.verify.program.source import Request, check_program
 from porter.verify.settings import SimOptions
-
-Level = Literal["strict", "practice"]
 
 
 @command
@@ -69,15 +67,14 @@ def hazards(
     arithmetic: str,
     budget: int | None,
 ) -> ExitCode:
-    launch_file = require_launch(path, ptx_path, launch_path)
+    launch_file, chosen = require_launch(path, ptx_path, launch_path), cast("Level | None", level)
     _require_path(path)
     request = partial(program_request, path or Path(), arguments, arch, include_dirs, defines, flags, libraries)
     if prove:
-        chosen = cast("Level | None", level)
         return _prove(session, path, case_path, port_path, only, arch, sizes, seconds, (launch_file, ptx_path, kernel),
                       chosen, request, sim_options(seed, schedule, arithmetic, budget))  # fmt: skip
     options = sim_options(seed, "random" if seeds > 1 else schedule, arithmetic, budget)
-    numbers, chosen = range(seed, seed + seeds), cast("Level | None", level)
+    numbers = range(seed, seed + seeds)
     errors, earlier = list[Diagnostic](), list[Mapping[str, Any]]()
     kind = _kind_of(path, case_path)
     _require_cases(kind, {"--seconds": seconds is not None, "--resume": resume_path is not None})

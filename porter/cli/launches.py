@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from porter.build.entry import kernel_name
 from porter.cli.context import Session
+from porter.cli.options import Level
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import hazards as report_hazards
 from porter.report import json as report_json
@@ -19,8 +20,6 @@ from porter.verify.hazards import HazardRun, OneRun, check_case, check_runs
 from porter.verify.launch_file import PtxLaunch, against_expected, load_launch
 from porter.verify.outcome import RunFinding
 from porter.verify.settings import SimOptions
-
-Level = Literal["strict", "practice"]
 
 
 def require_launch(path: Path | None, ptx: Path | None, launch: Path | None) -> Path | None:

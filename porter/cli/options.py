@@ -14,6 +14,9 @@ from porter.verify.expr import Number
 from porter.verify.problem import LaunchValues
 from porter.verify.settings import GpuOptions, SimOptions
 
+Level = Literal["strict", "practice"]
+"""At which hazards are told (docs/hazards.md)."""
+
 _PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(-?[0-9]+(?:\.[0-9]+)?)")
 
 

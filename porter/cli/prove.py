@@ -11,10 +11,9 @@ from rich.text import Text
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session
-from porter.cli.options import read_sizes
+from porter.cli.options import Level, read_sizes
 from porter.diagnostics import Diagnostic, ExitCode, PorterError
 from porter.report import proofs as report_proofs
-from porter.sync.checked import Rulings
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.case import Case, cases_if_any, cases_of, load_case
@@ -31,7 +30,7 @@ SECONDS = 60.0
 
 def prove_cases(
     session: Session, path: Path, case_path: Path | None, port: Path | None, programs: Sequence[str], arch: str | None,
-    sizes: str, seconds: float | None, rulings: Rulings = "strict",
+    sizes: str, seconds: float | None, rulings: Level = "strict",
 ) -> ExitCode:  # fmt: skip
     """Prove the programs of each case of a path, or its kernel for `arch`."""
     cases = map(load_case, cases_of(path)) if case_path is None else [load_case(case_path).on(path)]
@@ -74,7 +73,7 @@ def proofs_below(session: Session, paths: Iterable[Path], arch: str) -> tuple[li
 
 
 def prove_program(
-    session: Session, request: Request, options: SimOptions, seconds: float | None, rulings: Rulings
+    session: Session, request: Request, options: SimOptions, seconds: float | None, rulings: Level
 ) -> ExitCode:
     """Run a program, and prove the kernels that it launches, at these launches."""
     with session.progress():
@@ -85,7 +84,7 @@ def prove_program(
 
 def prove_launch(
     session: Session, launch: Path, ptx: Path | None, kernel: str | None, arch: str | None, seconds: float | None,
-    rulings: Rulings = "practice",
+    rulings: Level = "practice",
 ) -> ExitCode:  # fmt: skip
     """Prove the kernel of a launch file at its launch."""
     found = load_launch(launch, ptx, kernel, arch)
