@@ -257,3 +257,28 @@ def late_drop(turns: int, opcode: str, nth: int = 1) -> Edit:
 def late_pass(turns: int, opcode: str, nth: int = 1) -> Edit:
     """A wait that is taken as over from a turn on."""
     return changed(opcode, lambda one: f"{_late(turns)}{one.text}\n@%plant setp.eq.u32 {one.operands[0]}, 0, 0;", nth)
+
+
+def late_shift(turns: int, opcode: str, nth: int = 1) -> Edit:
+    """An instruction that is about the next mbarrier from a turn on."""
+
+    def change(one: Found) -> str:
+        address = next(o for o in one.operands if o.startswith("["))
+        register = address.strip("[]")
+        if not re.fullmatch(r"[%\w$]+", register):
+            raise NotThereError(opcode)
+        given = f"mov.u32 %planted3, {register};\n{_late(turns)}@%plant add.u32 %planted3, %planted3, 8;\n"
+        return given + one.with_operand(one.operands.index(address), "[%planted3]")
+
+    return changed(opcode, change, nth)
+
+
+def late_again(turns: int, opcode: str, nth: int = 1) -> Edit:
+    """An instruction that is executed twice from a turn on."""
+
+    def change(one: Found) -> str:
+        if one.guard:
+            raise NotThereError(opcode)
+        return f"{_late(turns)}{one.text}\n@%plant {one.text}"
+
+    return changed(opcode, change, nth)
