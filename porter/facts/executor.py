@@ -53,7 +53,7 @@ def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:
 
 
 def _go(machine: Machine, warp: Warp, most: int) -> bool:
-    """Have a warp execute until it waits or has ended."""
+    """Have a warp execute until it waits, has waited, or has ended."""
     moved, fenced = False, machine.flow.has_wgmma
     heads = machine.flow.heads if machine.on_turn is not None else {}
     while warp.groups:
@@ -87,6 +87,8 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
             if group.pc in heads and place in heads[group.pc].members and machine.on_turn is not None:
                 machine.on_turn(warp, group, group.pc)
             moved |= outcome is not Outcome.BLOCKED
+            if outcome is Outcome.MET:
+                return True
             if not alone:
                 break
     return moved

@@ -215,7 +215,8 @@ class Conflicts:
                         continue
                     if reads_async and first.write:
                         kind = "H27" if access.engine is Engine.STORE else "H16"
-                        self._report(kind, first, access, "no fence.proxy.async between them")
+                        level: Level = "error" if kind == "H27" else "strict"
+                        self._report(kind, first, access, "no fence.proxy.async between them", level)
                     elif not reads_async and first.engine in (Engine.THREAD, Engine.CP_ASYNC):
                         self._report("H20", first, access, "no fence.proxy.async between them", "strict")
 

@@ -45,7 +45,10 @@ def _uses(history: History, barrier: Mbarrier, views: Views, findings: Findings,
     for event, at, asynchronous in barrier.uses:
         memory, proxy = _seen_before(history, event, views.memory), _seen_before(history, event, views.proxy, False)
         if not memory >> barrier.init & 1:
-            findings.add("H21", f"{named(barrier.address)}: a use that does not come behind its initialization", at)
+            # execution alone is enough in practice (docs/rulings.md, init-fence)
+            level: Level = "strict" if _seen_before(history, event, views.execution) >> barrier.init & 1 else "error"
+            text = f"{named(barrier.address)}: a use that does not come behind its initialization"
+            findings.add("H21", text, at, level=level)
             continue
         warp = history.events[event].warp
         other = warp is not None and warp.rank != barrier.address >> RANK_SHIFT
@@ -103,7 +106,7 @@ def _wait(
     following = wait.phase + 1
     is_followed = wait.by_parity and following < len(barrier.phases)
     if is_followed and not views.execution[barrier.phases[following]] >> wait.event & 1:
-        level: Level = "review" if _is_held_by_warp(history, barrier, wait, views) else "error"
+        level: Level = "review" if _is_held_by_warp(history, barrier, wait, views) else "strict"
         text = (
             f"{name}: a wait for phase {wait.phase} may come when phase {following} is over as well: nothing makes "
             "that phase wait for it"

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
+from foreign.dsl_cases import BLOCK_SCALED, block_scaled_wrapper
 from known_kernels import record
 
 from porter.build.dsl import DslRequest, compile_dsl
@@ -16,45 +16,11 @@ from porter.ptx.parser import parse_module
 from porter.ptx.tensormap_hw import decode_hardware
 from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
 
-EXAMPLE = "data/cutlass/examples/python/CuTeDSL/blackwell/dense_blockscaled_gemm_persistent.py"
-WRAPPER = '''
-import cutlass
-import cutlass.cute as cute
-import cutlass.utils as utils
-import cuda.bindings.driver as cuda
-from cutlass.cute.nvgpu.tcgen05 import OperandMajorMode
-import dense_blockscaled_gemm_persistent as example
-
-
-class Gemm:
-    """Bytes in, f32 out: the example takes typed pointers."""
-
-    def __init__(self, element, scale, vector, tile, cluster, sizes, mn_major):
-        self.element, self.scale, self.vector, self.sizes = element, scale, vector, sizes
-        self.kernel = example.Sm100BlockScaledPersistentDenseGemmKernel(vector, tile, cluster)
-        self.major = OperandMajorMode.MN if mn_major else OperandMajorMode.K
-
-    @cute.jit
-    def __call__(self, a: cute.Tensor, b: cute.Tensor, sfa: cute.Tensor, sfb: cute.Tensor, c: cute.Tensor,
-                 stream: cuda.CUstream):
-        operands = [cute.recast_ptr(x.iterator, dtype=self.element) for x in (a, b)]
-        factors = [cute.recast_ptr(x.iterator, dtype=self.scale) for x in (sfa, sfb)]
-        layouts = (self.major, self.major, utils.LayoutEnum.ROW_MAJOR)
-        self.kernel(operands[0], operands[1], factors[0], factors[1], c.iterator, layouts, self.sizes, 2, stream)
-'''
 LIBRARY = {
     "Float4E2M1FN": ml_dtypes.float4_e2m1fn,
     "Float8E4M3FN": ml_dtypes.float8_e4m3fn,
     "Float8E5M2": ml_dtypes.float8_e5m2,
     "Float8E8M0FNU": ml_dtypes.float8_e8m0fnu,
-}
-VARIANTS = {
-    "nvfp4": ("Float4E2M1FN", "Float8E4M3FN", 16, [128, 128], [1, 1], False),
-    "nvfp4-narrow": ("Float4E2M1FN", "Float8E4M3FN", 16, [128, 64], [1, 1], False),
-    "nvfp4-pair": ("Float4E2M1FN", "Float8E4M3FN", 16, [256, 256], [2, 1], False),
-    "mxfp4": ("Float4E2M1FN", "Float8E8M0FNU", 32, [128, 128], [1, 1], False),
-    "mxfp8": ("Float8E4M3FN", "Float8E8M0FNU", 32, [128, 128], [1, 1], False),
-    "mxfp8-mn-major-pairs": ("Float8E5M2", "Float8E8M0FNU", 32, [256, 128], [2, 2], True),
 }
 M, N, K = 256, 256, 256
 
@@ -80,18 +46,12 @@ def factors(rng: np.random.Generator, rows: int, scale: str, vector: int) -> tup
 
 @pytest.fixture
 def gemm(tmp_path: Path) -> Path:
-    spec = find_spec("flashinfer")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("flashinfer-python is not installed")
-    source = Path(spec.submodule_search_locations[0]) / EXAMPLE
-    (tmp_path / source.name).write_bytes(source.read_bytes())
-    (tmp_path / "wrapper.py").write_text(WRAPPER)
-    return tmp_path / "wrapper.py"
+    return block_scaled_wrapper(tmp_path)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", BLOCK_SCALED)
 def test_products_are_exact(variant: str, gemm: Path) -> None:
-    element, scale, vector, tile, cluster, mn_major = VARIANTS[variant]
+    element, scale, vector, tile, cluster, mn_major = BLOCK_SCALED[variant]
     rng = np.random.default_rng(1)
     a, b = (operand(rng, rows, element, mn_major) for rows in (M, N))
     sfa, sfb = (factors(rng, rows, scale, vector) for rows in (M, N))

@@ -20,16 +20,16 @@ entry: {entry}
 sizes: {{M: {M}, N: {N}, K: {K}, L: 1}}
 dsl:
   init: {{{init}}}
-  call: [A, B, C, {extra}stream]
+  call: [A, B, C, {extra}{stream}]
 tensors:
-  A: {{dtype: {dtype}, shape: {A}, strides: {a}, role: input}}
+{more}  A: {{dtype: {dtype}, shape: {A}, strides: {a}, role: input}}
   B: {{dtype: {dtype}, shape: {B}, strides: {b}, role: input}}
   C: {{dtype: {out}, shape: {C}, strides: {c}, role: output}}
 reduction: K
 reference: "np.einsum('{sum}', A, B)"
 """
 DEFAULTS: dict[str, object] = {
-    "M": 256, "N": 256, "K": 192, "init": "", "extra": "", "dtype": "f16", "out": "f32",
+    "M": 256, "N": 256, "K": 192, "init": "", "extra": "", "stream": "stream", "more": "", "dtype": "f16", "out": "f32",
     "A": "[M, K, L]", "B": "[N, K, L]", "C": "[M, N, L]", "sum": "mkl,nkl->mnl",
     "a": "[K, 1, M * K]", "b": "[K, 1, N * K]", "c": "[N, 1, M * N]",
 }  # fmt: skip
@@ -71,6 +71,26 @@ def quack(
 
 def example(arch: str, path: str, entry: str, init: str, extra: str = "", **fields: object) -> Kernel:
     return arch, Path(path), {"entry": entry, "init": f"acc_dtype: cutlass.Float32, {init}", "extra": extra, **fields}
+
+
+def lesson(path: str, extra: str = "", **fields: object) -> Kernel:
+    """One of NVIDIA's tutorials in CuTe DSL, whose tiles are constants."""
+    return "sm_100a", Path(path), {
+        "entry": "host_function", "extra": extra, "stream": "", "M": 512, "N": 512, "out": "f16",
+        "A": "[M, K]", "B": "[N, K]", "C": "[M, N]", "a": "[K, 1]", "b": "[K, 1]", "c": "[N, 1]", "sum": "mk,nk->mn",
+        **fields,
+    }  # fmt: skip
+
+
+def blockwise(path: str, entry: str, tiles: str, extra: str = "", more: str = "") -> Kernel:
+    """FP8 with factors of 128 x 128 elements of B and of 128 of a row of A."""
+    return example(
+        "sm_100a", f"blackwell/blockwise_gemm/{path}", entry, tiles, f"SFA, SFB, {extra}4, ", dtype="f8e4m3",
+        out="bf16", K=256,
+        more="""  SFA: {dtype: f32, shape: [M, K // 128, L], strides: [1, M, M * K // 128], role: input}
+  SFB: {dtype: f32, shape: [N // 128, K // 128, L], strides: [K // 128, 1, N * K // 16384], role: input}
+""" + more,
+    )  # fmt: skip
 
 
 HOPPER = "tile_shape_mn: [{}], cluster_shape_mn: [{}]"
@@ -116,6 +136,40 @@ KERNELS: dict[str, Kernel] = {
         "sm_100a", "blackwell/dense_gemm_software_pipeline.py", "DenseGemmKernel",
         BLACKWELL.format("false", "64, 128", "1, 1", "true"), dtype="bf16",
     ),
+    "blackwell-alpha-beta": example(
+        "sm_100a", "blackwell/dense_gemm_alpha_beta_persistent.py", "SM100PersistentDenseGemmAlphaBetaKernel",
+        "epi_dtype: cutlass.Float32, use_2cta_instrs: true, mma_tiler_mn: [256, 128], cluster_shape_mn: [2, 1]",
+        "D, {runtime: 2, type: f32}, {runtime: 1, type: f32}, 4, ", M=512, out="f16",
+        more="  D: {dtype: f16, shape: [M, N, L], strides: [N, 1, M * N], role: scratch, fill: 0}\n",
+    ),
+    "blackwell-dynamic": example(
+        "sm_100a", "blackwell/dense_gemm_persistent_dynamic.py", "PersistentDenseGemmKernel",
+        BLACKWELL.format("true", "256, 128", "2, 1", "true"), "4, ", M=512, N=512, out="f16",
+    ),
+    "blackwell-persistent-fp8": example(
+        "sm_100a", "blackwell/dense_gemm_persistent.py", "PersistentDenseGemmKernel",
+        BLACKWELL.format("false", "128, 64", "1, 1", "true"), "4, ", dtype="f8e4m3", K=256, M=512,
+    ),
+    "blackwell-persistent-columns": example(
+        "sm_100a", "blackwell/dense_gemm_persistent.py", "PersistentDenseGemmKernel",
+        BLACKWELL.format("false", "128, 256", "2, 1", "false"), "4, ", dtype="bf16", out="bf16", M=512, **COLUMNS,
+    ),
+    **{f"blackwell-lesson-{n}": lesson(f"blackwell/tutorial_gemm/fp16_gemm_{n}.py") for n in "012"},
+    **{f"blackwell-lesson-{n}": lesson(f"blackwell/tutorial_gemm/fp16_gemm_{n}.py", "4, ")
+       for n in ("3", "3_1", "5")},
+    "blackwell-blockwise": blockwise(
+        "blockwise_gemm.py", "BlockwiseGemmKernel",
+        "use_2cta_instrs: false, mma_tiler_mn: [128, 128], cluster_shape_mn: [1, 1]",
+    ),
+    "blackwell-blockwise-pair": blockwise(
+        "blockwise_gemm.py", "BlockwiseGemmKernel",
+        "use_2cta_instrs: true, mma_tiler_mn: [256, 128], cluster_shape_mn: [2, 1]",
+    ),
+    "blackwell-blockwise-grouped": blockwise(
+        "contiguous_grouped_gemm.py", "BlockwiseContiguousGroupedGemmKernel",
+        "use_2cta_instrs: false, mma_tiler_mn: [128, 128], cluster_shape_mn: [1, 1]", "groups, ",
+        "  groups: {dtype: s32, shape: [M], role: scratch, fill: 0}\n",
+    ),
     **{f"own-{name}": ("sm_90a", CORPUS / name / "case.yaml", {})
        for name in ("dsl_gemm", "dsl_gemm_cluster", "dsl_gemm_persistent", "dsl_gemm_fp8")},
 }  # fmt: skip
@@ -126,15 +180,12 @@ def case_of(name: str, folder: Path, **sizes: int) -> tuple[str, Path]:
     arch, source, fields = KERNELS[name]
     if isinstance(source, Path) and source.suffix == ".yaml":
         return arch, source
-    if isinstance(source, str):
-        package, text = "quack", source
-    else:
-        package, text = "flashinfer", ""
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip(f"the package {package} is not installed")
     if isinstance(source, Path):
-        text = (Path(spec.submodule_search_locations[0]) / EXAMPLES / source).read_text("utf-8")
+        text = example_path(str(source)).read_text("utf-8")
+    else:
+        text = source
+        if find_spec("quack") is None:
+            pytest.skip("the package quack-kernels is not installed")
     kernel = folder / "kernel.py"
     kernel.write_text(text, "utf-8")
     (folder / "case.yaml").write_text(CASE.format(kernel=kernel.name, **{**DEFAULTS, **fields, **sizes}))
@@ -179,11 +230,92 @@ reference: "Q"
 
 def attention_case(s: int, d: int, h: int, folder: Path) -> Path:
     """The case file of NVIDIA's attention, `s` queries and keys of `h` heads; skips where it is not installed."""
-    spec = find_spec("flashinfer")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("flashinfer-python is not installed")
-    examples = Path(spec.submodule_search_locations[0]) / EXAMPLES
+    examples = example_path("")
     (folder / "helpers").symlink_to(examples / "helpers")
     (folder / "fmha.py").write_text((examples / "blackwell/fmha.py").read_text("utf-8") + ATTENTION_ENTRY)
     (folder / "case.yaml").write_text(ATTENTION_CASE.format(s=s, d=d, h=h))
     return folder / "case.yaml"
+
+
+# The example takes typed pointers.
+BLOCK_SCALED_ENTRY = '''
+import cutlass
+import cutlass.cute as cute
+import cutlass.utils as utils
+import cuda.bindings.driver as cuda
+from cutlass.cute.nvgpu.tcgen05 import OperandMajorMode
+import dense_blockscaled_gemm_persistent as example
+
+
+class Gemm:
+    """Bytes in, f32 out: the example takes typed pointers."""
+
+    def __init__(self, element, scale, vector, tile, cluster, sizes, mn_major):
+        self.element, self.scale, self.vector, self.sizes = element, scale, vector, sizes
+        self.kernel = example.Sm100BlockScaledPersistentDenseGemmKernel(vector, tile, cluster)
+        self.major = OperandMajorMode.MN if mn_major else OperandMajorMode.K
+
+    @cute.jit
+    def __call__(self, a: cute.Tensor, b: cute.Tensor, sfa: cute.Tensor, sfb: cute.Tensor, c: cute.Tensor,
+                 stream: cuda.CUstream):
+        operands = [cute.recast_ptr(x.iterator, dtype=self.element) for x in (a, b)]
+        factors = [cute.recast_ptr(x.iterator, dtype=self.scale) for x in (sfa, sfb)]
+        layouts = (self.major, self.major, utils.LayoutEnum.ROW_MAJOR)
+        self.kernel(operands[0], operands[1], factors[0], factors[1], c.iterator, layouts, self.sizes, 2, stream)
+'''
+BLOCK_SCALED = {
+    "nvfp4": ("Float4E2M1FN", "Float8E4M3FN", 16, [128, 128], [1, 1], False),
+    "nvfp4-narrow": ("Float4E2M1FN", "Float8E4M3FN", 16, [128, 64], [1, 1], False),
+    "nvfp4-pair": ("Float4E2M1FN", "Float8E4M3FN", 16, [256, 256], [2, 1], False),
+    "mxfp4": ("Float4E2M1FN", "Float8E8M0FNU", 32, [128, 128], [1, 1], False),
+    "mxfp8": ("Float8E4M3FN", "Float8E8M0FNU", 32, [128, 128], [1, 1], False),
+    "mxfp8-mn-major-pairs": ("Float8E5M2", "Float8E8M0FNU", 32, [256, 128], [2, 2], True),
+}
+"""By name the types of elements and of their factors, elements of a factor, tile, cluster, and whether M and N are
+contiguous."""
+BLOCK_SCALED_CASE = """
+version: 1
+kernel: wrapper.py
+entry: Gemm
+sizes: {{M: {m}, N: {n}, K: {k}, BITS: {bits}, V: {vector}}}
+dsl:
+  init: {{element: cutlass.{element}, scale: cutlass.{scale}, vector: V, tile: {tile}, cluster: {cluster},
+         sizes: [M, N, K, 1], mn_major: {mn_major}}}
+  call: [A, B, SFA, SFB, C, stream]
+tensors:
+  A: {{dtype: u8, shape: [M * K * BITS // 8], role: input, align: 128}}
+  B: {{dtype: u8, shape: [N * K * BITS // 8], role: input, align: 128}}
+  SFA: {{dtype: u8, shape: [M * K // V], role: input, align: 128}}
+  SFB: {{dtype: u8, shape: [N * K // V], role: input, align: 128}}
+  C: {{dtype: f32, shape: [M * N], role: output, align: 128}}
+reduction: K
+reference: "C"
+"""
+
+
+def block_scaled_wrapper(folder: Path) -> Path:
+    """NVIDIA's block-scaled GEMM with what takes tensors of bytes; skips where it is not installed."""
+    source = example_path("blackwell/dense_blockscaled_gemm_persistent.py")
+    (folder / source.name).write_bytes(source.read_bytes())
+    (folder / "wrapper.py").write_text(BLOCK_SCALED_ENTRY)
+    return folder / "wrapper.py"
+
+
+def block_scaled_case(variant: str, m: int, n: int, k: int, folder: Path) -> Path:
+    """The case file of one of `BLOCK_SCALED`, whose operands have no meaning; skips where it is not installed."""
+    element, scale, vector, tile, cluster, mn_major = BLOCK_SCALED[variant]
+    block_scaled_wrapper(folder)
+    bits = 4 if "4" in str(element)[:6] else 8
+    (folder / "case.yaml").write_text(BLOCK_SCALED_CASE.format(
+        m=m, n=n, k=k, bits=bits, vector=vector, element=element, scale=scale, tile=tile, cluster=cluster,
+        mn_major=str(mn_major).lower(),
+    ))  # fmt: skip
+    return folder / "case.yaml"
+
+
+def example_path(name: str) -> Path:
+    """One of NVIDIA's examples in CuTe DSL; skips where they are not installed."""
+    spec = find_spec("flashinfer")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("flashinfer-python is not installed")
+    return Path(spec.submodule_search_locations[0]) / EXAMPLES / name

@@ -128,7 +128,7 @@ def _wait(step: Step) -> Run:
         if done is not None:
             group.registers[done] = 1
         group.pc += 1
-        return None
+        return Outcome.MET
 
     return run
 

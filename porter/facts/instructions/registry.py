@@ -26,6 +26,8 @@ class Outcome(Enum):
     """The group waits, and comes to the instruction again."""
     PARTED = auto()
     """Lanes have parted or ended."""
+    MET = auto()
+    """The group has come behind a wait: others go on as well, so that none is passed by a phase that it waits for."""
 
 
 Run = Callable[["Machine", Warp, Group], Outcome | None]
