@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import TypeVar
 
 from porter.facts.code import Loop
@@ -51,8 +52,8 @@ class Recorder:
         machine.on_comparison = self._comparison
 
     def _turn(self, warp: Warp, group: Group, target: int) -> None:
-        decides = self._deciding[target]
-        state = {name: value for name, value in group.registers.items() if name in decides}
+        known = group.registers
+        state = {name: known[name] for name in self._deciding[target] if name in known}
         self.states[warp.name, target].append((self._around[warp.name, target], state))
         for inner in self.flow.inside[target]:
             self._around[warp.name, inner] += 1
@@ -321,9 +322,18 @@ def _that_must_repeat(flow: Flow, at: int, following: Following) -> Iterator[ast
         # what is stored counts where it is loaded
         memory = ins.parts[0] in ("ld", "st")
         for operand in ins.operands:
-            named = _named(flow, at, operand) & flow.uses[at]
+            # a token says behind which phase, however many there have been
+            named = (_named(flow, at, operand) & flow.uses[at]) - tokens(flow)
             if (isinstance(operand, ast.Mem) or not memory) and named & following.kinds.keys():
                 yield operand
+
+
+@lru_cache(maxsize=64)
+def tokens(flow: Flow) -> frozenset[str]:
+    """Registers that only ever hold what mbarrier.arrive gives."""
+    arrives = [ins.parts[:2] == ("mbarrier", "arrive") for ins in flow.code.code]
+    given = {name for at, names in enumerate(flow.writes) if arrives[at] for name in names}
+    return frozenset(given.difference(*(names for at, names in enumerate(flow.writes) if not arrives[at])))
 
 
 def _at_head(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, Counted]:
