@@ -20,7 +20,8 @@ from porter.ptx import ast
 from porter.ptx.bits import unsigned
 
 Numbers = npt.NDArray[np.uint64]
-_LARGEST = 1 << 31
+LARGEST_SIZE = 1 << 31
+"""Sizes of kernels are below it."""
 _PART = 1 << 16
 _MOST_TURNS = (1 << 26) + (1 << 10)
 """Turns that are looked at in some seconds."""
@@ -53,17 +54,17 @@ def evenly(values: Sequence[int], period: int) -> Counted:
 
 
 class Repeating:
-    """Which values of a loop are the same in each period, for all turns of one whose size grows by `unit` in each turn.
+    """Which values of a loop are the same in each period, for all of the `most` turns that it can make.
     `follows` are the registers that follow a counter, `heads` what stands at the head, `symbols` the addresses of
     shared variables."""
 
     def __init__(
         self, flow: Flow, loop: Loop, follows: Collection[str], heads: Mapping[str, Counted],
-        symbols: Mapping[str, int], period: int, unit: int,
+        symbols: Mapping[str, int], period: int, most: int,
     ) -> None:  # fmt: skip
         self._flow, self._loop, self._follows = flow, loop, follows
         self._heads, self._symbols, self._period = heads, symbols, period
-        self._turns = _LARGEST // max(unit, 1) + 2 * period
+        self._turns = most
         self._moved: dict[object, np.uint64] = {}
         self._known: dict[object, bool] = flow.__dict__.setdefault("_repeating", {})
 

@@ -30,7 +30,7 @@ from porter.facts.values import Value, of_lane
 from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.bits import signed
-from porter.sync.sequences import Counted, Repeating, evenly
+from porter.sync.sequences import LARGEST_SIZE, Counted, Repeating, evenly
 
 Trace = list[tuple[object, ...]]
 
@@ -100,7 +100,7 @@ def _broken(shorter: Recorder, longer: Recorder, period: int, unit: int) -> tupl
     for found in (
         _registers(shorter, longer, period),
         _comparisons(shorter, longer, period),
-        _operands(shorter, longer, unit),
+        _operands(shorter, longer, period, unit),
     ):
         for why, at in found:
             return why, at
@@ -290,7 +290,7 @@ def _unsettled(now: Sequence[int], before: Sequence[int], period: int) -> str:
 _SYNCHRONIZING = frozenset(("mbarrier", "cp", "tcgen05", "wgmma", "st", "ld", "bar", "barrier", "atom", "stmatrix"))
 
 
-def _operands(shorter: Recorder, longer: Recorder, unit: int) -> Iterator[tuple[str, int]]:
+def _operands(shorter: Recorder, longer: Recorder, period: int, unit: int) -> Iterator[tuple[str, int]]:
     """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
     evenly: what they give may change at a turn that no run has come to."""
     flow = longer.flow
@@ -301,8 +301,9 @@ def _operands(shorter: Recorder, longer: Recorder, unit: int) -> Iterator[tuple[
             if not counters:
                 continue
             loop, following = flow.heads[head], Following(flow, flow.heads[head], counters)
+            most = len(states) + -(-LARGEST_SIZE // unit) * turns // period
             repeating = Repeating(
-                flow, loop, following.kinds.keys(), _at_head(states, turns), longer.symbols, turns, unit
+                flow, loop, following.kinds.keys(), _at_head(states, turns), longer.symbols, turns, most
             )
             for at in loop.body:
                 if not all(repeating(at, operand) for operand in _that_must_repeat(flow, at, following)):
