@@ -39,6 +39,9 @@ def _needed(flow: Flow, at: int) -> frozenset[str]:
     if ins.parts[:2] == ("cp", "async") and "tensor" in ins.parts:
         # a box has its bytes wherever it lies
         return guard.union(*(_names(flow, at, o.base if isinstance(o, ast.Mem) else o) for o in ins.operands))
+    if ins.parts[0] == "wgmma":
+        # accumulators and fragments are data
+        return guard.union(*(_names(flow, at, o) for o in ins.operands))
     return flow.uses[at]
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from porter.facts.cells import of_bytes
 from porter.facts.events import Access, Awaited, WarpName
 from porter.facts.launched import Geometry, Triple
 from porter.facts.values import ALL, Value
 from porter.ptx.arch import WARP
-from porter.ptx.shared_window import RANK_SHIFT
+from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 
 
 @dataclass(slots=True, eq=False)
@@ -132,9 +133,6 @@ class Round:
     waiting: dict[Warp, tuple[int, int]] = field(default_factory=dict)
 
 
-_LINE = 128
-
-
 class Block:
     def __init__(self, geometry: Geometry, rank: int, registers: int | None = None) -> None:
         self.rank = rank
@@ -142,8 +140,8 @@ class Block:
         self.base = rank << RANK_SHIFT
         self.memory: dict[int, int] = {}
         """Bytes of shared memory that are numbers, by address."""
-        self._lines: set[int] = set()
-        """Where in it numbers have been, in lines of `_LINE` bytes: most of it only ever holds data."""
+        self.numbered = 0
+        """Cells of it that have held numbers; most only ever hold data."""
         count = -(-geometry.threads // WARP)
         rest = geometry.threads % WARP
         lanes = [ALL if w < count - 1 or not rest else (1 << rest) - 1 for w in range(count)]
@@ -173,10 +171,10 @@ class Block:
         return None if None in found else int.from_bytes(bytes(b for b in found if b is not None), "little")
 
     def write(self, address: int, size: int, value: int | None) -> None:
-        lines = range(address // _LINE, (address + size - 1) // _LINE + 1)
-        if value is not None:
-            self._lines.update(lines)
-            self.memory.update((address + i, value >> 8 * i & 255) for i in range(size))
-        elif any(line in self._lines for line in lines):
-            for i in range(size):
+        for i in range(size):
+            if value is None:
                 self.memory.pop(address + i, None)
+            else:
+                self.memory[address + i] = value >> 8 * i & 255
+        if value is not None:
+            self.numbered |= of_bytes(address & OFFSET_MASK, size)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import repeat
 
 from porter.facts.integers import operation
@@ -16,8 +17,13 @@ Value = int | tuple[int | None, ...] | None
 """An int is the same in all lanes that hold it, a tuple has one of each lane, None is not known."""
 
 
-def bits(mask: int) -> Iterator[int]:
+@lru_cache(maxsize=1024)
+def bits(mask: int) -> tuple[int, ...]:
     """The numbers of the bits that are set, lowest first."""
+    return tuple(_bits(mask))
+
+
+def _bits(mask: int) -> Iterator[int]:
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -73,6 +79,14 @@ def apply(parts: tuple[str, ...], given: Sequence[Value], mask: int) -> Value:
         return None
     if all(isinstance(v, int) for v in given):
         return function(*given)
+    return _in_lanes(parts, tuple(given), mask)
+
+
+@lru_cache(maxsize=1 << 14)
+def _in_lanes(parts: tuple[str, ...], given: tuple[Value, ...], mask: int) -> Value:
+    """What `apply` finds where lanes differ: turns and executions come to the same again and again."""
+    function = operation(parts)
+    assert function is not None
     rows = zip(*(v if isinstance(v, tuple) else repeat(v, WARP) for v in given), strict=False)
     return squeezed(tuple(None if None in row else function(*row) for row in rows), mask)
 

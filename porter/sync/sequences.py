@@ -20,7 +20,8 @@ from porter.ptx import ast
 from porter.ptx.bits import unsigned
 
 Numbers = npt.NDArray[np.uint64]
-_LARGEST = 1 << 31
+LARGEST_SIZE = 1 << 31
+"""Sizes of kernels are below it."""
 _PART = 1 << 16
 _MOST_TURNS = (1 << 26) + (1 << 10)
 """Turns that are looked at in some seconds."""
@@ -53,21 +54,23 @@ def evenly(values: Sequence[int], period: int) -> Counted:
 
 
 class Repeating:
-    """Which values of a loop are the same in each period, for all turns of one whose size grows by `unit` in each turn.
+    """Which values of a loop are the same in each period, for all of the `most` turns that it can make.
     `follows` are the registers that follow a counter, `heads` what stands at the head, `symbols` the addresses of
     shared variables."""
 
     def __init__(
         self, flow: Flow, loop: Loop, follows: Collection[str], heads: Mapping[str, Counted],
-        symbols: Mapping[str, int], period: int, unit: int,
+        symbols: Mapping[str, int], period: int, most: int,
     ) -> None:  # fmt: skip
         self._flow, self._loop, self._follows = flow, loop, follows
         self._heads, self._symbols, self._period = heads, symbols, period
-        self._turns = _LARGEST // max(unit, 1) + 2 * period
+        self._turns = most
+        self._moved: dict[object, np.uint64] = {}
         self._known: dict[object, bool] = flow.__dict__.setdefault("_repeating", {})
 
     def __call__(self, at: int, operand: ast.Operand) -> bool:
-        """Whether an operand of the instruction at `at` is one of these."""
+        """Whether an operand of the instruction at `at` is one of these; of a comparison whether it moves by one number
+        in each period, which says together with what runs show when its sides change places."""
         if isinstance(operand, ast.Mem):
             return self(at, operand.base)
         if not isinstance(operand, ast.Reg) or self._flow.code.renamed(at, operand.name) not in self._follows:
@@ -88,18 +91,24 @@ class Repeating:
         first = self._values(np.arange(1, dtype=np.uint64))
         first.of(at, operand, 0)
         name = self._flow.code.renamed(at, operand.name)
-        key = name, first.place(at, name), self._turns, tuple((n, self._heads[n]) for n in sorted(first.used))
+        is_compared = self._flow.code.code[at].parts[0] == "setp"
+        heads = tuple((n, self._heads[n]) for n in sorted(first.used))
+        key = is_compared, name, first.place(at, name), self._turns, heads
         if key not in self._known:
-            self._known[key] = all(self._is_alike(at, operand, start) for start in range(0, self._turns, _PART))
+            self._known[key] = all(self._is_alike(key, at, operand, start) for start in range(0, self._turns, _PART))
         return self._known[key]
 
     def _values(self, turns: Numbers) -> Values:
         return Values(self._flow, self._loop, self._heads, self._symbols, turns)
 
-    def _is_alike(self, at: int, operand: ast.Reg, start: int) -> bool:
+    def _is_alike(self, key: object, at: int, operand: ast.Reg, start: int) -> bool:
         turns = np.arange(start, min(start + _PART, self._turns) + self._period, dtype=np.uint64)
         values = self._values(turns).of(at, operand, 0)
-        return values.size == 1 or bool((values[self._period :] == values[: -self._period]).all())
+        if values.size == 1:
+            return True
+        moved = values[self._period :] - values[: -self._period]
+        may_move = self._flow.code.code[at].parts[0] == "setp"
+        return bool((moved == (self._moved.setdefault(key, moved[0]) if may_move else 0)).all())
 
     def _is_made_of_such(self, at: int, operand: ast.Reg) -> bool:
         """Whether it is computed of such operands alone."""

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import TypeVar
 
 from porter.facts.code import Loop
@@ -29,7 +30,7 @@ from porter.facts.values import Value, of_lane
 from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.bits import signed
-from porter.sync.sequences import Counted, Repeating, evenly
+from porter.sync.sequences import LARGEST_SIZE, Counted, Repeating, evenly
 
 Trace = list[tuple[object, ...]]
 
@@ -51,8 +52,8 @@ class Recorder:
         machine.on_comparison = self._comparison
 
     def _turn(self, warp: Warp, group: Group, target: int) -> None:
-        decides = self._deciding[target]
-        state = {name: value for name, value in group.registers.items() if name in decides}
+        known = group.registers
+        state = {name: known[name] for name in self._deciding[target] if name in known}
         self.states[warp.name, target].append((self._around[warp.name, target], state))
         for inner in self.flow.inside[target]:
             self._around[warp.name, inner] += 1
@@ -99,7 +100,7 @@ def _broken(shorter: Recorder, longer: Recorder, period: int, unit: int) -> tupl
     for found in (
         _registers(shorter, longer, period),
         _comparisons(shorter, longer, period),
-        _operands(shorter, longer, unit),
+        _operands(shorter, longer, period, unit),
     ):
         for why, at in found:
             return why, at
@@ -289,7 +290,7 @@ def _unsettled(now: Sequence[int], before: Sequence[int], period: int) -> str:
 _SYNCHRONIZING = frozenset(("mbarrier", "cp", "tcgen05", "wgmma", "st", "ld", "bar", "barrier", "atom", "stmatrix"))
 
 
-def _operands(shorter: Recorder, longer: Recorder, unit: int) -> Iterator[tuple[str, int]]:
+def _operands(shorter: Recorder, longer: Recorder, period: int, unit: int) -> Iterator[tuple[str, int]]:
     """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
     evenly: what they give may change at a turn that no run has come to."""
     flow = longer.flow
@@ -300,8 +301,9 @@ def _operands(shorter: Recorder, longer: Recorder, unit: int) -> Iterator[tuple[
             if not counters:
                 continue
             loop, following = flow.heads[head], Following(flow, flow.heads[head], counters)
+            most = len(states) + -(-LARGEST_SIZE // unit) * turns // period
             repeating = Repeating(
-                flow, loop, following.kinds.keys(), _at_head(states, turns), longer.symbols, turns, unit
+                flow, loop, following.kinds.keys(), _at_head(states, turns), longer.symbols, turns, most
             )
             for at in loop.body:
                 if not all(repeating(at, operand) for operand in _that_must_repeat(flow, at, following)):
@@ -321,9 +323,18 @@ def _that_must_repeat(flow: Flow, at: int, following: Following) -> Iterator[ast
         # what is stored counts where it is loaded
         memory = ins.parts[0] in ("ld", "st")
         for operand in ins.operands:
-            named = _named(flow, at, operand) & flow.uses[at]
+            # a token says behind which phase, however many there have been
+            named = (_named(flow, at, operand) & flow.uses[at]) - tokens(flow)
             if (isinstance(operand, ast.Mem) or not memory) and named & following.kinds.keys():
                 yield operand
+
+
+@lru_cache(maxsize=64)
+def tokens(flow: Flow) -> frozenset[str]:
+    """Registers that only ever hold what mbarrier.arrive gives."""
+    arrives = [ins.parts[:2] == ("mbarrier", "arrive") for ins in flow.code.code]
+    given = {name for at, names in enumerate(flow.writes) if arrives[at] for name in names}
+    return frozenset(given.difference(*(names for at, names in enumerate(flow.writes) if not arrives[at])))
 
 
 def _at_head(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, Counted]:

@@ -212,7 +212,7 @@ class Prover:
         runs = self._runs(base, name, coarse)
         if _all_differ(runs):
             step = coarse
-        elif not runs or _differ([*self._runs(base, name, step), *runs]):
+        elif not runs or (fine := self._at(base, name, step)[1]) is None or _differ([fine, *runs]):
             runs = self._runs(base, name, step)
             while not _all_differ(runs) and step < value:
                 step, runs = 2 * step, self._runs(base, name, 2 * step)

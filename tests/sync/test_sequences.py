@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from test_turns import is_proved, runs
-from turning_kernels import flow_of, ring
+from turning_kernels import flow_of, launched, ring
 
 from porter.ptx import ast
-from porter.sync.checked import Verdict
+from porter.sync.checked import Verdict, check
 from porter.sync.sequences import Counted, Values
 from porter.sync.turns import find_lasso
 
@@ -54,6 +54,33 @@ def test_a_remainder_repeats(name: str) -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_one_that_goes_wrong_late_does_not(name: str) -> None:
     found, verdicts = runs(divided(WRONG[name]))
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert not is_proved(find_lasso(found, UNIT))
+
+
+QUOTIENT = "shr.u32 %r30, %r10, 2;\nsetp.eq.u32 %p7, %r30, {};\n@%p7 bra $GO;\n"
+
+
+def test_a_quotient_is_compared_near_the_first_turn() -> None:
+    """The first four stages are not waited for: they are empty."""
+    found, verdicts = runs(ring(stages=4, before_wait=QUOTIENT.format(0)))
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert is_proved(find_lasso(found, UNIT))
+
+
+@pytest.mark.parametrize("late", [16, 25, 250])
+def test_one_that_is_compared_late_is_stopped(late: int) -> None:
+    text = ring(stages=4, before_wait=QUOTIENT.format(late))
+    found, verdicts = runs(text)
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert not is_proved(find_lasso(found, UNIT))
+    assert check(launched(flow_of(text), 4 * late + 8)).verdict is Verdict.ERROR
+
+
+def test_a_quotient_that_wraps_late_is_stopped() -> None:
+    """The product is taken modulo 2^32: from turn 65,536 on the stage is not waited for."""
+    wraps = "mul.lo.u32 %r30, %r10, 65536;\nshr.u32 %r30, %r30, 18;\nsetp.eq.u32 %p7, %r30, 0;\n@%p7 bra $GO;\n"
+    found, verdicts = runs(ring(stages=4, before_wait=wraps))
     assert set(verdicts) == {Verdict.CLEAN}
     assert not is_proved(find_lasso(found, UNIT))
 

@@ -115,6 +115,28 @@ def squared(behind: str = "", **parts: str) -> str:
     return text.replace("mov.u32 %r12, 0;\n", "mov.u32 %r12, 0;\nmov.u32 %r31, 0;\n")
 
 
+TOKEN = "mbarrier.arrive.shared::cta.b64 {}, [%r14];\n$TOKEN:\nmbarrier.try_wait.shared::cta.b64 %p4, [%r14], {};\n"
+
+
+def by_token(token: str, between: str = "") -> str:
+    """The producer waits for the phase that its own arrival belongs to."""
+    wait = TOKEN.format("%d1", token).replace("$TOKEN:\n", between + "$TOKEN:\n") + "@!%p4 bra $TOKEN;\n"
+    return ring(arrive=wait).replace(".reg .b32 %r<48>;", ".reg .b32 %r<48>;\n.reg .b64 %d<8>;")
+
+
+def test_a_token_says_its_phase_in_every_turn() -> None:
+    found, verdicts = runs(by_token("%d1"))
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert is_proved(find_lasso(found))
+
+
+def test_a_token_that_is_changed_late_is_stopped() -> None:
+    late = "cvt.u64.u32 %d2, %r10;\nshr.u64 %d2, %d2, 6;\nadd.u64 %d3, %d1, %d2;\n"
+    found, verdicts = runs(by_token("%d3", late))
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert not is_proved(find_lasso(found))
+
+
 def test_too_few_turns_are_no_proof() -> None:
     found, _ = runs(RIGHT["three stages"])
     lasso = find_lasso(found)

@@ -201,16 +201,14 @@ def store(step: Step) -> Run:
             if order.strong and isinstance(where, int):
                 machine.atomics[where].append((event.index, order.releases))
         given = [v(machine, warp, group) for v in values]
-        is_data = not any(v is not None for v in given)
+        touched = _touched(where, group.lanes, nbytes)
+        if all(v is None for v in given) and not any(c & machine.blocks[rank].numbered for rank, c in touched):
+            return None
         for lane in bits(group.lanes):
             place = of_lane(where, lane)
             assert place is not None
-            block = machine.block_of(place, step.at)
-            if is_data:
-                block.write(place, nbytes, None)
-                continue
             for index, value in enumerate(given):
-                block.write(place + index * size, size, of_lane(value, lane))
+                machine.block_of(place, step.at).write(place + index * size, size, of_lane(value, lane))
         return None
 
     return run
