@@ -16,6 +16,7 @@ from porter.facts.flow import Flow
 from porter.facts.instructions.registry import compiled, computes, lanes_where
 from porter.facts.launched import Geometry, Launched
 from porter.facts.machine import Machine
+from porter.facts.operands import reader
 from porter.facts.state import Group
 from porter.facts.values import ALL, Value
 from porter.ptx import ast
@@ -25,6 +26,8 @@ _Known = dict[str, Value]
 """Registers whose lanes are known at a place. Others may hold anything."""
 _MOST_TURNS = 4096
 """Turns of a loop that are followed before nobody knows how often it runs."""
+_DEEPEST = 64
+"""Steps from one register's value to another's that are followed."""
 _OF_THREADS = frozenset((*(f"{name}.{axis}" for name in ("tid", "ntid") for axis in "xyz"), "laneid"))
 """Special registers that all blocks have alike."""
 
@@ -57,6 +60,7 @@ class Warps:
         self._specials = _OF_THREADS if block is not None else frozenset(("laneid",))
         self._machine = Machine(Launched(self._flow, Geometry((x, y, z)), code.parameters))
         self._warps = self._machine.blocks[0].warps
+        self._singles: dict[tuple[str, int], Value] = {}
         self._walked = cache(self._whole)
         self.path = cache(self._path)
         self.trips = cache(self._trips)
@@ -125,13 +129,18 @@ class Warps:
         return at >= head and self.code.is_wait(Loop(head, tuple(range(head, at + 1))))
 
     @cached_property
+    def _writers(self) -> Mapping[str, list[int]]:
+        """Where each register is written."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for at in range(len(self.code.code)):
+            for name in self._written(at):
+                found[name].append(at)
+        return found
+
+    @cached_property
     def _asked(self) -> frozenset[str]:
         """The registers that branches depend on."""
-        flow, code = self._flow, self.code
-        writers: dict[str, list[int]] = defaultdict(list)
-        for at in range(len(code.code)):
-            for name in self._written(at):
-                writers[name].append(at)
+        code = self.code
         found: set[str] = set()
         guards = [code.register(at, i.guard.operand) for at, i in enumerate(code.code)
                   if i.guard is not None and (len(code.successors[at]) > 1 or code.ends(at))]  # fmt: skip
@@ -141,8 +150,8 @@ class Warps:
             if name in found:
                 continue
             found.add(name)
-            for at in writers[name]:
-                todo += flow.uses[at] if self._is_followed(at) else ()
+            for at in self._writers.get(name, ()):
+                todo += self._flow.uses[at] if self._is_followed(at) else ()
         return frozenset(found)
 
     def _written(self, at: int) -> Iterable[str]:
@@ -173,15 +182,39 @@ class Warps:
         names = [name for name in self._written(at) if name in self._asked]
         if not names:
             return
+        self._compute(at, known, warp)
+        for name in names:
+            if known.get(name) is None:
+                known.pop(name, None)
+
+    def _compute(self, at: int, known: _Known, warp: int) -> None:
+        """Execute an instruction of a whole warp for what it writes."""
         try:
             if not self._is_followed(at):
                 raise NotUnderstood(self.code.code[at].opcode, at)
             compiled(self._flow, at)(self._machine, self._warps[warp], Group(at, ALL, known))
         except (NotUnderstood, ValueError):
-            known.update(dict.fromkeys(names))
-        for name in names:
-            if known.get(name) is None:
-                known.pop(name, None)
+            known.update(dict.fromkeys(self._written(at)))
+
+    def address(self, at: int, place: ast.Mem) -> Value:
+        """The address that an instruction accesses in the lanes of the first warp that comes to it; None where it
+        follows from more than single values of registers."""
+        warp = next(iter(self.to(frozenset((at,)))), 0)
+        base = self.code.register(at, place.base)
+        known = {} if base is None else {base: self._single(base, warp, 0)}
+        return reader(self.code, at, place)(self._machine, self._warps[warp], Group(at, ALL, known))
+
+    def _single(self, name: str, warp: int, depth: int) -> Value:
+        """What a register holds that is written in one place."""
+        if (name, warp) in self._singles:
+            return self._singles[name, warp]
+        self._singles[name, warp] = None
+        places = self._writers.get(name, ())
+        if len(places) == 1 and depth < _DEEPEST and self.code.code[places[0]].guard is None:
+            known = {used: self._single(used, warp, depth + 1) for used in self._flow.uses[places[0]]}
+            self._compute(places[0], known, warp)
+            self._singles[name, warp] = known.get(name)
+        return self._singles[name, warp]
 
     # Turns --------------------------------------------------------------------------------------------
 

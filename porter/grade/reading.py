@@ -7,19 +7,19 @@ rather than read stands in `assumed`.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from porter.facts.code import Code, Loop, ways
+from porter.facts.code import Code, Loop
 from porter.facts.ring import ring_stages
 from porter.facts.warps import Warps
 from porter.grade.kinds import MUFU, counted, is_issued
 from porter.grade.shape import Epilogue, Mma, Residency, Roles, Shape, Store, Work
 from porter.grade.tiling import USUAL_ROW, Tiling, solve
 from porter.ptx import ast
-from porter.ptx.arch import WARP
+from porter.ptx.arch import BANK_BYTES, BANKS, WARP
 from porter.ptx.idesc import M_FIELD, M_SHIFT, N_SHIFT, OPERAND_FIELDS
 from porter.ptx.table import decode
 from porter.ptx.umma import K_BYTES, Kind, UmmaOp
@@ -504,9 +504,9 @@ class _Reader:
             if ins.parts[0] != "st" or not any(p.startswith("shared") for p in ins.parts) or "async" in ins.parts:
                 continue
             where = ins.operands[0]
-            step = self.code.lane_step(at, where.base) if isinstance(where, ast.Mem) else None
-            if step:
-                found.append(ways(abs(step), _bytes(ins)))
+            lanes = self._turning.address(at, where) if isinstance(where, ast.Mem) else None
+            if isinstance(lanes, tuple):
+                found.append(ways(lanes, _bytes(ins)))
         return max(found)
 
     def _another_role(self, at: int, loop: Loop | None) -> bool:
@@ -579,6 +579,20 @@ def _bytes(ins: ast.Instruction) -> int:
     """Bytes that a load or store of a thread moves."""
     vector = next((int(p[1:]) for p in ins.parts if p in ("v2", "v4", "v8")), 1)
     return vector * int(ins.parts[-1].lstrip("bufs") or 0) // 8
+
+
+def ways(lanes: Sequence[int | None], nbytes: int) -> int:
+    """How many rounds an access to shared memory takes, of those that it needs at least, whose lanes access `nbytes`
+    each at these addresses: lanes go in groups that access 128 bytes (PTX ISA)."""
+    together = BANKS * BANK_BYTES // max(nbytes, BANK_BYTES)
+    most = 1
+    for first in range(0, len(lanes), together):
+        words: dict[int, set[int]] = defaultdict(set)
+        for start in lanes[first : first + together]:
+            for at in range(start, start + max(nbytes, 1), BANK_BYTES) if start is not None else ():
+                words[at // BANK_BYTES % BANKS].add(at // BANK_BYTES)
+        most = max(most, *(len(found) for found in words.values()))
+    return most
 
 
 def _wgmma_kind(op: WgmmaOp) -> Kind:
