@@ -8,13 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from porter.facts.integers import operation
 from porter.ptx import ast
 
 _ENDS = ("ret", "exit", "trap")
 _MMA = (("wgmma", "mma_async"), ("tcgen05", "mma"))
-_SIZES = {"u8": 1, "s8": 1, "b8": 1, "u16": 2, "s16": 2, "b16": 2, "u32": 4, "s32": 4, "b32": 4, "u64": 8, "s64": 8,
-          "b64": 8}  # fmt: skip
 _DEEPEST = 8
 """Calls in calls that are followed, and steps from one register's value to another's."""
 
@@ -138,41 +135,7 @@ class Code:
         self.code.append(scope.spread(ins))
         self._scopes.append(scope)
 
-    # Values -------------------------------------------------------------------------------------------
-
-    def value(self, at: int, operand: ast.Operand | None, depth: int = 0) -> int | None:
-        """The number that an operand of the instruction at `at` has in any run, or None."""
-        if isinstance(operand, ast.Imm):
-            return int(operand.value) if not operand.is_float else None
-        if not isinstance(operand, ast.Reg) or depth > _DEEPEST:
-            return None
-        return self._register(self._scopes[at].register(operand.name), depth)
-
-    def _register(self, name: str, depth: int) -> int | None:
-        places = self._definitions.get(name, [])
-        if not places or len(places) > 2:
-            return None
-        values = {self._computed(at, depth + 1) for at in places}
-        return values.pop() if len(values) == 1 else None
-
-    def _computed(self, at: int, depth: int) -> int | None:
-        ins = self.code[at]
-        if ins.parts[:2] == ("ld", "param"):
-            return self.given(ins)
-        given = [self.value(at, o, depth) for o in ins.operands[1:]]
-        if not given or any(v is None for v in given) or ins.guard is not None:
-            return None
-        function = operation(ins.parts)
-        return function(*given) if function is not None else None
-
-    def given(self, ins: ast.Instruction) -> int | None:
-        """What an ld.param of one integer reads."""
-        where, size = ins.operands[-1], _SIZES.get(ins.parts[-1])
-        if size is None or not isinstance(where, ast.Mem) or not isinstance(where.base, ast.Sym):
-            return None
-        start = where.base.offset + where.offset
-        data = self.parameters.get(where.base.name, b"")[start : start + size]
-        return int.from_bytes(data, "little") if len(data) == size else None
+    # Registers ----------------------------------------------------------------------------------------
 
     def renamed(self, at: int, name: str) -> str:
         """The name, one of its own in the whole kernel, of a register as the instruction at `at` names it."""

@@ -30,6 +30,7 @@ _DEEPEST = 64
 """Steps from one register's value to another's that are followed."""
 _OF_THREADS = frozenset((*(f"{name}.{axis}" for name in ("tid", "ntid") for axis in "xyz"), "laneid"))
 """Special registers that all blocks have alike."""
+_OF_ONE_THREAD = frozenset(("tid.x", "tid.y", "tid.z", "laneid"))
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Warps:
         self._specials = _OF_THREADS if block is not None else frozenset(("laneid",))
         self._machine = Machine(Launched(self._flow, Geometry((x, y, z)), code.parameters))
         self._warps = self._machine.blocks[0].warps
-        self._singles: dict[tuple[str, int], Value] = {}
+        self._singles: dict[tuple[str, int | None], Value] = {}
         self._walked = cache(self._whole)
         self.path = cache(self._path)
         self.trips = cache(self._trips)
@@ -187,14 +188,30 @@ class Warps:
             if known.get(name) is None:
                 known.pop(name, None)
 
-    def _compute(self, at: int, known: _Known, warp: int) -> None:
-        """Execute an instruction of a whole warp for what it writes."""
+    def _compute(self, at: int, known: _Known, warp: int | None) -> None:
+        """Execute an instruction of a whole warp, or of any, for what it writes."""
         try:
-            if not self._is_followed(at):
+            if not self._is_followed(at) or (warp is None and self._is_of_one(at)):
                 raise NotUnderstood(self.code.code[at].opcode, at)
-            compiled(self._flow, at)(self._machine, self._warps[warp], Group(at, ALL, known))
+            compiled(self._flow, at)(self._machine, self._warps[warp or 0], Group(at, ALL, known))
         except (NotUnderstood, ValueError):
             known.update(dict.fromkeys(self._written(at)))
+
+    def _is_of_one(self, at: int) -> bool:
+        """Whether an instruction takes an address, or what only one thread has."""
+        return any(isinstance(o, ast.Sym) or (isinstance(o, ast.SpecialReg) and o.name in _OF_ONE_THREAD)
+                   for o in self.code.code[at].operands)  # fmt: skip
+
+    # Values -------------------------------------------------------------------------------------------
+
+    def number(self, at: int, operand: ast.Operand | None) -> int | None:
+        """The number that an operand of the instruction at `at` is in all threads and in any run, or None; an address
+        is none."""
+        if isinstance(operand, ast.Imm):
+            return None if operand.is_float else int(operand.value)
+        name = self.code.register(at, operand) if operand is not None else None
+        found = self._single(name, None, 0) if name is not None else None
+        return found if isinstance(found, int) else None
 
     def address(self, at: int, place: ast.Mem) -> Value:
         """The address that an instruction accesses in the lanes of the first warp that comes to it; None where it
@@ -204,17 +221,20 @@ class Warps:
         known = {} if base is None else {base: self._single(base, warp, 0)}
         return reader(self.code, at, place)(self._machine, self._warps[warp], Group(at, ALL, known))
 
-    def _single(self, name: str, warp: int, depth: int) -> Value:
-        """What a register holds that is written in one place."""
+    def _single(self, name: str, warp: int | None, depth: int) -> Value:
+        """What a register holds in a warp, or in any, if it is the same wherever it is written."""
         if (name, warp) in self._singles:
             return self._singles[name, warp]
         self._singles[name, warp] = None
         places = self._writers.get(name, ())
-        if len(places) == 1 and depth < _DEEPEST and self.code.code[places[0]].guard is None:
-            known = {used: self._single(used, warp, depth + 1) for used in self._flow.uses[places[0]]}
-            self._compute(places[0], known, warp)
-            self._singles[name, warp] = known.get(name)
+        found = {self._made(name, at, warp, depth + 1) for at in places} if depth < _DEEPEST else set()
+        self._singles[name, warp] = found.pop() if len(found) == 1 else None
         return self._singles[name, warp]
+
+    def _made(self, name: str, at: int, warp: int | None, depth: int) -> Value:
+        known = {used: self._single(used, warp, depth) for used in self._flow.uses[at]}
+        self._compute(at, known, warp)
+        return known.get(name)
 
     # Turns --------------------------------------------------------------------------------------------
 
