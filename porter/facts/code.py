@@ -8,18 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from porter.facts.integers import operation
 from porter.ptx import ast
-from porter.ptx.arch import BANK_BYTES, BANKS, WARP
 
 _ENDS = ("ret", "exit", "trap")
 _MMA = (("wgmma", "mma_async"), ("tcgen05", "mma"))
-_SIZES = {"u8": 1, "s8": 1, "b8": 1, "u16": 2, "s16": 2, "b16": 2, "u32": 4, "s32": 4, "b32": 4, "u64": 8, "s64": 8,
-          "b64": 8}  # fmt: skip
-_OF_THE_WARP = frozenset(
-    f"{name}.{axis}" for name in ("ctaid", "nctaid", "ntid", "clusterid", "cluster_ctaid") for axis in "xyz"
-) | {"cluster_ctarank", "warpid", "smid"}
-"""Special registers that are the same in all lanes of a warp."""
 _DEEPEST = 8
 """Calls in calls that are followed, and steps from one register's value to another's."""
 
@@ -143,65 +135,7 @@ class Code:
         self.code.append(scope.spread(ins))
         self._scopes.append(scope)
 
-    # Values -------------------------------------------------------------------------------------------
-
-    def value(self, at: int, operand: ast.Operand | None, depth: int = 0) -> int | None:
-        """The number that an operand of the instruction at `at` has in any run, or None."""
-        if isinstance(operand, ast.Imm):
-            return int(operand.value) if not operand.is_float else None
-        if not isinstance(operand, ast.Reg) or depth > _DEEPEST:
-            return None
-        return self._register(self._scopes[at].register(operand.name), depth)
-
-    def _register(self, name: str, depth: int) -> int | None:
-        places = self._definitions.get(name, [])
-        if not places or len(places) > 2:
-            return None
-        values = {self._computed(at, depth + 1) for at in places}
-        return values.pop() if len(values) == 1 else None
-
-    def _computed(self, at: int, depth: int) -> int | None:
-        ins = self.code[at]
-        if ins.parts[:2] == ("ld", "param"):
-            return self.given(ins)
-        given = [self.value(at, o, depth) for o in ins.operands[1:]]
-        if not given or any(v is None for v in given) or ins.guard is not None:
-            return None
-        function = operation(ins.parts)
-        return function(*given) if function is not None else None
-
-    def given(self, ins: ast.Instruction) -> int | None:
-        """What an ld.param of one integer reads."""
-        where, size = ins.operands[-1], _SIZES.get(ins.parts[-1])
-        if size is None or not isinstance(where, ast.Mem) or not isinstance(where.base, ast.Sym):
-            return None
-        start = where.base.offset + where.offset
-        data = self.parameters.get(where.base.name, b"")[start : start + size]
-        return int.from_bytes(data, "little") if len(data) == size else None
-
-    def lane_step(self, at: int, operand: ast.Operand | None, depth: int = 0) -> int | None:
-        """By how much a value rises from one lane of a warp to the next; 0 where all have the same. None where the text
-        does not say it, or it does not rise evenly."""
-        if isinstance(operand, ast.Imm | ast.Sym):
-            return 0
-        if isinstance(operand, ast.SpecialReg):
-            return {"tid.x": 1, "laneid": 1}.get(operand.name, 0 if operand.name in _OF_THE_WARP else None)
-        if not isinstance(operand, ast.Reg) or depth > 2 * _DEEPEST:
-            return None
-        places = self._definitions.get(self._scopes[at].register(operand.name), [])
-        if len(places) != 1:
-            return None
-        return self._stepped(places[0], depth + 1)
-
-    def _stepped(self, at: int, depth: int) -> int | None:
-        ins = self.code[at]
-        if ins.parts[0] in ("ld", "ldu"):
-            return 0 if "param" in ins.parts else None
-        given = [self.lane_step(at, o, depth) for o in ins.operands[1:]]
-        if not given or ins.guard is not None or any(s is None for s in given):
-            return None
-        steps = [s for s in given if s is not None]
-        return _step(ins.parts, steps, [self.value(at, o, depth) for o in ins.operands[1:]])
+    # Registers ----------------------------------------------------------------------------------------
 
     def renamed(self, at: int, name: str) -> str:
         """The name, one of its own in the whole kernel, of a register as the instruction at `at` names it."""
@@ -356,37 +290,3 @@ def _written(operand: ast.Operand) -> Iterator[str]:
     elif isinstance(operand, ast.Pair):
         yield from _written(operand.first)
         yield from _written(operand.second)
-
-
-def _step(parts: tuple[str, ...], steps: list[int], values: list[int | None]) -> int | None:
-    """That of a result, from those of its operands and what numbers they are."""
-    if not any(steps):
-        return 0
-    match parts[0], steps:
-        case ("mov" | "cvt" | "cvta", [a]):
-            return a
-        case "add", [a, b]:
-            return a + b
-        case "sub", [a, b]:
-            return a - b
-        case ("mul" | "mad", [a, 0, *rest]) if "hi" not in parts and values[1] is not None:
-            return a * values[1] + sum(rest)
-        case "shl", [a, 0] if values[1] is not None:
-            return a << values[1]
-        case "shr", [1, 0] if values[1] is not None and 1 << values[1] >= WARP:
-            # The lanes of a warp have a number of threads ahead of them that is a multiple of a warp's.
-            return 0
-        case "and", [1, 0] if values[1] is not None and values[1] % WARP == WARP - 1:
-            return 1
-    return None
-
-
-def ways(step: int, nbytes: int) -> int:
-    """How many rounds an access to shared memory takes, of those that it needs at least, whose lanes are `step` bytes
-    apart and access `nbytes` each: lanes go in groups that access 128 bytes (PTX ISA)."""
-    lanes = BANKS * BANK_BYTES // max(nbytes, BANK_BYTES)
-    words: dict[int, set[int]] = defaultdict(set)
-    for lane in range(lanes):
-        for at in range(lane * step, lane * step + max(nbytes, 1), BANK_BYTES):
-            words[at // BANK_BYTES % BANKS].add(at // BANK_BYTES)
-    return max(len(found) for found in words.values())

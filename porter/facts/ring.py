@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from porter.facts.code import Code, Loop
+from porter.facts.warps import Warps
 from porter.ptx import ast
 from porter.ptx.arch import SHARED_LIMIT
 
@@ -14,7 +15,7 @@ _BESIDE = 4096
 """Bytes of shared memory that barriers and alignment take beside the stages."""
 
 
-def ring_stages(code: Code, loops: Sequence[Loop], nbytes: int | None, smem: int | None) -> int | None:
+def ring_stages(warps: Warps, loops: Sequence[Loop], nbytes: int | None, smem: int | None) -> int | None:
     """The number of stages: what an index is compared with before it returns to 0, if shared memory holds as many; else
     as many as fill a launch's shared memory, or as mbarriers are initialized for and it has room for. None where the
     text leaves several, or none."""
@@ -23,45 +24,47 @@ def ring_stages(code: Code, loops: Sequence[Loop], nbytes: int | None, smem: int
         return 1
     most = min(_MOST, fitting) if fitting else _MOST
     wrapped = {
-        found for loop in loops for at in loop.body if (found := _wrap(code, at)) is not None and 2 <= found <= most
+        found for loop in loops for at in loop.body if (found := _wrap(warps, at)) is not None and 2 <= found <= most
     }
     if len(wrapped) == 1:
         return wrapped.pop()
     if smem is not None and nbytes and fitting and smem - fitting * nbytes <= _BESIDE:
         return fitting if not wrapped or fitting in wrapped else None
-    barriers = _by_barriers(code, most)
+    barriers = _by_barriers(warps.code, most)
     if smem is not None and not wrapped and fitting >= 2 and fitting in barriers:
         return fitting
     agreed = barriers & wrapped
     return agreed.pop() if len(agreed) == 1 else None
 
 
-def _wrap(code: Code, at: int) -> int | None:
+def _wrap(warps: Warps, at: int) -> int | None:
+    code = warps.code
     ins = code.code[at]
     if ins.parts[0] == "selp" and len(ins.operands) == 4:
         picks = ins.operands[1:3]
-        others = [o for o in picks if code.value(at, o) != 0]
+        others = [o for o in picks if warps.number(at, o) != 0]
         if len(others) != 1:
             return None
         for place in code.definitions(at, ins.operands[3]):
             test = code.code[place]
             if test.parts[:2] in (("setp", "eq"), ("setp", "ne")):
-                return _compared(code, at, others[0], place)
+                return _compared(warps, at, others[0], place)
         return None
     return None
 
 
-def _compared(code: Code, at: int, other: ast.Operand, test: int) -> int | None:
+def _compared(warps: Warps, at: int, other: ast.Operand, test: int) -> int | None:
     """Stages, if the index that goes on as `other` or as 0 is compared by the instruction at `test`: with their number
     behind the step, or with the last index ahead of it."""
-    last = code.value(test, code.code[test].operands[-1])
+    code = warps.code
+    last = warps.number(test, code.code[test].operands[-1])
     index = code.code[test].operands[1]
     if last is None:
         return None
     mine, compared = code.definitions(at, other), code.definitions(test, index)
     for place in mine:
         step = code.code[place]
-        if step.parts[0] == "add" and code.value(place, step.operands[-1]) == 1 and place not in compared:
+        if step.parts[0] == "add" and warps.number(place, step.operands[-1]) == 1 and place not in compared:
             return last + 1
     return last
 

@@ -16,6 +16,7 @@ from porter.facts.flow import Flow
 from porter.facts.instructions.registry import compiled, computes, lanes_where
 from porter.facts.launched import Geometry, Launched
 from porter.facts.machine import Machine
+from porter.facts.operands import reader
 from porter.facts.state import Group
 from porter.facts.values import ALL, Value
 from porter.ptx import ast
@@ -25,8 +26,11 @@ _Known = dict[str, Value]
 """Registers whose lanes are known at a place. Others may hold anything."""
 _MOST_TURNS = 4096
 """Turns of a loop that are followed before nobody knows how often it runs."""
+_DEEPEST = 64
+"""Steps from one register's value to another's that are followed."""
 _OF_THREADS = frozenset((*(f"{name}.{axis}" for name in ("tid", "ntid") for axis in "xyz"), "laneid"))
 """Special registers that all blocks have alike."""
+_OF_ONE_THREAD = frozenset(("tid.x", "tid.y", "tid.z", "laneid"))
 
 
 @dataclass
@@ -57,6 +61,7 @@ class Warps:
         self._specials = _OF_THREADS if block is not None else frozenset(("laneid",))
         self._machine = Machine(Launched(self._flow, Geometry((x, y, z)), code.parameters))
         self._warps = self._machine.blocks[0].warps
+        self._singles: dict[tuple[str, int | None], Value] = {}
         self._walked = cache(self._whole)
         self.path = cache(self._path)
         self.trips = cache(self._trips)
@@ -125,13 +130,18 @@ class Warps:
         return at >= head and self.code.is_wait(Loop(head, tuple(range(head, at + 1))))
 
     @cached_property
+    def _writers(self) -> Mapping[str, list[int]]:
+        """Where each register is written."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for at in range(len(self.code.code)):
+            for name in self._written(at):
+                found[name].append(at)
+        return found
+
+    @cached_property
     def _asked(self) -> frozenset[str]:
         """The registers that branches depend on."""
-        flow, code = self._flow, self.code
-        writers: dict[str, list[int]] = defaultdict(list)
-        for at in range(len(code.code)):
-            for name in self._written(at):
-                writers[name].append(at)
+        code = self.code
         found: set[str] = set()
         guards = [code.register(at, i.guard.operand) for at, i in enumerate(code.code)
                   if i.guard is not None and (len(code.successors[at]) > 1 or code.ends(at))]  # fmt: skip
@@ -141,8 +151,8 @@ class Warps:
             if name in found:
                 continue
             found.add(name)
-            for at in writers[name]:
-                todo += flow.uses[at] if self._is_followed(at) else ()
+            for at in self._writers.get(name, ()):
+                todo += self._flow.uses[at] if self._is_followed(at) else ()
         return frozenset(found)
 
     def _written(self, at: int) -> Iterable[str]:
@@ -173,15 +183,58 @@ class Warps:
         names = [name for name in self._written(at) if name in self._asked]
         if not names:
             return
-        try:
-            if not self._is_followed(at):
-                raise NotUnderstood(self.code.code[at].opcode, at)
-            compiled(self._flow, at)(self._machine, self._warps[warp], Group(at, ALL, known))
-        except (NotUnderstood, ValueError):
-            known.update(dict.fromkeys(names))
+        self._compute(at, known, warp)
         for name in names:
             if known.get(name) is None:
                 known.pop(name, None)
+
+    def _compute(self, at: int, known: _Known, warp: int | None) -> None:
+        """Execute an instruction of a whole warp, or of any, for what it writes."""
+        try:
+            if not self._is_followed(at) or (warp is None and self._is_of_one(at)):
+                raise NotUnderstood(self.code.code[at].opcode, at)
+            compiled(self._flow, at)(self._machine, self._warps[warp or 0], Group(at, ALL, known))
+        except (NotUnderstood, ValueError):
+            known.update(dict.fromkeys(self._written(at)))
+
+    def _is_of_one(self, at: int) -> bool:
+        """Whether an instruction takes an address, or what only one thread has."""
+        return any(isinstance(o, ast.Sym) or (isinstance(o, ast.SpecialReg) and o.name in _OF_ONE_THREAD)
+                   for o in self.code.code[at].operands)  # fmt: skip
+
+    # Values -------------------------------------------------------------------------------------------
+
+    def number(self, at: int, operand: ast.Operand | None) -> int | None:
+        """The number that an operand of the instruction at `at` is in all threads and in any run, or None; an address
+        is none."""
+        if isinstance(operand, ast.Imm):
+            return None if operand.is_float else int(operand.value)
+        name = self.code.register(at, operand) if operand is not None else None
+        found = self._single(name, None, 0) if name is not None else None
+        return found if isinstance(found, int) else None
+
+    def address(self, at: int, place: ast.Mem) -> Value:
+        """The address that an instruction accesses in the lanes of the first warp that comes to it; None where it
+        follows from more than single values of registers."""
+        warp = next(iter(self.to(frozenset((at,)))), 0)
+        base = self.code.register(at, place.base)
+        known = {} if base is None else {base: self._single(base, warp, 0)}
+        return reader(self.code, at, place)(self._machine, self._warps[warp], Group(at, ALL, known))
+
+    def _single(self, name: str, warp: int | None, depth: int) -> Value:
+        """What a register holds in a warp, or in any, if it is the same wherever it is written."""
+        if (name, warp) in self._singles:
+            return self._singles[name, warp]
+        self._singles[name, warp] = None
+        places = self._writers.get(name, ())
+        found = {self._made(name, at, warp, depth + 1) for at in places} if depth < _DEEPEST else set()
+        self._singles[name, warp] = found.pop() if len(found) == 1 else None
+        return self._singles[name, warp]
+
+    def _made(self, name: str, at: int, warp: int | None, depth: int) -> Value:
+        known = {used: self._single(used, warp, depth) for used in self._flow.uses[at]}
+        self._compute(at, known, warp)
+        return known.get(name)
 
     # Turns --------------------------------------------------------------------------------------------
 

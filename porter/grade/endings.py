@@ -189,7 +189,7 @@ class _Reader:
             return self._roots(at, given[0], depth)
         if ins.parts[0] in ("add", "mad"):
             addends = given if ins.parts[0] == "add" else given[2:]
-            numbers = [self.code.value(at, o) for o in addends]
+            numbers = [self._facts.number(at, o) for o in addends]
             total = sum(n for n in numbers if n is not None)
             found = [self._roots(at, o, depth) for o, n in zip(addends, numbers, strict=True) if n is None]
             return {(root, offset + total) for one in found for root, offset in one}
@@ -227,6 +227,10 @@ class _Reader:
             return False
         # threads that end without it
         return 0 in self._backwards(lambda other: other == at)
+
+    @cached_property
+    def _facts(self) -> Warps:
+        return self._warps or Warps(self.code, None)
 
     @cached_property
     def _warps(self) -> Warps | None:

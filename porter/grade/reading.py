@@ -7,19 +7,19 @@ rather than read stands in `assumed`.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from porter.facts.code import Code, Loop, ways
+from porter.facts.code import Code, Loop
 from porter.facts.ring import ring_stages
 from porter.facts.warps import Warps
 from porter.grade.kinds import MUFU, counted, is_issued
 from porter.grade.shape import Epilogue, Mma, Residency, Roles, Shape, Store, Work
 from porter.grade.tiling import USUAL_ROW, Tiling, solve
 from porter.ptx import ast
-from porter.ptx.arch import WARP
+from porter.ptx.arch import BANK_BYTES, BANKS, WARP
 from porter.ptx.idesc import M_FIELD, M_SHIFT, N_SHIFT, OPERAND_FIELDS
 from porter.ptx.table import decode
 from porter.ptx.umma import K_BYTES, Kind, UmmaOp
@@ -113,7 +113,7 @@ class _Reader:
         for loop in self.code.around(at):
             if stage is None or loop is stage:
                 break
-            trips = self._turning.trips(loop)
+            trips = self.facts.trips(loop)
             if trips is None:
                 self.unknown.append("how often a loop inside a stage runs; it counts once")
             times *= trips or 1
@@ -126,7 +126,7 @@ class _Reader:
             a = ins.rows["a"][1] if "a" in ins.rows else None
             return Mma(64, op.n, _wgmma_kind(op), 1, "registers" if isinstance(a, ast.Vec) else "shared", True)
         umma = UmmaOp.of(ins.modifiers)
-        word = self.code.value(at, ins.get("idesc"))
+        word = self.facts.number(at, ins.get("idesc"))
         if word is None:
             return None
         a_operand = ins["a"] if "a" in ins else ins.operands[1]
@@ -153,7 +153,7 @@ class _Reader:
         elif tiling is None:
             tiling = Tiling.of_all(mmas, None, 1)
         smem = self._smem()
-        stages = ring_stages(self.code, self._ring_loops(loop), tiling.load_bytes or nbytes, smem)
+        stages = ring_stages(self.facts, self._ring_loops(loop), tiling.load_bytes or nbytes, smem)
         if roles == "serial":
             stages = 1
         if stages is None:
@@ -226,7 +226,7 @@ class _Reader:
             at for at, ins in enumerate(rows)
             if "expect_tx" in ins.parts and (not loops or any(at in one.members for one in loops))
         ]  # fmt: skip
-        values = Counter(self.code.value(at, rows[at].operands[-1]) for at in expects)
+        values = Counter(self.facts.number(at, rows[at].operands[-1]) for at in expects)
         values.pop(None, None)
         if values:
             (value, count), *others = values.most_common()
@@ -237,7 +237,7 @@ class _Reader:
         inside = [at for at in copies if loop is None or at in loop.members]
         threads = self._threads()
         if inside and threads:
-            sizes = [self.code.value(at, rows[at].operands[2]) or 16 for at in inside]
+            sizes = [self.facts.number(at, rows[at].operands[2]) or 16 for at in inside]
             self.assumed.append("every thread of the block runs each cp.async of a stage")
             return sum(size * self._times(at, loop) for at, size in zip(inside, sizes, strict=True)) * threads, 1
         if not self.loads and threads and (copied := self._copies(loop)):
@@ -291,8 +291,8 @@ class _Reader:
         return None if several or threads is None else Warps(self.code, (threads,))
 
     @cached_property
-    def _turning(self) -> Warps:
-        """The same to ask how often loops run: for that nothing has to be known of threads."""
+    def facts(self) -> Warps:
+        """The same for what may follow although nothing is known of threads."""
         return self.warps or Warps(self.code, None)
 
     def _batches(self, loop: Loop | None) -> int:
@@ -358,7 +358,7 @@ class _Reader:
         rows = self.code.code
         groups = [at for at in loop.body if rows[at].parts[:2] == ("wgmma", "wait_group")]
         if groups:
-            return all(self.code.value(at, rows[at].operands[0]) == 0 for at in groups)
+            return all(self.facts.number(at, rows[at].operands[0]) == 0 for at in groups)
         early = set(self._ahead_of_mmas(loop))
         copied = {self._mbarrier(at) for at in early}
         waiting = {
@@ -413,7 +413,7 @@ class _Reader:
             if len(places) != 1:
                 return None
             at, made = places[0], self.code.code[places[0]]
-            added = self.code.value(at, made.operands[2]) if made.parts[0] == "add" else 0
+            added = self.facts.number(at, made.operands[2]) if made.parts[0] == "add" else 0
             if made.parts[0] not in ("mov", "cvta", "cvt", "add") or added is None:
                 return offset, at
             base, offset = made.operands[1], offset + added
@@ -465,7 +465,7 @@ class _Reader:
 
     def _columns(self) -> int:
         found = [
-            self.code.value(at, ins.operands[-1])
+            self.facts.number(at, ins.operands[-1])
             for at, ins in enumerate(self.code.code) if ins.parts[:2] == ("tcgen05", "alloc")
         ]  # fmt: skip
         if any(value is None for value in found):
@@ -504,9 +504,9 @@ class _Reader:
             if ins.parts[0] != "st" or not any(p.startswith("shared") for p in ins.parts) or "async" in ins.parts:
                 continue
             where = ins.operands[0]
-            step = self.code.lane_step(at, where.base) if isinstance(where, ast.Mem) else None
-            if step:
-                found.append(ways(abs(step), _bytes(ins)))
+            lanes = self.facts.address(at, where) if isinstance(where, ast.Mem) else None
+            if isinstance(lanes, tuple):
+                found.append(ways(lanes, _bytes(ins)))
         return max(found)
 
     def _another_role(self, at: int, loop: Loop | None) -> bool:
@@ -579,6 +579,20 @@ def _bytes(ins: ast.Instruction) -> int:
     """Bytes that a load or store of a thread moves."""
     vector = next((int(p[1:]) for p in ins.parts if p in ("v2", "v4", "v8")), 1)
     return vector * int(ins.parts[-1].lstrip("bufs") or 0) // 8
+
+
+def ways(lanes: Sequence[int | None], nbytes: int) -> int:
+    """How many rounds an access to shared memory takes, of those that it needs at least, whose lanes access `nbytes`
+    each at these addresses: lanes go in groups that access 128 bytes (PTX ISA)."""
+    together = BANKS * BANK_BYTES // max(nbytes, BANK_BYTES)
+    most = 1
+    for first in range(0, len(lanes), together):
+        words: dict[int, set[int]] = defaultdict(set)
+        for start in lanes[first : first + together]:
+            for at in range(start, start + max(nbytes, 1), BANK_BYTES) if start is not None else ():
+                words[at // BANK_BYTES % BANKS].add(at // BANK_BYTES)
+        most = max(most, *(len(found) for found in words.values()))
+    return most
 
 
 def _wgmma_kind(op: WgmmaOp) -> Kind:

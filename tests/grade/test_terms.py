@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 from grade.kernels import kernel
 
-from porter.facts.code import Code, ways
+from porter.facts.code import Code
+from porter.facts.warps import Warps
 from porter.grade.calibration import attention, ladders
 from porter.grade.chips import chips, read
 from porter.grade.model import grade, run
-from porter.grade.reading import Launch, read_shape
+from porter.grade.reading import Launch, read_shape, ways
 from porter.grade.shape import Epilogue, Mma, Problem, Residency, Shape, Work
 from porter.ptx.parser import parse_module
 from porter.ptx.umma import Kind
@@ -85,7 +86,7 @@ def test_every_limit_that_the_page_explains_has_a_kernel() -> None:
 )  # fmt: skip
 def test_rounds_of_an_access(step: int, nbytes: int, rounds: int) -> None:
     """Lanes that share a word need no round of their own; 8 lanes with 16 bytes each fill the 32 banks."""
-    assert ways(step, nbytes) == rounds
+    assert ways([lane * step for lane in range(32)], nbytes) == rounds
 
 
 ADDRESSES = {
@@ -95,13 +96,17 @@ ADDRESSES = {
     "and.b32 %r72, %r1, 31;\nmad.lo.s32 %r70, %r72, 128, %r4;": 8,
     "shr.u32 %r72, %r1, 5;\nmad.lo.s32 %r70, %r72, 4096, %r4;": 1,
     "mul.wide.u32 %rd30, %r1, 256;\ncvt.u32.u64 %r71, %rd30;\nadd.s32 %r70, %r4, %r71;": 8,
-    "xor.b32 %r71, %r1, %r2;\nmad.lo.s32 %r70, %r71, 512, %r4;": 1,
+    "xor.b32 %r71, %r1, %r2;\nmad.lo.s32 %r70, %r71, 512, %r4;": 8,
+    "and.b32 %r72, %r1, 7;\nshl.b32 %r73, %r72, 4;\nmad.lo.s32 %r70, %r1, 128, %r73;": 1,
+    "shl.b32 %r72, %r1, 7;\nshr.u32 %r73, %r72, 3;\nand.b32 %r74, %r73, 112;\nxor.b32 %r70, %r72, %r74;": 1,
+    "ld.shared.b32 %r71, [%r4];\nmad.lo.s32 %r70, %r1, 512, %r71;": 1,
 }
 
 
-@pytest.mark.parametrize("address", ADDRESSES, ids=lambda text: text.split(";")[0])
+@pytest.mark.parametrize("address", ADDRESSES)
 def test_rounds_are_read_from_addresses(address: str) -> None:
-    """Of 16 bytes a thread; what the text does not say, such as a swizzle by xor, costs nothing."""
+    """Of 16 bytes a thread, with a swizzle or without; what the text does not say, such as what is loaded, costs
+    nothing."""
     shape = next(r.shape for ladder in ladders() for r in ladder.rungs if r.name.startswith("v4"))
     text = kernel(shape)
     stored = "{%r140, %r140, %r140, %r140}"
@@ -133,7 +138,7 @@ ret;
     module = parse_module(text)
     code = Code(module, module.entries()[0])
     (store,) = (at for at, ins in enumerate(code.code) if ins.parts[0] == "st")
-    assert code.lane_step(store, code.code[store].operands[0].base) is None
+    assert Warps(code, None).address(store, code.code[store].operands[0]) is None
 
 
 # --- Attention
