@@ -69,7 +69,7 @@ def test_a_quotient_is_compared_near_the_first_turn() -> None:
     assert is_proved(find_lasso(found, UNIT))
 
 
-@pytest.mark.parametrize("late", [16, 25, 250])
+@pytest.mark.parametrize("late", [16, 25, pytest.param(250, marks=pytest.mark.slow)])
 def test_one_that_is_compared_late_is_stopped(late: int) -> None:
     text = ring(stages=4, before_wait=QUOTIENT.format(late))
     found, verdicts = runs(text)
