@@ -310,7 +310,7 @@ class Prover:
         return Count(name, step, step * len(runs), lasso, why, len(runs))
 
 
-_MOST_TURNS = (10, 13, 16, 20, 24, 29, 34, 38, 44, 50, 56, 64, 72, 80)
+_MOST_TURNS = (10, 13, 16, 20, 24, 29, 34, 38, 41, 44, 50, 56, 64, 72, 80)
 
 
 def _differ(runs: Sequence[Recorder]) -> bool:
