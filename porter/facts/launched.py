@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -49,6 +49,15 @@ class Geometry:
         return self.first[0] + rank % x, self.first[1] + rank // x % y, self.first[2] + rank // x // y
 
 
+@dataclass(frozen=True)
+class Area:
+    """An allocation of global memory whose bytes at the launch `contents` gives."""
+
+    start: int
+    size: int
+    contents: Callable[[], bytes]
+
+
 @dataclass
 class Launched:
     """`parameters`: the bytes of each. `boxes`: bytes that a copy of a tensor map moves, by (parameter, offset) where
@@ -58,6 +67,7 @@ class Launched:
     geometry: Geometry
     parameters: Mapping[str, bytes]
     boxes: Mapping[tuple[str, int] | int, int] = field(default_factory=dict)
+    areas: Sequence[Area] = ()
 
     @cached_property
     def parameter_addresses(self) -> dict[str, int]:

@@ -28,7 +28,7 @@ from porter.facts.events import (
     Remote,
     Space,
 )
-from porter.facts.launched import Launched
+from porter.facts.launched import Area, Launched
 from porter.facts.names import SharedNames
 from porter.facts.state import Block, Group, Warp
 from porter.facts.values import ALL, bits
@@ -36,6 +36,8 @@ from porter.ptx.arch import WARP
 from porter.ptx.memory_order import Scope
 from porter.ptx.shared_window import RANK_SHIFT
 
+DATA = "up to these data: integers loaded from global memory are the case's, and no other block writes them"
+"""What holds for these data alone."""
 _BY_THREADS = frozenset((Engine.THREAD, Engine.ATOMIC, Engine.CP_ASYNC, Engine.STORE))
 """Accesses that no other entry of a trace stands for."""
 
@@ -77,9 +79,39 @@ class Machine:
         self.warpgroup_meetings: dict[tuple[int, int, int], list[tuple[Warp, int]]] = defaultdict(list)
         self.atomics: dict[int, list[tuple[int, bool]]] = defaultdict(list)
         self.counters: dict[int, int] = {}
+        self.taken: set[Area] = set()
+        """Memory whose contents at the launch were taken for what is there."""
+        self.written: set[Area] = set()
         self.on_turn: Callable[[Warp, Group, int], None] | None = None
         self.on_comparison: Callable[[Warp, int, int, int], None] | None = None
         self.blocks = [Block(launched.geometry, rank, launched.registers) for rank in range(launched.geometry.ranks)]
+
+    # Global memory --------------------------------------------------------------------------------------
+
+    def given(self, address: int, size: int) -> int | None:
+        """The number that the launch finds at a place of global memory, where that is told and nothing writes it."""
+        area = self._area(address, size)
+        if area is None or area in self.written:
+            return None
+        self.taken.add(area)
+        self.history.assumed.add(DATA)
+        return int.from_bytes(area.contents()[address - area.start : address - area.start + size], "little")
+
+    def overwrite(self, address: int, at: int) -> None:
+        """Threads write to global memory.
+
+        Raises:
+            NotUnderstood: what was there has been taken for a number.
+        """
+        area = self._area(address, 1)
+        if area is not None:
+            if area in self.taken:
+                raise NotUnderstood("a write to global memory whose contents decide what is done", at)
+            self.written.add(area)
+
+    def _area(self, address: int, size: int) -> Area | None:
+        inside = (a for a in self.launched.areas if a.start <= address and address + size <= a.start + a.size)
+        return next(inside, None)
 
     # Time -----------------------------------------------------------------------------------------------
 

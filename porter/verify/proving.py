@@ -7,14 +7,15 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import pairwise
 from typing import Literal
 
 from porter.diagnostics import PorterError
 from porter.facts.code import Code
 from porter.facts.flow import Flow
-from porter.facts.launched import GLOBAL, Geometry, Launched, Triple
-from porter.facts.machine import Machine
+from porter.facts.launched import GLOBAL, Area, Geometry, Launched, Triple
+from porter.facts.machine import DATA, Machine
 from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
 from porter.sync.checked import Checked, Rulings, Verdict, check, worse
 from porter.sync.turns import Lasso, Recorder, find_lasso
@@ -23,6 +24,8 @@ from porter.verify.barrier_names import initialized
 from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel
 from porter.verify.expr import Number
+from porter.verify.images import make_image
+from porter.verify.inputs import RECORDED, choose, generate
 from porter.verify.params import argument_bytes
 from porter.verify.problem import Problem
 
@@ -31,6 +34,8 @@ Sizes = Mapping[str, Number]
 _APART = 1 << 34
 """Bytes between the addresses that tensors are given."""
 _MAPS = GLOBAL + (1 << 42)
+_MOST_INTEGERS = 1 << 16
+"""Bytes of a tensor of indices; larger ones hold data."""
 _MARK = b"\xd1PorterMap"
 
 
@@ -72,7 +77,28 @@ def launched_case(problem: Problem, flow: Flow, first: Triple = (0, 0, 0)) -> La
             at = data.find(_MARK, at + 1)
     launch = problem.launch
     geometry = Geometry(launch.block, launch.grid, launch.cluster, launch.dynamic_smem, first)
-    return Launched(flow, geometry, parameters, boxes)
+    return Launched(flow, geometry, parameters, boxes, _integers(problem, tensors))
+
+
+def _integers(problem: Problem, addresses: Mapping[str, int]) -> list[Area]:
+    """The tensors of integers that kernels read counts and indices from, as the case fills them."""
+
+    @cache
+    def images() -> Mapping[str, bytes]:
+        family = RECORDED if problem.case.recorded is not None else choose(["integers"], problem, restricted=False)[0]
+        elements = generate(problem, family, 0)
+        return {name: make_image(problem.tensors[name], elements.get(name), 0).data.tobytes() for name in small}
+
+    small = [
+        name for name, t in problem.tensors.items()
+        if t.nbytes <= _MOST_INTEGERS and t.role in ("input", "scratch") and t.after is None
+        and not t.dtype.is_float and not t.contains
+    ]  # fmt: skip
+    return [Area(addresses[name], problem.tensors[name].nbytes, partial(_bytes_of, images, name)) for name in small]
+
+
+def _bytes_of(images: Callable[[], Mapping[str, bytes]], name: str) -> bytes:
+    return images()[name]
 
 
 def clusters_looked_at(problem: Problem, flow: Flow) -> Iterator[Launched]:
@@ -169,7 +195,9 @@ class Prover:
                     worst, place, flow = found, where, launched.flow
             looked_at.append(_listed(problem.sizes))
         counts: list[Count] = []
-        if worst.verdict in (Verdict.CLEAN, Verdict.REVIEW):
+        if DATA in self._assumed:
+            counts += [Count(name, why="the data of the case decide what is done") for name in base.sizes]
+        elif worst.verdict in (Verdict.CLEAN, Verdict.REVIEW):
             flow = self._flow(kernel)
             for name, value in base.sizes.items():
                 count, broken, where = self._count((kernel, base), name, value, chosen)

@@ -154,7 +154,7 @@ WRONG = {
         ring(store="mbarrier.arrive.shared::cta.b64 _, [%r14];\n", arrive="st.shared.u32 [%r17], %r10;\n"), "G1"),
     "the parity of the reader": (
         ring().replace("$READ:\n", "$READ:\nxor.b32 %r19, %r12, 1;\n").replace("[%r14], %r12;", "[%r14], %r19;"),
-        "deadlock"),
+        "H33"),
     "release of another stage": (ring(release="mbarrier.arrive.shared::cta.b64 _, [empty];\n"), "deadlock"),
     "a relaxed release": (ring(release="mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r15];\n"), "G1"),
     "two arrivals": (ring(arrive="mbarrier.arrive.shared::cta.b64 _, [%r14], 2;\n"), "count"),

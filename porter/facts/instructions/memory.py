@@ -101,7 +101,10 @@ def load(step: Step) -> Run:
         where = address(machine, warp, group)
         if not _where(step, machine, where, group.lanes, space):
             group.pc += 1
-            group.registers.update({n: None for n in names if n is not None})
+            for index, name in enumerate(names):
+                if name is not None:
+                    plain = not order.strong and space not in ("const", "local")
+                    group.registers[name] = _given(machine, where, group.lanes, index * size, size) if plain else None
             if order.strong and machine.history.unfollowed is None:
                 machine.history.unfollowed = step.at
             return None
@@ -153,6 +156,24 @@ _EDGES = {(True, True): Edge.SYNC, (False, True): Edge.RELAXED, (True, False): E
 """By whether the first releases and the second acquires."""
 
 
+def _given(machine: Machine, address: Value, lanes: int, offset: int, size: int) -> Value:
+    """What an ordinary load from global memory finds."""
+    if not machine.launched.areas or not is_known(address, lanes):
+        return None
+    if isinstance(address, int):
+        return machine.given(address + offset, size)
+    found: list[int | None] = [None] * WARP
+    for lane, place in lane_addresses(address, lanes):
+        found[lane] = machine.given(place + offset, size)
+    return squeezed(tuple(found), lanes)
+
+
+def _overwrite(machine: Machine, address: Value, lanes: int, at: int) -> None:
+    if machine.launched.areas and is_known(address, lanes):
+        for _, place in lane_addresses(address, lanes):
+            machine.overwrite(place, at)
+
+
 def _loaded(machine: Machine, address: Value, lanes: int, offset: int, size: int, at: int) -> Value:
     if isinstance(address, int):
         return machine.block_of(address, at).read(address + offset, size)
@@ -195,6 +216,7 @@ def store(step: Step) -> Run:
         group.pc += 1
         where = address(machine, warp, group)
         if not _where(step, machine, where, group.lanes, space):
+            _overwrite(machine, where, group.lanes, step.at)
             return None
         for event, lanes in machine.single(warp, group.lanes, "st.shared", step.at):
             touch(machine, warp, event, lanes, where, nbytes, True, step.at, engine)
@@ -264,6 +286,7 @@ def atomic(step: Step) -> Run:
         given = amount(machine, warp, group) if amount is not None else None
         group.pc += 1
         if not _where(step, machine, where, group.lanes, space):
+            _overwrite(machine, where, group.lanes, step.at)
             if name is not None:
                 group.registers[name] = _of_grid(machine, where, given, group.lanes) if counts else None
             if order.acquires and machine.history.unfollowed is None:
