@@ -26,7 +26,7 @@ import pytest
 from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from foreign.dsl_cases import BLOCK_SCALED, KERNELS, attention_case, block_scaled_case, case_of
+from foreign.dsl_cases import BLOCK_SCALED, FURTHER, KERNELS, attention_case, block_scaled_case, case_of
 
 from porter.build.trust import VARIABLE
 from porter.cli.main import main as porter
@@ -97,7 +97,7 @@ def kernels(launches: Path) -> Iterator[tuple[str, Foreign]]:
             f"cutlass {Path(name).name}",
             partial(captured, f"{name}.cu", "device_kernel", arguments.split(), launches),
         )
-    for name, (arch, _, _) in KERNELS.items():
+    for name, (arch, _, _) in (KERNELS | FURTHER).items():
         if arch == ARCH:
             yield f"dsl {name}", partial(of_dsl, lambda folder, name=name: case_of(name, folder)[1])
     for variant in BLOCK_SCALED:
