@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import pairwise
 from typing import Literal
@@ -188,7 +188,9 @@ class Prover:
                 break
             of_sizes, problem = self._built_at(sizes)
             for launched in clusters_looked_at(problem, self._flow(of_sizes)):
-                found = check(launched, rulings=self._rulings)
+                found = check(replace(launched, areas=()), rulings=self._rulings)
+                if found.verdict is Verdict.UNKNOWN and launched.areas:
+                    found = check(launched, rulings=self._rulings)
                 self._assumed |= found.assumed
                 where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
                 if not place or worse(found, worst):
@@ -244,8 +246,9 @@ class Prover:
             runs = self._runs(base, name, step)
             while not _all_differ(runs) and step < value:
                 step, runs = 2 * step, self._runs(base, name, 2 * step)
-        while step % 2 == 0 and _all_differ(finer := self._runs(base, name, step // 2)):
-            step, runs = step // 2, finer
+        for prime in _PRIMES:
+            while step % prime == 0 and _all_differ(finer := self._runs(base, name, step // prime)):
+                step, runs = step // prime, finer
         if not runs:
             return Count(name, why="the kernel takes no other"), None, ""
         if not _differ(runs):
@@ -279,7 +282,7 @@ class Prover:
         if (kernel.entry, kernel.ptx) != (base[0].entry, base[0].ptx):
             raise _AnotherKernelError
         *_, launched = clusters_looked_at(problem, self._flow(kernel))
-        machine = Machine(launched)
+        machine = Machine(replace(launched, areas=()))
         recorder = Recorder(machine)
         where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
         found = check(launched, machine=machine, rulings=self._rulings)
@@ -315,6 +318,10 @@ _MOST_TURNS = (10, 13, 16, 20, 24, 29, 34, 38, 41, 44, 50, 56, 64, 72, 80)
 
 def _differ(runs: Sequence[Recorder]) -> bool:
     return any(a.traces != b.traces for a, b in pairwise(runs))
+
+
+_PRIMES = (2, 3, 5, 7)
+"""By which a step that all sizes of a case share is divided, to find the least that is a turn."""
 
 
 def _all_differ(runs: Sequence[Recorder]) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -119,3 +120,37 @@ def test_it_is_for_cases_and_launches(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["hazards", "--prove", str(tmp_path / "k.ptx")])
     assert result.exit_code == 2
     assert "--prove" in result.output
+
+
+def test_a_step_that_the_sizes_do_not_show_is_found() -> None:
+    """All multiples of 288 are multiples of 32, which are the turns of the loop."""
+    words = [
+        "hazards",
+        "--prove",
+        "--only",
+        "original",
+        "--seconds",
+        "1",
+        "--sizes",
+        "K=288",
+        str(CORPUS / "gemm_tf32"),
+    ]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert re.search("K: (all )?multiples of 32", result.output), result.output
+
+
+@pytest.mark.parametrize(("decides", "assumed"), [(False, False), (True, True)])
+def test_data_are_taken_for_numbers_only_where_they_decide(tmp_path: Path, decides: bool, assumed: bool) -> None:
+    text = RING.replace("mailbox(.param .u32 turns)", "mailbox(.param .u32 turns, .param .u64 table)")
+    use = "setp.ne.u32 %p7, %r9, 0;\n@%p7 bra $OUT;\n" if decides else ""
+    load = f".reg .b64 %rd<2>;\nld.param.u64 %rd1, [table];\nld.global.u32 %r9, [%rd1];\n{use}mov.u32 %r6, 0;\n"
+    (tmp_path / "k.ptx").write_text(text.replace("mov.u32 %r6, 0;\n", load, 1))
+    given = "tensors: {table: {dtype: s32, shape: [2], init: 0}}\nparams: [1, table]"
+    launch = LAUNCH.replace("params: [{value: TURNS, type: u32}]", given)
+    (tmp_path / "launch.yaml").write_text(launch)
+    words = ["hazards", "--prove", "--ptx", str(tmp_path / "k.ptx"), "--launch", str(tmp_path / "launch.yaml")]
+    result = CliRunner().invoke(main, ["--format", "json", *words])
+    assert result.exit_code == 0, result.output
+    (proof,) = json.loads(result.stdout)["proofs"]
+    assert any(text.startswith("up to these data") for text in proof["assumed"]) == assumed
