@@ -20,6 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,8 +29,9 @@ PARTS = 16
 """Tasks that the mutants of one kernel are divided into."""
 WORST_LAST = ("clean", "review", "unknown", "strict", "error")
 
-Launches = dict[str, list[tuple[Any, dict[str, bytes], dict[Any, int]]]]
-"""By sizes, empty for those of the record: geometry, parameters, and bytes of boxes, of the clusters looked at."""
+Launches = dict[str, list[tuple[Any, dict[str, bytes], dict[Any, int], list[tuple[int, int, bytes]]]]]
+"""By sizes, empty for those of the record: geometry, parameters, bytes of boxes, and areas of memory by start and size,
+of the clusters looked at."""
 
 
 class Packed(NamedTuple):
@@ -73,8 +75,15 @@ def _packed(record: dict[str, Any], name: str) -> Packed:
         kernel_there, problem = program.at(_sizes(at or record["sizes"]))
         if kernel_there.ptx == built.ptx:
             flow = Flow(Code(built.module, built.function))
-            launches[at] = [(one.geometry, dict(one.parameters), dict(one.boxes))
-                            for one in clusters_looked_at(problem, flow)]  # fmt: skip
+            launches[at] = [
+                (
+                    one.geometry,
+                    dict(one.parameters),
+                    dict(one.boxes),
+                    [(a.start, a.size, a.contents()) for a in one.areas],
+                )
+                for one in clusters_looked_at(problem, flow)
+            ]
     return Packed(name, built.ptx, built.entry, launches, record["rows"])
 
 
@@ -123,13 +132,19 @@ def part_of(task: tuple[Path, int]) -> list[Said]:
 def _said(packed: Packed, module: Any, mutant: Any, row: dict[str, Any]) -> Said:
     from porter.facts.code import Code
     from porter.facts.flow import Flow
-    from porter.facts.launched import Launched
+    from porter.facts.launched import Area, Launched
     from porter.sync.checked import check
     from porter.verify.mutants import mutated
 
     changed = mutated(module, [mutant])
     flow = Flow(Code(changed, changed.function(packed.entry)))
-    checked = [check(Launched(flow, *one)) for one in packed.launches[_refused_at(row)]]
+    checked = []
+    for geometry, parameters, boxes, areas in packed.launches[_refused_at(row)]:
+        memory = [Area(start, size, partial(bytes, data)) for start, size, data in areas]
+        found = check(Launched(flow, geometry, parameters, boxes))
+        if found.unknown and memory:
+            found = check(Launched(flow, geometry, parameters, boxes, memory))
+        checked.append(found)
     worst = max(checked, key=lambda one: WORST_LAST.index(one.verdict.value))
     refused = any(row.get(key) for key in ("ended", "errors", "value"))
     seen = "to review" if row.get("reviews") else str(row.get("reason") or "nothing")
