@@ -253,6 +253,8 @@ class Prover:
             return Count(name, why="the kernel takes no other"), None, ""
         if not _differ(runs):
             for changed, (found, _, where) in self._made.items():
+                if found is not None and found.verdict is Verdict.UNKNOWN:
+                    return Count(name, why=found.unknown), None, ""
                 if found is not None and found.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
                     return Count(name, step, changed, why="it is not clean"), found, where
             return Count(name), None, ""
@@ -299,6 +301,8 @@ class Prover:
                 found, recorder, where = self._at(base, name, step * (len(runs) + 1))
                 if found is None or recorder is None:
                     return self._given_up(name, step, runs, lasso), None, ""
+                if found.verdict is Verdict.UNKNOWN:
+                    return Count(name, step, step * len(runs), lasso, found.unknown, len(runs)), None, ""
                 if found.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
                     return Count(name, step, step * len(runs), lasso, runs=len(runs) + 1), found, where
                 runs.append(recorder)

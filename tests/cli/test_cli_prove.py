@@ -154,3 +154,11 @@ def test_data_are_taken_for_numbers_only_where_they_decide(tmp_path: Path, decid
     assert result.exit_code == 0, result.output
     (proof,) = json.loads(result.stdout)["proofs"]
     assert any(text.startswith("up to these data") for text in proof["assumed"]) == assumed
+
+
+def test_turns_beyond_what_can_be_looked_at_leave_the_others_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("porter.facts.executor.MOST_EVENTS", 400)
+    words = ["hazards", "--prove", "--only", "original", "--sizes", "M=128,N=128,K=128", str(CORPUS / "gemm_tma")]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert re.search("K: multiples of 64 up to [0-9]+, not all: more than 400 events", result.output), result.output
