@@ -109,9 +109,9 @@ def test_one_that_decides_by_way_of_others_does() -> None:
     assert check(launched(flow_of(text), 110)).verdict is Verdict.ERROR
 
 
-def squared(behind: str = "", **parts: str) -> str:
+def squared(behind: str = "", store: str = "st.shared.u32 [%r17], %r10;\n") -> str:
     square = "mul.lo.u32 %r30, %r10, %r10;\nadd.u32 %r31, %r31, %r30;\n"
-    text = ring(before_wait=square + behind, **parts)  # type: ignore[arg-type]
+    text = ring(before_wait=square + behind, store=store)
     return text.replace("mov.u32 %r12, 0;\n", "mov.u32 %r12, 0;\nmov.u32 %r31, 0;\n")
 
 
