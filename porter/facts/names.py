@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from porter.facts.launched import Launched
 from porter.ptx.ast import VarDecl
+from porter.ptx.barriers import MBARRIER_BYTES
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 from porter.ptx.symbols import local_name
-
-_BYTES = 8
-"""Of an mbarrier (PTX ISA 9.7.13.15.1)."""
 
 
 class SharedNames:
@@ -33,8 +31,8 @@ class SharedNames:
         return name
 
     def place(self, address: int) -> str:
-        if address & ~(_BYTES - 1) in self._inits:
-            return self.mbarrier(address & ~(_BYTES - 1))
+        if address & ~(MBARRIER_BYTES - 1) in self._inits:
+            return self.mbarrier(address & ~(MBARRIER_BYTES - 1))
         return f"{self._in_variable(address)}{self._of_block(address)}"
 
     def _of_block(self, address: int) -> str:
@@ -49,7 +47,11 @@ class SharedNames:
         variable = self._variable(address)
         if variable is not None and not variable[1].extern and self._holds_only_barriers(address, *variable):
             name = local_name(variable[1].name)
-            return name if variable[1].size == _BYTES else f"{name}[{(_offset(address) - variable[0]) // _BYTES}]"
+            return (
+                name
+                if variable[1].size == MBARRIER_BYTES
+                else f"{name}[{(_offset(address) - variable[0]) // MBARRIER_BYTES}]"
+            )
         return called or self._in_variable(address)
 
     def _called(self, address: int) -> tuple[str, bool]:
@@ -100,7 +102,7 @@ class SharedNames:
 
     def _holds_only_barriers(self, address: int, start: int, variable: VarDecl) -> bool:
         first = (address >> RANK_SHIFT << RANK_SHIFT) + start
-        is_all = all(first + at in self._inits for at in range(0, variable.size, _BYTES))
+        is_all = all(first + at in self._inits for at in range(0, variable.size, MBARRIER_BYTES))
         return is_all or variable.type in ("b64", "u64")
 
 

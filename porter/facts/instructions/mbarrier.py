@@ -12,13 +12,13 @@ from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.unheeded_waits import is_unheeded
 from porter.facts.values import Value, bits, first, of_lane
+from porter.ptx.barriers import MBARRIER_BYTES
 from porter.ptx.bits import unsigned
 from porter.ptx.memory_order import mbarrier_scope
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 
 _TOKEN = 1 << 60
 """A state that an arrival returns is this and its phase."""
-_BYTES = 8
 
 
 @family("mbarrier")
@@ -62,7 +62,7 @@ def _initialized(machine: Machine, event: Event, place: int, count: int, at: int
     machine.names.initialized(place, at)
     machine.history.barriers[place] = Mbarrier(place, count, event.index, pending=count)
     space = Space(machine.block_of(place, at).rank, False)
-    touched = cells.of_bytes(place & OFFSET_MASK, _BYTES)
+    touched = cells.of_bytes(place & OFFSET_MASK, MBARRIER_BYTES)
     machine.access(space, Engine.BARRIER, True, touched, event.index, event.index, at)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.ptx.barriers import MBARRIER_BYTES
 from porter.ptx.memory_order import Scope, mbarrier_scope
 from porter.sim.check.clocks import EXACT, EXEC, ORDER, Done
 from porter.sim.check.judge import Verdict
@@ -23,7 +24,6 @@ from porter.sim.observer import Named, Observer
 from porter.sim.progress import GONE
 
 Array = npt.NDArray[Any]
-_BYTES = 8
 _GENERIC = ORDER, EXACT, EXEC
 """Views of the clocks that know of what is over without a proxy fence."""
 
@@ -70,7 +70,7 @@ class MbarrierCheck(Observer):
         return self._copied[slot, cta]
 
     def _access(self, kind: str, at: int, warp: int, write: bool = True) -> Access:
-        return self.check.generic(kind, at, warp, write, 1, _BYTES)
+        return self.check.generic(kind, at, warp, write, 1, MBARRIER_BYTES)
 
     def _relaxed(self, at: int) -> bool:
         return "relaxed" in self.machine.program.code[at].parts
@@ -97,7 +97,7 @@ class MbarrierCheck(Observer):
             self.check.report(Verdict("M2", edge, "mbarrier.inval", ruling), old, init, self.where(place), cta)
             self._after_all_uses("M2", place, init)
         self._reused("M2", place, init)
-        self.bits[cta] |= range_bits(self.machine.mbar.offsets[slot], _BYTES)
+        self.bits[cta] |= range_bits(self.machine.mbar.offsets[slot], MBARRIER_BYTES)
         for table in (self.uses, self.overwritten, self.foreign, self.told):
             table.pop(place, None)
 
@@ -113,17 +113,17 @@ class MbarrierCheck(Observer):
             edge = "completion of the operations and waits that use it"
             self.check.report(Verdict("M3", edge, "mbarrier.try_wait"), None, inval, self.where(place), cta)
         self._after_all_uses("M3", place, inval)
-        self.bits[cta] &= ~range_bits(self.machine.mbar.offsets[slot], _BYTES)
+        self.bits[cta] &= ~range_bits(self.machine.mbar.offsets[slot], MBARRIER_BYTES)
         self.uses.pop(place, None)
         self.ended[place] = inval
-        self.freed[cta] |= range_bits(self.machine.mbar.offsets[slot], _BYTES)
+        self.freed[cta] |= range_bits(self.machine.mbar.offsets[slot], MBARRIER_BYTES)
 
     def _reused(self, id: str, place: Place, new: Access) -> None:
         """The memory of an mbarrier that there was is used again: its end has to be known."""
         inval = self.ended.pop(place, None)
         if inval is None:
             return
-        self.freed[place[1]] &= ~range_bits(self.machine.mbar.offsets[place[0]], _BYTES)
+        self.freed[place[1]] &= ~range_bits(self.machine.mbar.offsets[place[0]], MBARRIER_BYTES)
         if inval.warp != new.warp and not self.check.clocks.knows(new.warp, ORDER, inval.done):
             verdict = Verdict(id, "synchronization with the thread that invalidates", "bar.sync")
             self.check.report(verdict, inval, new, self.where(place), place[1])
@@ -187,7 +187,7 @@ class MbarrierCheck(Observer):
     def written(self, cta: int, new: Access) -> None:
         """A store or a copy into shared memory that holds mbarriers, or has held some."""
         for place in [p for p in self.ended if p[1] == cta] if new.bits & self.freed[cta] else ():
-            if new.bits & range_bits(self.machine.mbar.offsets[place[0]], _BYTES):
+            if new.bits & range_bits(self.machine.mbar.offsets[place[0]], MBARRIER_BYTES):
                 self._reused("M4", place, new)
         common = new.bits & self.bits[cta]
         if not common:
@@ -196,7 +196,7 @@ class MbarrierCheck(Observer):
                           Ruling.MBARRIER_REUSE)  # fmt: skip
         self.check.report(verdict, None, new, describe_bytes(common), cta)
         for slot, offset in enumerate(self.machine.mbar.offsets):
-            if self.machine.mbar.valid[slot, cta] and common & range_bits(offset, _BYTES):
+            if self.machine.mbar.valid[slot, cta] and common & range_bits(offset, MBARRIER_BYTES):
                 self.overwritten[slot, cta] = new
 
     # Arrivals -----------------------------------------------------------------------------------------
