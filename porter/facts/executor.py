@@ -7,6 +7,7 @@ from porter.facts.events import Blocked, History, NotUnderstood
 from porter.facts.instructions.registry import Outcome, compiled
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
+from porter.facts.undefined import blame, carry, met
 from porter.facts.values import merged
 
 MOST_STEPS = 3_000_000
@@ -80,10 +81,15 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
                 machine.leave(warp, group, group.pc - 1)
                 return True
             place = group.pc
+            if group.undefined:
+                carry(machine.flow, group, place)
             try:
-                outcome = compiled(machine.flow, group.pc)(machine, warp, group)
+                outcome = compiled(machine.flow, place)(machine, warp, group)
             except ValueError as error:
-                raise NotUnderstood(str(error), group.pc) from error
+                raise NotUnderstood(str(error), place) from error
+            except NotUnderstood:
+                blame(machine, group, place)
+                raise
             if group.pc in heads and place in heads[group.pc].members and machine.on_turn is not None:
                 machine.on_turn(warp, group, group.pc)
             moved |= outcome is not Outcome.BLOCKED
@@ -108,6 +114,7 @@ def _merge(machine: Machine, warp: Warp) -> bool:
             for name in live
             if name in known.registers or name in group.registers
         }
+        known.undefined = met(known, group)
         known.lanes, known.ready = both, None
         warp.groups.remove(group)
         return True

@@ -31,6 +31,7 @@ from porter.facts.events import (
 from porter.facts.launched import Area, Launched
 from porter.facts.names import SharedNames
 from porter.facts.state import Block, Group, Warp
+from porter.facts.undefined import at_start
 from porter.facts.values import ALL, bits
 from porter.ptx.arch import WARP
 from porter.ptx.memory_order import Scope
@@ -84,7 +85,10 @@ class Machine:
         self.written: set[Area] = set()
         self.on_turn: Callable[[Warp, Group, int], None] | None = None
         self.on_comparison: Callable[[Warp, int, int, int], None] | None = None
-        self.blocks = [Block(launched.geometry, rank, launched.registers) for rank in range(launched.geometry.ranks)]
+        undefined = at_start(launched.flow)
+        self.blocks = [
+            Block(launched.geometry, rank, launched.registers, undefined) for rank in range(launched.geometry.ranks)
+        ]
 
     # Global memory --------------------------------------------------------------------------------------
 
@@ -281,6 +285,8 @@ class Machine:
     ) -> Access:
         found = Access(space, engine, write, cells, start, end, at, pipe, tile, must_be_written)
         self.history.accesses.append(found)
+        if write and not space.tensor:
+            self.blocks[space.rank].written |= cells
         warp = self.history.events[start].warp
         if warp is not None and engine in _BY_THREADS:
             self.history.trace[warp].append((engine.value, write, space, cells, at))

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from porter.facts.cells import of_bytes
 from porter.facts.events import Access, Awaited, WarpName
 from porter.facts.launched import Geometry, Triple
-from porter.facts.values import ALL, Value
+from porter.facts.undefined import Undefined
+from porter.facts.values import ALL, Value, squeezed
 from porter.ptx.arch import WARP
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 
@@ -27,6 +28,7 @@ class Group:
     ready: Callable[[], bool] | None = None
     why: Callable[[], str] | None = None
     awaited: Awaited | None = None
+    undefined: dict[str, Undefined] = field(default_factory=dict)
     polled: tuple[int, int, int | None, int | None] | None = None
     """The newest strong load from shared memory: its instruction, address, what it found, and its event."""
 
@@ -35,6 +37,18 @@ class Group:
 
     def may_go(self) -> bool:
         return self.ready is None or self.ready()
+
+    def parted(self, pc: int, lanes: int) -> Group:
+        """Some of the lanes as a group of their own, which the others are left without."""
+        self.lanes &= ~lanes
+        return Group(pc, lanes, _narrowed(self.registers, lanes), undefined=dict(self.undefined))
+
+    def narrow(self) -> None:
+        self.registers = _narrowed(self.registers, self.lanes)
+
+
+def _narrowed(registers: dict[str, Value], lanes: int) -> dict[str, Value]:
+    return {n: squeezed(v, lanes) if isinstance(v, tuple) else v for n, v in registers.items()}
 
 
 @dataclass(slots=True, eq=False)
@@ -97,12 +111,15 @@ class Warp:
     """`last`: by lane its newest event. `loaded`: registers that hold what tcgen05.ld gave and no wait::ld has
     covered."""
 
-    def __init__(self, block: Block, number: int, lanes: int, registers: int | None = None) -> None:
+    def __init__(
+        self, block: Block, number: int, lanes: int, registers: int | None = None,
+        undefined: Mapping[str, Undefined] | None = None,
+    ) -> None:  # fmt: skip
         self.block, self.number, self.live = block, number, lanes
         self.registers = registers
         """Of each of its threads; None where setmaxnreg moves none."""
         self.name = WarpName(block.rank, number)
-        self.groups = [Group(0, lanes, {})]
+        self.groups = [Group(0, lanes, {}, undefined=dict(undefined or {}))]
         self.last: list[int | None] = [None] * WARP
         self.loaded: dict[str, Origins] = {}
         self.open_loads: list[Access] = []
@@ -134,18 +151,23 @@ class Round:
 
 
 class Block:
-    def __init__(self, geometry: Geometry, rank: int, registers: int | None = None) -> None:
+    def __init__(
+        self, geometry: Geometry, rank: int, registers: int | None = None,
+        undefined: Mapping[str, Undefined] | None = None,
+    ) -> None:  # fmt: skip
         self.rank = rank
         self.coordinates: Triple = geometry.coordinates(rank)
         self.base = rank << RANK_SHIFT
         self.memory: dict[int, int] = {}
         """Bytes of shared memory that are numbers, by address."""
+        self.written = 0
+        """Cells of it that something has written, or is writing."""
         self.numbered = 0
         """Cells of it that have held numbers; most only ever hold data."""
         count = -(-geometry.threads // WARP)
         rest = geometry.threads % WARP
         lanes = [ALL if w < count - 1 or not rest else (1 << rest) - 1 for w in range(count)]
-        self.warps = [Warp(self, w, some, registers) for w, some in enumerate(lanes)]
+        self.warps = [Warp(self, w, some, registers, undefined) for w, some in enumerate(lanes)]
         self.registers = 0
         """What warps have given and none has taken."""
         self.columns: dict[int, int] = {}

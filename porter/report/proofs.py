@@ -28,6 +28,7 @@ _OWN = {
     "bytes": "a phase of an mbarrier that does not get the bytes it expects",
     "count": "a phase of an mbarrier with more arrivals than its count",
     "columns": "columns of Tensor Memory that are not allocated, or not freed",
+    "register": "an instruction that others wait for, and a register that nothing has written",
     "registers": "setmaxnreg with a count that the warp cannot have",
     "multicast": "a multicast to a block that is not there",
 }

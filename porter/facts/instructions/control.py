@@ -9,7 +9,6 @@ from porter.facts.instructions.registry import Outcome, Run, Step, family, lanes
 from porter.facts.machine import Machine
 from porter.facts.operands import reader
 from porter.facts.state import Group, Warp
-from porter.facts.values import squeezed
 
 
 @family("bra")
@@ -37,18 +36,12 @@ def branch(step: Step) -> Run:
         if taken in (0, group.lanes):
             group.pc = there if taken else here
             return None
-        parted = Group(there, taken, _narrowed(group, taken))
-        group.lanes &= ~taken
-        group.registers = _narrowed(group, group.lanes)
+        warp.groups.append(group.parted(there, taken))
+        group.narrow()
         group.pc = here
-        warp.groups.append(parted)
         return Outcome.PARTED
 
     return run
-
-
-def _narrowed(group: Group, lanes: int) -> dict[str, int | tuple[int | None, ...] | None]:
-    return {n: squeezed(v, lanes) if isinstance(v, tuple) else v for n, v in group.registers.items()}
 
 
 def _undecided(step: Step, machine: Machine, warp: Warp, group: Group) -> Outcome | None:
@@ -69,6 +62,8 @@ def _undecided(step: Step, machine: Machine, warp: Warp, group: Group) -> Outcom
         if warp.loaded or warp.flight.registers:
             machine.check_registers(warp, group.lanes, at)
         group.registers.update(dict.fromkeys(flow.writes[at]))
+        for name in flow.writes[at]:
+            group.undefined.pop(name, None)
     machine.history.assumed.add("either side of a branch on data may be taken: neither has to do with order")
     group.pc = meet
     return None

@@ -13,13 +13,16 @@ from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.launched import GLOBAL
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
+from porter.facts.undefined import Undefined
 from porter.facts.values import Value, bits, first, is_known, of_lane, squeezed
 from porter.ptx.arch import WARP
 from porter.ptx.memory_order import memory_order
-from porter.ptx.shared_window import OFFSET_MASK, RANK_MASK, RANK_SHIFT
+from porter.ptx.shared_window import OFFSET_MASK, RANK_MASK, RANK_SHIFT, SYSTEM_SHARED
 
 _SIZES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
 _ELSEWHERE = frozenset(("global", "const", "local"))
+_UNKNOWN_PLACE = "a generic address that is data is none of shared memory"
+_OF_SYSTEM = cells.of_bytes(0, SYSTEM_SHARED)
 
 
 def size_of(kind: str) -> int:
@@ -79,7 +82,7 @@ def _where(step: Step, machine: Machine, address: Value, lanes: int, space: str)
         if space.startswith("shared"):
             raise step.not_understood("the address")
         # it comes from a pointer in memory
-        machine.history.assumed.add("a generic address that is data is none of shared memory")
+        machine.history.assumed.add(_UNKNOWN_PLACE)
         return False
     places = [place for _, place in lane_addresses(address, lanes)]
     return space.startswith("shared") or any(place < GLOBAL for place in places)
@@ -118,6 +121,8 @@ def load(step: Step) -> Run:
         for index, name in enumerate(names):
             if name is not None:
                 group.registers[name] = _loaded(machine, where, group.lanes, index * size, size, step.at)
+        if _is_unwritten(machine, where, group.lanes, nbytes):
+            group.undefined.update(dict.fromkeys((n for n in names if n is not None), Undefined(step.at)))
         return None
 
     return run
@@ -181,6 +186,16 @@ def _loaded(machine: Machine, address: Value, lanes: int, offset: int, size: int
     for lane, place in lane_addresses(address, lanes):
         found[lane] = machine.block_of(place, at).read(place + offset, size)
     return squeezed(tuple(found), lanes)
+
+
+def _is_unwritten(machine: Machine, address: Value, lanes: int, nbytes: int) -> bool:
+    """Whether nothing writes any of it, nor stores to a place that is not known."""
+    if _UNKNOWN_PLACE in machine.history.assumed:
+        return False
+    for rank, touched in _touched(address, lanes, nbytes):
+        if touched & (machine.blocks[rank].written | _OF_SYSTEM):
+            return False
+    return True
 
 
 def _parameter(step: Step, names: list[str | None], size: int) -> Run:

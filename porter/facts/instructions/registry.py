@@ -185,8 +185,7 @@ def _guarded(step: Step, run: Run, guard: ast.Guard) -> Run:
         if taken == group.lanes:
             return run(machine, warp, group)
         if ends:
-            warp.groups.append(Group(group.pc + 1, group.lanes & ~taken, dict(group.registers)))
-            group.lanes = taken
+            warp.groups.append(group.parted(group.pc + 1, group.lanes & ~taken))
             run(machine, warp, group)
             return Outcome.PARTED
         return _for_some(machine, warp, group, taken)
