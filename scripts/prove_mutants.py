@@ -29,8 +29,8 @@ PARTS = 16
 """Tasks that the mutants of one kernel are divided into."""
 WORST_LAST = ("clean", "review", "unknown", "strict", "error")
 
-Launches = dict[str, list[tuple[Any, dict[str, bytes], dict[Any, int], list[tuple[int, int, bytes]]]]]
-"""By sizes, empty for those of the record: geometry, parameters, bytes of boxes, and areas of memory by start and size,
+Launches = dict[str, list[tuple[Any, dict[str, bytes], dict[int, bytes], list[tuple[int, int, bytes]]]]]
+"""By sizes, empty for those of the record: geometry, parameters, tensor maps, and areas of memory by start and size,
 of the clusters looked at."""
 
 
@@ -79,7 +79,7 @@ def _packed(record: dict[str, Any], name: str) -> Packed:
                 (
                     one.geometry,
                     dict(one.parameters),
-                    dict(one.boxes),
+                    dict(one.maps),
                     [(a.start, a.size, a.contents()) for a in one.areas],
                 )
                 for one in clusters_looked_at(problem, flow)
@@ -139,11 +139,11 @@ def _said(packed: Packed, module: Any, mutant: Any, row: dict[str, Any]) -> Said
     changed = mutated(module, [mutant])
     flow = Flow(Code(changed, changed.function(packed.entry)))
     checked = []
-    for geometry, parameters, boxes, areas in packed.launches[_refused_at(row)]:
+    for geometry, parameters, maps, areas in packed.launches[_refused_at(row)]:
         memory = [Area(start, size, partial(bytes, data)) for start, size, data in areas]
-        found = check(Launched(flow, geometry, parameters, boxes))
+        found = check(Launched(flow, geometry, parameters, maps))
         if found.unknown and memory:
-            found = check(Launched(flow, geometry, parameters, boxes, memory))
+            found = check(Launched(flow, geometry, parameters, maps, memory))
         checked.append(found)
     worst = max(checked, key=lambda one: WORST_LAST.index(one.verdict.value))
     refused = any(row.get(key) for key in ("ended", "errors", "value"))

@@ -13,6 +13,7 @@ from functools import lru_cache
 from porter.facts.flow import Flow
 from porter.facts.instructions.registry import computes
 from porter.ptx import ast
+from porter.ptx.tensormap import SIZING_FIELDS
 
 _DATA = frozenset(("ld", "st"))
 
@@ -39,6 +40,8 @@ def _needed(flow: Flow, at: int) -> frozenset[str]:
     if ins.parts[:2] == ("cp", "async") and "tensor" in ins.parts:
         # a box has its bytes wherever it lies
         return guard.union(*(_names(flow, at, o.base if isinstance(o, ast.Mem) else o) for o in ins.operands))
+    if ins.parts[:2] == ("tensormap", "replace") and SIZING_FIELDS.isdisjoint(ins.parts):
+        return guard.union(*(_names(flow, at, o.base) for o in ins.operands if isinstance(o, ast.Mem)))
     if ins.parts[0] == "wgmma":
         # accumulators and fragments are data
         return guard.union(*(_names(flow, at, o) for o in ins.operands))

@@ -226,6 +226,29 @@ class Move:
     at: int
 
 
+class MapUse(Enum):
+    """What is done to tensor maps in global memory (PTX ISA 9.7.13.4)."""
+
+    WRITE = auto()
+    COPY = auto()
+    """By a copy whose map it is, until the copy is over."""
+    RELEASE = auto()
+    """fence.proxy.tensormap::generic.release, of all that its thread has written."""
+    ACQUIRE = auto()
+    """fence.proxy.tensormap::generic.acquire, of one map."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapEvent:
+    """`address`: the map's, 0 for a RELEASE. `access`: the copy's part in shared memory."""
+
+    use: MapUse
+    address: int
+    event: int
+    at: int
+    access: Access | None = None
+
+
 class Awaited(NamedTuple):
     """A barrier that somebody waits for: an mbarrier by its address (`rank` is None), a named barrier of a block by its
     number, the cluster's (no `number`)."""
@@ -265,6 +288,7 @@ class History:
     """Columns by their first one, by rank, that are allocated at the end."""
     allocations: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     """(event, instruction, events of relinquish_alloc_permit of that block) of each tcgen05.alloc."""
+    maps: list[MapEvent] = field(default_factory=list)
     moves: dict[WarpName, list[Move]] = field(default_factory=lambda: defaultdict(list))
     unfollowed: int | None = None
     """The first instruction that takes over by global memory what another block has done: that is not followed."""

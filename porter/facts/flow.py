@@ -84,6 +84,12 @@ class Flow:
         return any(ins.parts[:2] == ("wgmma", "mma_async") for ins in self.code.code)
 
     @cached_property
+    def changes_maps(self) -> bool:
+        """Whether threads write tensor maps to global memory."""
+        parts = (ins.parts for ins in self.code.code)
+        return any(p[0] == "tensormap" or any(m.startswith("tensormap::") for m in p) for p in parts)
+
+    @cached_property
     def asks_for_work(self) -> bool:
         """Whether blocks take over work of others by clusterlaunchcontrol."""
         return any(ins.parts[:2] == ("clusterlaunchcontrol", "try_cancel") for ins in self.code.code)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An entry with one launch of it: parameters as bytes, the layout of shared memory, bytes of the tensor maps' boxes."""
+"""An entry with one launch of it: parameters as bytes, the layout of shared memory, tensor maps in global memory."""
 
 from __future__ import annotations
 
@@ -60,13 +60,12 @@ class Area:
 
 @dataclass
 class Launched:
-    """`parameters`: the bytes of each. `boxes`: bytes that a copy of a tensor map moves, by (parameter, offset) where
-    the map stands in one, by address where a parameter points to it."""
+    """`parameters`: the bytes of each, tensor maps in Porter's form. `maps`: those in global memory, by address."""
 
     flow: Flow
     geometry: Geometry
     parameters: Mapping[str, bytes]
-    boxes: Mapping[tuple[str, int] | int, int] = field(default_factory=dict)
+    maps: Mapping[int, bytes] = field(default_factory=dict)
     areas: Sequence[Area] = ()
 
     @cached_property
@@ -96,14 +95,6 @@ class Launched:
         except (KeyError, ValueError):
             return None
         return entry_registers(code.entry.directives, code.code, chip.registers_per_sm, chip.registers_per_thread)
-
-    @cached_property
-    def box_addresses(self) -> dict[int, int]:
-        """Bytes of a box by the address of its map."""
-        return {
-            self.parameter_addresses[where[0]] + where[1] if isinstance(where, tuple) else where: size
-            for where, size in self.boxes.items()
-        }
 
     @cached_property
     def shared_variables(self) -> list[tuple[ast.VarDecl, int]]:

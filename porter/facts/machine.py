@@ -28,9 +28,10 @@ from porter.facts.events import (
     Remote,
     Space,
 )
-from porter.facts.launched import Area, Launched
+from porter.facts.launched import PARAMETERS, Area, Launched
 from porter.facts.names import SharedNames
 from porter.facts.state import Block, Group, Warp
+from porter.facts.tensor_maps import TensorMaps
 from porter.facts.undefined import at_start
 from porter.facts.values import ALL, bits
 from porter.ptx.arch import WARP
@@ -79,6 +80,7 @@ class Machine:
         self._landing: list[Callable[[], None]] = []
         self.warpgroup_meetings: dict[tuple[int, int, int], list[tuple[Warp, int]]] = defaultdict(list)
         self.atomics: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+        self.maps = TensorMaps(launched)
         self.counters: dict[int, int] = {}
         self.taken: set[Area] = set()
         """Memory whose contents at the launch were taken for what is there."""
@@ -93,7 +95,10 @@ class Machine:
     # Global memory --------------------------------------------------------------------------------------
 
     def given(self, address: int, size: int) -> int | None:
-        """The number that the launch finds at a place of global memory, where that is told and nothing writes it."""
+        """The number that the launch finds at a place of global memory, where that is told and nothing writes it, or of
+        parameters."""
+        if address >= PARAMETERS:
+            return self.launched.parameter(address, size)
         area = self._area(address, size)
         if area is None or area in self.written:
             return None

@@ -49,6 +49,8 @@ MAGIC = b"T\x02"
 MAX_RANK = 5
 _HEAD = struct.Struct("<2s6BQ5I")
 _STRIDES, _BOX, _ELEMENTS = _HEAD.size, _HEAD.size + 20, _HEAD.size + 25
+TILED_BYTES = _ELEMENTS + 3
+"""All of a tiled map lies in these; kernels that keep maps of their own copy no more."""
 _CORNERS = struct.Struct("<6h52x")
 
 
@@ -360,6 +362,12 @@ class TensorMap:
             wide=wide,
         )
 
+
+GATHERED_ROWS = 4
+"""Boxes of one row that a copy of tile::gather4 or tile::scatter4 moves (PTX ISA 9.0 §5.5.3.3)."""
+
+SIZING_FIELDS = frozenset(("rank", "box_dim", "elemtype", "element_stride"))
+"""Fields that `tensormap.replace` changes and that the bytes of a box follow from."""
 
 # What `tensormap.replace` changes (PTX ISA 9.0 §9.7.9.28): where a field of the form above lies, and its type.
 _FIELDS: dict[str, tuple[int, int]] = {

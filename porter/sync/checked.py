@@ -15,6 +15,7 @@ from porter.sync.conflicts import Conflicts
 from porter.sync.deadlocks import Waiting, told
 from porter.sync.findings import Finding, Findings, Level
 from porter.sync.lifetimes import look_at_lifetimes
+from porter.sync.maps import look_at_maps
 from porter.sync.phases import look_at_phases
 from porter.sync.registers import look_at_registers
 from porter.sync.views import views_of
@@ -128,6 +129,7 @@ def _checked(machine: Machine) -> tuple[Checked, bool]:
         findings.add(kind, problem.text, problem.at, first=problem.other, level=level)
     conflicts = Conflicts(history, findings, machine.names)
     views = views_of(history, conflicts.at_start)
+    look_at_maps(history, views, findings)
     if not unknown:
         look_at_phases(history, views, findings, machine.named)
         if not history.blocked:

@@ -11,18 +11,16 @@ from pathlib import Path
 from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.facts.launched import Geometry, Launched, Triple
-from porter.ptx.tensormap import ENCODED_BYTES, MAGIC, TensorMap
 from porter.sync.checked import Checked, Rulings, check, worse
 from porter.verify.builder import parse_ptx
 from porter.verify.hazards import usual_level
 from porter.verify.line_map import LineMap
 from porter.verify.program.device import LaunchRecord
 from porter.verify.proved import CaseProofs, compared
-from porter.verify.proving import Proof, box_bytes, firsts
+from porter.verify.proving import Proof, firsts
 
 _MOST = 4
 """Launches of a kernel that are looked at: those that differ from the ones before."""
-_MAP_ALIGNMENT = 64
 
 
 def prove_launches(
@@ -65,17 +63,11 @@ def _proof(
 
 
 def launched_record(record: LaunchRecord, flow: Flow, first: Triple = (0, 0, 0)) -> Launched:
-    """A launch as the cluster with the block `first` sees it. Boxes are those of tensor maps among its parameters."""
+    """A launch as the cluster with the block `first` sees it."""
     names = [param.name for param in flow.code.entry.params]
     parameters = dict(zip(names, record.params, strict=False))
-    boxes: dict[tuple[str, int] | int, int] = {
-        (name, at): box_bytes(TensorMap.decode(data[at : at + ENCODED_BYTES]))
-        for name, data in parameters.items()
-        for at in range(0, len(data) - ENCODED_BYTES + 1, _MAP_ALIGNMENT)
-        if data[at : at + len(MAGIC)] == MAGIC
-    }
     geometry = Geometry(record.block, record.grid, record.cluster, record.dynamic_smem, first)
-    return Launched(flow, geometry, parameters, boxes)
+    return Launched(flow, geometry, parameters)
 
 
 def prove_programs(

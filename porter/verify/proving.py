@@ -16,10 +16,10 @@ from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL, Area, Geometry, Launched, Triple
 from porter.facts.machine import DATA, Machine
-from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
+from porter.ptx.tensormap import ENCODED_BYTES
 from porter.sync.checked import Checked, Rulings, Verdict, check, worse
 from porter.sync.turns import Lasso, Recorder, find_lasso
-from porter.verify.arguments import MapAddress, MapValue, Pointer
+from porter.verify.arguments import MapAddress, Pointer
 from porter.verify.barrier_names import initialized
 from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel
@@ -36,12 +36,6 @@ _APART = 1 << 34
 _MAPS = GLOBAL + (1 << 42)
 _MOST_INTEGERS = 1 << 16
 """Bytes of a tensor of indices; larger ones hold data."""
-_MARK = b"\xd1PorterMap"
-
-
-def box_bytes(tensor_map: TensorMap) -> int:
-    """Bytes that a copy of a whole box moves."""
-    return math.prod(tensor_map.box) * tensor_map.dtype.element_bits // 8
 
 
 def launched_case(problem: Problem, flow: Flow, first: Triple = (0, 0, 0)) -> Launched:
@@ -53,31 +47,23 @@ def launched_case(problem: Problem, flow: Flow, first: Triple = (0, 0, 0)) -> La
     """
     tensors = {name: GLOBAL + index * _APART for index, name in enumerate(problem.tensors)}
     maps = {name: _MAPS + index * ENCODED_BYTES for index, name in enumerate(problem.tensor_maps)}
-    numbers = list(maps)
+
+    def image(name: str) -> bytes:
+        bound = problem.tensor_maps[name]
+        return replace(bound.map, address=tensors[bound.tensor] + bound.map.address).encode()
 
     def address(argument: Pointer | MapAddress) -> int:
         return (
             tensors[argument.tensor] + argument.offset if isinstance(argument, Pointer) else maps[argument.tensor_map]
         )
 
-    def image(value: MapValue) -> bytes:
-        return (_MARK + numbers.index(value.tensor_map).to_bytes(2, "little")).ljust(ENCODED_BYTES, b"\0")
-
     entry = flow.code.entry
-    arguments = argument_bytes(problem, entry, address, image)
+    arguments = argument_bytes(problem, entry, address, lambda value: image(value.tensor_map))
     parameters = {param.name: data for param, data in zip(entry.params, arguments, strict=True)}
-    boxes: dict[tuple[str, int] | int, int] = {
-        where: box_bytes(problem.tensor_maps[name].map) for name, where in maps.items()
-    }
-    for name, data in parameters.items():
-        at = data.find(_MARK)
-        while at >= 0:
-            number = int.from_bytes(data[at + len(_MARK) : at + len(_MARK) + 2], "little")
-            boxes[name, at] = box_bytes(problem.tensor_maps[numbers[number]].map)
-            at = data.find(_MARK, at + 1)
     launch = problem.launch
     geometry = Geometry(launch.block, launch.grid, launch.cluster, launch.dynamic_smem, first)
-    return Launched(flow, geometry, parameters, boxes, _integers(problem, tensors))
+    return Launched(flow, geometry, parameters, {where: image(name) for name, where in maps.items()},
+                    _integers(problem, tensors))  # fmt: skip
 
 
 def _integers(problem: Problem, addresses: Mapping[str, int]) -> list[Area]:

@@ -14,43 +14,32 @@ from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.facts.launched import Geometry, Launched
 from porter.ptx import ast
-from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
+from porter.ptx.tensormap import ENCODED_BYTES
 from porter.sim import GlobalMemory, Launch, Options, Outcome
 from porter.sync.checked import Checked, check
-from porter.verify.proving import box_bytes
 
 Told = Callable[[Checked, Outcome, Options], None]
 """Is called with a proof, and the outcome and the options of the run."""
-_ALIGNMENT = 64
 
 
 def launched(module: ast.Module, entry: str, launch: Launch, params: bytes, memory: GlobalMemory) -> Launched:
     """What a simulation is given."""
     function = module.function(entry)
     parts: dict[str, bytes] = {}
-    boxes: dict[tuple[str, int] | int, int] = {}
+    maps: dict[int, bytes] = {}
     at = 0
     for param in function.params:
         at += -at % param.align
         data = parts[param.name] = bytes(params[at : at + param.size])
         at += param.size
-        for offset in range(0, len(data) - ENCODED_BYTES + 1, _ALIGNMENT):
-            _add(boxes, (param.name, offset), data[offset : offset + ENCODED_BYTES])
         if param.size == 8:
             place = int.from_bytes(data, "little")
             try:
-                _add(boxes, place, bytes(memory.read(place, ENCODED_BYTES)))
+                maps[place] = bytes(memory.read(place, ENCODED_BYTES))
             except Exception:  # it points to nothing of this size
                 continue
     geometry = Geometry(launch.block, launch.grid, launch.cluster, launch.dynamic_smem)
-    return Launched(Flow(Code(module, function)), geometry, parts, boxes)
-
-
-def _add(boxes: dict[tuple[str, int] | int, int], where: tuple[str, int] | int, data: bytes) -> None:
-    try:
-        boxes[where] = box_bytes(TensorMap.decode(data))
-    except ValueError:
-        return
+    return Launched(Flow(Code(module, function)), geometry, parts, maps)
 
 
 def both(told: Told) -> Callable[..., Outcome]:

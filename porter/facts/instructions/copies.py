@@ -7,13 +7,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from porter.facts import cells
-from porter.facts.events import Access, Edge, Engine, Event, Kind, Space
+from porter.facts.events import Access, Edge, Engine, Event, Kind, MapEvent, MapUse, Space
 from porter.facts.instructions.memory import not_over_barriers
 from porter.facts.instructions.registry import Outcome, Run, Step, family
+from porter.facts.launched import PARAMETERS
 from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
 from porter.facts.state import Batches, Group, Warp
-from porter.facts.values import Value, bits, first, of_lane
+from porter.facts.tensor_maps import Box, box_of
+from porter.facts.values import Value, bits, of_lane
 from porter.ptx import ast
 from porter.ptx.bits import unsigned
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT, signal_rank
@@ -170,15 +172,21 @@ def _cp_async_arrive(step: Step) -> Run:
 def _bulk_store(step: Step) -> Run:
     """From shared memory to global memory, read until a wait_group."""
     source = step.value("src")
-    size = _box(step) if "map" in step.ins else step.value("size")
+    size = None if "map" in step.ins else step.value("size")
+    box = _box(step) if size is None else None
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        where, nbytes = source(machine, warp, group), size(machine, warp, group)
+        where = source(machine, warp, group)
         for event, lane in machine.lane_starts(warp, group, "bulk store", step.at):
-            place, count = place_of(step, where, lane), place_of(step, nbytes, lane)
+            place = place_of(step, where, lane)
+            if box is not None:
+                of_map, (_, count) = box(machine, warp, group, lane)
+            else:
+                of_map, count = None, place_of(step, size(machine, warp, group) if size is not None else None, lane)
             space = Space(machine.block_of(place, step.at).rank, False)
             access = machine.access(space, Engine.STORE, False, cells.of_bytes(place & OFFSET_MASK, count),
                                     event.index, None, step.at)  # fmt: skip
+            _use(step, machine, of_map, event, access)
             warp.bulk[lane].open.append(access)
         group.pc += 1
         return None
@@ -220,39 +228,49 @@ def _read_source(step: Step, machine: Machine, event: Event, place: int, count: 
 def _tensor_load(step: Step) -> Run:
     target, barrier = step.value("dst"), step.value("mbar")
     mask = step.optional("mask") if step.has("multicast::cluster") else None
-    size, of_pair = _box(step), step.has("cta_group::2")
+    box, of_pair = _box(step), step.has("cta_group::2")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        where, arrives, nbytes = (v(machine, warp, group) for v in (target, barrier, size))
+        where, arrives = target(machine, warp, group), barrier(machine, warp, group)
+        sizes: list[int] = []
         for event, lane in machine.lane_starts(warp, group, "TMA load", step.at):
-            place, mbar, count = (place_of(step, v, lane) for v in (where, arrives, nbytes))
+            place, mbar = place_of(step, where, lane), place_of(step, arrives, lane)
+            of_map, (counted, covered) = box(machine, warp, group, lane)
+            sizes.append(counted)
             for rank in _ranks(step, machine, warp, group, mask, place):
                 signal = mbar if mask is None else beside(mbar, signal_rank(rank, mbar >> RANK_SHIFT, of_pair))
-                land(step, machine, warp, event, rank, place, count, signal)
-        machine.history.trace[warp.name].append(("copy", where, arrives, nbytes, step.at))
+                access = land(step, machine, warp, event, rank, place, counted, signal, covered=covered)
+                _use(step, machine, of_map, event, access)
+        machine.history.trace[warp.name].append(("copy", where, arrives, tuple(sizes), step.at))
         group.pc += 1
         return None
 
     return run
 
 
-def _box(step: Step) -> Reader:
-    """Bytes of the box of the tensor map that an instruction names."""
-    if step.ins.modifiers.get("mode", "tile") != "tile":
-        raise step.not_understood("the mode")
+OfBox = Callable[[Machine, Warp, Group, int], tuple[int, Box]]
+"""Gives the address of the tensor map of a lane's copy, and what the copy moves."""
+
+
+def _box(step: Step) -> OfBox:
     operand = next(o for o in step.ins.operands if isinstance(o, ast.Mem) and o.parts)
     of_map = reader(step.flow.code, step.at, operand.base)
+    mode = step.ins.modifiers.get("mode", "tile")
 
-    def size(machine: Machine, warp: Warp, group: Group) -> Value:
-        address = of_map(machine, warp, group)
-        if isinstance(address, tuple):
-            address = address[first(group.lanes)]
-        found = machine.launched.box_addresses.get(address) if address is not None else None
-        if found is None:
+    def box(machine: Machine, warp: Warp, group: Group, lane: int) -> tuple[int, Box]:
+        address = of_lane(of_map(machine, warp, group), lane)
+        data = None if address is None else machine.maps.at(address)
+        if address is None or data is None:
             raise step.not_understood("the tensor map, whose box nobody tells,")
-        return found
+        return address, box_of(data, mode)
 
-    return size
+    return box
+
+
+def _use(step: Step, machine: Machine, of_map: int | None, event: Event, access: Access) -> None:
+    """Note that a copy uses a map that threads may have written."""
+    if of_map is not None and step.flow.changes_maps and of_map < PARAMETERS:
+        machine.history.maps.append(MapEvent(MapUse.COPY, of_map, event.index, step.at, access))
 
 
 def _ranks(step: Step, machine: Machine, warp: Warp, group: Group, mask: Reader | None, place: int) -> list[int]:
@@ -277,16 +295,18 @@ def beside(address: int, rank: int) -> int:
 def land(
     step: Step, machine: Machine, warp: Warp, event: Event, rank: int, place: int, nbytes: int, mbar: int,
     engine: Engine = Engine.LOAD, read: Access | None = None, write: Callable[[], None] | None = None,
-) -> None:  # fmt: skip
+    covered: int | None = None,
+) -> Access:  # fmt: skip
     """Have bytes come to a place in a block and be counted by an mbarrier. `read`: the access to their source;
-    `write` puts numbers there, where bytes are some."""
+    `write` puts numbers there, where bytes are some; `covered`: bytes that they take, if those are others."""
+    covered = nbytes if covered is None else covered
     barrier = machine.mbarrier(mbar, event, step.at, asynchronous=True)
     machine.reach(event, rank, warp, "a copy", step.at)
-    touched = cells.of_bytes(place & OFFSET_MASK, nbytes)
+    touched = cells.of_bytes(place & OFFSET_MASK, covered)
     not_over_barriers(machine, rank, touched, step.at)
     access = machine.access(Space(rank, False), engine, True, touched, event.index, None, step.at)
     block = machine.blocks[rank]
-    for known in [a for a in block.memory if place & OFFSET_MASK <= a & OFFSET_MASK < (place & OFFSET_MASK) + nbytes]:
+    for known in [a for a in block.memory if place & OFFSET_MASK <= a & OFFSET_MASK < (place & OFFSET_MASK) + covered]:
         del block.memory[known]
 
     def finish() -> None:
@@ -300,3 +320,4 @@ def land(
         machine.landed(barrier, landed, nbytes, step.at, warp.block.rank)
 
     machine.later(finish)
+    return access

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from porter.facts import cells
-from porter.facts.events import Edge, Engine, Event, Space
+from porter.facts.events import Edge, Engine, Event, MapEvent, MapUse, Space
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.launched import GLOBAL
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
+from porter.facts.tensor_maps import places
 from porter.facts.undefined import Undefined
 from porter.facts.values import Value, bits, first, is_known, of_lane, squeezed
 from porter.ptx.arch import WARP
@@ -162,8 +163,8 @@ _EDGES = {(True, True): Edge.SYNC, (False, True): Edge.RELAXED, (True, False): E
 
 
 def _given(machine: Machine, address: Value, lanes: int, offset: int, size: int) -> Value:
-    """What an ordinary load from global memory finds."""
-    if not machine.launched.areas or not is_known(address, lanes):
+    """What an ordinary load from global memory finds, or from parameters by a generic address."""
+    if not is_known(address, lanes):
         return None
     if isinstance(address, int):
         return machine.given(address + offset, size)
@@ -177,6 +178,19 @@ def _overwrite(machine: Machine, address: Value, lanes: int, at: int) -> None:
     if machine.launched.areas and is_known(address, lanes):
         for _, place in lane_addresses(address, lanes):
             machine.overwrite(place, at)
+
+
+def _write_map(
+    machine: Machine, warp: Warp, lanes: int, address: Value, given: list[Value], size: int, at: int
+) -> None:
+    """Numbers may be those of a tensor map."""
+    numbers = [v for v in given if v is not None]
+    for event, some in machine.single(warp, lanes, "st.global", at) if numbers else ():
+        for place in {p for _, start in lane_addresses(address, some) for p in places(start, size * len(given))}:
+            machine.history.maps.append(MapEvent(MapUse.WRITE, place, event.index, at))
+    for lane, place in lane_addresses(address, lanes):
+        for index, value in enumerate(given):
+            machine.maps.store(place + index * size, size, of_lane(value, lane))
 
 
 def _loaded(machine: Machine, address: Value, lanes: int, offset: int, size: int, at: int) -> Value:
@@ -232,6 +246,8 @@ def store(step: Step) -> Run:
         where = address(machine, warp, group)
         if not _where(step, machine, where, group.lanes, space):
             _overwrite(machine, where, group.lanes, step.at)
+            if step.flow.changes_maps and is_known(where, group.lanes):
+                _write_map(machine, warp, group.lanes, where, [v(machine, warp, group) for v in values], size, step.at)
             return None
         for event, lanes in machine.single(warp, group.lanes, "st.shared", step.at):
             touch(machine, warp, event, lanes, where, nbytes, True, step.at, engine)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from porter.ptx.operand_errors import OperandError, UnsupportedOperandError
 from porter.ptx.swizzle import PERIOD
 from porter.ptx.tensormap import (
+    GATHERED_ROWS,
     LARGEST_HALO,
     LARGEST_WIDE_OFFSET,
     TMA_SWIZZLES,
@@ -52,12 +53,12 @@ Mode = Literal["tile", "rows", "im2col", "im2col_w", "im2col_w128"]
 
 def copied_bytes(tensor_map: TensorMap, mode: Mode = "tile") -> int:
     """Bytes that one copy moves, as an mbarrier counts them."""
-    return tensor_map.box_bytes * (4 if mode == "rows" else 1)
+    return tensor_map.box_bytes * (GATHERED_ROWS if mode == "rows" else 1)
 
 
 def covered_bytes(tensor_map: TensorMap, mode: Mode = "tile") -> int:
     """Bytes of shared memory that one copy covers."""
-    return tensor_map.shared_bytes * (4 if mode == "rows" else 1)
+    return tensor_map.shared_bytes * (GATHERED_ROWS if mode == "rows" else 1)
 
 
 def load_tile(
