@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integer and predicate instructions as functions of numbers (PTX ISA 9.7.1, 9.7.2, 9.7.6 to 9.7.9)."""
+"""Instructions as functions of numbers: of integers and predicates (PTX ISA 9.7.1, 9.7.2, 9.7.6 to 9.7.9), and the
+comparisons of floats."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import operator
 from collections.abc import Callable
 from functools import lru_cache
 
+from porter.facts import floats
 from porter.ptx.bits import signed, unsigned
 
 Operation = Callable[..., int | None]
@@ -49,10 +51,12 @@ _SHIFTS = frozenset(("shl", "shr"))
 
 @lru_cache(maxsize=4096)
 def operation(parts: tuple[str, ...]) -> Operation | None:
-    """The function of an opcode's parts; None if it is not one of integers and predicates."""
+    """The function of an opcode's parts; None if nobody knows it."""
     name, kind = parts[0], parts[-1]
     if kind == "pred":
         return _predicate(name)
+    if (of_floats := floats.operation(parts)) is not None:
+        return of_floats
     width = _WIDTHS.get(kind[1:]) if kind[0] in "bsu" else None
     if width is None or {"sat", "relu", "shiftamt"} & set(parts):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from porter.facts import floats
 from porter.facts.code import Code
 from porter.facts.events import NotUnderstood
 from porter.facts.machine import Machine
@@ -27,8 +28,9 @@ def reader(code: Code, at: int, operand: ast.Operand) -> Reader:
         case ast.Imm(value, is_float=False):
             number = unsigned(int(value), 64)
             return lambda machine, warp, group: number
-        case ast.Imm():
-            return lambda machine, warp, group: None
+        case ast.Imm(value):
+            pattern = floats.bits_of(float(value), code.code[at].parts[-1])
+            return lambda machine, warp, group: pattern
         case ast.Reg(name):
             register = code.renamed(at, name)
             return lambda machine, warp, group: group.registers.get(register)

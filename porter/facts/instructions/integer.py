@@ -27,7 +27,7 @@ def compute(step: Step) -> Run:
         return _data(step)
     targets = [operands[0].first, operands[0].second] if isinstance(operands[0], ast.Pair) else [operands[0]]
     names = [step.flow.code.renamed(step.at, o.name) if isinstance(o, ast.Reg) else None for o in targets]
-    if step.ins.parts[0] not in ("setp", "selp", "mov") and _is_float(step.ins.parts[-1]):
+    if step.ins.parts[0] not in ("setp", "selp", "mov", "cvt") and _is_float(step.ins.parts[-1]):
         return _data(step)
     given = [reader(step.flow.code, step.at, o) for o in operands[1:]]
     return _comparing(step, names, given) if step.ins.parts[0] == "setp" else _number(step, names[0], given)
@@ -68,7 +68,7 @@ def _comparing(step: Step, names: list[str | None], given: list[Reader]) -> Run:
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         values = [g(machine, warp, group) for g in given]
-        found = apply(parts, values, group.lanes) if not _is_float(parts[-1]) else None
+        found = apply(parts, values, group.lanes)
         if names[0] is not None:
             group.registers[names[0]] = found
         if opposite is not None:
