@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from porter.ptx import ast
+from porter.ptx.bits import type_bytes
 
+_PASSES = (("st", "param"), ("ld", "param"))
 _ENDS = ("ret", "exit", "trap")
 _MMA = (("wgmma", "mma_async"), ("tcgen05", "mma"))
 _DEEPEST = 8
@@ -37,6 +39,26 @@ class _Scope:
     labels: dict[str, str] = field(default_factory=dict)
     vectors: dict[str, tuple[ast.Reg, ...]] = field(default_factory=dict)
     """The elements of vector registers."""
+    passed: dict[str, str] = field(default_factory=dict)
+    """Parameters of calls by the names that a function and its callers have for them."""
+    end: str = ""
+    """The label behind the call of the function that this is the body of."""
+
+    def parameter(self, operand: ast.Operand) -> str | None:
+        """The parameter of a call that an operand lies in."""
+        base = operand.base if isinstance(operand, ast.Mem) else operand
+        scope: _Scope | None = self
+        while scope is not None and isinstance(base, ast.Sym):
+            if base.name in scope.passed:
+                return scope.passed[base.name]
+            scope = scope.outer
+        return None
+
+    def returns_to(self) -> str:
+        scope: _Scope | None = self
+        while scope is not None and not scope.end:
+            scope = scope.outer
+        return scope.end if scope is not None else ""
 
     def register(self, name: str) -> str:
         scope: _Scope | None = self
@@ -70,6 +92,12 @@ class _Scope:
         return replace(ins, operands=operands)
 
 
+def _names(declared: ast.RegDecl) -> list[str]:
+    if declared.count is None:
+        return [declared.name]
+    return [f"{declared.name}{number}" for number in range(declared.count)]
+
+
 def _elements(declared: ast.RegDecl) -> list[str]:
     """Names of the elements of a vector register."""
     vector, dot, _ = declared.type.partition(".")
@@ -77,8 +105,8 @@ def _elements(declared: ast.RegDecl) -> list[str]:
 
 
 class Code:
-    """A kernel with the functions that it calls in the places of their calls. `parameters`: the bytes of those that a
-    launch gives it, by name."""
+    """A kernel with the functions that it calls in the places of their calls, whose parameters are registers.
+    `parameters`: the bytes of those that a launch gives it, by name."""
 
     def __init__(self, module: ast.Module, entry: ast.Function, parameters: Mapping[str, bytes] | None = None) -> None:
         self.module = module
@@ -89,6 +117,8 @@ class Code:
         self._jumps: dict[int, str] = {}
         self._scopes: list[_Scope] = []
         self._names = 0
+        self._held: set[str] = set()
+        """Registers that stand for parameters of calls and that something is written to."""
         self._functions = {f.name: f for f in module.functions if f.body is not None and not f.is_entry}
         self._walk(entry.body or (), None, 0)
         self._definitions: dict[str, list[int]] = defaultdict(list)
@@ -97,8 +127,11 @@ class Code:
                 for name in _written(ins.operands[0]):
                     self._definitions[self._scopes[at].register(name)].append(at)
 
-    def _walk(self, body: tuple[ast.Statement, ...], outer: _Scope | None, depth: int) -> None:
-        scope = _Scope(outer)
+    def _walk(
+        self, body: tuple[ast.Statement, ...], outer: _Scope | None, depth: int,
+        passed: Mapping[str, str] | None = None, end: str = "",
+    ) -> None:  # fmt: skip
+        scope = _Scope(outer, passed=dict(passed or {}), end=end)
         for s in body:
             if isinstance(s, ast.Label):
                 self._names += 1
@@ -107,9 +140,12 @@ class Code:
                 elements = _elements(s)
                 if elements:
                     scope.vectors[s.name] = tuple(ast.Reg(e) for e in elements)
-                if outer is not None and s.count is None:
+                if outer is not None:
                     self._names += 1
-                    scope.registers.update((name, f"{name}#{self._names}") for name in (s.name, *elements))
+                    scope.registers.update((name, f"{name}#{self._names}") for name in (*_names(s), *elements))
+            elif isinstance(s, ast.VarDecl) and s.space == "param":
+                self._names += 1
+                scope.passed[s.name] = f"{s.name}#{self._names}"
         for s in body:
             if isinstance(s, ast.Block):
                 self._walk(s.body, scope, depth)
@@ -121,19 +157,53 @@ class Code:
     def _add(self, ins: ast.Instruction, scope: _Scope, depth: int) -> None:
         if ins.parts[0] == "call" and depth < _DEEPEST:
             called = next((o.name for o in ins.operands if isinstance(o, ast.Sym) and o.name in self._functions), None)
-            if called is not None:
-                # What returns goes on behind the call; names of its own are those of another scope.
-                inner = _Scope(scope)
-                self._walk(self._functions[called].body or (), inner, depth + 1)
+            if called is not None and ins.guard is None:
+                self._call(self._functions[called], ins, scope, depth)
                 return
         if ins.parts[0] == "bra":
             target = next((o.name for o in ins.operands if isinstance(o, ast.Sym)), None)
             if target is not None:
                 self._jumps[len(self.code)] = scope.label(target)
         if depth and ins.parts[0] == "ret":
+            # it goes on behind the call
+            self._jumps[len(self.code)] = scope.returns_to()
+            ins = replace(ins, opcode="bra", parts=("bra",), operands=(ast.Sym(scope.returns_to()),))
+        for one in self._moved(scope.spread(ins), scope):
+            self.code.append(one)
+            self._scopes.append(scope)
+
+    def _call(self, function: ast.Function, ins: ast.Instruction, scope: _Scope, depth: int) -> None:
+        lists = [[scope.parameter(o) for o in v.items] for v in ins.operands if isinstance(v, ast.Vec)]
+        formal = [f.name for f in (*function.returns, *function.params)]
+        given = [name for names in lists for name in names]
+        passed = {name: one for name, one in zip(formal, given, strict=False) if one is not None}
+        self._names += 1
+        end = f"end of {function.name}#{self._names}"
+        self._walk(function.body or (), scope, depth + 1, passed, end)
+        self._labels[end] = len(self.code)
+
+    def _moved(self, ins: ast.Instruction, scope: _Scope) -> Iterator[ast.Instruction]:
+        """An instruction; what stores or loads parameters of a call as copies of the registers that stand for them."""
+        memory = next((o for o in ins.operands if isinstance(o, ast.Mem)), None)
+        name = scope.parameter(memory) if memory is not None and ins.parts[:2] in _PASSES else None
+        if memory is None or name is None or not isinstance(memory.base, ast.Sym):
+            yield ins
             return
-        self.code.append(scope.spread(ins))
-        self._scopes.append(scope)
+        store = ins.parts[0] == "st"
+        value = ins.operands[store]
+        items = value.items if isinstance(value, ast.Vec) else (value,)
+        size, start = type_bytes(ins.parts[-1]), memory.base.offset + memory.offset
+        registers = [ast.Reg(f"{name}+{start + size * index}:{size}") for index in range(len(items))]
+        if store:
+            self._held.update(r.name for r in registers)
+        elif any(r.name not in self._held for r in registers):
+            # written in other pieces than it is read
+            yield ins
+            return
+        kind = f"b{max(8 * size, 16)}"
+        for register, item in zip(registers, items, strict=True):
+            operands = (register, item) if store else (item, register)
+            yield replace(ins, opcode=f"mov.{kind}", parts=("mov", kind), operands=operands)
 
     # Registers ----------------------------------------------------------------------------------------
 

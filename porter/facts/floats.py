@@ -35,9 +35,10 @@ def value_of(bits: int, kind: str) -> float:
 
 def bits_of(value: float, kind: str) -> int | None:
     """The bits of a constant; None where the type has no such number, or several for it."""
-    if kind not in ("f32", "f64") or value != value:
+    floating_kind = kind.replace("b", "f")
+    if floating_kind not in ("f32", "f64") or value != value:
         return None
-    held, floating = _TYPES[kind]
+    held, floating = _TYPES[floating_kind]
     return int(np.array(value, floating).view(held))
 
 

@@ -40,3 +40,9 @@ class Field:
 
     def get(self, word: int) -> int:
         return (word >> self.shift) & self.limit
+
+
+def type_bytes(kind: str) -> int:
+    """Bytes of a PTX type as `b32`, `f16x2`, `pred` not among them."""
+    digits = kind.removesuffix("x2").lstrip("abcdefghijklmnopqrstuvwxyz")
+    return int(digits) // 8 * (2 if kind.endswith("x2") else 1)

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from porter.facts.events import Engine
 from porter.facts.instructions.copies import land, place_of
-from porter.facts.instructions.memory import size_of, touch
+from porter.facts.instructions.memory import touch
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
 from porter.facts.state import Block, Group, Warp
 from porter.facts.values import bits, of_lane
+from porter.ptx.bits import type_bytes
 
 
 @family("st.async", "red.async")
 def store_async(step: Step) -> Run:
     address, barrier = step.value("a"), step.value("mbar")
-    size, values = size_of(step.ins.parts[-1]), step.values("b")
+    size, values = type_bytes(step.ins.parts[-1]), step.values("b")
     nbytes = size * len(values)
     engine = Engine.RED_ASYNC if step.ins.parts[0] == "red" else Engine.STORE_ASYNC
 

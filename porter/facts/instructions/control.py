@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from porter.facts.events import NotUnderstood
 from porter.facts.flow import called
-from porter.facts.instructions.registry import Outcome, Run, Step, family, lanes_where, orders
+from porter.facts.instructions.registry import OF_RUNTIME, Outcome, Run, Step, family, lanes_where, orders
 from porter.facts.machine import Machine
 from porter.facts.operands import reader
 from porter.facts.state import Group, Warp
@@ -88,8 +88,8 @@ def trap(step: Step) -> Run:
 
 @family("call")
 def call(step: Step) -> Run:
-    """Of the device runtime's print; other functions are not followed."""
-    if called(step.flow.code.code[step.at]) != "vprintf":
+    """Of the device runtime; other functions stand where they are called, and what is left is not followed."""
+    if called(step.flow.code.code[step.at]) not in OF_RUNTIME:
         raise step.not_understood("the function")
     return nothing(step)
 

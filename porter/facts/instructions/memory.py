@@ -17,19 +17,13 @@ from porter.facts.tensor_maps import places
 from porter.facts.undefined import Undefined
 from porter.facts.values import Value, bits, first, is_known, of_lane, squeezed
 from porter.ptx.arch import WARP
+from porter.ptx.bits import type_bytes
 from porter.ptx.memory_order import memory_order
 from porter.ptx.shared_window import OFFSET_MASK, RANK_MASK, RANK_SHIFT, SYSTEM_SHARED
 
-_SIZES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
 _ELSEWHERE = frozenset(("global", "const", "local"))
 _UNKNOWN_PLACE = "a generic address that is data is none of shared memory"
 _OF_SYSTEM = cells.of_bytes(0, SYSTEM_SHARED)
-
-
-def size_of(kind: str) -> int:
-    """Bytes of a PTX type."""
-    digits = kind.removesuffix("x2").lstrip("abcdefghijklmnopqrstuvwxyz")
-    return _SIZES[digits] * (2 if kind.endswith("x2") else 1)
 
 
 def lane_addresses(address: Value, lanes: int) -> Iterator[tuple[int, int]]:
@@ -91,7 +85,7 @@ def _where(step: Step, machine: Machine, address: Value, lanes: int, space: str)
 
 @family("ld", "ldu")
 def load(step: Step) -> Run:
-    size = size_of(step.ins.parts[-1])
+    size = type_bytes(step.ins.parts[-1])
     names = step.registers("d")
     space = step.ins.space("a")
     address = step.value("a")
@@ -234,7 +228,7 @@ def _parameter(step: Step, names: list[str | None], size: int) -> Run:
 
 @family("st")
 def store(step: Step) -> Run:
-    size = size_of(step.ins.parts[-1])
+    size = type_bytes(step.ins.parts[-1])
     space = step.ins.space("a")
     address, values = step.value("a"), step.values("b")
     nbytes = size * len(values)
@@ -308,7 +302,7 @@ def atomic(step: Step) -> Run:
     name = step.register("d") if "d" in step.ins else None
     amount = step.optional("b")
     change = next((_CHANGES[p] for p in step.ins.parts[1:] if p in _CHANGES), None)
-    size = size_of(step.ins.parts[-1])
+    size = type_bytes(step.ins.parts[-1])
     order = memory_order(step.ins)
     counts = step.ins.parts[0] == "atom" and step.has("add")
 

@@ -144,6 +144,9 @@ HAS_EFFECT = frozenset(
 """Instructions that must not depend on data, as others wait for what they do."""
 
 
+OF_RUNTIME = frozenset(("vprintf", "malloc", "free"))
+"""Functions of the device runtime whose calls order nothing (CUDA C++ Programming Guide, formatted output, dynamic
+allocation)."""
 _MEMORY = ("ld", "ldu", "st", "atom", "red")
 _NOT_SHARED = frozenset(("global", "const", "local", "param"))
 
@@ -151,7 +154,7 @@ _NOT_SHARED = frozenset(("global", "const", "local", "param"))
 def orders(ins: ast.Instruction) -> bool:
     """Whether an instruction does something that others may wait for: a condition on data must not decide it."""
     parts = ins.parts
-    if called(ins) == "vprintf":
+    if called(ins) in OF_RUNTIME:
         return False
     elsewhere = any(p.split("::")[0] in _NOT_SHARED for p in parts)
     return parts[0] in HAS_EFFECT or (parts[0] in _MEMORY and not elsewhere)
