@@ -7,7 +7,7 @@ from porter.facts.events import Blocked, History, NotUnderstood
 from porter.facts.instructions.registry import Outcome, compiled
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
-from porter.facts.undefined import blame, carry, met
+from porter.facts.undefined import blame, carry
 from porter.facts.values import merged
 
 MOST_STEPS = 3_000_000
@@ -114,7 +114,7 @@ def _merge(machine: Machine, warp: Warp) -> bool:
             for name in live
             if name in known.registers or name in group.registers
         }
-        known.undefined = met(known, group)
+        known.meet(group)
         known.lanes, known.ready = both, None
         warp.groups.remove(group)
         return True

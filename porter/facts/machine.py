@@ -32,7 +32,6 @@ from porter.facts.launched import PARAMETERS, Area, Launched
 from porter.facts.names import SharedNames
 from porter.facts.state import Block, Group, Warp
 from porter.facts.tensor_maps import TensorMaps
-from porter.facts.undefined import at_start
 from porter.facts.values import ALL, bits
 from porter.ptx.arch import WARP
 from porter.ptx.memory_order import Scope
@@ -87,9 +86,9 @@ class Machine:
         self.written: set[Area] = set()
         self.on_turn: Callable[[Warp, Group, int], None] | None = None
         self.on_comparison: Callable[[Warp, int, int, int], None] | None = None
-        undefined = at_start(launched.flow)
+        unwritten = launched.flow.live[0] if launched.flow.live else ()
         self.blocks = [
-            Block(launched.geometry, rank, launched.registers, undefined) for rank in range(launched.geometry.ranks)
+            Block(launched.geometry, rank, launched.registers, unwritten) for rank in range(launched.geometry.ranks)
         ]
 
     # Global memory --------------------------------------------------------------------------------------

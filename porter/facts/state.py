@@ -4,17 +4,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from porter.facts.cells import of_bytes
 from porter.facts.events import Access, Awaited, WarpName
 from porter.facts.launched import Geometry, Triple
-from porter.facts.undefined import Undefined
 from porter.facts.values import ALL, Value, squeezed
 from porter.ptx.arch import WARP
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
+
+
+class Undefined(NamedTuple):
+    """The lanes in which a register holds what nobody has written. `load`: the instruction that found unwritten shared
+    memory; None if nothing has written the register."""
+
+    lanes: int
+    load: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -41,10 +48,21 @@ class Group:
     def parted(self, pc: int, lanes: int) -> Group:
         """Some of the lanes as a group of their own, which the others are left without."""
         self.lanes &= ~lanes
-        return Group(pc, lanes, _narrowed(self.registers, lanes), undefined=dict(self.undefined))
+        return Group(pc, lanes, _narrowed(self.registers, lanes), undefined=_in(self.undefined, lanes))
 
     def narrow(self) -> None:
         self.registers = _narrowed(self.registers, self.lanes)
+        self.undefined = _in(self.undefined, self.lanes)
+
+    def meet(self, other: Group) -> None:
+        """Note what is undefined in either group."""
+        for name, why in other.undefined.items():
+            mine = self.undefined.get(name, Undefined(0, why.load))
+            self.undefined[name] = Undefined(mine.lanes | why.lanes, mine.load)
+
+
+def _in(undefined: Mapping[str, Undefined], lanes: int) -> dict[str, Undefined]:
+    return {name: Undefined(why.lanes & lanes, why.load) for name, why in undefined.items() if why.lanes & lanes}
 
 
 def _narrowed(registers: dict[str, Value], lanes: int) -> dict[str, Value]:
@@ -112,14 +130,13 @@ class Warp:
     covered."""
 
     def __init__(
-        self, block: Block, number: int, lanes: int, registers: int | None = None,
-        undefined: Mapping[str, Undefined] | None = None,
+        self, block: Block, number: int, lanes: int, registers: int | None = None, unwritten: Iterable[str] = (),
     ) -> None:  # fmt: skip
         self.block, self.number, self.live = block, number, lanes
         self.registers = registers
         """Of each of its threads; None where setmaxnreg moves none."""
         self.name = WarpName(block.rank, number)
-        self.groups = [Group(0, lanes, {}, undefined=dict(undefined or {}))]
+        self.groups = [Group(0, lanes, {}, undefined=dict.fromkeys(unwritten, Undefined(lanes)))]
         self.last: list[int | None] = [None] * WARP
         self.loaded: dict[str, Origins] = {}
         self.open_loads: list[Access] = []
@@ -152,8 +169,7 @@ class Round:
 
 class Block:
     def __init__(
-        self, geometry: Geometry, rank: int, registers: int | None = None,
-        undefined: Mapping[str, Undefined] | None = None,
+        self, geometry: Geometry, rank: int, registers: int | None = None, unwritten: Iterable[str] = (),
     ) -> None:  # fmt: skip
         self.rank = rank
         self.coordinates: Triple = geometry.coordinates(rank)
@@ -167,7 +183,7 @@ class Block:
         count = -(-geometry.threads // WARP)
         rest = geometry.threads % WARP
         lanes = [ALL if w < count - 1 or not rest else (1 << rest) - 1 for w in range(count)]
-        self.warps = [Warp(self, w, some, registers, undefined) for w, some in enumerate(lanes)]
+        self.warps = [Warp(self, w, some, registers, unwritten) for w, some in enumerate(lanes)]
         self.registers = 0
         """What warps have given and none has taken."""
         self.columns: dict[int, int] = {}

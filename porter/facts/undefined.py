@@ -8,69 +8,66 @@ order that was executed, and no order that another mistake leads to is needed to
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
 
-from porter.facts.values import is_known
+from porter.facts.flow import Flow
+from porter.facts.instructions.registry import lanes_where
+from porter.facts.machine import Machine
+from porter.facts.state import Group, Undefined
+from porter.facts.values import Value, bits
 from porter.ptx import ast
 
-if TYPE_CHECKING:
-    from porter.facts.flow import Flow
-    from porter.facts.machine import Machine
-    from porter.facts.state import Group
-
-
-class Undefined(NamedTuple):
-    """Why a register holds what nobody knows. `load`: the instruction that found unwritten shared memory; None if
-    nothing has written the register."""
-
-    load: int | None = None
-
-
 _CARRIES = frozenset(
-    ("mov", "cvt", "cvta", "add", "sub", "mul", "mad", "neg", "not", "xor", "shl", "shr", "or", "bfe", "shfl", "prmt",
-     "setp")
-)  # fmt: skip
+    ("mov", "cvt", "cvta", "add", "sub", "mul", "mad", "neg", "not", "xor", "shl", "shr", "or", "bfe", "prmt", "setp")
+)
 """Instructions whose result nobody knows if an operand is undefined, whatever the other operands are."""
-
-
-def at_start(flow: Flow) -> dict[str, Undefined]:
-    """The registers that something may read ahead of their first write."""
-    return dict.fromkeys(flow.live[0], Undefined()) if flow.live else {}
 
 
 def carry(flow: Flow, group: Group, at: int) -> None:
     """Note what an instruction does to undefined registers, ahead of it."""
-    known, ins = group.undefined, flow.code.code[at]
+    known = group.undefined
     if known.keys().isdisjoint(flow.uses[at] | flow.writes[at]):
         return
-    used = [name for name in flow.uses[at] if not is_known(group.registers.get(name), group.lanes)]
-    origin = next((known[name] for name in used if name in known), None)
-    carries = ins.parts[0] in _CARRIES and ins.guard is None and all(name in known for name in used)
+    some, data, origin = 0, 0, None
+    for name in flow.uses[at]:
+        unknown = _unknown(group.registers.get(name), group.lanes)
+        if name in known:
+            some |= known[name].lanes & unknown
+            data |= unknown & ~known[name].lanes
+            origin = origin or known[name]
+        else:
+            data |= unknown
+    ins = flow.code.code[at]
+    taken = _taken(flow, group, at)
+    carried = some & ~data & taken if ins.parts[0] in _CARRIES and ins.guard is None else 0
     for name in flow.writes[at]:
-        if carries and origin is not None:
-            known[name] = origin
-        elif _may_run(flow, group, at):
-            known.pop(name, None)
+        left = known.pop(name, None)
+        kept = left.lanes & ~taken if left is not None else 0
+        why = origin if carried else left
+        if why is not None and carried | kept:
+            known[name] = Undefined(carried | kept, why.load)
 
 
-def _may_run(flow: Flow, group: Group, at: int) -> bool:
-    """Whether the guard of an instruction does not keep all lanes from it."""
+def _unknown(value: Value, lanes: int) -> int:
+    if isinstance(value, tuple):
+        return sum(1 << lane for lane in bits(lanes) if value[lane] is None)
+    return lanes if value is None else 0
+
+
+def _taken(flow: Flow, group: Group, at: int) -> int:
+    """The lanes that an instruction may be executed for."""
     guard = flow.code.code[at].guard
     name = None if guard is None else flow.code.register(at, guard.operand)
-    value = None if name is None else group.registers.get(name)
-    return guard is None or not isinstance(value, int) or bool(value & 1) is not guard.negated
-
-
-def met(one: Group, other: Group) -> dict[str, Undefined]:
-    """Registers that are undefined in both groups."""
-    return {name: why for name, why in one.undefined.items() if name in other.undefined}
+    if guard is None or name is None:
+        return group.lanes
+    found = lanes_where(group.registers.get(name), group.lanes, int(guard.negated))
+    return group.lanes if found is None else found
 
 
 def blame(machine: Machine, group: Group, at: int) -> None:
     """Tell of an instruction that is not understood that what decides it is undefined, if that is why."""
     for name in sorted(_decides(machine.flow, group, at)):
         why = group.undefined.get(name)
-        if why is None or is_known(group.registers.get(name), group.lanes):
+        if why is None or not why.lanes & _unknown(group.registers.get(name), group.lanes):
             continue
         opcode = machine.code.code[at].opcode
         if why.load is None:
@@ -85,7 +82,7 @@ def _decides(flow: Flow, group: Group, at: int) -> Iterable[str]:
     """The registers that decide what an instruction does: not values that are stored."""
     ins = flow.code.code[at]
     guard = None if ins.guard is None else flow.code.register(at, ins.guard.operand)
-    if guard is not None and not is_known(group.registers.get(guard), group.lanes):
+    if guard is not None and _unknown(group.registers.get(guard), group.lanes):
         return (guard,)
     if ins.parts[0] in ("ld", "st", "atom", "red"):
         bases = (o.base for o in ins.operands if isinstance(o, ast.Mem))

@@ -9,6 +9,7 @@ from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL, Area, Geometry, Launched
 from porter.ptx.parser import parse_module
+from porter.ptx.tensormap import TensorMap, TensorMapType
 from porter.sync.checked import Checked, Rulings, Verdict, check
 
 HEAD = """.version 8.8
@@ -36,6 +37,8 @@ WAIT = """WAIT:
 mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p1, [%r1], 0;
 @!%p1 bra WAIT;
 """
+ROW = TensorMap(TensorMapType.UINT8, GLOBAL, (1024,), (), (256,)).encode()
+"""A map with a box of 256 bytes."""
 END = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\nret;\n}\n"
 
 
@@ -44,7 +47,7 @@ def checked(body: str, ranks: int = 2, contents: bytes = b"", rulings: Rulings =
     flow = Flow(Code(module, module.entries()[0]))
     areas = [Area(GLOBAL, len(contents), lambda: contents)] if contents else []
     geometry = Geometry((32, 1, 1), (ranks, 1, 1), (ranks, 1, 1))
-    launched = Launched(flow, geometry, {"table": GLOBAL.to_bytes(8, "little")}, {GLOBAL: 256}, areas)
+    launched = Launched(flow, geometry, {"table": GLOBAL.to_bytes(8, "little")}, {GLOBAL: ROW}, areas)
     return check(launched, rulings=rulings)
 
 

@@ -12,9 +12,8 @@ from porter.facts.events import Edge, Engine, Event, MapEvent, MapUse, Space
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.launched import GLOBAL
 from porter.facts.machine import Machine
-from porter.facts.state import Group, Warp
+from porter.facts.state import Group, Undefined, Warp
 from porter.facts.tensor_maps import places
-from porter.facts.undefined import Undefined
 from porter.facts.values import Value, bits, first, is_known, of_lane, squeezed
 from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
@@ -117,7 +116,7 @@ def load(step: Step) -> Run:
             if name is not None:
                 group.registers[name] = _loaded(machine, where, group.lanes, index * size, size, step.at)
         if _is_unwritten(machine, where, group.lanes, nbytes):
-            group.undefined.update(dict.fromkeys((n for n in names if n is not None), Undefined(step.at)))
+            group.undefined.update(dict.fromkeys((n for n in names if n is not None), Undefined(group.lanes, step.at)))
         return None
 
     return run
