@@ -84,47 +84,35 @@ def _inval(step: Step) -> Run:
 
 
 def _wait(step: Step) -> Run:
-    """What fails is repeated until it succeeds, or need not be heeded: then all of those fail, or all succeed."""
+    """What fails is repeated until it succeeds, or need not be heeded: then all of those fail, or all succeed. Lanes
+    that wait for other phases go on by themselves."""
     done = step.register("done")
     address = step.value("mbar")
     parity = step.has("parity")
     state = step.value("parity" if parity else "state")
-    edge = Edge.SEEN if step.has("relaxed") else Edge.SYNC
-    scope = mbarrier_scope(step.ins)
     unheeded = is_unheeded(step.flow, step.at)
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        where = _same(address(machine, warp, group), group.lanes)
-        wanted = _same(state(machine, warp, group), group.lanes)
-        if where is None or wanted is None:
-            raise step.not_understood("the mbarrier or the phase, which lanes do not share or which is data,")
-        barrier = machine.history.barriers.get(where)
-        if barrier is None:
-            machine.problem("barrier", f"a wait for {machine.named(where)}, which is not initialized", step.at)
-            raise step.not_understood(f"a wait for {machine.named(where)}, which is not initialized,")
-
-        def is_over() -> bool:
-            ended = len(barrier.phases)
-            return (ended - 1) & 1 == wanted & 1 if parity else ended > wanted - _TOKEN
-
-        is_first = parity and not barrier.phases and bool(wanted & 1)
-        if unheeded and not is_first:
+        found = _by_phase(step, address(machine, warp, group), state(machine, warp, group), group.lanes)
+        waits = [_Awaiting(step, machine, place, wanted, parity, lanes) for (place, wanted), lanes in found.items()]
+        if unheeded and not all(one.is_first for one in waits):
             machine.history.peeks = True
             if not machine.schedule.peeks:
                 if done is not None:
                     group.registers[done] = 0
                 group.pc += 1
                 return None
-        if not is_over():
-            group.wait(is_over, lambda: machine.state_of(barrier), Awaited(where))
+        over = [one for one in waits if one.is_over()]
+        if not over:
+            group.wait(lambda: any(one.is_over() for one in waits), lambda: machine.state_of(waits[0].barrier),
+                       Awaited(waits[0].barrier.address))  # fmt: skip
             return Outcome.BLOCKED
-        phase = len(barrier.phases) - 1 if parity else wanted - _TOKEN
-        for event, _ in machine.single(warp, group.lanes, "mbarrier wait", step.at):
-            barrier.uses.append((event.index, step.at, False))
-            barrier.waits.append(Wait(event.index, phase, parity, warp.block.rank, scope, step.at))
-            if phase >= 0:
-                event.edges.append((edge, barrier.phases[phase]))
-        machine.history.trace[warp.name].append(("wait", where, phase & 1, step.at))
+        left = group.lanes & ~sum(one.lanes for one in over)
+        if left:
+            warp.groups.append(group.parted(group.pc, left))
+            group.narrow()
+        for one in over:
+            one.passes(warp)
         if done is not None:
             group.registers[done] = 1
         group.pc += 1
@@ -133,12 +121,51 @@ def _wait(step: Step) -> Run:
     return run
 
 
-def _same(value: Value, lanes: int) -> int | None:
-    """The number that lanes share."""
-    if isinstance(value, tuple):
-        found = {value[lane] for lane in bits(lanes)}
-        return found.pop() if len(found) == 1 else None
-    return value
+def _by_phase(step: Step, where: Value, wanted: Value, lanes: int) -> dict[tuple[int, int], int]:
+    """Lanes by the mbarrier that they wait for and its parity or state."""
+    if isinstance(where, int) and isinstance(wanted, int):
+        return {(where, wanted): lanes}
+    found: dict[tuple[int, int], int] = {}
+    for lane in bits(lanes):
+        place, number = of_lane(where, lane), of_lane(wanted, lane)
+        if place is None or number is None:
+            raise step.not_understood("the mbarrier or the phase, which is data,")
+        found[place, number] = found.get((place, number), 0) | 1 << lane
+    return found
+
+
+class _Awaiting:
+    """Lanes that wait for one phase. `wanted`: a parity, or the state that an arrival gave."""
+
+    def __init__(self, step: Step, machine: Machine, place: int, wanted: int, parity: bool, lanes: int) -> None:
+        barrier = machine.history.barriers.get(place)
+        if barrier is None:
+            machine.problem("barrier", f"a wait for {machine.named(place)}, which is not initialized", step.at)
+            raise step.not_understood(f"a wait for {machine.named(place)}, which is not initialized,")
+        self.barrier, self.lanes = barrier, lanes
+        self._step, self._machine, self._wanted, self._parity = step, machine, wanted, parity
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is a wait that passes ahead of the first phase."""
+        return self._parity and not self.barrier.phases and bool(self._wanted & 1)
+
+    def is_over(self) -> bool:
+        ended = len(self.barrier.phases)
+        return (ended - 1) & 1 == self._wanted & 1 if self._parity else ended > self._wanted - _TOKEN
+
+    def passes(self, warp: Warp) -> None:
+        barrier, machine, step = self.barrier, self._machine, self._step
+        phase = len(barrier.phases) - 1 if self._parity else self._wanted - _TOKEN
+        edge = Edge.SEEN if step.has("relaxed") else Edge.SYNC
+        for event, _ in machine.single(warp, self.lanes, "mbarrier wait", step.at):
+            barrier.uses.append((event.index, step.at, False))
+            barrier.waits.append(
+                Wait(event.index, phase, self._parity, warp.block.rank, mbarrier_scope(step.ins), step.at)
+            )
+            if phase >= 0:
+                event.edges.append((edge, barrier.phases[phase]))
+        machine.history.trace[warp.name].append(("wait", barrier.address, phase & 1, step.at))
 
 
 def _arrive(step: Step) -> Run:
