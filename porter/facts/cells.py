@@ -72,6 +72,22 @@ def _of_tensor(lanes: npt.NDArray[Any], columns: npt.NDArray[Any]) -> int:
     return _marked(lanes // _LANES * COLUMNS + columns)
 
 
+@lru_cache(maxsize=64)
+def of_lanes(lanes: int) -> int:
+    """All columns of some lanes, one bit each.
+
+    Raises:
+        ValueError: they leave some out of 16 that a cell holds together.
+    """
+    found = 0
+    for group in range(LANES // _LANES):
+        some = lanes >> group * _LANES & ((1 << _LANES) - 1)
+        if some not in (0, (1 << _LANES) - 1):
+            raise ValueError(f"a mask of lanes that parts {_LANES} of them")
+        found |= ((1 << COLUMNS) - 1) << group * COLUMNS if some else 0
+    return found
+
+
 class Touched(NamedTuple):
     """A part of what a tcgen05 operation touches in each block's Tensor Memory: `d`, `a`, `metadata` or `scale`."""
 

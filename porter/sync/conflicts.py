@@ -35,8 +35,8 @@ class _Cells:
         self.life = 0
         self.of_pipe: dict[object, int] = defaultdict(int)
         """Cells that the tensor core has written for one thread."""
-        self.of_accumulator: dict[object, int] = defaultdict(int)
-        """Beginnings of the tcgen05.mma that wrote an accumulator."""
+        self.of_accumulator: dict[object, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        """Beginnings of the tcgen05.mma that wrote an accumulator, by the cells of it that they wrote."""
         self.of_tile: dict[object, list[Access]] = defaultdict(list)
 
     def region(self, mask: int) -> int:
@@ -106,7 +106,7 @@ class Conflicts:
         if access.engine in _TENSOR_CORE and access.write:
             known.of_pipe[access.pipe] |= access.cells
         if access.engine is Engine.MMA and access.write:
-            known.of_accumulator[access.tile] |= 1 << access.start
+            known.of_accumulator[access.tile][access.cells] |= 1 << access.start
         if access.end is None:
             known.endless.append(access)
             return
@@ -239,8 +239,8 @@ class Conflicts:
         if access.engine in _TENSOR_CORE and access.space.tensor:
             # what one thread issues is in order, and so are MMAs on one accumulator that are issued in order
             written |= known.of_pipe[access.pipe]
-            if access.write and known.of_accumulator[access.tile] & execution:
-                written |= access.cells
+            for touched, starts in known.of_accumulator[access.tile].items() if access.write else ():
+                written |= touched if starts & execution else 0
         missing = access.cells & ~written
         if missing:
             kind = "U2" if access.space.tensor else "H17"

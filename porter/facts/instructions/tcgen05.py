@@ -11,14 +11,17 @@ from porter.facts.machine import Machine
 from porter.facts.state import Block, Group, Load, Warp
 from porter.facts.values import bits, first
 from porter.ptx import ast
+from porter.ptx.bits import unsigned
 from porter.ptx.mma_cells import MmaArguments, decode_idesc, layout_of
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
-from porter.ptx.tmem import ALLOCATIONS, COLUMNS, MIN_ALLOCATION, SHIFT_COLUMNS, column_of, d_columns, lane_of
+from porter.ptx.tmem import ALLOCATIONS, COLUMNS, LANES, MIN_ALLOCATION, SHIFT_COLUMNS, column_of, d_columns, lane_of
 from porter.ptx.tmem_access import TmemAccess, lane_problem, leaves_quarter_out
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
 
 _PAIR = "cta_group::2"
+_MASK = 32
+"""Lanes of each element of disable-output-lane."""
 
 
 @family("tcgen05")
@@ -253,8 +256,10 @@ def _mma(step: Step) -> Run:
         known = {name: v for name, v in words.items() if isinstance(v, int)}
         if len(known) < len(words):
             raise step.not_understood("an operand, which is data,")
-        if any(value(machine, warp, group) != 0 for value in disabled):
-            raise step.not_understood("the mask of lanes that are not written")
+        masks = [value(machine, warp, group) for value in disabled]
+        lanes_off = [m for m in masks if isinstance(m, int)]
+        if len(lanes_off) < len(masks):
+            raise step.not_understood("the mask of lanes that are not written, which is data,")
         a = known["a"]
         arguments = MmaArguments(
             known["d"],
@@ -265,10 +270,11 @@ def _mma(step: Step) -> Run:
             metadata=known.get("meta"),
             scale_a=known.get("scale_a"),
             scale_b=known.get("scale_b"),
+            disable_lanes=sum(unsigned(m, _MASK) << _MASK * i for i, m in enumerate(lanes_off)) or None,
             zero_columns=known.get("zero_column_mask"),
         )
         _Issued(step, machine, warp, group, "tcgen05.mma").product(op, known["idesc"], arguments)
-        machine.history.trace[warp.name].append(("mma", *known.values(), step.at))
+        machine.history.trace[warp.name].append(("mma", *known.values(), *lanes_off, step.at))
         group.pc += 1
         return None
 
@@ -351,10 +357,13 @@ class _Issued:
                 what = f"{name.upper()} of tcgen05.mma"
                 self.access(Space(block.rank, False), Engine.MMA, False, touched, None, what)
             _allocated(self._machine, block, column_of(arguments.d_addr), columns, self._at)
+            off = (arguments.disable_lanes or 0) >> LANES * (block.rank & 1) * (op.cta_group - 1)
+            written = ~cells.of_lanes(off & ((1 << LANES) - 1))
             for part in in_tensor:
                 what = _READ[part.what] if part.what != "d" or arguments.enable_d else ""
                 tile = tiles.get(part.what, part.what)
-                self.access(Space(block.rank, True), Engine.MMA, part.write, part.cells, tile, what)
+                touched = part.cells & written if part.what == "d" else part.cells
+                self.access(Space(block.rank, True), Engine.MMA, part.write, touched, tile, what)
 
 
 _READ = {
