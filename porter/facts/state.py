@@ -36,6 +36,8 @@ class Group:
     why: Callable[[], str] | None = None
     awaited: Awaited | None = None
     undefined: dict[str, Undefined] = field(default_factory=dict)
+    barrier: int | None = None
+    """The barrier that it has come to ahead of other lanes of the warp."""
     polled: tuple[int, int, int | None, int | None] | None = None
     """The newest strong load from shared memory: its instruction, address, what it found, and its event."""
 
@@ -152,19 +154,29 @@ class Warp:
         """By lane the arrival of its newest tcgen05.commit."""
         self.bulk: dict[int, Batches] = defaultdict(Batches)
         self.cp_async: dict[int, Batches] = defaultdict(Batches)
+        self.arrived = 0
+        """Lanes that have arrived at the cluster's barrier and not gone on."""
         self.cluster_round: int | None = None
         """The round of the cluster's barrier that it has arrived at and not waited for."""
 
 
+class Came(NamedTuple):
+    """An arrival of a warp at a named barrier: of which round, its event, and the lanes that have not gone on."""
+
+    round: int
+    arrival: int
+    lanes: int
+
+
 @dataclass(slots=True)
 class Round:
-    """Arrivals at a named barrier since its last round. `waiting`: by warp the number of its round and its arrival."""
+    """Arrivals at a named barrier since its last round. `waiting`: by warp its newest arrival."""
 
     count: int | None = None
     threads: int = 0
     arrivals: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-    waiting: dict[Warp, tuple[int, int]] = field(default_factory=dict)
+    waiting: dict[Warp, Came] = field(default_factory=dict)
 
 
 class Block:

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from porter.facts.events import Awaited, Edge, Kind
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.instructions.warps import warp_barrier
 from porter.facts.machine import Machine
-from porter.facts.state import Group, Warp
+from porter.facts.state import Came, Group, Round, Warp
 from porter.ptx.arch import WARP
 from porter.ptx.bits import unsigned
 
@@ -31,61 +34,93 @@ def _named(step: Step) -> Run:
         threads = count(machine, warp, group) if count is not None else None
         if not isinstance(which, int) or (count is not None and not isinstance(threads, int)):
             raise step.not_understood("the barrier or its count")
-        if not machine.gathered(warp, group):
-            return Outcome.BLOCKED
-        barrier = warp.block.named[unsigned(which, 32)]
-        if warp not in barrier.waiting:
-            _arrive(step, machine, warp, group, unsigned(which, 32), threads if isinstance(threads, int) else None)
-            if arrives:
-                group.pc += 1
-                return None
-        round_, arrival = barrier.waiting[warp]
-        if len(barrier.ends) <= round_:
+        which = unsigned(which, 32)
+        barrier = warp.block.named[which]
+        if not (came := partial(_came, barrier, warp, group))():
+            if not _all_come(step, machine, warp, group, which, came):
+                return Outcome.BLOCKED
+            _arrive(step, machine, warp, which, threads if isinstance(threads, int) else None)
+        group.barrier = None
+        mine = barrier.waiting[warp]
+        if not arrives and len(barrier.ends) <= mine.round:
             group.wait(
-                lambda: len(barrier.ends) > round_,
+                lambda: len(barrier.ends) > mine.round,
                 lambda: f"barrier {which}: {barrier.threads} of {barrier.count or warp.block.live_threads} threads",
-                Awaited(unsigned(which, 32), warp.block.rank),
+                Awaited(which, warp.block.rank),
             )
             return Outcome.BLOCKED
-        del barrier.waiting[warp]
-        edges = [(Edge.PROGRAM, arrival), (Edge.SYNC, barrier.ends[round_])]
-        machine.go_on(warp, group.lanes, machine.event(Kind.STEP, f"behind barrier {which}", warp, group.lanes,
-                                                        step.at, edges))  # fmt: skip
+        barrier.waiting[warp] = mine._replace(lanes=mine.lanes & ~group.lanes)
+        if not arrives:
+            edges = [(Edge.PROGRAM, mine.arrival), (Edge.SYNC, barrier.ends[mine.round])]
+            event = machine.event(Kind.STEP, f"behind barrier {which}", warp, group.lanes, step.at, edges)
+            machine.go_on(warp, group.lanes, event)
         group.registers.update(dict.fromkeys(written))
         group.pc += 1
         return None
 
-    def _arrive(step: Step, machine: Machine, warp: Warp, group: Group, which: int, threads: int | None) -> None:
-        barrier = warp.block.named[which]
-        event = machine.joint(warp, group.lanes, f"barrier {which}", step.at)
-        before = barrier.ends[-1] if barrier.ends else None
-        if threads != WARP:
-            # else each arrival is a round by itself
-            machine.history.rounds.append((event.index, step.at, before, f"barrier {which}"))
-        if barrier.arrivals and barrier.count != threads:
-            machine.problem("bar", f"barrier {which}: {barrier.count} and {threads} threads in one round", step.at)
-        barrier.count = threads
-        barrier.arrivals.append(event.index)
-        barrier.threads += WARP
-        if not arrives:
-            barrier.waiting[warp] = (len(barrier.ends), event.index)
-        machine.end_round(warp.block, which, step.at)
-
     return run
+
+
+_OF_CLUSTER = -1
+
+
+def _came(barrier: Round, warp: Warp, group: Group) -> bool:
+    """Whether the lanes of a group have arrived, with others of the warp, and not gone on."""
+    return warp in barrier.waiting and bool(barrier.waiting[warp].lanes & group.lanes)
+
+
+def _all_come(step: Step, machine: Machine, warp: Warp, group: Group, which: int, came: Callable[[], bool]) -> bool:
+    """Whether all threads of a warp are at the barrier, be it at several instructions, which only those that are not
+    aligned may be; else the group waits for the others. `which`: its number, or the cluster's."""
+    group.barrier = which
+
+    def apart() -> bool:
+        return all(g.barrier == which for g in warp.groups)
+
+    if apart() and len(warp.groups) > 1:
+        parts = [machine.code.code[g.pc].parts for g in warp.groups]
+        if any("aligned" in p or p[0] == "bar" for p in parts):
+            what = f"parts of a warp come to {step.ins.opcode} by two instructions"
+            machine.problem("lanes apart", what, step.at, "strict")
+        return True
+    if machine.gathered(warp, group):
+        return True
+    together = group.ready
+    group.ready = lambda: came() or apart() or (together is not None and together())
+    return False
+
+
+def _arrive(step: Step, machine: Machine, warp: Warp, which: int, threads: int | None) -> None:
+    barrier = warp.block.named[which]
+    event = machine.joint(warp, warp.live, f"barrier {which}", step.at)
+    before = barrier.ends[-1] if barrier.ends else None
+    if threads != WARP:
+        # else each arrival is a round by itself
+        machine.history.rounds.append((event.index, step.at, before, f"barrier {which}"))
+    if barrier.arrivals and barrier.count != threads:
+        machine.problem("bar", f"barrier {which}: {barrier.count} and {threads} threads in one round", step.at)
+    barrier.count = threads
+    barrier.arrivals.append(event.index)
+    barrier.threads += WARP
+    barrier.waiting[warp] = Came(len(barrier.ends), event.index, warp.live)
+    machine.end_round(warp.block, which, step.at)
 
 
 def _cluster_arrive(step: Step) -> Run:
     relaxed = step.has("relaxed")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        if not machine.gathered(warp, group):
-            return Outcome.BLOCKED
-        event = machine.joint(warp, group.lanes, "barrier.cluster.arrive", step.at)
-        if warp.cluster_round is not None:
-            machine.problem("bar", "a second barrier.cluster.arrive ahead of the wait", step.at)
-        warp.cluster_round = len(machine.cluster.ends)
-        machine.cluster.arrivals.append((event.index, relaxed, warp, group.lanes))
-        machine.end_cluster_round(step.at)
+        if not warp.arrived & group.lanes:
+            if not _all_come(step, machine, warp, group, _OF_CLUSTER, lambda: bool(warp.arrived & group.lanes)):
+                return Outcome.BLOCKED
+            event = machine.joint(warp, warp.live, "barrier.cluster.arrive", step.at)
+            if warp.cluster_round is not None:
+                machine.problem("bar", "a second barrier.cluster.arrive ahead of the wait", step.at)
+            warp.cluster_round, warp.arrived = len(machine.cluster.ends), warp.live
+            machine.cluster.arrivals.append((event.index, relaxed, warp, warp.live))
+            machine.end_cluster_round(step.at)
+        group.barrier = None
+        warp.arrived &= ~group.lanes
         group.pc += 1
         return None
 

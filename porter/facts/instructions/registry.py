@@ -147,6 +147,8 @@ HAS_EFFECT = frozenset(
 OF_RUNTIME = frozenset(("vprintf", "malloc", "free"))
 """Functions of the device runtime whose calls order nothing (CUDA C++ Programming Guide, formatted output, dynamic
 allocation)."""
+_APART = ("bar", "barrier", "mbarrier")
+"""Instructions at which some lanes may wait while the others go on."""
 _MEMORY = ("ld", "ldu", "st", "atom", "red")
 _NOT_SHARED = frozenset(("global", "const", "local", "param"))
 
@@ -199,7 +201,11 @@ def _guarded(step: Step, run: Run, guard: ast.Guard) -> Run:
         outcome = run(machine, warp, group)
         group.lanes = lanes
         if outcome is Outcome.BLOCKED:
-            raise step.not_understood("the wait of some lanes")
+            if step.ins.parts[0] not in _APART:
+                raise step.not_understood("the wait of some lanes")
+            warp.groups.append(group.parted(group.pc + 1, lanes & ~taken))
+            group.narrow()
+            return outcome
         for name, old in before.items():
             group.registers[name] = merged(old, group.registers.get(name), taken, lanes)
         return outcome
