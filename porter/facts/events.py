@@ -139,6 +139,8 @@ class Access:
     tile: object = None
     must_be_written: str = ""
     """What it reads, if all of that has to be written by something ahead of it."""
+    grouped: bool = False
+    """Whether it is a copy that its thread has committed to a group."""
 
 
 @dataclass(slots=True)

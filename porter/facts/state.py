@@ -81,6 +81,8 @@ class Batches:
     """Events of the waits so far."""
 
     def commit(self) -> None:
+        for access in self.open:
+            access.grouped = True
         self.committed.append(self.open)
         self.open = []
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from porter.facts.events import Engine, Event, History, Remote
-from porter.sync.findings import Findings
+from porter.facts.events import Access, Engine, Event, History, Remote
+from porter.sync.findings import Findings, Level
 from porter.sync.views import Views
 
 _ASYNC = frozenset((Engine.LOAD, Engine.STORE, Engine.STORE_ASYNC, Engine.RED_ASYNC, Engine.MMA, Engine.CP))
@@ -22,10 +22,10 @@ def look_at_lifetimes(history: History, views: Views, findings: Findings) -> Non
                 findings.add("X1", text, access.at, level="strict")
             elif access.engine is not Engine.CP_ASYNC or access.write:
                 text = f"the block may end while {access.engine.value} {verb} its shared memory: nothing waits for it"
-                findings.add("X1", text, access.at)
+                findings.add("X1", text, access.at, level=_level(history, access))
         elif access.engine in _ASYNC and not access.space.tensor and not over >> access.end & 1:
             text = f"the block may end while {access.engine.value} {verb} its shared memory"
-            findings.add("X1", text, access.at)
+            findings.add("X1", text, access.at, level=_level(history, access))
     _peers(history, views, findings, ended)
     for rank, columns in history.unfreed.items():
         if columns:
@@ -34,6 +34,14 @@ def look_at_lifetimes(history: History, views: Views, findings: Findings) -> Non
     for event, at, relinquished in history.allocations:
         if any(not views.execution[later] >> event & 1 for later in relinquished):
             findings.add("L3", "tcgen05.alloc that does not come ahead of relinquish_alloc_permit", at)
+
+
+def _level(history: History, access: Access) -> Level:
+    """A block's own copies may be left to its end in practice, but for those whose source another block needs, and
+    stores that no wait can be for (docs/rulings.md, block-end)."""
+    warp = history.events[access.start].warp
+    own = warp is not None and warp.rank == access.space.rank
+    return "strict" if own and (access.engine is not Engine.STORE or access.grouped) else "error"
 
 
 def _over(views: Views, events: list[int]) -> int:
