@@ -35,7 +35,7 @@ def run(machine: Machine, most: int = MOST_STEPS) -> History:
         moved |= machine.land(some=True)
         if moved:
             tries = 0
-        elif not machine.land(some=False):
+        elif not machine.land(some=False) and not _has_failed(machine):
             tries += 1
             if machine.dice is None or tries > _PATIENCE:
                 _stuck(machine)
@@ -44,6 +44,16 @@ def run(machine: Machine, most: int = MOST_STEPS) -> History:
         machine.history.unfreed[block.rank] = dict(block.columns)
         machine.history.allocations += [(e, at, tuple(block.relinquished)) for e, at in block.allocations]
     return machine.history
+
+
+def _has_failed(machine: Machine) -> bool:
+    """Have a wait fail that may, and that nothing ends unless it does."""
+    for block in machine.blocks:
+        for group in (g for warp in block.warps for g in warp.groups):
+            if group.fails is False:
+                group.fails, group.ready = True, None
+                return True
+    return False
 
 
 def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:

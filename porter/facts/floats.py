@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons of floating-point numbers as functions of their bits (PTX ISA 9.7.3.11, 9.7.5.3), and conversions to
-wider types, which are exact (9.7.9.21)."""
+"""Comparisons of floating-point numbers as functions of their bits (PTX ISA 9.7.3.11, 9.7.5.3), products (9.7.3.5), and
+conversions to wider types, which are exact (9.7.9.21): what kernels make of the scalars of a launch."""
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,6 +18,7 @@ Operation = Callable[..., int | None]
 _ORDERED: dict[str, Callable[[float, float], bool]] = {
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
 }  # fmt: skip
+_ROUNDED = frozenset(("rn", "ftz"))
 _LOGIC: dict[str, Callable[[int, int], int]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 _BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 _TYPES: dict[str, tuple[npt.DTypeLike, npt.DTypeLike]] = {
@@ -50,9 +52,20 @@ def operation(parts: tuple[str, ...]) -> Operation | None:
         return None
     if parts[0] == "setp":
         return _comparison(parts[1], [p for p in parts[2:-1] if p != "ftz"], kind, "ftz" in parts)
+    modifiers = frozenset(parts[1:-1])
+    if parts[0] == "mul" and kind in ("f32", "f64") and modifiers <= _ROUNDED:
+        return lambda a, b: _product(a, b, kind, "ftz" in modifiers)
     if parts[0] == "cvt" and len(parts) == 3 and _BITS.get(parts[1], 0) > _BITS[kind] and parts[1] != "bf16":
         return lambda a: bits_of(value_of(a, kind), parts[1])
     return None
+
+
+def _product(a: int, b: int, kind: str, flushes: bool) -> int | None:
+    """Rounded to the nearest."""
+    _, floating = _TYPES[kind]
+    one, other = (np.array(_flushed(value_of(v, kind), flushes), floating) for v in (a, b))
+    with np.errstate(all="ignore"):
+        return bits_of(_flushed(float(one * other), flushes), kind)
 
 
 def _comparison(name: str, joined: list[str], kind: str, flushes: bool) -> Operation | None:
@@ -69,7 +82,7 @@ def _comparison(name: str, joined: list[str], kind: str, flushes: bool) -> Opera
 
 
 def _flushed(value: float, flushes: bool) -> float:
-    return 0.0 if flushes and abs(value) < float(np.finfo(np.float32).tiny) else value
+    return math.copysign(0.0, value) if flushes and abs(value) < float(np.finfo(np.float32).tiny) else value
 
 
 def _test(name: str) -> Callable[[float, float], bool] | None:

@@ -38,6 +38,8 @@ class Group:
     undefined: dict[str, Undefined] = field(default_factory=dict)
     barrier: int | None = None
     """The barrier that it has come to ahead of other lanes of the warp."""
+    fails: bool | None = None
+    """Whether the wait that it is at fails, where it may; None where it may not."""
     polled: tuple[int, int, int | None, int | None] | None = None
     """The newest strong load from shared memory: its instruction, address, what it found, and its event."""
 

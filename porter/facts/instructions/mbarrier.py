@@ -97,11 +97,13 @@ def _wait(step: Step) -> Run:
         waits = [_Awaiting(step, machine, place, wanted, parity, lanes) for (place, wanted), lanes in found.items()]
         if unheeded and not all(one.is_first for one in waits):
             machine.history.peeks = True
-            if not machine.schedule.peeks:
+            if group.fails or not machine.schedule.peeks:
+                group.fails = None
                 if done is not None:
                     group.registers[done] = 0
                 group.pc += 1
                 return None
+            group.fails = False
         over = [one for one in waits if one.is_over()]
         if not over:
             group.wait(lambda: any(one.is_over() for one in waits), lambda: machine.state_of(waits[0].barrier),
@@ -111,6 +113,7 @@ def _wait(step: Step) -> Run:
         if left:
             warp.groups.append(group.parted(group.pc, left))
             group.narrow()
+        group.fails = None
         for one in over:
             one.passes(warp)
         if done is not None:
