@@ -14,7 +14,7 @@ from porter.ptx.arch import limits
 from porter.ptx.register_file import entry_registers
 from porter.ptx.shared_window import SYSTEM_SHARED
 
-PARAMETERS = 1 << 46
+PARAMETERS = 1 << 61
 """Where parameters lie among the numbers that addresses are; above any address of memory."""
 GLOBAL = 1 << 40
 """Addresses from here on are of global memory."""

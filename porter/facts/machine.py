@@ -99,7 +99,9 @@ class Machine:
         if address >= PARAMETERS:
             return self.launched.parameter(address, size)
         area = self._area(address, size)
-        if area is None or area in self.written:
+        if area is None:
+            return self.maps.given(address, size)
+        if area in self.written:
             return None
         self.taken.add(area)
         self.history.assumed.add(DATA)

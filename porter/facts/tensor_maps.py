@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from porter.facts.launched import PARAMETERS, Launched
-from porter.ptx.tensormap import ENCODED_BYTES, GATHERED_ROWS, TILED_BYTES, TensorMap
+from porter.ptx.tensormap import ALIGNMENT, ENCODED_BYTES, GATHERED_ROWS, TILED_BYTES, TensorMap
 
 
 class Box(NamedTuple):
@@ -55,6 +55,15 @@ class TensorMaps:
             return None if found is None else found.to_bytes(ENCODED_BYTES, "little")
         given = self._launched.maps.get(address, b"")
         return whole([self._bytes.get(address + i, given[i] if i < len(given) else None) for i in range(ENCODED_BYTES)])
+
+    def given(self, address: int, size: int) -> int | None:
+        """What is loaded of a map of the launch."""
+        start = address & -ALIGNMENT
+        for place in (start, start - ALIGNMENT):
+            data = self._launched.maps.get(place, b"")[address - place :][:size]
+            if len(data) == size:
+                return int.from_bytes(data, "little")
+        return None
 
     def store(self, address: int, size: int, value: int | None) -> None:
         """Threads write to global memory; None is data."""

@@ -56,6 +56,11 @@ def squeezed(lanes: tuple[int | None, ...], mask: int) -> Value:
     return one if all(lanes[lane] == one for lane in bits(mask)) else lanes
 
 
+def alike(value: Value, mask: int) -> Value:
+    """The value as the lanes of a mask have it: one number where they agree."""
+    return squeezed(value, mask) if isinstance(value, tuple) else value
+
+
 def merged(old: Value, new: Value, taken: int, mask: int) -> Value:
     """`new` in the lanes `taken`, `old` in the other ones of a mask."""
     if old is new or (isinstance(old, int) and old == new):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.facts.launched import Geometry, Launched
 from porter.ptx import ast
-from porter.ptx.tensormap import ENCODED_BYTES
+from porter.ptx.tensormap import ENCODED_BYTES, MAGIC
 from porter.sim import GlobalMemory, Launch, Options, Outcome
 from porter.sync.checked import Checked, check
 
@@ -34,10 +35,9 @@ def launched(module: ast.Module, entry: str, launch: Launch, params: bytes, memo
         at += param.size
         if param.size == 8:
             place = int.from_bytes(data, "little")
-            try:
-                maps[place] = bytes(memory.read(place, ENCODED_BYTES))
-            except Exception:  # it points to nothing of this size
-                continue
+            with contextlib.suppress(Exception):  # it may point to nothing of this size
+                found = bytes(memory.read(place, ENCODED_BYTES))
+                maps |= {place: found} if found.startswith(MAGIC) else {}
     geometry = Geometry(launch.block, launch.grid, launch.cluster, launch.dynamic_smem)
     return Launched(Flow(Code(module, function)), geometry, parts, maps)
 

@@ -9,7 +9,7 @@ from porter.facts.instructions.memory import touch
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
 from porter.facts.state import Block, Group, Load, Warp
-from porter.facts.values import bits, first
+from porter.facts.values import alike, bits, first
 from porter.ptx import ast
 from porter.ptx.bits import unsigned
 from porter.ptx.mma_cells import MmaArguments, decode_idesc, layout_of
@@ -252,11 +252,11 @@ def _mma(step: Step) -> Run:
     in_tensor = isinstance(step.ins["a"], ast.Mem)
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        words = {name: value(machine, warp, group) for name, value in operands.items()}
+        words = {name: alike(value(machine, warp, group), group.lanes) for name, value in operands.items()}
         known = {name: v for name, v in words.items() if isinstance(v, int)}
         if len(known) < len(words):
             raise step.not_understood("an operand, which is data,")
-        masks = [value(machine, warp, group) for value in disabled]
+        masks = [alike(value(machine, warp, group), group.lanes) for value in disabled]
         lanes_off = [m for m in masks if isinstance(m, int)]
         if len(lanes_off) < len(masks):
             raise step.not_understood("the mask of lanes that are not written, which is data,")
