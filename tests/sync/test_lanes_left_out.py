@@ -80,6 +80,7 @@ def test_what_is_added_to_was_written(first: tuple[int, ...], unwritten: bool) -
 def test_masks_that_are_not_followed(word: str) -> None:
     """One lane of 16 that stand together, and data."""
     text = masks(0, 0, 0, 0).replace("mov.b32 %r10, 0;", f"ld.global.b32 %r24, [%d0];\nmov.b32 %r10, {word};")
-    found = checked(SETUP + text + MMA.format(enable="%p0"))
+    found = checked(SETUP + "setp.ne.u32 %p7, %r0, %r0;\n" + text + MMA.format(enable="%p7"))
     assert found.verdict is Verdict.UNKNOWN
+    assert "lanes" in found.unknown
     assert not errors(found)

@@ -47,7 +47,8 @@ def checked(body: str, ranks: int = 2, contents: bytes = b"", rulings: Rulings =
     flow = Flow(Code(module, module.entries()[0]))
     areas = [Area(GLOBAL, len(contents), lambda: contents)] if contents else []
     geometry = Geometry((32, 1, 1), (ranks, 1, 1), (ranks, 1, 1))
-    launched = Launched(flow, geometry, {"table": GLOBAL.to_bytes(8, "little")}, {GLOBAL: ROW}, areas)
+    maps = {GLOBAL: ROW} if "tensor" in body else {}
+    launched = Launched(flow, geometry, {"table": GLOBAL.to_bytes(8, "little")}, maps, areas)
     return check(launched, rulings=rulings)
 
 
