@@ -15,9 +15,8 @@ IDESC = 1 << 4 | 8 >> 3 << 17 | 128 >> 4 << 24
 SETUP = f"""mov.b32 %r20, 0;
 FILL:
 shl.b32 %r21, %r20, 4;
-mad.lo.u32 %r22, %r0, 512, %r21;
+mad.lo.u32 %r22, %r0, 128, %r21;
 add.u32 %r22, %r22, %r2;
-and.b32 %r22, %r22, -16;
 st.shared.v4.b32 [%r22], {{%r0, %r0, %r0, %r0}};
 add.u32 %r20, %r20, 1;
 setp.lt.u32 %p1, %r20, 8;
