@@ -91,7 +91,7 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
                 machine.leave(warp, group, group.pc - 1)
                 return True
             place = group.pc
-            if group.undefined:
+            if group.undefined and not machine.flow.named[place].isdisjoint(group.undefined):
                 carry(machine.flow, group, place)
             try:
                 outcome = compiled(machine.flow, place)(machine, warp, group)

@@ -38,6 +38,11 @@ class Flow:
         return frozenset(self.code.renamed(at, r.name) for r in registers if isinstance(r, ast.Reg))
 
     @cached_property
+    def named(self) -> list[frozenset[str]]:
+        """The registers that each instruction uses or writes."""
+        return [used | written for used, written in zip(self.uses, self.writes, strict=True)]
+
+    @cached_property
     def live(self) -> list[frozenset[str]]:
         """The registers that something behind each instruction, or itself, may read."""
         return self.backwards(lambda at, behind: self.uses[at])

@@ -25,8 +25,6 @@ _CARRIES = frozenset(
 def carry(flow: Flow, group: Group, at: int) -> None:
     """Note what an instruction does to undefined registers, ahead of it."""
     known = group.undefined
-    if known.keys().isdisjoint(flow.uses[at] | flow.writes[at]):
-        return
     some, data, origin = 0, 0, None
     for name in flow.uses[at]:
         unknown = _unknown(group.registers.get(name), group.lanes)
