@@ -94,7 +94,10 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
             if group.undefined and not machine.flow.named[place].isdisjoint(group.undefined):
                 carry(machine.flow, group, place)
             try:
+                then = machine.follow(warp, group) if machine.follow is not None else None
                 outcome = compiled(machine.flow, place)(machine, warp, group)
+                if then is not None and outcome is not Outcome.BLOCKED:
+                    then()
             except ValueError as error:
                 raise NotUnderstood(str(error), place) from error
             except NotUnderstood:

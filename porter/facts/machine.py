@@ -85,6 +85,8 @@ class Machine:
         """Memory whose contents at the launch were taken for what is there."""
         self.written: set[Area] = set()
         self.on_turn: Callable[[Warp, Group, int], None] | None = None
+        self.follow: Callable[[Warp, Group], Callable[[], None] | None] | None = None
+        """Told of each instruction that a group comes to; what it gives is called behind it, unless it waits."""
         self.on_comparison: Callable[[Warp, int, int, int], None] | None = None
         unwritten = launched.flow.live[0] if launched.flow.live else ()
         self.blocks = [

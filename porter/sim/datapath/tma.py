@@ -137,6 +137,32 @@ def stored_bytes(
     return found
 
 
+OUTSIDE = -1
+"""Stands for the address of bytes that lie outside of the tensor."""
+
+
+def places(
+    tensor_map: TensorMap, coords: Sequence[int], smem_address: int, mode: Mode = "tile", offsets: Sequence[int] = ()
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The addresses in shared memory and in global memory of each byte that a copy of a box moves, or `OUTSIDE`.
+
+    Raises OperandError for illegal maps, coordinates and addresses, UnsupportedOperandError for padded types.
+    """
+    _check(tensor_map, coords, smem_address, mode)
+    if tensor_map.dtype.padded:
+        raise UnsupportedOperandError(f"places of {tensor_map.dtype.name} elements")
+    shape = _shape(tensor_map, mode, tensor_map.inner_bytes)
+    outside = np.full(shape, OUTSIDE, np.int64)
+    for box in boxes(tensor_map, coords, mode, offsets):
+        steps = [np.arange(n) * stride for n, stride in zip(box.shape, box.strides, strict=True)]
+        outside[box.inside] = box.address + sum(np.ix_(*steps))
+    index, _ = _smem_index(
+        smem_address % PERIOD, tensor_map.swizzle, outside.size // tensor_map.inner_bytes, tensor_map.inner_bytes
+    )
+    inside = smem_address // PERIOD * PERIOD + (index[..., None] * 16 + np.arange(16)).reshape(-1)
+    return inside, outside.reshape(-1)
+
+
 def reduce_tile(
     tensor_map: TensorMap,
     memory: GlobalBytes,

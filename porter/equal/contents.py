@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What registers, shared memory, Tensor Memory and global memory of an execution hold, byte by byte, as words."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.equal.words import Words, chosen, constant, of_addresses, word
+from porter.facts.machine import Machine
+from porter.facts.state import Group, Warp
+from porter.facts.values import ALL, Value, bits
+from porter.ptx.arch import SHARED_LIMIT, WARP
+from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT, SYSTEM_SHARED
+from porter.ptx.tmem import COLUMNS, LANES
+
+Addresses = npt.NDArray[np.int64]
+_UNDEFINED = word("undefined")
+_TENSOR = 34
+"""Bits of an address below those that tell tensors apart."""
+
+
+class Stored(NamedTuple):
+    """Bytes that an instruction stores to global memory. `how`: what a reduction does there, if it is one; then one word
+    stands for each value, and `addresses` are theirs."""
+
+    addresses: Addresses
+    words: Words
+    at: int
+    how: str = ""
+
+
+@dataclass
+class Taken:
+    """The lanes that an instruction is executed for: `mask`, and of these those for which the data `where` [32, 1]
+    hold, if there are any."""
+
+    mask: int
+    where: Words | None = None
+
+    def index(self) -> npt.NDArray[np.intp]:
+        return np.fromiter(bits(self.mask), np.intp)
+
+
+@dataclass
+class Contents:
+    """Of a cluster. Registers are [32, bytes] by warp and name, shared memory is [blocks, bytes], Tensor Memory
+    [blocks, lanes, columns, 4]."""
+
+    machine: Machine
+    stored: list[Stored] = field(default_factory=list)
+    registers: dict[Warp, dict[str, Words]] = field(default_factory=lambda: defaultdict(dict))
+
+    def __post_init__(self) -> None:
+        blocks = len(self.machine.blocks)
+        self.shared = np.full((blocks, SHARED_LIMIT + SYSTEM_SHARED), _UNDEFINED, np.uint64)
+        self.tensor = np.full((blocks, LANES, COLUMNS, 4), _UNDEFINED, np.uint64)
+        self._written: set[int] = set()
+        self._newest: dict[int, np.uint64] | None = None
+
+    # Registers ----------------------------------------------------------------------------------------
+
+    def value(self, warp: Warp, name: str, value: Value, size: int) -> Words:
+        """A register [32, size] of which `value` is known as numbers."""
+        if isinstance(value, int):
+            return constant(value, size)
+        data = self.registers[warp].get(name)
+        found = fitted(data, size) if data is not None else np.full((WARP, size), _UNDEFINED, np.uint64)
+        if isinstance(value, tuple):
+            found = found.copy()
+            for lane, number in enumerate(value):
+                if number is not None:
+                    found[lane] = constant(number, size)[0]
+        return found
+
+    def read(self, warp: Warp, group: Group, name: str, size: int) -> Words:
+        return self.value(warp, name, group.registers.get(name), size)
+
+    def put(self, warp: Warp, name: str, taken: Taken, data: Words) -> None:
+        """Have a register hold data in some lanes. What it holds as a number counts first, as it does for readers."""
+        registers = self.registers[warp]
+        old = registers.get(name)
+        if old is not None and (taken.where is not None or taken.mask != ALL):
+            size = max(old.shape[1], data.shape[1])
+            old, data = fitted(old, size), fitted(data, size)
+        if taken.where is not None:
+            before = old if old is not None else np.full_like(data, _UNDEFINED)
+            data = chosen(taken.where, data, before)
+        if taken.mask != ALL and old is not None:
+            whole = old.copy()
+            index = taken.index()
+            whole[index] = data[index]
+            data = whole
+        registers[name] = data
+
+    # Shared memory ------------------------------------------------------------------------------------
+
+    def shared_bytes(self, addresses: Addresses) -> Words:
+        """Bytes at addresses of the shared window."""
+        found: Words = self.shared[addresses >> RANK_SHIFT, addresses & OFFSET_MASK]
+        return found
+
+    def put_shared(self, addresses: Addresses, data: Words) -> None:
+        self.shared[addresses >> RANK_SHIFT, addresses & OFFSET_MASK] = data
+
+    # Global memory ------------------------------------------------------------------------------------
+
+    def global_bytes(self, addresses: Addresses) -> Words:
+        """Bytes at addresses of global memory, as the cluster itself has left them."""
+        found = of_addresses(addresses)
+        if self._written.isdisjoint(np.unique(addresses >> _TENSOR).tolist()):
+            return found
+        newest = self._latest()
+        flat = found.reshape(-1)
+        for index, address in enumerate(addresses.reshape(-1).tolist()):
+            if address in newest:
+                flat[index] = newest[address]
+        return flat.reshape(found.shape)
+
+    def _latest(self) -> dict[int, np.uint64]:
+        if self._newest is None:
+            self._newest = {}
+            for stored in self.stored:
+                if not stored.how:
+                    self._newest.update(zip(stored.addresses.tolist(), stored.words, strict=True))
+        return self._newest
+
+    def put_global(self, addresses: Addresses, data: Words, at: int, how: str = "") -> None:
+        flat = addresses.reshape(-1)
+        self.stored.append(Stored(flat, data.reshape(-1), at, how))
+        if not how:
+            self._written.update(np.unique(flat >> _TENSOR).tolist())
+            self._newest = None
+
+
+def fitted(data: Words, size: int) -> Words:
+    """Data [32, bytes] as so many bytes: of wider ones the lowest, narrower ones with zeros above."""
+    if data.shape[1] >= size:
+        return data[:, :size]
+    return np.concatenate((data, np.zeros((len(data), size - data.shape[1]), np.uint64)), axis=1)

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions that compute. What moves bytes moves words; what else is made of data is a word of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from porter.equal.contents import Contents, Taken, fitted
+from porter.equal.meaning import COMPUTES, Means, Read, Then, meaning, read
+from porter.equal.words import Words, chosen, in_order, is_number, joined, mixed, opposite, spread, word
+from porter.ptx.bits import type_bytes
+from porter.facts.instructions.registry import Step
+from porter.facts.state import Group, Warp
+from porter.facts.values import is_known
+from porter.ptx import ast, table
+
+Result = Callable[[list[Words]], Words]
+_COMMUTE = frozenset(("add", "mul", "min", "max", "and", "or", "xor", "fma", "mad", "addc", "mul24", "mad24"))
+"""In their first two operands."""
+_ALL_ONES = np.uint64(255)
+
+
+def width(kind: str) -> int:
+    """Bytes of a type; of a predicate one."""
+    return 1 if kind == "pred" else type_bytes(kind)
+
+
+@meaning(COMPUTES)
+def compute(step: Step) -> Means | None:
+    rows = list(step.ins.bound)
+    if not rows or not step.flow.writes[step.at]:
+        return None
+    kinds = _kinds(step)
+    targets = _parts(rows[0][1])
+    names = [step.flow.code.renamed(step.at, p.name) if isinstance(p, ast.Reg) else None for p in targets]
+    size = width(kinds[0])
+    given = [read(step, operand, width(kind)) for (_, operand), kind in zip(rows[1:], kinds[1:], strict=True)]
+    if step.ins.parts[0] == "setp":
+        return _putting(step, names, given, _compared(step), _with_opposite)
+    each = size // len(names) if isinstance(rows[0][1], ast.Vec) else size
+    result = _result(step, kinds)
+    return _putting(step, names, given, result, lambda found, count: [found[:, i * each : (i + 1) * each] for i in range(count)])
+
+
+def _parts(operand: ast.Operand) -> tuple[ast.Operand, ...]:
+    return (operand.first, operand.second) if isinstance(operand, ast.Pair) else table.items(operand)
+
+
+def _kinds(step: Step) -> list[str]:
+    """The type of each operand; of a vector that of all of it."""
+    names = [row.name for row, _ in step.ins.bound]
+    found = [step.ins.type(name) for name in names]
+    if step.ins.parts[0] == "mov":
+        return [step.ins.parts[-1]] * len(found)
+    return found
+
+
+def _putting(
+    step: Step, names: list[str | None], given: list[Read], result: Result,
+    split: Callable[[Words, int], list[Words]],
+) -> Means:  # fmt: skip
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        before = [g(contents, warp, group) for g in given] if not _all_numbers(step, group) else None
+
+        def then() -> None:
+            values = [group.registers.get(n) if n is not None else 0 for n in names]
+            if taken.where is None and all(is_known(v, taken.mask) for v in values):
+                return
+            data = before if before is not None else [g(contents, warp, group) for g in given]
+            for name, piece in zip(names, split(result(data), len(names)), strict=True):
+                if name is not None:
+                    contents.put(warp, name, taken, piece)
+
+        return then
+
+    return means
+
+
+def _all_numbers(step: Step, group: Group) -> bool:
+    """Whether all operands are numbers, and remain so where the result is another register."""
+    uses = step.flow.uses[step.at]
+    return all(isinstance(group.registers.get(n), int) for n in uses) and uses.isdisjoint(step.flow.writes[step.at])
+
+
+# Results ----------------------------------------------------------------------------------------------
+
+
+def _result(step: Step, kinds: list[str]) -> Result:
+    head, parts = step.ins.parts[0], step.ins.parts
+    size = width(kinds[0])
+    if head in ("mov", "cvta"):
+        return lambda given: fitted(given[0], size)
+    if head == "selp":
+        return lambda given: chosen(given[2], given[0], given[1])
+    if head == "cvt" and _is_extension(parts, kinds):
+        return lambda given: fitted(given[0], size)
+    if head == "not":
+        return (lambda given: opposite(given[0])) if kinds[0] == "pred" else _bytewise(head)
+    if head in ("and", "or", "xor"):
+        return _of_predicates(head) if kinds[0] == "pred" else _bytewise(head)
+    if head in ("shl", "shr") and kinds[0][0] in "bu":
+        return _shifted(step, size)
+    if head == "prmt" and len(parts) == 2:
+        return _permuted(step)
+    if head == "cvt" and kinds[0].endswith("x2") and len(kinds) == 3:
+        key = word(".".join(parts).replace("x2", ""))
+        return lambda given: np.concatenate([_made(key, [g], size // 2) for g in (given[1], given[0])], axis=1)
+    if kinds[0].endswith("x2") and head != "cvt":
+        return _by_halves(step, size)
+    return _opaque(step.ins.parts, size)
+
+
+def _is_extension(parts: tuple[str, ...], kinds: list[str]) -> bool:
+    """Whether a conversion of integers takes the lowest bytes, or puts zeros above."""
+    plain = len(parts) == 3 and all(k[0] in "bus" and k[1].isdigit() for k in kinds)
+    return plain and (width(kinds[0]) <= width(kinds[1]) or kinds[1][0] == "u")
+
+
+def _made(key: np.uint64, given: list[Words], size: int) -> Words:
+    return spread(mixed(key, *(joined(g) for g in given)), size)
+
+
+def _opaque(parts: tuple[str, ...], size: int) -> Result:
+    key, commutes = word(".".join(parts)), parts[0] in _COMMUTE
+
+    def result(given: list[Words]) -> Words:
+        values = [joined(g) for g in given]
+        if commutes and len(values) > 1:
+            values[:2] = in_order(values[0], values[1])
+        return spread(mixed(key, *values), size)
+
+    return result
+
+
+def _by_halves(step: Step, size: int) -> Result:
+    """Packed elements, each for itself."""
+    parts = tuple(p.replace("x2", "") for p in step.ins.parts)
+    of_half = _opaque(parts, size // 2)
+
+    def result(given: list[Words]) -> Words:
+        halves = [of_half([g[:, i * g.shape[1] // 2 : (i + 1) * g.shape[1] // 2] for g in given]) for i in (0, 1)]
+        return np.concatenate(halves, axis=1)
+
+    return result
+
+
+def _bytewise(head: str) -> Result:
+    key = word(f"bytes {head}")
+
+    def result(given: list[Words]) -> Words:
+        one, other = in_order(given[0], given[-1])
+        if head == "not":
+            return np.where(is_number(one), ~one & _ALL_ONES, one ^ key)
+        # numbers are less than other words: the first is one if either is
+        made = mixed(key, one, other)
+        if head == "and":
+            made = np.where(one == 0, one, np.where((one == _ALL_ONES) | (one == other), other, made))
+            return np.where(is_number(one) & is_number(other), one & other, made)
+        if head == "or":
+            made = np.where((one == 0) | (one == other), other, np.where(one == _ALL_ONES, one, made))
+            return np.where(is_number(one) & is_number(other), one | other, made)
+        made = np.where(one == other, np.uint64(0), np.where(one == 0, other, made))
+        return np.where(is_number(one) & is_number(other), one ^ other, made)
+
+    return result
+
+
+def _shifted(step: Step, size: int) -> Result:
+    """By whole bytes."""
+    opaque, left = _opaque(step.ins.parts, size), step.ins.parts[0] == "shl"
+
+    def result(given: list[Words]) -> Words:
+        amount = given[1][:, 0]
+        count = int(amount[0])
+        if not bool((amount == amount[0]).all()) or not bool(is_number(given[1]).all()) or count % 8 or count > 8 * size:
+            return opaque(given)
+        zeros, data, rest = np.zeros((len(amount), count // 8), np.uint64), fitted(given[0], size), size - count // 8
+        return np.concatenate((zeros, data[:, :rest]) if left else (data[:, count // 8 :], zeros), axis=1)
+
+    return result
+
+
+def _permuted(step: Step) -> Result:
+    """prmt.b32 without a mode: four bytes of eight."""
+    opaque = _opaque(step.ins.parts, 4)
+
+    def result(given: list[Words]) -> Words:
+        selector = given[2][:, :2]
+        nibbles = np.stack([selector[:, i // 2] >> np.uint64(4 * (i % 2)) & np.uint64(15) for i in range(4)], axis=1)
+        if not bool(is_number(selector).all()) or bool((nibbles > np.uint64(7)).any()):
+            return opaque(given)
+        both = np.concatenate(given[:2], axis=1)
+        return np.take_along_axis(both, nibbles.astype(np.intp), axis=1)
+
+    return result
+
+
+# Comparisons ------------------------------------------------------------------------------------------
+
+_SWAPPED = {"gt": "lt", "ge": "le", "hi": "lo", "hs": "ls", "gtu": "ltu", "geu": "leu"}
+_OPPOSITES = {"ltu": "le", "leu": "lt", "neu": "eq", "equ": "ne"}
+"""Of floats: what does not hold where one of these does; the sides change places for the first two."""
+
+
+def _compared(step: Step) -> Result:
+    parts = step.ins.parts
+    is_float = parts[-1][0] == "f" or parts[-1].startswith("bf")
+    combined = next((p for p in parts[2:] if p in ("and", "or", "xor")), None)
+
+    def result(given: list[Words]) -> Words:
+        left, right = joined(given[0]), joined(given[1])
+        how, flips = parts[1], False
+        if how in _SWAPPED:
+            how, left, right = _SWAPPED[how], right, left
+        if is_float and how in _OPPOSITES:
+            flips, how = True, _OPPOSITES[how]
+            if how in ("le", "lt"):
+                left, right = right, left
+        elif not is_float and how in ("le", "ls", "ne"):
+            flips, how = True, {"le": "lt", "ls": "lo", "ne": "eq"}[how]
+            if how != "eq":
+                left, right = right, left
+        if how in ("eq", "ne"):
+            left, right = in_order(left, right)
+        rest = [p for p in parts[2:] if p not in ("and", "or", "xor")]
+        found = mixed(word(".".join(("setp", how, *rest))), left, right)[:, None]
+        found = opposite(found) if flips else found
+        return found if combined is None else _of_predicates(combined)([found, given[2]])
+
+    return result
+
+
+def _of_predicates(head: str) -> Result:
+    key = word(f"predicates {head}")
+
+    def result(given: list[Words]) -> Words:
+        one, other = in_order(given[0], given[1])
+        made = np.where(one == other, one if head != "xor" else np.uint64(0), mixed(key, one, other))
+        if head == "and":
+            return np.where(one == 0, one, np.where(one == 1, other, made))
+        if head == "or":
+            return np.where(one == 0, other, np.where(one == 1, one, made))
+        return np.where(one == 0, other, np.where(one == 1, opposite(other), made))
+
+    return result
+
+
+def _with_opposite(found: Words, count: int) -> list[Words]:
+    return [found, opposite(found)][:count]

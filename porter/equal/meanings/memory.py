@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads, stores and atomics of threads, and matrices that a warp loads or stores."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from porter.equal.contents import Addresses, Contents, Taken
+from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
+from porter.equal.words import chosen, constant, joined, mixed, spread, word
+from porter.ptx.bits import type_bytes
+from porter.facts.instructions.registry import Step
+from porter.facts.launched import GLOBAL
+from porter.facts.state import Group, Warp
+from porter.facts.values import is_known
+from porter.ptx import table
+from porter.ptx.arch import WARP
+from porter.ptx.memory_order import memory_order
+
+
+def is_shared(step: Step, places: dict[int, int], space: str) -> bool:
+    """Whether an access is to shared memory.
+
+    Raises:
+        NotUnderstood: some lanes' is and others' is not, or it is to local or constant memory.
+    """
+    if space in ("local", "const"):
+        raise step.not_understood(f"memory of the space {space}")
+    inside = {place < GLOBAL for place in places.values()}
+    if len(inside) > 1:
+        raise step.not_understood("addresses of two spaces")
+    return space.startswith("shared") or (not space and inside == {True})
+
+
+def rows(places: dict[int, int], nbytes: int) -> tuple[np.ndarray, Addresses]:  # type: ignore[type-arg]
+    """The lanes, and the addresses [lanes, bytes] of what they access."""
+    lanes = np.fromiter(places, np.intp)
+    return lanes, np.fromiter(places.values(), np.int64)[:, None] + np.arange(nbytes)
+
+
+@meaning("ld", "ldu")
+def load(step: Step) -> Means | None:
+    size, names = type_bytes(step.ins.parts[-1]), step.registers("d")
+    space, address = step.ins.space("a"), step.value("a")
+    base = read(step, step.ins["a"].base, 8)  # type: ignore[union-attr]
+    offset = step.ins["a"].offset  # type: ignore[union-attr]
+    if space.startswith("param"):
+        return None
+    nbytes = size * len(names)
+    strong = memory_order(step.ins).strong
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        where = address(contents.machine, warp, group)
+        at_data = None if is_known(where, taken.mask) else base(contents, warp, group)
+
+        def then() -> None:
+            values = [group.registers.get(n) if n is not None else 0 for n in names]
+            if taken.where is None and all(is_known(v, taken.mask) for v in values):
+                return
+            data = constant(0, nbytes).copy()
+            if at_data is not None:
+                key = mixed(word("behind a pointer"), joined(at_data), np.uint64(offset % (1 << 64)))
+                data = spread(key, nbytes)
+            else:
+                places = lane_addresses(step, where, taken.mask)
+                lanes, addresses = rows(places, nbytes)
+                if is_shared(step, places, space):
+                    data[lanes] = contents.shared_bytes(addresses)
+                elif strong:
+                    raise step.not_understood("what other blocks have left there")
+                else:
+                    data[lanes] = contents.global_bytes(addresses)
+            for index, name in enumerate(names):
+                if name is not None:
+                    contents.put(warp, name, taken, data[:, size * index : size * (index + 1)])
+
+        return then
+
+    return means
+
+
+def _given(step: Step, name: str, size: int) -> Read:
+    operands = [read(step, o, size) for o in table.items(step.ins[name])]
+    return lambda contents, warp, group: np.concatenate([o(contents, warp, group) for o in operands], axis=1)
+
+
+@meaning("st")
+def store(step: Step) -> Means | None:
+    size, space, address = type_bytes(step.ins.parts[-1]), step.ins.space("a"), step.value("a")
+    values = _given(step, "b", size)
+    if space.startswith("param"):
+        return None
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        places = lane_addresses(step, address(contents.machine, warp, group), taken.mask)
+        data = values(contents, warp, group)
+        lanes, addresses = rows(places, data.shape[1])
+        shared = is_shared(step, places, space)
+
+        def then() -> None:
+            stored = data[lanes]
+            if taken.where is not None:
+                before = contents.shared_bytes(addresses) if shared else contents.global_bytes(addresses)
+                stored = chosen(taken.where[lanes], stored, before)
+            if shared:
+                contents.put_shared(addresses, stored)
+            else:
+                contents.put_global(addresses, stored, step.at)
+
+        return then
+
+    return means
+
+
+@meaning("atom", "red")
+def atomic(step: Step) -> Means | None:
+    """One that gives no data, to global memory: it is a part of the output. In shared memory only numbers."""
+    name = step.register("d") if "d" in step.ins else None
+    address, space = step.value("a"), step.ins.space("a")
+    amount = _given(step, "b", type_bytes(step.ins.parts[-1])) if "b" in step.ins else None
+    how = " ".join(p for p in step.ins.parts[1:] if not p.startswith(("shared", "global", "relaxed", "release", "acq")))
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        places = lane_addresses(step, address(contents.machine, warp, group), taken.mask)
+        shared = is_shared(step, places, space)
+        data = amount(contents, warp, group) if amount is not None else constant(0, 4)
+
+        def then() -> None:
+            if name is not None and not is_known(group.registers.get(name), taken.mask):
+                raise step.not_understood("the result")
+            if shared or name is not None:
+                return
+            if taken.where is not None:
+                raise step.not_understood("the guard, which is data,")
+            lanes, addresses = rows(places, 1)
+            contents.put_global(addresses, joined(data)[lanes], step.at, how)
+
+        return then
+
+    return means
+
+
+@meaning("mapa", "getctarank")
+def numbers_alone(step: Step) -> Means | None:
+    """Addresses are numbers, or are not understood where they are used."""
+    return None
+
+
+_ROW = 16
+"""Bytes of a row of an 8x8 matrix of 16 bits."""
+
+
+@meaning("stmatrix", "ldmatrix")
+def matrix(step: Step) -> Means | None:
+    if not step.has("m8n8") or not step.has("b16"):
+        return _refused(step, "the shape")
+    count, address = int(step.ins.modifiers["num"][1:]), step.value("p")
+    lane = np.arange(WARP)
+    row, column = (2 * (lane % 4), lane // 4) if step.has("trans") else (lane // 4, 2 * (lane % 4))
+    registers = step.registers("r")
+    pieces = [read(step, o, 4) for o in table.items(step.ins["r"])]
+    writes = step.ins.parts[0] == "stmatrix"
+    halves = np.arange(2)
+    # the rows and the columns of both elements of a register
+    rows_of = row[:, None] + (halves if step.has("trans") else 0 * halves)
+    columns_of = column[:, None] + (0 * halves if step.has("trans") else halves)
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        where = address(contents.machine, warp, group)
+        starts = lane_addresses(step, where, (1 << 8 * count) - 1)
+        base = np.fromiter((starts[i] for i in range(8 * count)), np.int64)
+        data = [p(contents, warp, group) for p in pieces] if writes else []
+
+        def then() -> None:
+            for index in range(count):
+                places = base[8 * index + rows_of] + 2 * columns_of
+                addresses = (places[..., None] + np.arange(2)).reshape(WARP, 4)
+                if writes:
+                    contents.put_shared(addresses, data[index])
+                elif (name := registers[index]) is not None:
+                    contents.put(warp, name, taken, contents.shared_bytes(addresses))
+
+        return then
+
+    return means
+
+
+def _refused(step: Step, what: str) -> Means:
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then | None:
+        raise step.not_understood(what)
+
+    return means

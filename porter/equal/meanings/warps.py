@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lanes hand each other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from porter.equal.contents import Contents, Taken
+from porter.equal.meaning import Means, Then, meaning, read
+from porter.equal.words import constant, joined, mixed, spread, word
+from porter.facts.instructions.registry import Step
+from porter.facts.state import Group, Warp
+from porter.facts.values import bits, is_known
+from porter.ptx.arch import WARP
+
+
+@meaning("shfl")
+def shfl(step: Step) -> Means | None:
+    """PTX ISA 9.7.9.6: the lane that is read, and whether it is in the segment."""
+    name, valid = step.register("d"), step.register("p")
+    data, other, bound = read(step, step.ins["a"], 4), read(step, step.ins["b"], 4), read(step, step.ins["c"], 4)
+    mode = next(m for m in ("up", "down", "bfly", "idx") if step.has(m))
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        given, by, clamp = (r(contents, warp, group) for r in (data, other, bound))
+
+        def then() -> None:
+            if all(n is None or is_known(group.registers.get(n), taken.mask) for n in (name, valid)):
+                return
+            if bool((by >= 256).any()) or bool((clamp >= 256).any()):
+                raise step.not_understood("the lane, which is data,")
+            lane, b, c = np.arange(WARP), by[:, 0].astype(int) & 31, clamp.astype(int)
+            segment, low = c[:, 1] & 31, c[:, 0] & 31
+            last, first = lane & segment | low & ~segment, lane & segment
+            source = {"up": lane - b, "down": lane + b, "bfly": lane ^ b, "idx": first | b & ~segment}[mode]
+            inside = source >= last if mode == "up" else source <= last
+            source = np.where(inside, source, lane)
+            if not all(taken.mask >> int(s) & 1 for s in source[list(bits(taken.mask))]):
+                raise step.not_understood("a lane that is not there")
+            if name is not None:
+                contents.put(warp, name, taken, given[source])
+            if valid is not None:
+                contents.put(warp, valid, taken, inside.astype(np.uint64)[:, None])
+
+        return then
+
+    return means
+
+
+@meaning("vote", "redux", "match")
+def together(step: Step) -> Means | None:
+    """One word for what all lanes give."""
+    size = 1 if step.ins.parts[0] == "vote" else 4
+    data = read(step, step.ins["a"], size)
+    written = sorted(step.flow.writes[step.at])
+    key = word(".".join(step.ins.parts))
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        given = data(contents, warp, group)
+
+        def then() -> None:
+            if all(is_known(group.registers.get(n), taken.mask) for n in written):
+                return
+            one = mixed(key, joined(joined(given)[None, list(bits(taken.mask))]), np.uint64(taken.mask))
+            found = spread(np.broadcast_to(one, (WARP,)), 4)
+            for name in written:
+                is_predicate = step.ins.parts[0] == "vote" and "ballot" not in step.ins.parts
+                contents.put(warp, name, taken, found[:, :1] if is_predicate else found)
+
+        return then
+
+    return means
+
+
+@meaning("elect", "activemask")
+def numbers(step: Step) -> Means | None:
+    return None
+
+
+@meaning("createpolicy", "griddepcontrol", "nanosleep", "prefetch", "prefetchu", "discard", "applypriority", "pmevent",
+         "fence", "membar", "bar", "barrier", "setmaxnreg", "exit", "ret", "trap", "brkpt")  # fmt: skip
+def nothing(step: Step) -> Means | None:
+    """What has to do with no data. A cache policy changes none."""
+    written = sorted(step.flow.writes[step.at])
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        def then() -> None:
+            for name in written:
+                contents.put(warp, name, taken, constant(0, 8))
+
+        return then
+
+    return means if written else None
+
+
+@meaning("mbarrier", "clusterlaunchcontrol")
+def of_barriers(step: Step) -> Means | None:
+    """Tokens and answers are numbers, or nobody uses them as data."""
+    return nothing(step)

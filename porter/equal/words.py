@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes of data as words of 64 bits that stand for how they were made.
+
+A byte of global memory at the launch is the word of its address, a byte that is a number is that number, and what an
+instruction makes of data is the word of the instruction and of what it was given, in order. Two words are equal where
+bytes were made in the same way, and else with a probability of 2**-64 or so: these are fingerprints of terms, as
+hash-consing has them, of terms that are never written down.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx.arch import WARP
+
+Words = npt.NDArray[np.uint64]
+
+_FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93))
+_SHIFTS = (np.uint64(32), np.uint64(29))
+_NUMBERS = np.uint64(256)
+"""Words below it are bytes that are numbers."""
+_OPPOSITE = np.uint64(0xA5F1523D9C3B7700)
+
+
+@lru_cache(maxsize=4096)
+def word(text: str) -> np.uint64:
+    """The word of a name."""
+    return np.uint64(int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little"))
+
+
+def mixed(first: Words | np.uint64, *others: Words | np.uint64) -> Words:
+    """The word of words in order, element by element."""
+    found = np.asarray(first, np.uint64)
+    with np.errstate(over="ignore"):
+        for other in others:
+            found = (found ^ (found >> _SHIFTS[0])) * _FACTORS[0] + other
+            found = (found ^ (found >> _SHIFTS[1])) * _FACTORS[1]
+            found = found ^ (found >> _SHIFTS[0])
+    return found
+
+
+def joined(data: Words) -> Words:
+    """The word of what the last axis holds."""
+    found = np.full(data.shape[:-1], data.shape[-1], np.uint64)
+    for index in range(data.shape[-1]):
+        found = mixed(found, data[..., index])
+    return found
+
+
+def spread(words: Words, size: int) -> Words:
+    """The bytes [..., size] of values that are known by their words."""
+    return mixed(words[..., None], np.arange(1, size + 1, dtype=np.uint64))
+
+
+def of_addresses(addresses: npt.NDArray[np.int64]) -> Words:
+    """What bytes of global memory hold at the launch."""
+    return mixed(word("global memory"), addresses.astype(np.uint64))
+
+
+@lru_cache(maxsize=4096)
+def constant(number: int, size: int) -> Words:
+    """A number in all lanes: [32, size]."""
+    data = np.frombuffer((number & (1 << 8 * size) - 1).to_bytes(size, "little"), np.uint8)
+    return np.broadcast_to(data.astype(np.uint64), (WARP, size))
+
+
+def is_number(data: Words) -> npt.NDArray[np.bool_]:
+    return data < _NUMBERS
+
+
+def opposite(predicate: Words) -> Words:
+    """Not a predicate [..., 1]; the opposite of that is the predicate."""
+    return np.where(is_number(predicate), predicate ^ np.uint64(1), predicate ^ _OPPOSITE)
+
+
+def chosen(predicate: Words, first: Words, second: Words) -> Words:
+    """`first` where a predicate [..., 1] holds, else `second`."""
+    other = opposite(predicate)
+    swaps = other < predicate
+    low = np.where(swaps, other, predicate)
+    one, two = np.where(swaps, second, first), np.where(swaps, first, second)
+    found = np.where(one == two, one, mixed(word("choice"), low, one, two))
+    known = np.where(predicate == np.uint64(0), second, first)
+    return np.where(is_number(predicate), known, found)
+
+
+def in_order(one: Words, other: Words) -> tuple[Words, Words]:
+    """Both, the lesser one first: operands of what commutes."""
+    return np.minimum(one, other), np.maximum(one, other)
