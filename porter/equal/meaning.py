@@ -13,13 +13,14 @@ import numpy as np
 
 import porter.equal.meanings as families
 from porter.equal.contents import Contents, Taken
-from porter.equal.words import Words, constant, opposite
+from porter.equal.words import Words, constant, opposite, word
 from porter.facts.instructions.registry import Step, lanes_where
 from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, is_known
 from porter.ptx import ast
+from porter.ptx.arch import WARP
 
 Then = Callable[[], None]
 Means = Callable[[Contents, Warp, Group, Taken], Then | None]
@@ -108,7 +109,7 @@ def read(step: Step, operand: ast.Operand, size: int) -> Read:
         case ast.Vec(items):
             return _together([read(step, item, size // len(items)) for item in items])
     number_of = reader(step.flow.code, step.at, operand)
-    return _of_number(step, number_of, size)
+    return _of_number(step, number_of, size, operand.name if isinstance(operand, ast.SpecialReg) else "")
 
 
 def _bits(immediate: ast.Imm, size: int) -> int:
@@ -121,11 +122,18 @@ def _together(pieces: list[Read]) -> Read:
     return lambda contents, warp, group: np.concatenate([p(contents, warp, group) for p in pieces], axis=1)
 
 
-def _of_number(step: Step, number_of: Reader, size: int) -> Read:
+_TIMERS = ("clock", "globaltimer")
+
+
+def _of_number(step: Step, number_of: Reader, size: int, name: str = "") -> Read:
+    timer = np.broadcast_to(word(name), (WARP, size)) if name.startswith(_TIMERS) else None
+
     def found(contents: Contents, warp: Warp, group: Group) -> Words:
         value = number_of(contents.machine, warp, group)
         if not is_known(value, group.lanes):
-            raise step.not_understood("an operand")
+            if timer is None:
+                raise step.not_understood("an operand")
+            return timer
         return contents.value(warp, "", value, size)
 
     return found

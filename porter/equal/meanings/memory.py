@@ -115,7 +115,9 @@ def store(step: Step) -> Means | None:
 @meaning("atom", "red")
 def atomic(step: Step) -> Means | None:
     """One that gives no data, to global memory: it is a part of the output. In shared memory only numbers."""
+    behind = step.flow.live[step.at + 1] if step.at + 1 < len(step.flow.live) else frozenset[str]()
     name = step.register("d") if "d" in step.ins else None
+    name = name if name in behind else None
     address, space = step.value("a"), step.ins.space("a")
     amount = _given(step, "b", type_bytes(step.ins.parts[-1])) if "b" in step.ins else None
     how = " ".join(p for p in step.ins.parts[1:] if not p.startswith(("shared", "global", "relaxed", "release", "acq")))

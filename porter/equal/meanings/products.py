@@ -28,7 +28,6 @@ from porter.ptx.umma import UmmaOp
 from porter.ptx.wgmma import THREADS, WgmmaOp, a_position, d_position, umma_kind
 
 _CHUNK = 16
-_ZERO = np.uint64(0)
 
 
 def operand(
@@ -50,11 +49,14 @@ def _key(op: WgmmaOp | UmmaOp, k: int, types: tuple[ElementType, ...], signs: tu
     return word(" ".join(("product", str(k), *(t.value for t in types), str(signs), str(saturates))))
 
 
-def accumulated(key: np.uint64, a: Words, b: Words, before: Words | None) -> Words:
-    """The bytes [rows, columns, 4] of an accumulator behind a product of the rows `a` with the columns `b`."""
-    product = mixed(key, a[:, None], b[None, :])
-    old = np.full(4, _ZERO, np.uint64) if before is None else before
-    return spread(mixed(product, joined(old)), 4)
+def accumulated(key: np.uint64, a: Words, b: Words, before: Words | None, size: int) -> Words:
+    """The bytes [..., size] of elements of an accumulator behind a product of their rows `a` with their columns `b`."""
+    old = np.zeros(size, np.uint64) if before is None else before[..., :size]
+    return spread(mixed(key, a, b, joined(old)), size)
+
+
+def element_bytes(d_type: ElementType) -> int:
+    return 2 if d_type is ElementType.F16 else 4
 
 
 # wgmma ------------------------------------------------------------------------------------------------
@@ -67,7 +69,7 @@ def wgmma(step: Step) -> Means | None:
 
 def _wgmma(step: Step) -> Means:
     op = WgmmaOp.of(step.ins.modifiers)
-    if op.sparse or op.d_type is ElementType.F16:
+    if op.sparse:
         return _refused(step)
     a_words: list[Read] = []
     in_registers = isinstance(step.ins["a"], ast.Vec)
@@ -81,7 +83,9 @@ def _wgmma(step: Step) -> Means:
     held = [read(step, o, 4) for o in table.items(step.ins["d"])]
     bits = operand_element_bits(umma_kind(op.a_type), op.a_type)
     thread = np.arange(WARP)[:, None]
-    rows, columns = d_position(thread, np.arange(len(names))[None, :])
+    size = element_bytes(op.d_type)
+    # registers of two elements each have those of the pairs of a wider accumulator
+    rows, columns = d_position(thread, np.arange(len(names) * (4 // size))[None, :])
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         machine = contents.machine
@@ -105,9 +109,8 @@ def _wgmma(step: Step) -> Means:
                 of_rows = _in_registers(registers, warp.number % (THREADS // WARP), bits)
             of_columns = operand(shared, of_b, "sm_90", op.n, op.k, bits, mn_b)
             place = rows + 16 * (warp.number % (THREADS // WARP))
-            product = mixed(key, of_rows[place], of_columns[columns])
-            old = joined(before) if before is not None else joined(np.zeros(4, np.uint64))
-            found = spread(mixed(product, old), 4)
+            old = None if before is None else before.reshape(WARP, -1, size)
+            found = accumulated(key, of_rows[place], of_columns[columns], old, size).reshape(WARP, len(names), 4)
             for index, name in enumerate(names):
                 if name is not None:
                     contents.put(warp, name, taken, found[:, index])
@@ -120,7 +123,7 @@ def _wgmma(step: Step) -> Means:
 def _in_registers(registers: list[Words], warp: int, bits: int) -> Words:
     """The words [64] of the rows of A that a warp of a warpgroup holds; those of other warps' rows stand for nothing."""
     size, per_register = bits // 8, 32 // bits
-    k = per_register * 16
+    k = per_register * 8
     whole = np.zeros((64, k * size), np.uint64)
     thread = np.arange(WARP)
     for register, data in enumerate(registers):
@@ -198,7 +201,9 @@ class _Product:
             if len(a) < len(lanes):
                 raise ValueError("a layout whose rows of A are not those of the accumulator")
             before = tensor[lanes, cells] if given["enable_input_d"] & 1 else None
-            tensor[lanes, cells] = accumulated(key, a[: len(lanes)], b, before)
+            size = element_bytes(idesc.d_type)
+            tensor[lanes, cells, :size] = accumulated(key, a[: len(lanes), None], b[None, :], before, size)
+            tensor[lanes, cells, size:] = 0
 
     def _rows(self, rank: int) -> Words:
         op, idesc = self._op, self._idesc
