@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from porter.equal.words import Words, chosen, constant, of_addresses, word
+from porter.equal.words import Words, chosen, constant, of_addresses, opposite, word
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import ALL, Value, bits
@@ -37,13 +37,22 @@ class Stored(NamedTuple):
 @dataclass
 class Taken:
     """The lanes that an instruction is executed for: `mask`, and of these those for which the data `where` [32, 1]
-    hold, if there are any."""
+    hold, if there are any; then `old` are the registers that it writes, as it finds them."""
 
     mask: int
     where: Words | None = None
+    old: dict[str, Words] = field(default_factory=dict)
 
     def index(self) -> npt.NDArray[np.intp]:
         return np.fromiter(bits(self.mask), np.intp)
+
+
+class _Choice(NamedTuple):
+    """`data` where `where` holds, else `before`."""
+
+    where: Words
+    data: Words
+    before: Words
 
 
 @dataclass
@@ -59,6 +68,10 @@ class Contents:
         blocks = len(self.machine.blocks)
         self.shared = np.full((blocks, SHARED_LIMIT + SYSTEM_SHARED), _UNDEFINED, np.uint64)
         self.tensor = np.full((blocks, LANES, COLUMNS, 4), _UNDEFINED, np.uint64)
+        self.path: Words | None = None
+        """What holds where an instruction is executed behind a branch on data."""
+        self._chosen: dict[tuple[Warp, str], _Choice] = {}
+        """The newest value of registers, where that is one of some way behind a branch."""
         self._written: set[int] = set()
         self._newest: dict[int, np.uint64] | None = None
 
@@ -69,6 +82,9 @@ class Contents:
         if isinstance(value, int):
             return constant(value, size)
         data = self.registers[warp].get(name)
+        newest = self._chosen.get((warp, name)) if self.path is not None else None
+        if newest is not None and self.path is not None and bool((newest.where == self.path).all()):
+            data = newest.data
         found = fitted(data, size) if data is not None else np.full((WARP, size), _UNDEFINED, np.uint64)
         if isinstance(value, tuple):
             found = found.copy()
@@ -83,19 +99,30 @@ class Contents:
     def put(self, warp: Warp, name: str, taken: Taken, data: Words) -> None:
         """Have a register hold data in some lanes. What it holds as a number counts first, as it does for readers."""
         registers = self.registers[warp]
-        old = registers.get(name)
-        if old is not None and (taken.where is not None or taken.mask != ALL):
-            size = max(old.shape[1], data.shape[1])
-            old, data = fitted(old, size), fitted(data, size)
         if taken.where is not None:
-            before = old if old is not None else np.full_like(data, _UNDEFINED)
-            data = chosen(taken.where, data, before)
+            data = self._choice(warp, name, taken.where, data, taken.old[name])
+        else:
+            self._chosen.pop((warp, name), None)
+        old = registers.get(name)
         if taken.mask != ALL and old is not None:
-            whole = old.copy()
+            size = max(old.shape[1], data.shape[1])
+            whole = fitted(old, size).copy()
             index = taken.index()
-            whole[index] = data[index]
+            whole[index] = fitted(data, size)[index]
             data = whole
         registers[name] = data
+
+    def _choice(self, warp: Warp, name: str, where: Words, data: Words, old: Words) -> Words:
+        """Where both ways of a branch write a register, what was there before does not count."""
+        before = fitted(old, data.shape[1])
+        newest = self._chosen.get((warp, name))
+        if newest is not None and newest.data.shape == data.shape:
+            if bool((newest.where == opposite(where)).all()):
+                before = newest.data
+            elif bool((newest.where == where).all()):
+                before = newest.before
+        self._chosen[warp, name] = _Choice(where, data, before)
+        return chosen(where, data, before)
 
     # Shared memory ------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ import numpy as np
 
 import porter.equal.meanings as families
 from porter.equal.contents import Contents, Taken
-from porter.equal.words import Words, constant, opposite, word
+from porter.equal.words import Words, constant, of_predicates, opposite, word
+from porter.facts.events import NotUnderstood
 from porter.facts.instructions.registry import Step, lanes_where
 from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
@@ -53,7 +54,7 @@ class Follower:
     def __init__(self, machine: Machine) -> None:
         self.contents = Contents(machine)
         self._machine = machine
-        self._known: dict[int, Then | Means | None] = machine.flow.__dict__.setdefault("_meanings", {})
+        self._known: dict[int, Means | None] = machine.flow.__dict__.setdefault("_meanings", {})
         machine.follow = self.follow
 
     def follow(self, warp: Warp, group: Group) -> Then | None:
@@ -62,25 +63,100 @@ class Follower:
         Raises:
             NotUnderstood: nobody knows.
         """
-        at, flow = group.pc, self._machine.flow
-        if at not in self._known:
-            self._known[at] = _made(Step(flow, at, ins)) if (ins := flow.decoded[at]) is not None else None
-        means = self._known[at]
-        if means is None:
+        means = self._means(group.pc)
+        taken = self._taken(warp, group, None) if means is not None else None
+        if means is None or taken is None:
             return None
-        guard = flow.code.code[at].guard
-        taken = Taken(group.lanes)
+        if self._machine.flow.code.code[group.pc].parts[0] == "bra":
+            return self._branch(warp, group)
+        return means(self.contents, warp, group, taken)
+
+    def _means(self, at: int) -> Means | None:
+        if at not in self._known:
+            flow = self._machine.flow
+            self._known[at] = _made(Step(flow, at, ins)) if (ins := flow.decoded[at]) is not None else None
+        return self._known[at]
+
+    def _taken(self, warp: Warp, group: Group, path: Words | None) -> Taken | None:
+        """The lanes that come to the instruction and that its guard lets go; None if there are none."""
+        flow, at = self._machine.flow, group.pc
+        guard, lanes, where = flow.code.code[at].guard, group.lanes, path
         if guard is not None and flow.code.code[at].parts[0] != "bra":
             value = reader(flow.code, at, guard.operand)(self._machine, warp, group)
-            lanes = lanes_where(value, group.lanes, int(guard.negated))
-            if lanes == 0:
-                return None
-            if lanes is not None:
-                taken = Taken(lanes)
+            of_guard = lanes_where(value, group.lanes, int(guard.negated))
+            if of_guard is None:
+                predicate = self._guard(warp, group)
+                where = predicate if where is None else of_predicates("and", where, predicate)
             else:
-                predicate = read(Step(flow, at, flow.decoded[at]), guard.operand, 1)(self.contents, warp, group)  # type: ignore[arg-type]
-                taken = Taken(group.lanes, opposite(predicate) if guard.negated else predicate)
-        return means(self.contents, warp, group, taken)  # type: ignore[call-arg,return-value]
+                lanes = of_guard
+        if not lanes:
+            return None
+        old = {} if where is None else {n: self.contents.read(warp, group, n, 8) for n in flow.writes[at]}
+        return Taken(lanes, where, old)
+
+    def _guard(self, warp: Warp, group: Group) -> Words:
+        flow, at = self._machine.flow, group.pc
+        ins = flow.decoded[at]
+        assert ins is not None and ins.guard is not None
+        found = read(Step(flow, at, ins), ins.guard.operand, 1)(self.contents, warp, group)
+        return opposite(found) if ins.guard.negated else found
+
+    # Branches on data ---------------------------------------------------------------------------------
+
+    def _branch(self, warp: Warp, group: Group) -> Then | None:
+        """Both ways of a branch on data, each where its condition holds, up to where they meet."""
+        flow, at = self._machine.flow, group.pc
+        guard = flow.code.code[at].guard
+        ways = [t for t in flow.code.successors[at] if t not in flow.lost]
+        if guard is None or len(ways) < 2:
+            return None
+        value = reader(flow.code, at, guard.operand)(self._machine, warp, group)
+        if lanes_where(value, group.lanes) is not None:
+            return None
+        there, here = flow.code.successors[at]
+        condition, lanes, registers = self._guard(warp, group), group.lanes, dict(group.registers)
+
+        def then() -> None:
+            self._both(warp, at, Group(at, lanes, registers), {there: condition, here: opposite(condition)})
+
+        return then
+
+    def _both(self, warp: Warp, branch: int, group: Group, paths: dict[int, Words]) -> None:
+        flow = self._machine.flow
+        meet = flow.meets[branch]
+        inside = flow.between(branch, meet)
+        if meet < branch or any(t <= at for at in inside for t in flow.code.successors[at] if t in inside):
+            raise NotUnderstood("a loop behind a branch on data", branch)
+        for at in sorted(inside):
+            path = paths.get(at)
+            if path is None:
+                continue
+            group.pc, self.contents.path = at, path
+            self._one(warp, group, path, paths)
+        self.contents.path = None
+
+    def _one(self, warp: Warp, group: Group, path: Words, paths: dict[int, Words]) -> None:
+        """An instruction on a way that is taken where `path` holds; what follows is reached there as well."""
+        flow, at = self._machine.flow, group.pc
+        after = [t for t in flow.code.successors[at] if t not in flow.lost]
+        ends = {t: path for t in after}
+        if flow.code.code[at].parts[0] == "bra":
+            if len(after) == 2:
+                condition = self._guard(warp, group)
+                there, here = flow.code.successors[at]
+                ends = {
+                    there: of_predicates("and", path, condition),
+                    here: of_predicates("and", path, opposite(condition)),
+                }
+        else:
+            means, taken = self._means(at), self._taken(warp, group, path)
+            then = means(self.contents, warp, group, taken) if means is not None and taken is not None else None
+            group.registers.update(dict.fromkeys(flow.writes[at]))
+            if then is not None:
+                then()
+        for target, condition in ends.items():
+            known = paths.get(target)
+            paths[target] = condition if known is None else of_predicates("or", known, condition)
 
 
 def _made(step: Step) -> Means | None:

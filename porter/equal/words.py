@@ -91,3 +91,19 @@ def chosen(predicate: Words, first: Words, second: Words) -> Words:
 def in_order(one: Words, other: Words) -> tuple[Words, Words]:
     """Both, the lesser one first: operands of what commutes."""
     return np.minimum(one, other), np.maximum(one, other)
+
+
+def of_predicates(head: str, first: Words, second: Words) -> Words:
+    """`and`, `or`, `xor` of predicates [..., 1]."""
+    one, other = in_order(first, second)
+    zero, yes = np.uint64(0), np.uint64(1)
+    opposed = one == opposite(other)
+    made = mixed(word(f"predicates {head}"), one, other)
+    if head == "and":
+        made = np.where(one == other, one, np.where(opposed, zero, made))
+        return np.where(one == zero, zero, np.where(one == yes, other, made))
+    if head == "or":
+        made = np.where(one == other, one, np.where(opposed, yes, made))
+        return np.where(one == zero, other, np.where(one == yes, yes, made))
+    made = np.where(one == other, zero, np.where(opposed, yes, made))
+    return np.where(one == zero, other, np.where(one == yes, opposite(other), made))

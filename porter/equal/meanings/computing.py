@@ -9,7 +9,7 @@ import numpy as np
 
 from porter.equal.contents import Contents, Taken, fitted
 from porter.equal.meaning import COMPUTES, Means, Read, Then, meaning, read
-from porter.equal.words import Words, chosen, in_order, is_number, joined, mixed, opposite, spread, word
+from porter.equal.words import Words, chosen, constant, in_order, is_number, joined, mixed, of_predicates, opposite, spread, word
 from porter.ptx.bits import type_bytes
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
@@ -99,7 +99,7 @@ def _result(step: Step, kinds: list[str]) -> Result:
     if head == "not":
         return (lambda given: opposite(given[0])) if kinds[0] == "pred" else _bytewise(head)
     if head in ("and", "or", "xor"):
-        return _of_predicates(head) if kinds[0] == "pred" else _bytewise(head)
+        return (lambda given: of_predicates(head, given[0], given[1])) if kinds[0] == "pred" else _bytewise(head)
     if head in ("shl", "shr") and kinds[0][0] in "bu":
         return _shifted(step, size)
     if head == "prmt" and len(parts) == 2:
@@ -202,47 +202,43 @@ def _permuted(step: Step) -> Result:
 _SWAPPED = {"gt": "lt", "ge": "le", "hi": "lo", "hs": "ls", "gtu": "ltu", "geu": "leu"}
 _OPPOSITES = {"ltu": "le", "leu": "lt", "neu": "eq", "equ": "ne"}
 """Of floats: what does not hold where one of these does; the sides change places for the first two."""
+_OF_INTEGERS = {"le": "lt", "ls": "lo", "ne": "eq"}
+
+
+def _one_more(data: Words, signed: bool) -> Words | None:
+    """The number behind one that all lanes have, if there is one."""
+    if not bool(is_number(data).all()) or not bool((data == data[0]).all()):
+        return None
+    bits = 8 * data.shape[1]
+    number = sum(int(byte) << 8 * i for i, byte in enumerate(data[0]))
+    largest = (1 << bits - 1) - 1 if signed else (1 << bits) - 1
+    return None if number == largest else constant(number + 1, data.shape[1])
 
 
 def _compared(step: Step) -> Result:
     parts = step.ins.parts
     is_float = parts[-1][0] == "f" or parts[-1].startswith("bf")
+    signed = parts[-1][0] == "s"
     combined = next((p for p in parts[2:] if p in ("and", "or", "xor")), None)
 
     def result(given: list[Words]) -> Words:
-        left, right = joined(given[0]), joined(given[1])
-        how, flips = parts[1], False
+        how, flips, swapped = parts[1], False, given[:2]
         if how in _SWAPPED:
-            how, left, right = _SWAPPED[how], right, left
-        if is_float and how in _OPPOSITES:
-            flips, how = True, _OPPOSITES[how]
-            if how in ("le", "lt"):
-                left, right = right, left
-        elif not is_float and how in ("le", "ls", "ne"):
-            flips, how = True, {"le": "lt", "ls": "lo", "ne": "eq"}[how]
-            if how != "eq":
-                left, right = right, left
+            how, swapped = _SWAPPED[how], swapped[::-1]
+        opposites = _OPPOSITES if is_float else _OF_INTEGERS
+        if how in opposites:
+            flips, how = True, opposites[how]
+            swapped = swapped[::-1] if how in ("le", "lt", "lo") else swapped
+        left, right = joined(swapped[0]), joined(swapped[1])
+        if not is_float and how in ("lt", "lo") and (number := _one_more(swapped[0], signed)) is not None:
+            # more than a number is not less than the next one
+            flips, left, right = not flips, right, joined(number)
         if how in ("eq", "ne"):
             left, right = in_order(left, right)
         rest = [p for p in parts[2:] if p not in ("and", "or", "xor")]
         found = mixed(word(".".join(("setp", how, *rest))), left, right)[:, None]
         found = opposite(found) if flips else found
-        return found if combined is None else _of_predicates(combined)([found, given[2]])
-
-    return result
-
-
-def _of_predicates(head: str) -> Result:
-    key = word(f"predicates {head}")
-
-    def result(given: list[Words]) -> Words:
-        one, other = in_order(given[0], given[1])
-        made = np.where(one == other, one if head != "xor" else np.uint64(0), mixed(key, one, other))
-        if head == "and":
-            return np.where(one == 0, one, np.where(one == 1, other, made))
-        if head == "or":
-            return np.where(one == 0, other, np.where(one == 1, one, made))
-        return np.where(one == 0, other, np.where(one == 1, opposite(other), made))
+        return found if combined is None else of_predicates(combined, found, given[2])
 
     return result
 

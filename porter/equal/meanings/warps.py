@@ -72,9 +72,14 @@ def together(step: Step) -> Means | None:
     return means
 
 
-@meaning("elect", "activemask")
+@meaning("elect", "activemask", "bra")
 def numbers(step: Step) -> Means | None:
-    return None
+    """Numbers, and branches, whose both ways are followed by themselves where data decide."""
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then | None:
+        return None
+
+    return means
 
 
 @meaning("createpolicy", "griddepcontrol", "nanosleep", "prefetch", "prefetchu", "discard", "applypriority", "pmevent",
