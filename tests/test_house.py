@@ -33,8 +33,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "hopper": frozenset({"ptx"}),
     "facts": frozenset({"ptx"}),
     "sync": frozenset({"facts", "ptx"}),
+    "equal": frozenset({"facts", "sim", "ptx"}),
     "grade": frozenset({"facts", "ptx"}),
-    "verify": frozenset({"build", "sim", "hopper", "sync", "facts", "project", "ptx"}),
+    "verify": frozenset({"build", "sim", "hopper", "equal", "sync", "facts", "project", "ptx"}),
     "scan": frozenset({"passes", "rules", "model", "lang", "project", "ptx"}),
     "report": frozenset(
         {"grade", "verify", "build", "sim", "sync", "facts", "hopper", "passes", "rules", "model", "lang", "ptx"}

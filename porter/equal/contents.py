@@ -25,8 +25,8 @@ _TENSOR = 34
 
 
 class Stored(NamedTuple):
-    """Bytes that an instruction stores to global memory. `how`: what a reduction does there, if it is one; then one word
-    stands for each value, and `addresses` are theirs."""
+    """Bytes that an instruction stores to global memory. `how`: what a reduction does there, if it is one; then one
+    word stands for each value, and `addresses` are theirs."""
 
     addresses: Addresses
     words: Words

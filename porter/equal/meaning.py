@@ -97,7 +97,8 @@ class Follower:
     def _guard(self, warp: Warp, group: Group) -> Words:
         flow, at = self._machine.flow, group.pc
         ins = flow.decoded[at]
-        assert ins is not None and ins.guard is not None
+        assert ins is not None
+        assert ins.guard is not None
         found = read(Step(flow, at, ins), ins.guard.operand, 1)(self.contents, warp, group)
         return opposite(found) if ins.guard.negated else found
 
@@ -139,7 +140,7 @@ class Follower:
         """An instruction on a way that is taken where `path` holds; what follows is reached there as well."""
         flow, at = self._machine.flow, group.pc
         after = [t for t in flow.code.successors[at] if t not in flow.lost]
-        ends = {t: path for t in after}
+        ends = dict.fromkeys(after, path)
         if flow.code.code[at].parts[0] == "bra":
             if len(after) == 2:
                 condition = self._guard(warp, group)

@@ -31,7 +31,7 @@ from porter.verify.problem import Problem
 
 Sizes = Mapping[str, Number]
 
-_APART = 1 << 34
+APART = 1 << 34
 """Bytes between the addresses that tensors are given."""
 _MAPS = GLOBAL + (1 << 42)
 _MOST_INTEGERS = 1 << 16
@@ -45,7 +45,7 @@ def launched_case(problem: Problem, flow: Flow, first: Triple = (0, 0, 0)) -> La
     Raises:
         PorterError: CASE_PARAMETERS if the arguments do not fit the kernel.
     """
-    tensors = {name: GLOBAL + index * _APART for index, name in enumerate(problem.tensors)}
+    tensors = {name: GLOBAL + index * APART for index, name in enumerate(problem.tensors)}
     maps = {name: _MAPS + index * ENCODED_BYTES for index, name in enumerate(problem.tensor_maps)}
 
     def image(name: str) -> bytes:
@@ -178,10 +178,10 @@ class Prover:
                 if found.verdict is Verdict.UNKNOWN and launched.areas:
                     found = check(launched, rulings=self._rulings)
                 self._assumed |= found.assumed
-                where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
+                where = f"{listed(problem.sizes)}, block {_coordinates(launched)}"
                 if not place or worse(found, worst):
                     worst, place, flow = found, where, launched.flow
-            looked_at.append(_listed(problem.sizes))
+            looked_at.append(listed(problem.sizes))
         counts: list[Count] = []
         if DATA in self._assumed:
             counts += [Count(name, why="the data of the case decide what is done") for name in base.sizes]
@@ -272,7 +272,7 @@ class Prover:
         *_, launched = clusters_looked_at(problem, self._flow(kernel))
         machine = Machine(replace(launched, areas=()))
         recorder = Recorder(machine)
-        where = f"{_listed(problem.sizes)}, block {_coordinates(launched)}"
+        where = f"{listed(problem.sizes)}, block {_coordinates(launched)}"
         found = check(launched, machine=machine, rulings=self._rulings)
         self._assumed |= found.assumed
         return found, recorder, where
@@ -318,7 +318,7 @@ def _all_differ(runs: Sequence[Recorder]) -> bool:
     return bool(runs) and all(a.traces != b.traces for a, b in pairwise(runs))
 
 
-def _listed(sizes: Mapping[str, Number]) -> str:
+def listed(sizes: Mapping[str, Number]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sizes.items())
 
 

@@ -9,12 +9,24 @@ import numpy as np
 
 from porter.equal.contents import Contents, Taken, fitted
 from porter.equal.meaning import COMPUTES, Means, Read, Then, meaning, read
-from porter.equal.words import Words, chosen, constant, in_order, is_number, joined, mixed, of_predicates, opposite, spread, word
-from porter.ptx.bits import type_bytes
+from porter.equal.words import (
+    Words,
+    chosen,
+    constant,
+    in_order,
+    is_number,
+    joined,
+    mixed,
+    of_predicates,
+    opposite,
+    spread,
+    word,
+)
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
 from porter.facts.values import is_known
 from porter.ptx import ast, table
+from porter.ptx.bits import type_bytes
 
 Result = Callable[[list[Words]], Words]
 _COMMUTE = frozenset(("add", "mul", "min", "max", "and", "or", "xor", "fma", "mad", "addc", "mul24", "mad24"))
@@ -41,7 +53,9 @@ def compute(step: Step) -> Means | None:
         return _putting(step, names, given, _compared(step), _with_opposite)
     each = size // len(names) if isinstance(rows[0][1], ast.Vec) else size
     result = _result(step, kinds)
-    return _putting(step, names, given, result, lambda found, count: [found[:, i * each : (i + 1) * each] for i in range(count)])
+    return _putting(
+        step, names, given, result, lambda found, count: [found[:, i * each : (i + 1) * each] for i in range(count)]
+    )
 
 
 def _parts(operand: ast.Operand) -> tuple[ast.Operand, ...]:
@@ -174,7 +188,12 @@ def _shifted(step: Step, size: int) -> Result:
     def result(given: list[Words]) -> Words:
         amount = given[1][:, 0]
         count = int(amount[0])
-        if not bool((amount == amount[0]).all()) or not bool(is_number(given[1]).all()) or count % 8 or count > 8 * size:
+        if (
+            not bool((amount == amount[0]).all())
+            or not bool(is_number(given[1]).all())
+            or count % 8
+            or count > 8 * size
+        ):
             return opaque(given)
         zeros, data, rest = np.zeros((len(amount), count // 8), np.uint64), fitted(given[0], size), size - count // 8
         return np.concatenate((zeros, data[:, :rest]) if left else (data[:, count // 8 :], zeros), axis=1)

@@ -11,12 +11,12 @@ import numpy as np
 from porter.equal.contents import Addresses, Contents, Taken
 from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
 from porter.equal.words import Words, joined
-from porter.ptx.bits import type_bytes
 from porter.facts.instructions.registry import Step
 from porter.facts.operands import Reader
 from porter.facts.state import Group, Warp
 from porter.facts.values import bits
 from porter.ptx import table
+from porter.ptx.bits import type_bytes
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 from porter.ptx.tensormap import TensorMap
 from porter.sim.datapath.tma import OUTSIDE, Mode, places
@@ -62,9 +62,7 @@ def _cp_async(step: Step) -> Means:
     return means
 
 
-def _targets(
-    step: Step, contents: Contents, warp: Warp, group: Group, mask: Reader | None, place: int
-) -> list[int]:
+def _targets(step: Step, contents: Contents, warp: Warp, group: Group, mask: Reader | None, place: int) -> list[int]:
     """The addresses that a copy to one writes to."""
     if mask is None:
         return [place]
@@ -132,7 +130,9 @@ def _box(
     return inside, outside, found
 
 
-def _lanes(step: Step, contents: Contents, warp: Warp, group: Group, lanes: int, readers: list[Reader]) -> list[list[int]]:
+def _lanes(
+    step: Step, contents: Contents, warp: Warp, group: Group, lanes: int, readers: list[Reader]
+) -> list[list[int]]:
     """What operands are, lane by lane; coordinates as signed numbers are beyond them."""
     by_operand = [lane_addresses(step, r(contents.machine, warp, group), lanes) for r in readers]
     return [[found[lane] for found in by_operand] for lane in bits(lanes)]

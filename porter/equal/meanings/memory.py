@@ -8,13 +8,13 @@ import numpy as np
 from porter.equal.contents import Addresses, Contents, Taken
 from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
 from porter.equal.words import chosen, constant, joined, mixed, spread, word
-from porter.ptx.bits import type_bytes
 from porter.facts.instructions.registry import Step
 from porter.facts.launched import GLOBAL
 from porter.facts.state import Group, Warp
 from porter.facts.values import is_known
 from porter.ptx import table
 from porter.ptx.arch import WARP
+from porter.ptx.bits import type_bytes
 from porter.ptx.memory_order import memory_order
 
 
@@ -32,7 +32,7 @@ def is_shared(step: Step, places: dict[int, int], space: str) -> bool:
     return space.startswith("shared") or (not space and inside == {True})
 
 
-def rows(places: dict[int, int], nbytes: int) -> tuple[np.ndarray, Addresses]:  # type: ignore[type-arg]
+def rows(places: dict[int, int], nbytes: int) -> tuple[np.ndarray, Addresses]:
     """The lanes, and the addresses [lanes, bytes] of what they access."""
     lanes = np.fromiter(places, np.intp)
     return lanes, np.fromiter(places.values(), np.int64)[:, None] + np.arange(nbytes)

@@ -19,11 +19,11 @@ from porter.facts.values import first
 from porter.ptx import ast, table
 from porter.ptx.arch import WARP
 from porter.ptx.idesc import InstructionDescriptor
-from porter.ptx.mma import ElementType
 from porter.ptx.mma_cells import a_cells, decode_idesc, mma_cells
 from porter.ptx.operand_chunks import operand_chunks
 from porter.ptx.packing import operand_element_bits
 from porter.ptx.smem_desc import Generation
+from porter.ptx.types import ElementType
 from porter.ptx.umma import UmmaOp
 from porter.ptx.wgmma import THREADS, WgmmaOp, a_position, d_position, umma_kind
 
@@ -45,7 +45,9 @@ def operand(
     return joined(data.reshape(rows, -1))
 
 
-def _key(op: WgmmaOp | UmmaOp, k: int, types: tuple[ElementType, ...], signs: tuple[bool, bool], saturates: bool) -> np.uint64:
+def _key(
+    op: WgmmaOp | UmmaOp, k: int, types: tuple[ElementType, ...], signs: tuple[bool, bool], saturates: bool
+) -> np.uint64:
     return word(" ".join(("product", str(k), *(t.value for t in types), str(signs), str(saturates))))
 
 
@@ -121,14 +123,14 @@ def _wgmma(step: Step) -> Means:
 
 
 def _in_registers(registers: list[Words], warp: int, bits: int) -> Words:
-    """The words [64] of the rows of A that a warp of a warpgroup holds; those of other warps' rows stand for nothing."""
+    """The words [64] of the rows of A that a warp of a warpgroup holds; those of other warps' rows are nothing."""
     size, per_register = bits // 8, 32 // bits
     k = per_register * 8
     whole = np.zeros((64, k * size), np.uint64)
-    thread = np.arange(WARP)
+    thread = np.arange(WARP, dtype=np.int64) + WARP * warp
     for register, data in enumerate(registers):
         for element in range(per_register):
-            row, column = a_position(thread + WARP * warp, register, element, bits)
+            row, column = a_position(thread, np.full_like(thread, register), np.full_like(thread, element), bits)
             for byte in range(size):
                 whole[row, column * size + byte] = data[:, element * size + byte]
     return joined(whole)
@@ -216,5 +218,3 @@ class _Product:
             return joined(data.reshape(len(lanes), -1))
         rows = idesc.m // op.cta_group
         return operand(self._contents.shared[rank], self._given["a"], "sm_100", rows, op.k, bits, idesc.a_mn_major)
-
-

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from porter.equal.contents import Contents, Taken
 from porter.equal.meaning import Means, Then, meaning, read
+from porter.equal.words import Words
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
 from porter.ptx import table
 from porter.ptx.arch import WARP
+from porter.ptx.mma_cells import Indices
 from porter.ptx.tmem import WARP_LANES, column_of, lane_of
 from porter.ptx.tmem_access import Shape, TmemAccess, cell, leaves_quarter_out, unpacked_columns
 
@@ -55,11 +59,8 @@ def _access(step: Step) -> Means:
         first = column_of(where)
 
         def then() -> None:
-            if access.packed:
-                low, high = unpacked_columns(columns)
-                places = (low + first + shift, high + first + shift)
-            else:
-                places = (columns + first + shift,)
+            halves = unpacked_columns(columns) if access.packed else (columns,)
+            places = [half + first + shift for half in halves]
             if access.store:
                 _store(tensor, lane + rows, places, np.stack(data, axis=1))
                 return
@@ -75,9 +76,10 @@ def _access(step: Step) -> Means:
     return means
 
 
-def _store(tensor, lanes, places, data) -> None:  # type: ignore[no-untyped-def]
+def _store(tensor: Words, lanes: Indices, places: Sequence[Indices], data: Words) -> None:
     if len(places) == 1:
         tensor[lanes, places[0]] = data
         return
     for number, place in enumerate(places):
-        tensor[lanes, place] = np.concatenate((data[..., 2 * number : 2 * number + 2], np.zeros_like(data[..., :2])), axis=2)
+        half = data[..., 2 * number : 2 * number + 2]
+        tensor[lanes, place] = np.concatenate((half, np.zeros_like(half)), axis=2)
