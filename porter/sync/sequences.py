@@ -7,8 +7,11 @@ turns that 31 bits of a size allow, instead of being argued about.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,8 @@ _PART = 1 << 16
 _MOST_TURNS = (1 << 26) + (1 << 10)
 """Turns that are looked at in some seconds."""
 _DEEPEST = 40
+_MOST_WAYS = 16
+"""Ways through a turn that give a register other values."""
 _WIDTHS = {"u32": 32, "b32": 32, "s32": 32, "u64": 64, "s64": 64, "b64": 64}
 
 
@@ -66,6 +71,7 @@ class Repeating:
         self._heads, self._symbols, self._period = heads, symbols, period
         self._turns = most
         self._moved: dict[object, np.uint64] = {}
+        self._under_way: set[tuple[int, str]] = set()
         self._known: dict[object, bool] = flow.__dict__.setdefault("_repeating", {})
 
     def __call__(self, at: int, operand: ast.Operand) -> bool:
@@ -93,7 +99,8 @@ class Repeating:
         name = self._flow.code.renamed(at, operand.name)
         is_compared = self._flow.code.code[at].parts[0] == "setp"
         heads = tuple((n, self._heads[n]) for n in sorted(first.used))
-        key = is_compared, name, first.place(at, name), self._turns, heads
+        places = reaching(self._flow, self._loop, at, name)
+        key = is_compared, name, self._loop.head, places, self._turns, self._period, heads
         if key not in self._known:
             self._known[key] = all(self._is_alike(key, at, operand, start) for start in range(0, self._turns, _PART))
         return self._known[key]
@@ -103,20 +110,29 @@ class Repeating:
 
     def _is_alike(self, key: object, at: int, operand: ast.Reg, start: int) -> bool:
         turns = np.arange(start, min(start + _PART, self._turns) + self._period, dtype=np.uint64)
-        values = self._values(turns).of(at, operand, 0)
-        if values.size == 1:
-            return True
-        moved = values[self._period :] - values[: -self._period]
         may_move = self._flow.code.code[at].parts[0] == "setp"
-        return bool((moved == (self._moved.setdefault(key, moved[0]) if may_move else 0)).all())
+        for values in self._values(turns).of(at, operand, 0):
+            if values.size == 1:
+                continue
+            moved = values[self._period :] - values[: -self._period]
+            if (moved != (self._moved.setdefault(key, moved[0]) if may_move else 0)).any():
+                return False
+        return True
 
     def _is_made_of_such(self, at: int, operand: ast.Reg) -> bool:
         """Whether it is computed of such operands alone."""
         name = self._flow.code.renamed(at, operand.name)
+        if (at, name) in self._under_way:
+            return False
+        self._under_way.add((at, name))
         try:
-            place = self._values(np.arange(1, dtype=np.uint64)).place(at, name)
+            return all(map(self._is_computed_at, reaching(self._flow, self._loop, at, name)))
         except NoSequenceError:
             return False
+        finally:
+            self._under_way.discard((at, name))
+
+    def _is_computed_at(self, place: int | None) -> bool:
         if place is None or self._flow.code.code[place].parts[0] not in _PURE:
             return False
         return all(self(place, o) for o in self._flow.code.code[place].operands[1:])
@@ -125,54 +141,82 @@ class Repeating:
 _PURE = frozenset(("mapa", "mov", "cvt", "cvta", "add", "sub", "and", "or", "xor", "shl", "shr", "mul", "mad", "selp"))
 
 
+@lru_cache(maxsize=1 << 14)
+def reaching(flow: Flow, loop: Loop, at: int, name: str) -> frozenset[int | None]:
+    """The instructions of a turn of a loop that may give a register the value that it has ahead of another one; None
+    stands for what it is at the head.
+
+    Raises:
+        NoSequenceError: the loop is entered elsewhere than at its head.
+    """
+    found: set[int | None] = set()
+    todo, seen = [at], {at}
+    while todo:
+        here = todo.pop()
+        if here == loop.head:
+            found.add(None)
+            continue
+        for before in flow.code.predecessors[here]:
+            if before not in loop.members:
+                raise NoSequenceError
+            if name in flow.writes[before]:
+                found.add(before)
+                if flow.code.code[before].guard is None:
+                    continue
+            if before not in seen:
+                seen.add(before)
+                todo.append(before)
+    return frozenset(found)
+
+
 class Values:
-    """The values of a loop's registers in each of some turns."""
+    """The values of a loop's registers in each of some turns: one row for each way through the turn that may have given
+    them. Which way it is depends on the turn's place in its period alone, so what holds for each row holds."""
 
     def __init__(
         self, flow: Flow, loop: Loop, heads: Mapping[str, Counted], symbols: Mapping[str, int], turns: Numbers
     ) -> None:
         self._flow, self._loop, self._heads, self._symbols, self._turns = flow, loop, heads, symbols, turns
-        self._known: dict[int, Numbers] = {}
+        self._known: dict[int, list[Numbers]] = {}
         self.used: set[str] = set()
         """Registers whose values at the head were asked for."""
 
-    def of(self, at: int, operand: ast.Operand, depth: int) -> Numbers:
+    def of(self, at: int, operand: ast.Operand, depth: int) -> list[Numbers]:
+        """Raises NoSequenceError: also for more ways than are looked at."""
         match operand:
             case ast.Imm(value, is_float=False):
-                return np.array([unsigned(int(value), 64)], np.uint64)
+                return [np.array([unsigned(int(value), 64)], np.uint64)]
             case ast.Reg(name):
                 return self._register(at, self._flow.code.renamed(at, name), depth)
             case ast.Sym(name, offset) if name in self._symbols:
-                return np.array([self._symbols[name] + offset], np.uint64)
+                return [np.array([self._symbols[name] + offset], np.uint64)]
             case ast.Mem(base, offset):
-                return self.of(at, base, depth) + np.uint64(unsigned(offset, 64))
+                return [row + np.uint64(unsigned(offset, 64)) for row in self.of(at, base, depth)]
         raise NoSequenceError
 
-    def place(self, at: int, name: str) -> int | None:
-        """The one instruction of the loop that gives a register the value that it has ahead of another one; None if it
-        is that of the head.
-
-        Raises:
-            NoSequenceError: it is not known which.
-        """
-        written = [w for w in self._loop.body if name in self._flow.writes[w]]
-        ahead = [w for w in written if w < at]
-        if not ahead:
-            return None
-        if len(written) != 1 or self._flow.code.code[ahead[0]].guard is not None:
+    def _register(self, at: int, name: str, depth: int) -> list[Numbers]:
+        if depth > _DEEPEST:
             raise NoSequenceError
-        return ahead[0]
+        rows: dict[bytes, Numbers] = {}
+        for place in reaching(self._flow, self._loop, at, name):
+            rows |= {row.tobytes(): row for row in self._given(place, name, depth)}
+            if len(rows) > _MOST_WAYS:
+                raise NoSequenceError
+        return list(rows.values())
 
-    def _register(self, at: int, name: str, depth: int) -> Numbers:
-        place = self.place(at, name)
-        if depth > _DEEPEST or (place is None and name not in self._heads):
-            raise NoSequenceError
+    def _given(self, place: int | None, name: str, depth: int) -> list[Numbers]:
+        """What the instruction at a place gives a register."""
         if place is None:
+            if name not in self._heads:
+                raise NoSequenceError
             self.used.add(name)
-            return self._heads[name].at(self._turns)
+            return [self._heads[name].at(self._turns)]
         if place not in self._known:
             ins = self._flow.code.code[place]
-            self._known[place] = _computed(ins, [self.of(place, o, depth + 1) for o in ins.operands[1:]])
+            operands = [self.of(place, o, depth + 1) for o in ins.operands[1:]]
+            if math.prod(map(len, operands)) > _MOST_WAYS:
+                raise NoSequenceError
+            self._known[place] = [_computed(ins, list(given)) for given in product(*operands)]
         return self._known[place]
 
 
@@ -237,6 +281,11 @@ def _divided(given: list[Numbers], width: int, is_signed: bool) -> tuple[Any, An
     return given[0] // given[1], given[0] % given[1]
 
 
+def _extreme(given: list[Numbers], width: int, is_signed: bool, least: bool) -> Numbers:
+    a, b = (_signed(g, width) for g in given) if is_signed else given
+    return np.where((a < b) == least, given[0], given[1])
+
+
 def _selected(given: list[Numbers], width: int, is_signed: bool) -> Numbers:
     return np.where(given[2] & np.uint64(1) != 0, given[0], given[1])
 
@@ -254,5 +303,7 @@ _OPERATIONS: dict[str, Callable[[list[Numbers], int, bool], Any]] = {
     "shr": _shifted_right,
     "div": lambda g, w, s: _divided(g, w, s)[0],
     "rem": lambda g, w, s: _divided(g, w, s)[1],
+    "min": lambda g, w, s: _extreme(g, w, s, least=True),
+    "max": lambda g, w, s: _extreme(g, w, s, least=False),
     "selp": _selected,
 }
