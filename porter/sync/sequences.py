@@ -34,6 +34,10 @@ _MOST_WAYS = 16
 _WIDTHS = {"u32": 32, "b32": 32, "s32": 32, "u64": 64, "s64": 64, "b64": 64}
 
 
+Key = str | tuple[int, str]
+"""A register at the head of a loop, or what an instruction takes from the launch."""
+
+
 class NoSequenceError(Exception):
     """A value that is not computed by integer instructions alone from what stands at the head of the loop."""
 
@@ -60,19 +64,18 @@ def evenly(values: Sequence[int], period: int) -> Counted:
 
 class Repeating:
     """Which values of a loop are the same in each period, for all of the `most` turns that it can make.
-    `follows` are the registers that follow a counter, `heads` what stands at the head, `symbols` the addresses of
-    shared variables."""
+    `follows` are the registers that follow a counter, `heads` what stands at the head, or is taken from the launch,
+    `symbols` the addresses of shared variables."""
 
     def __init__(
-        self, flow: Flow, loop: Loop, follows: Collection[str], heads: Mapping[str, Counted],
+        self, flow: Flow, loop: Loop, follows: Collection[str], heads: Mapping[Key, Counted],
         symbols: Mapping[str, int], period: int, most: int,
     ) -> None:  # fmt: skip
         self._flow, self._loop, self._follows = flow, loop, follows
         self._heads, self._symbols, self._period = heads, symbols, period
         self._turns = most
-        self._moved: dict[object, np.uint64] = {}
         self._under_way: set[tuple[int, str]] = set()
-        self._known: dict[object, bool] = flow.__dict__.setdefault("_repeating", {})
+        self._known: dict[object, int | None] = flow.__dict__.setdefault("_repeating", {})
 
     def __call__(self, at: int, operand: ast.Operand) -> bool:
         """Whether an operand of the instruction at `at` is one of these; of a comparison whether it moves by one number
@@ -92,32 +95,45 @@ class Repeating:
         Raises:
             NoSequenceError: also for more turns than can be.
         """
+        name = self._flow.code.renamed(at, operand.name)
+        places = reaching(self._flow, self._loop, at, name)
+        moved = self._moved((name, places), lambda values: values.of(at, operand, 0))
+        return moved == 0 or (moved is not None and self._flow.code.code[at].parts[0] == "setp")
+
+    def moved_by(self, at: int) -> int | None:
+        """The number by which what an instruction gives moves in each period, for all turns; None if there is none.
+
+        Raises:
+            NoSequenceError: also for more turns than can be.
+        """
+        if len(self._flow.writes[at]) != 1:
+            raise NoSequenceError
+        (name,) = self._flow.writes[at]
+        return self._moved((name, frozenset((at,))), lambda values: values.given(at, name, 0))
+
+    def _moved(self, named: object, rows: Callable[[Values], list[Numbers]]) -> int | None:
         if self._turns > _MOST_TURNS:
             raise NoSequenceError
-        first = self._values(np.arange(1, dtype=np.uint64))
-        first.of(at, operand, 0)
-        name = self._flow.code.renamed(at, operand.name)
-        is_compared = self._flow.code.code[at].parts[0] == "setp"
-        heads = tuple((n, self._heads[n]) for n in sorted(first.used))
-        places = reaching(self._flow, self._loop, at, name)
-        key = is_compared, name, self._loop.head, places, self._turns, self._period, heads
+        rows(first := self._values(np.arange(1, dtype=np.uint64)))
+        heads = tuple((key, self._heads[key]) for key in sorted(first.used, key=str))
+        key = named, self._loop.head, self._turns, self._period, heads
         if key not in self._known:
-            self._known[key] = all(self._is_alike(key, at, operand, start) for start in range(0, self._turns, _PART))
+            self._known[key] = self._moved_in_all(rows)
         return self._known[key]
+
+    def _moved_in_all(self, rows: Callable[[Values], list[Numbers]]) -> int | None:
+        number: int | None = None
+        for start in range(0, self._turns, _PART):
+            turns = np.arange(start, min(start + _PART, self._turns) + self._period, dtype=np.uint64)
+            for row in rows(self._values(turns)):
+                moved = np.zeros(1, np.uint64) if row.size == 1 else row[self._period :] - row[: -self._period]
+                number = int(moved[0]) if number is None else number
+                if (moved != number).any():
+                    return None
+        return number
 
     def _values(self, turns: Numbers) -> Values:
         return Values(self._flow, self._loop, self._heads, self._symbols, turns)
-
-    def _is_alike(self, key: object, at: int, operand: ast.Reg, start: int) -> bool:
-        turns = np.arange(start, min(start + _PART, self._turns) + self._period, dtype=np.uint64)
-        may_move = self._flow.code.code[at].parts[0] == "setp"
-        for values in self._values(turns).of(at, operand, 0):
-            if values.size == 1:
-                continue
-            moved = values[self._period :] - values[: -self._period]
-            if (moved != (self._moved.setdefault(key, moved[0]) if may_move else 0)).any():
-                return False
-        return True
 
     def _is_made_of_such(self, at: int, operand: ast.Reg) -> bool:
         """Whether it is computed of such operands alone."""
@@ -174,12 +190,12 @@ class Values:
     them. Which way it is depends on the turn's place in its period alone, so what holds for each row holds."""
 
     def __init__(
-        self, flow: Flow, loop: Loop, heads: Mapping[str, Counted], symbols: Mapping[str, int], turns: Numbers
+        self, flow: Flow, loop: Loop, heads: Mapping[Key, Counted], symbols: Mapping[str, int], turns: Numbers
     ) -> None:
         self._flow, self._loop, self._heads, self._symbols, self._turns = flow, loop, heads, symbols, turns
         self._known: dict[int, list[Numbers]] = {}
-        self.used: set[str] = set()
-        """Registers whose values at the head were asked for."""
+        self.used: set[Key] = set()
+        """What was asked for of what is known from the start."""
 
     def of(self, at: int, operand: ast.Operand, depth: int) -> list[Numbers]:
         """Raises NoSequenceError: also for more ways than are looked at."""
@@ -188,6 +204,8 @@ class Values:
                 return [np.array([unsigned(int(value), 64)], np.uint64)]
             case ast.Reg(name):
                 return self._register(at, self._flow.code.renamed(at, name), depth)
+            case ast.SpecialReg(name):
+                return [self._known_from_start((at, name))]
             case ast.Sym(name, offset) if name in self._symbols:
                 return [np.array([self._symbols[name] + offset], np.uint64)]
             case ast.Mem(base, offset):
@@ -199,18 +217,27 @@ class Values:
             raise NoSequenceError
         rows: dict[bytes, Numbers] = {}
         for place in reaching(self._flow, self._loop, at, name):
-            rows |= {row.tobytes(): row for row in self._given(place, name, depth)}
+            rows |= {row.tobytes(): row for row in self.given(place, name, depth)}
             if len(rows) > _MOST_WAYS:
                 raise NoSequenceError
         return list(rows.values())
 
-    def _given(self, place: int | None, name: str, depth: int) -> list[Numbers]:
-        """What the instruction at a place gives a register."""
+    def _known_from_start(self, key: Key) -> Numbers:
+        if key not in self._heads:
+            raise NoSequenceError
+        self.used.add(key)
+        return self._heads[key].at(self._turns)
+
+    def given(self, place: int | None, name: str, depth: int) -> list[Numbers]:
+        """What the instruction at a place gives a register; without one what it is at the head.
+
+        Raises:
+            NoSequenceError: as `of`.
+        """
         if place is None:
-            if name not in self._heads:
-                raise NoSequenceError
-            self.used.add(name)
-            return [self._heads[name].at(self._turns)]
+            return [self._known_from_start(name)]
+        if (place, name) in self._heads:
+            return [self._known_from_start((place, name))]
         if place not in self._known:
             ins = self._flow.code.code[place]
             operands = [self.of(place, o, depth + 1) for o in ins.operands[1:]]
