@@ -69,7 +69,7 @@ class Shape(IntEnum):
     EVEN = 0
     """A number more for each turn: the counter, times two to the power `shift`."""
     HIGH = 1
-    """The counter without its lowest `-shift` bits."""
+    """Bits of the counter, or not these, at `shift` from where they are in it."""
     OTHER = 2
 
 
@@ -86,8 +86,8 @@ class Followed:
         return Followed(max(self.shape, other.shape), min(self.reach, other.reach), shift)
 
 
-Settled = Callable[[int, Followed], Followed | None]
-"""What an instruction gives, given what its kind says of it; None if that repeats."""
+Settled = Callable[[int, Followed, Mapping[str, Followed]], Followed | None]
+"""What an instruction gives, given what its kind says of it, and what follows so far; None if that repeats."""
 
 
 class Following:
@@ -132,8 +132,9 @@ class Following:
             found = found.joined(other)
         number = next((int(o.value) for o in reversed(given) if isinstance(o, ast.Imm) and not o.is_float), None)
         changed = self._changed(head, ins.parts, found, len(followed), number)
-        uneven = changed is not None and changed.shape is not Shape.EVEN and head not in _COPIES
-        return self._settled(at, changed) if uneven and changed is not None and self._settled is not None else changed
+        if self._settled is None or changed is None or changed.shape is Shape.EVEN or head in _COPIES:
+            return changed
+        return self._settled(at, changed, self.kinds)
 
     @staticmethod
     def _changed(head: str, parts: tuple[str, ...], found: Followed, count: int, number: int | None) -> Followed | None:
@@ -147,7 +148,12 @@ class Following:
             return None if number >= 0 and span <= found.reach // 2 else other
         if head == "shr" and number is not None and found.shift is not None:
             shift = found.shift - number
-            return Followed(Shape.EVEN if shift >= 0 else Shape.HIGH, found.reach, shift)
+            is_even = shift >= 0 and found.shape is Shape.EVEN
+            return Followed(Shape.EVEN if is_even else Shape.HIGH, found.reach, shift)
+        if head == "not" or (head in ("xor", "or") and count == 1 and number is not None):
+            # each bit as it is or as it is not: what low bits repeat still do
+            return Followed(Shape.EVEN if head == "not" and found.shape is Shape.EVEN else Shape.HIGH, found.reach,
+                            found.shift)  # fmt: skip
         if found.shape is Shape.HIGH:
             return other
         if head in ("add", "sub", "neg"):

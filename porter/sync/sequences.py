@@ -23,8 +23,8 @@ from porter.ptx import ast
 from porter.ptx.bits import unsigned
 
 Numbers = npt.NDArray[np.uint64]
-LARGEST_SIZE = 1 << 31
-"""Sizes of kernels are below it."""
+LARGEST_SIZE = (1 << 31) - (1 << 16)
+"""Sizes of kernels are below it: what is rounded up to tiles has to fit as well."""
 _PART = 1 << 16
 _MOST_TURNS = (1 << 26) + (1 << 10)
 """Turns that are looked at in some seconds."""
@@ -149,12 +149,14 @@ class Repeating:
             self._under_way.discard((at, name))
 
     def _is_computed_at(self, place: int | None) -> bool:
-        if place is None or self._flow.code.code[place].parts[0] not in _PURE:
+        if place is None or self._flow.code.code[place].parts[0] not in PURE:
             return False
         return all(self(place, o) for o in self._flow.code.code[place].operands[1:])
 
 
-_PURE = frozenset(("mapa", "mov", "cvt", "cvta", "add", "sub", "and", "or", "xor", "shl", "shr", "mul", "mad", "selp"))
+PURE = frozenset(
+    ("mapa", "mov", "cvt", "cvta", "add", "sub", "and", "or", "xor", "shl", "shr", "mul", "mad", "selp", "min", "max")
+)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -215,12 +217,16 @@ class Values:
     def _register(self, at: int, name: str, depth: int) -> list[Numbers]:
         if depth > _DEEPEST:
             raise NoSequenceError
-        rows: dict[bytes, Numbers] = {}
-        for place in reaching(self._flow, self._loop, at, name):
-            rows |= {row.tobytes(): row for row in self.given(place, name, depth)}
-            if len(rows) > _MOST_WAYS:
-                raise NoSequenceError
-        return list(rows.values())
+        rows = [
+            row
+            for place in reaching(self._flow, self._loop, at, name)
+            for row in self.given(place, name, depth)
+        ]  # fmt: skip
+        if len(rows) > 1:
+            rows = list({row.tobytes(): row for row in rows}.values())
+        if len(rows) > _MOST_WAYS:
+            raise NoSequenceError
+        return rows
 
     def _known_from_start(self, key: Key) -> Numbers:
         if key not in self._heads:
@@ -240,10 +246,12 @@ class Values:
             return [self._known_from_start((place, name))]
         if place not in self._known:
             ins = self._flow.code.code[place]
-            operands = [self.of(place, o, depth + 1) for o in ins.operands[1:]]
+            operands = [self.of(place, o, depth + 1) for o in ins.operands[1 : 3 if ins.parts[0] == "selp" else None]]
             if math.prod(map(len, operands)) > _MOST_WAYS:
                 raise NoSequenceError
-            self._known[place] = [_computed(ins, list(given)) for given in product(*operands)]
+            # which one is selected is a way through the turn like others
+            ways = ((given,) for rows in operands for given in rows) if ins.parts[0] == "selp" else product(*operands)
+            self._known[place] = [_computed(ins, list(given)) for given in ways]
         return self._known[place]
 
 
@@ -303,18 +311,18 @@ def _shifted_right(given: list[Numbers], width: int, is_signed: bool) -> Numbers
 
 
 def _divided(given: list[Numbers], width: int, is_signed: bool) -> tuple[Any, Any]:
-    if is_signed or (given[1] == 0).any():
+    if (given[1] == 0).any():
         raise NoSequenceError
-    return given[0] // given[1], given[0] % given[1]
+    if not is_signed:
+        return given[0] // given[1], given[0] % given[1]
+    a, b = (_signed(g, width) for g in given)
+    quotient = np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+    return quotient.view(np.uint64), (a - quotient * b).view(np.uint64)
 
 
 def _extreme(given: list[Numbers], width: int, is_signed: bool, least: bool) -> Numbers:
     a, b = (_signed(g, width) for g in given) if is_signed else given
     return np.where((a < b) == least, given[0], given[1])
-
-
-def _selected(given: list[Numbers], width: int, is_signed: bool) -> Numbers:
-    return np.where(given[2] & np.uint64(1) != 0, given[0], given[1])
 
 
 _OPERATIONS: dict[str, Callable[[list[Numbers], int, bool], Any]] = {
@@ -332,5 +340,5 @@ _OPERATIONS: dict[str, Callable[[list[Numbers], int, bool], Any]] = {
     "rem": lambda g, w, s: _divided(g, w, s)[1],
     "min": lambda g, w, s: _extreme(g, w, s, least=True),
     "max": lambda g, w, s: _extreme(g, w, s, least=False),
-    "selp": _selected,
+    "selp": lambda g, w, s: g[0],
 }

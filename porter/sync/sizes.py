@@ -22,11 +22,12 @@ from porter.facts.values import Value
 from porter.ptx import ast, table
 from porter.ptx.bits import signed
 from porter.sync.following import Followed, Following, Shape, that_must_repeat
-from porter.sync.sequences import LARGEST_SIZE, Counted, Key, NoSequenceError, Repeating, evenly
+from porter.sync.sequences import LARGEST_SIZE, PURE, Counted, Key, NoSequenceError, Repeating, evenly, reaching
 
 Given = Mapping[tuple[int, str], object]
 """By instruction and register, or special register, what the launch gives it there; equal where it gives the same."""
 
+_DEEPEST = 8
 _BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 
@@ -84,7 +85,8 @@ class Sizes:
 
     @property
     def _most(self) -> int:
-        return -(-LARGEST_SIZE // self.unit)
+        """Numbers of turns, from the first regular one on, that have one a period later."""
+        return (LARGEST_SIZE - 1) // self.unit - self.start - self.period + 1
 
     def uneven(self) -> Iterator[tuple[str, int]]:
         """What follows the size otherwise than evenly, or synchronizes by it."""
@@ -123,23 +125,57 @@ class Sizes:
             if values.count(values[0]) == len(values):
                 continue
             for written in self.flow.writes[at] & needed[at + 1]:
-                kinds[written] = self._moved(steps.pop(), None) if (at, name) in numbers else _UNKNOWN
+                kinds[written] = self._moved(steps.pop()) if (at, name) in numbers else _UNKNOWN
         return numbers, kinds
 
-    def _moved(self, step: int, kind: Followed | None) -> Followed:
+    def _moved(self, step: int) -> Followed:
         """What moves evenly by a number in each period."""
         reach = abs(signed(step, 32)) * ((len(self.given) - self.start + 1) // self.period)
-        return Followed(Shape.EVEN, reach, 0 if kind is None else None)
+        return Followed(Shape.EVEN, reach)
+
+    def _step(self, moving: Repeating, at: int, follow: Mapping[str, Followed], depth: int = 0) -> int | None:
+        """By how much what an instruction gives moves in each period; None if that is not known. The indices of threads
+        in it do not move."""
+        try:
+            return moving.moved_by(at)
+        except NoSequenceError:
+            ins = self.flow.code.code[at]
+        if ins.parts[0] not in PURE or depth > _DEEPEST:
+            return None
+        steps = [self._step_of(moving, at, o, follow, depth) for o in ins.operands[1:]]
+        if None in steps:
+            return None
+        known = [step for step in steps if step is not None]
+        match ins.parts[0]:
+            case "min" | "max":
+                # the smaller one stays it
+                return known[0] if known[0] == known[1] else None
+            case "add" if len(ins.parts) == 2:
+                return known[0] + known[1]
+            case "mov":
+                return known[0]
+        return None if any(known) else 0
+
+    def _step_of(
+        self, moving: Repeating, at: int, operand: ast.Operand, follow: Mapping[str, Followed], depth: int
+    ) -> int | None:
+        if isinstance(operand, ast.SpecialReg):
+            values = [of_block.get((at, operand.name)) for of_run in self.given for of_block in of_run]
+            return 0 if values.count(values[0]) == len(values) else None
+        name = self.flow.code.register(at, operand)
+        if name is None or name not in follow:
+            return 0
+        places = reaching(self.flow, _whole(self.flow), at, name)
+        steps = {None if place is None else self._step(moving, place, follow, depth + 1) for place in places}
+        return steps.pop() if len(steps) == 1 else None
 
     def _checked(self, numbers: Mapping[Key, Counted], kinds: Mapping[str, Followed]) -> Iterator[tuple[str, int]]:
         whole = _whole(self.flow)
+        moving = Repeating(self.flow, whole, (), numbers, self.symbols, self.period, self._most)
 
-        def settled(at: int, kind: Followed) -> Followed | None:
-            try:
-                step = Repeating(self.flow, whole, (), numbers, self.symbols, self.period, self._most).moved_by(at)
-            except NoSequenceError:
-                return kind
-            return kind if step is None else self._moved(step, kind) if step else None
+        def settled(at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:
+            step = self._step(moving, at, follow)
+            return kind if step is None else self._moved(step) if step else None
 
         following = Following(self.flow, whole.body, kinds, settled)
         repeating = Repeating(

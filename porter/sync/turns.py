@@ -99,7 +99,7 @@ def _broken(runs: Sequence[Recorder], period: int, start: int, unit: int) -> tup
     sizes = Sizes(longer.flow, [run.given for run in runs], longer.symbols, unit, period, start)
     for found in (
         _registers(shorter, longer, period),
-        _comparisons(shorter, longer, -(-LARGEST_SIZE // unit) // period),
+        _comparisons(shorter, longer, (LARGEST_SIZE // unit - len(runs)) // period),
         _operands(shorter, longer, period, unit),
         sizes.uneven(),
         _left_behind(shorter, longer, sizes),
@@ -244,14 +244,14 @@ def _moved(first: Sequence[int | None], second: Sequence[int | None]) -> list[in
 # Comparisons ------------------------------------------------------------------------------------------
 
 
-def _comparisons(shorter: Recorder, longer: Recorder, periods: int) -> Iterator[tuple[str, int]]:
+def _comparisons(shorter: Recorder, longer: Recorder, more: int) -> Iterator[tuple[str, int]]:
     """Comparisons whose sides may change places at some turn, or for some number of turns, that no run has come to.
-    There are no more than some periods."""
+    `more`: periods that the longest size has besides."""
     for (warp, at), entries in longer.comparisons.items():
         kind = longer.flow.code.code[at].parts[-1]
         for sides, of_shorter in _rounds(entries, shorter.comparisons.get((warp, at), [])):
             now, before = _numbers(sides, kind), _numbers(of_shorter, kind)
-            if why := _changing(now, before) or _leaving(now, before, kind, periods):
+            if why := _changing(now, before) or _leaving(now, before, kind, more):
                 yield f"a comparison of {warp} {why}", at
 
 
@@ -277,21 +277,20 @@ def _changing(sides: Sides, of_shorter: Sides) -> str:
         return f"is made {len(now)} times, {turns} of them in a period"
     if turns and not _is_periodic(now, turns):
         return _unsettled(now, before, turns)
-    front, back = zip(now, before, strict=False), zip(reversed(now), reversed(before), strict=False)
-    return "" if all(_stays(*pair) for pair in (*front, *back)) else "may change its result for more turns"
+    # what is ahead of the periods that are put in, and what is behind them
+    half = len(before) // 2
+    stay = all(map(_stays, now[:half] + now[half + turns :], before))
+    return "" if stay else "may change its result for more turns"
 
 
-def _leaving(now: Sides, before: Sides, kind: str, periods: int) -> str:
+def _leaving(now: Sides, before: Sides, kind: str, more: int) -> str:
     """Why a side may become a number that its type does not have, and begin again at another one."""
-    turns, largest = len(now) - len(before), 1 << _width(kind) - (kind[0] != "u")
-    middle = (len(now) - turns) // 2
-    for side in (0, 1):
-        pairs = [(now[middle + turns], now[middle])] if turns else []
-        if before:
-            pairs += [(now[0], before[0]), (now[-1], before[-1])]
-        step = max(abs(later[side] - earlier[side]) for later, earlier in pairs)
-        if step and min(abs(now[0][side]), abs(now[-1][side])) + step * (periods - 2) > largest:
-            return "compares a number that has no room for all turns"
+    largest = 1 << _width(kind) - (kind[0] != "u")
+    for at in (0, -1) if before else ():
+        for side, of_shorter in zip(now[at], before[at], strict=True):
+            step = abs(side - of_shorter)
+            if step and abs(side) + step * more > largest:
+                return "compares a number that has no room for all turns"
     return ""
 
 

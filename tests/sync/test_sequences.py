@@ -104,6 +104,7 @@ PIECES = {
     "mul.hi.s32 %r20, %r10, 0x55555556;": lambda i: i * 0x55555556 >> 32,
     "mad.lo.u32 %r20, %r10, 5, 9;": lambda i: i * 5 + 9, "rem.u32 %r20, %r10, 7;": lambda i: i % 7,
     "max.u32 %r20, %r10, 700;": lambda i: max(i, 700), "min.s32 %r20, %r10, -1;": lambda i: -1,
+    "rem.s32 %r20, %r10, -7;": lambda i: i % 7, "div.s32 %r20, %r10, -3;": lambda i: -(i // 3),
     "neg.s32 %r20, %r10;": lambda i: -i, "not.b32 %r20, %r10;": lambda i: ~i,
 }  # fmt: skip
 """Instructions with what they compute."""
