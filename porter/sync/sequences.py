@@ -35,7 +35,8 @@ _WIDTHS = {"u32": 32, "b32": 32, "s32": 32, "u64": 64, "s64": 64, "b64": 64}
 
 
 Key = str | tuple[int, str]
-"""A register at the head of a loop, or what an instruction takes from the launch."""
+"""A register at the head of a loop, or what an instruction takes from the launch, or a register `ANYWHERE`."""
+ANYWHERE = -1
 
 
 class NoSequenceError(Exception):
@@ -217,6 +218,8 @@ class Values:
     def _register(self, at: int, name: str, depth: int) -> list[Numbers]:
         if depth > _DEEPEST:
             raise NoSequenceError
+        if (ANYWHERE, name) in self._heads:
+            return [self._known_from_start((ANYWHERE, name))]
         rows = [
             row
             for place in reaching(self._flow, self._loop, at, name)

@@ -9,6 +9,7 @@ index of a block gives is a counter of it, and so, outside of a loop, is a count
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,7 +23,17 @@ from porter.facts.values import Value
 from porter.ptx import ast, table
 from porter.ptx.bits import signed
 from porter.sync.following import Followed, Following, Shape, that_must_repeat
-from porter.sync.sequences import LARGEST_SIZE, PURE, Counted, Key, NoSequenceError, Repeating, evenly, reaching
+from porter.sync.sequences import (
+    ANYWHERE,
+    LARGEST_SIZE,
+    PURE,
+    Counted,
+    Key,
+    NoSequenceError,
+    Repeating,
+    evenly,
+    reaching,
+)
 
 Given = Mapping[tuple[int, str], object]
 """By instruction and register, or special register, what the launch gives it there; equal where it gives the same."""
@@ -72,6 +83,14 @@ def _loaded(launched: Launched, at: int) -> Iterator[tuple[tuple[int, str], obje
 
 
 @dataclass(frozen=True)
+class End:
+    """What a loop leaves in a counter: it was `last`, and is `step` more for a period more of turns."""
+
+    step: int
+    last: int
+
+
+@dataclass(frozen=True)
 class Sizes:
     """Executions for 1, 2, … turns as a loop over them. `given`: what each launch gives its blocks. `unit`: what a size
     grows by with each turn, `period` and `start` those of the turns."""
@@ -97,19 +116,41 @@ class Sizes:
                 seen.append(numbers)
                 yield from self._checked(numbers, kinds)
 
-    def behind(self, loop: Loop, counters: Mapping[str, Followed]) -> Iterator[tuple[str, int]]:
-        """The same of what a loop leaves in its counters."""
+    def behind(self, loop: Loop, counters: Mapping[str, End | None]) -> Iterator[tuple[str, int]]:
+        """The same of what a loop leaves in its counters, as far as it is known."""
         code = self.flow.code
         exits = {to for at in loop.body for to in code.successors[at] if to not in loop.members}
         left = {name for to in exits for name in self.flow.live[to] & counters.keys()}
         if not left:
             return
         body = sorted(_reached(self.flow, exits) - loop.members)
-        following = Following(self.flow, body, {name: counters[name] for name in left})
+        ends = {name: end for name, end in counters.items() if name in left}
+        moving = [self._any_value(name, end) for name, end in ends.items() if end is not None]
+
+        def settled(at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:
+            for values in moving:
+                with suppress(NoSequenceError):
+                    step = values.moved_by(at)
+                    return kind if step is None else self._moved(step) if step else None
+            return kind
+
+        following = Following(
+            self.flow,
+            body,
+            {name: self._moved(end.step if end is not None else 0) for name, end in ends.items()},
+            settled,
+        )
         for at in body:
             if any(True for _ in that_must_repeat(self.flow, at, following)):
                 yield f"an operand of {self.flow.code.code[at].parts[0]} follows a counter of a loop ahead of it", at
                 return
+
+    def _any_value(self, name: str, end: End) -> Repeating:
+        """What follows from a register, for all numbers up to what a loop leaves in it in the end."""
+        step = abs(end.step)
+        heads: dict[Key, Counted] = {(ANYWHERE, name): Counted((0,), 1)}
+        most = end.last + step * (self._most // self.period + 1)
+        return Repeating(self.flow, _whole(self.flow), (), heads, self.symbols, step, most)
 
     def _of_block(self, rank: int) -> tuple[dict[Key, Counted], dict[str, Followed]]:
         """What is known of what a launch gives a block for any number of turns, and the registers that follow it."""

@@ -27,7 +27,7 @@ from porter.ptx.arch import WARP
 from porter.ptx.bits import signed, unsigned
 from porter.sync.following import Followed, Following, Shape, that_must_repeat
 from porter.sync.sequences import LARGEST_SIZE, Counted, Key, Repeating, evenly
-from porter.sync.sizes import Sizes, given_by
+from porter.sync.sizes import End, Sizes, given_by
 
 Trace = list[tuple[object, ...]]
 
@@ -368,8 +368,18 @@ def _left_behind(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[
     """What is done behind loops by what their counters come to."""
     for (warp, head), entries in longer.states.items():
         for states, before in _rounds(entries, shorter.states.get((warp, head), [])):
-            if counters := _counters(states, len(states) - len(before)):
+            names = _counters(states, len(states) - len(before)).keys() if before else ()
+            ends = {name: _end(states[-1].get(name), before[-1].get(name)) for name in names}
+            if counters := {name: end for name, end in ends.items() if end is None or end.step}:
                 yield from sizes.behind(longer.flow.heads[head], counters)
+
+
+def _end(now: Value, before: Value) -> End | None:
+    """What a loop leaves in a register; None if lanes differ in that, or it is less than nothing."""
+    lanes = range(WARP if isinstance(now, tuple) or isinstance(before, tuple) else 1)
+    steps = {(of_lane(now, lane) or 0) - (of_lane(before, lane) or 0) for lane in lanes}
+    last = max(signed(of_lane(now, lane) or 0, 32) for lane in lanes)
+    return End(steps.pop(), last) if len(steps) == 1 and last >= 0 else None
 
 
 def _counters(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, Followed]:
