@@ -93,19 +93,19 @@ class End:
 @dataclass(frozen=True)
 class Sizes:
     """Executions for 1, 2, … turns as a loop over them. `given`: what each launch gives its blocks. `unit`: what a size
-    grows by with each turn, `period` and `start` those of the turns."""
+    grows by with each turn, `period`: that of the turns. All up to the last one were looked at: what is behind it has
+    to be as what is a period ahead of it."""
 
     flow: Flow
     given: Sequence[Sequence[Given]]
     symbols: Mapping[str, int]
     unit: int
     period: int
-    start: int
 
     @property
     def _most(self) -> int:
-        """Numbers of turns, from the first regular one on, that have one a period later."""
-        return (LARGEST_SIZE - 1) // self.unit - self.start - self.period + 1
+        """Numbers of turns, from the first of the last two periods on, that have one a period later."""
+        return (LARGEST_SIZE - 1) // self.unit - len(self.given) + self.period
 
     def uneven(self) -> Iterator[tuple[str, int]]:
         """What follows the size otherwise than evenly, or synchronizes by it."""
@@ -158,7 +158,7 @@ class Sizes:
         kinds: dict[str, Followed] = {}
         needed = deciding(self.flow)
         for at, name in self.given[-1][rank]:
-            values = [of_run[rank].get((at, name)) for of_run in self.given[self.start - 1 :]]
+            values = [of_run[rank].get((at, name)) for of_run in self.given[-2 * self.period :]]
             known = [v for v in values if isinstance(v, int)]
             steps = {known[i + self.period] - known[i] for i in range(len(known) - self.period)}
             if len(known) == len(values) and len(steps) == 1:
@@ -171,7 +171,7 @@ class Sizes:
 
     def _moved(self, step: int) -> Followed:
         """What moves evenly by a number in each period."""
-        reach = abs(signed(step, 32)) * ((len(self.given) - self.start + 1) // self.period)
+        reach = abs(signed(step, 32)) * (len(self.given) // self.period)
         return Followed(Shape.EVEN, reach)
 
     def _step(self, moving: Repeating, at: int, follow: Mapping[str, Followed], depth: int = 0) -> int | None:

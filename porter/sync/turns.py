@@ -86,7 +86,7 @@ def find_lasso(runs: Sequence[Recorder], unit: int = 1) -> Lasso | None:
         start = _regular_from(runs, period)
         if start is None:
             continue
-        why, at = _broken(runs, period, start, unit)
+        why, at = _broken(runs, period, unit)
         found = Lasso(period, start, why, at)
         if not why:
             return found
@@ -94,9 +94,9 @@ def find_lasso(runs: Sequence[Recorder], unit: int = 1) -> Lasso | None:
     return last
 
 
-def _broken(runs: Sequence[Recorder], period: int, start: int, unit: int) -> tuple[str, int | None]:
+def _broken(runs: Sequence[Recorder], period: int, unit: int) -> tuple[str, int | None]:
     shorter, longer = runs[-1 - period], runs[-1]
-    sizes = Sizes(longer.flow, [run.given for run in runs], longer.symbols, unit, period, start)
+    sizes = Sizes(longer.flow, [run.given for run in runs], longer.symbols, unit, period)
     for found in (
         _registers(shorter, longer, period),
         _comparisons(shorter, longer, (LARGEST_SIZE // unit - len(runs)) // period),
