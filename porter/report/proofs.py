@@ -17,7 +17,7 @@ from porter.facts.values import ALL
 from porter.report import json as report_json
 from porter.sim.check.catalog import KINDS
 from porter.sync.deadlocks import Waiting
-from porter.sync.findings import Finding
+from porter.sync.findings import Finding, by_cause
 from porter.verify.proved import CaseProofs, wrong_in
 from porter.verify.proving import Count, Proof
 
@@ -45,7 +45,7 @@ def text(proofs: Sequence[Proof]) -> Iterator[str]:
     """What is wrong in each program, then a line for each."""
     for proof in proofs:
         code = proof.flow.code
-        for finding in proof.checked.findings:
+        for finding in _by_cause(proof):
             yield from _finding(code, proof, finding)
         yield from (f"    {line}" for line in _deadlock(code, proof.checked.waiting))
     for proof in proofs:
@@ -80,7 +80,9 @@ def introduced(found: CaseProofs, as_code: DiagnosticCode) -> Iterator[Diagnosti
     if found.port is None:
         return
     code, proof = found.port.flow.code, found.port
-    times = Counter(finding.kind for finding in found.introduced)
+    times: Counter[str] = Counter()
+    for one in found.introduced:
+        times[one.kind] += one.pairs
     for finding in {f.kind: f for f in reversed(found.introduced)}.values():
         loc = code.code[finding.second].loc if finding.second is not None else None
         values = {"id": finding.kind, "case": proof.case, "program": proof.program, "what": _title(finding)}
@@ -140,9 +142,9 @@ def _verdict(proof: Proof) -> str:
     if proof.status == "unknown":
         return f"unknown: {checked.unknown} at {_place(proof.flow.code, checked.unknown_at)} ({proof.at})"
     if proof.status == "hazard":
-        count = sum(f.level != "review" for f in checked.findings)
+        count = sum(f.level != "review" for f in _by_cause(proof))
         return f"hazard: {count} at {proof.at}"
-    reviews = len(checked.findings)
+    reviews = len(_by_cause(proof))
     return f"proved{f', {reviews} to review' if reviews else ''}, {proof.seconds:.1f} s"
 
 
@@ -175,8 +177,28 @@ def _finding(code: Code, proof: Proof, finding: Finding) -> Iterator[str]:
         yield f"    first:  {_instruction(code, finding.first)}"
     if finding.second is not None:
         yield f"    {'second' if finding.first is not None else 'at'}: {_instruction(code, finding.second)}"
+    turn = _turn(proof, finding)
+    if finding.pairs > 1 or turn is not None:
+        times = f"{finding.pairs} times" if finding.pairs > 1 else "once"
+        yield f"    {times}" + ("" if turn is None else f", the first in turn {turn} of those that execute it")
     if known is not None:
         yield f"    rule: {known.rule} ({known.source})"
+
+
+def _by_cause(proof: Proof) -> list[Finding]:
+    """A finding for each cause: turns that are unrolled have the same places in the source."""
+    code = proof.flow.code.code
+
+    def place(at: int | None) -> object:
+        return None if at is None else code[at].loc or at
+
+    return by_cause(proof.checked.findings, place)
+
+
+def _turn(proof: Proof, finding: Finding) -> int | None:
+    """The turn of the second instruction's loop, among those that execute it, in which it goes wrong first; None if it
+    is in none."""
+    return finding.turn if finding.second in proof.flow.innermost else None
 
 
 def _title(finding: Finding) -> str:
@@ -251,8 +273,10 @@ def proof_body(proof: Proof) -> dict[str, Any]:
                 "text": f.text,
                 "first": _place(code, f.first) if f.first is not None else None,
                 "second": _place(code, f.second) if f.second is not None else None,
+                "pairs": f.pairs,
+                "turn": _turn(proof, f),
             }
-            for f in proof.checked.findings
+            for f in _by_cause(proof)
         ],
         "waiting": [_waiting(code, one) for one in proof.checked.waiting],
         "unknown": proof.checked.unknown,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from porter.facts.cells import byte_of, column_of
-from porter.facts.events import Access, Edge, Engine, History, Space
+from porter.facts.events import Access, Edge, Engine, History, Space, WarpName
 from porter.facts.names import SharedNames
 from porter.facts.values import bits
 from porter.ptx.shared_window import RANK_SHIFT
@@ -64,6 +64,8 @@ class Conflicts:
         self._starting: dict[int, list[Access]] = defaultdict(list)
         for access in history.accesses:
             self._starting[access.start].append(access)
+        self._executed: dict[tuple[int, WarpName | None], list[tuple[int, int]]] = defaultdict(list)
+        """By instruction and warp the events at which accesses begin, with their lanes."""
         self._spaces: dict[Space, _Cells] = defaultdict(_Cells)
         self._pairs: dict[object, list[int]] = defaultdict(list)
         """Events at which the blocks of a pair get columns, neither ahead of the other."""
@@ -175,7 +177,21 @@ class Conflicts:
         )
         one, other = self._events[first.start].warp, self._events[second.start].warp
         between = one is not None and other is not None and one.rank != other.rank
-        self._findings.add(kind, text, second.at, first=first.at, level=level, between_blocks=between)
+        self._findings.add(
+            kind, text, second.at, first=first.at, level=level, between_blocks=between, missing=what,
+            turn=self._turn(second),
+        )  # fmt: skip
+
+    def _turn(self, access: Access) -> int:
+        """How often its threads have come to an access's instruction, with this time."""
+        event = self._events[access.start]
+        if not self._executed:
+            for start in sorted(self._starting):
+                for at in {one.at for one in self._starting[start]}:
+                    self._executed[at, self._events[start].warp].append((start, self._events[start].lanes))
+        lane = event.lanes & -event.lanes
+        of_warp = self._executed[access.at, event.warp]
+        return sum(start <= access.start and bool(lanes & lane) for start, lanes in of_warp)
 
     def _where(self, space: Space, cells: int) -> str:
         """The first of the cells."""
@@ -248,7 +264,7 @@ class Conflicts:
                 f"{access.must_be_written}, {self._where(access.space, missing)}: {missing.bit_count()} of "
                 f"{access.cells.bit_count()} cells are not known to be written before ({self._who(access)})"
             )
-            self._findings.add(kind, text, access.at)
+            self._findings.add(kind, text, access.at, missing="not written before", turn=self._turn(access))
 
 
 def _hardware_orders(first: Access, second: Access) -> bool:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Level = Literal["error", "strict", "review"]
@@ -14,7 +16,8 @@ _LEVELS: tuple[Level, ...] = ("error", "strict", "review")
 @dataclass(frozen=True)
 class Finding:
     """`kind` is an ID of the catalog of hazards, or a word of its own for what the catalog has no ID of (`deadlock`,
-    `phase`, `bytes`, `count`, `columns`). `first` and `second` are instructions."""
+    `phase`, `bytes`, `count`, `columns`). `first` and `second` are instructions. `missing`: the edge that is, without
+    names and numbers. `pairs` of these two are wrong, the first when threads execute the second for time `turn`."""
 
     kind: str
     level: Level
@@ -22,11 +25,37 @@ class Finding:
     second: int | None
     first: int | None = None
     between_blocks: bool = False
+    missing: str = ""
+    pairs: int = 1
+    turn: int | None = None
 
     @property
     def identity(self) -> tuple[str, int | None, int | None]:
         """Equal for findings about one pair of instructions."""
         return self.kind, self.first, self.second
+
+    def joined(self, other: Finding) -> Finding:
+        """Both as one: the worse, and of these the one that begins first."""
+        first, then = (other, self) if _order(other) < _order(self) else (self, other)
+        between = first.between_blocks and then.between_blocks
+        return replace(first, pairs=first.pairs + then.pairs, between_blocks=between)
+
+
+def _order(finding: Finding) -> tuple[int, int]:
+    return _LEVELS.index(finding.level), finding.turn or 0
+
+
+def by_cause(findings: Iterable[Finding], place: Callable[[int | None], object]) -> list[Finding]:
+    """One for all that have the same ID, level, two places and missing edge."""
+    found: dict[object, Finding] = {}
+    for finding in findings:
+        missing = finding.missing or _NUMBERS.sub("", finding.text)
+        key = finding.kind, finding.level, missing, place(finding.first), place(finding.second)
+        found[key] = found[key].joined(finding) if key in found else finding
+    return list(found.values())
+
+
+_NUMBERS = re.compile(r"\d+")
 
 
 class Findings:
@@ -37,12 +66,11 @@ class Findings:
 
     def add(
         self, kind: str, text: str, second: int | None, *, first: int | None = None, level: Level = "error",
-        between_blocks: bool = False,
+        between_blocks: bool = False, missing: str = "", turn: int | None = None,
     ) -> None:  # fmt: skip
-        found = Finding(kind, level, text, second, first, between_blocks)
-        known = self._found.setdefault(found.identity, found)
-        if _LEVELS.index(level) < _LEVELS.index(known.level):
-            self._found[found.identity] = found
+        found = Finding(kind, level, text, second, first, between_blocks, missing, turn=turn)
+        known = self._found.get(found.identity)
+        self._found[found.identity] = found if known is None else known.joined(found)
 
     def all(self) -> list[Finding]:
         return sorted(self._found.values(), key=lambda f: _LEVELS.index(f.level))

@@ -7,8 +7,11 @@ turns that 31 bits of a size allow, instead of being argued about.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,13 +23,20 @@ from porter.ptx import ast
 from porter.ptx.bits import unsigned
 
 Numbers = npt.NDArray[np.uint64]
-LARGEST_SIZE = 1 << 31
-"""Sizes of kernels are below it."""
+LARGEST_SIZE = (1 << 31) - (1 << 16)
+"""Sizes of kernels are below it: what is rounded up to tiles has to fit as well."""
 _PART = 1 << 16
 _MOST_TURNS = (1 << 26) + (1 << 10)
 """Turns that are looked at in some seconds."""
 _DEEPEST = 40
+_MOST_WAYS = 16
+"""Ways through a turn that give a register other values."""
 _WIDTHS = {"u32": 32, "b32": 32, "s32": 32, "u64": 64, "s64": 64, "b64": 64}
+
+
+Key = str | tuple[int, str]
+"""A register at the head of a loop, or what an instruction takes from the launch, or a register `ANYWHERE`."""
+ANYWHERE = -1
 
 
 class NoSequenceError(Exception):
@@ -55,18 +65,18 @@ def evenly(values: Sequence[int], period: int) -> Counted:
 
 class Repeating:
     """Which values of a loop are the same in each period, for all of the `most` turns that it can make.
-    `follows` are the registers that follow a counter, `heads` what stands at the head, `symbols` the addresses of
-    shared variables."""
+    `follows` are the registers that follow a counter, `heads` what stands at the head, or is taken from the launch,
+    `symbols` the addresses of shared variables."""
 
     def __init__(
-        self, flow: Flow, loop: Loop, follows: Collection[str], heads: Mapping[str, Counted],
+        self, flow: Flow, loop: Loop, follows: Collection[str], heads: Mapping[Key, Counted],
         symbols: Mapping[str, int], period: int, most: int,
     ) -> None:  # fmt: skip
         self._flow, self._loop, self._follows = flow, loop, follows
         self._heads, self._symbols, self._period = heads, symbols, period
         self._turns = most
-        self._moved: dict[object, np.uint64] = {}
-        self._known: dict[object, bool] = flow.__dict__.setdefault("_repeating", {})
+        self._under_way: set[tuple[int, str]] = set()
+        self._known: dict[object, int | None] = flow.__dict__.setdefault("_repeating", {})
 
     def __call__(self, at: int, operand: ast.Operand) -> bool:
         """Whether an operand of the instruction at `at` is one of these; of a comparison whether it moves by one number
@@ -86,93 +96,165 @@ class Repeating:
         Raises:
             NoSequenceError: also for more turns than can be.
         """
+        name = self._flow.code.renamed(at, operand.name)
+        places = reaching(self._flow, self._loop, at, name)
+        moved = self._moved((name, places), lambda values: values.of(at, operand, 0))
+        return moved == 0 or (moved is not None and self._flow.code.code[at].parts[0] == "setp")
+
+    def moved_by(self, at: int) -> int | None:
+        """The number by which what an instruction gives moves in each period, for all turns; None if there is none.
+
+        Raises:
+            NoSequenceError: also for more turns than can be.
+        """
+        if len(self._flow.writes[at]) != 1:
+            raise NoSequenceError
+        (name,) = self._flow.writes[at]
+        return self._moved((name, frozenset((at,))), lambda values: values.given(at, name, 0))
+
+    def _moved(self, named: object, rows: Callable[[Values], list[Numbers]]) -> int | None:
         if self._turns > _MOST_TURNS:
             raise NoSequenceError
-        first = self._values(np.arange(1, dtype=np.uint64))
-        first.of(at, operand, 0)
-        name = self._flow.code.renamed(at, operand.name)
-        is_compared = self._flow.code.code[at].parts[0] == "setp"
-        heads = tuple((n, self._heads[n]) for n in sorted(first.used))
-        key = is_compared, name, first.place(at, name), self._turns, heads
+        rows(first := self._values(np.arange(1, dtype=np.uint64)))
+        heads = tuple((key, self._heads[key]) for key in sorted(first.used, key=str))
+        key = named, self._loop.head, self._turns, self._period, heads
         if key not in self._known:
-            self._known[key] = all(self._is_alike(key, at, operand, start) for start in range(0, self._turns, _PART))
+            self._known[key] = self._moved_in_all(rows)
         return self._known[key]
+
+    def _moved_in_all(self, rows: Callable[[Values], list[Numbers]]) -> int | None:
+        number: int | None = None
+        for start in range(0, self._turns, _PART):
+            turns = np.arange(start, min(start + _PART, self._turns) + self._period, dtype=np.uint64)
+            for row in rows(self._values(turns)):
+                moved = np.zeros(1, np.uint64) if row.size == 1 else row[self._period :] - row[: -self._period]
+                number = int(moved[0]) if number is None else number
+                if (moved != number).any():
+                    return None
+        return number
 
     def _values(self, turns: Numbers) -> Values:
         return Values(self._flow, self._loop, self._heads, self._symbols, turns)
 
-    def _is_alike(self, key: object, at: int, operand: ast.Reg, start: int) -> bool:
-        turns = np.arange(start, min(start + _PART, self._turns) + self._period, dtype=np.uint64)
-        values = self._values(turns).of(at, operand, 0)
-        if values.size == 1:
-            return True
-        moved = values[self._period :] - values[: -self._period]
-        may_move = self._flow.code.code[at].parts[0] == "setp"
-        return bool((moved == (self._moved.setdefault(key, moved[0]) if may_move else 0)).all())
-
     def _is_made_of_such(self, at: int, operand: ast.Reg) -> bool:
         """Whether it is computed of such operands alone."""
         name = self._flow.code.renamed(at, operand.name)
+        if (at, name) in self._under_way:
+            return False
+        self._under_way.add((at, name))
         try:
-            place = self._values(np.arange(1, dtype=np.uint64)).place(at, name)
+            return all(map(self._is_computed_at, reaching(self._flow, self._loop, at, name)))
         except NoSequenceError:
             return False
-        if place is None or self._flow.code.code[place].parts[0] not in _PURE:
+        finally:
+            self._under_way.discard((at, name))
+
+    def _is_computed_at(self, place: int | None) -> bool:
+        if place is None or self._flow.code.code[place].parts[0] not in PURE:
             return False
         return all(self(place, o) for o in self._flow.code.code[place].operands[1:])
 
 
-_PURE = frozenset(("mapa", "mov", "cvt", "cvta", "add", "sub", "and", "or", "xor", "shl", "shr", "mul", "mad", "selp"))
+PURE = frozenset(
+    ("mapa", "mov", "cvt", "cvta", "add", "sub", "and", "or", "xor", "shl", "shr", "mul", "mad", "selp", "min", "max")
+)
+
+
+@lru_cache(maxsize=1 << 14)
+def reaching(flow: Flow, loop: Loop, at: int, name: str) -> frozenset[int | None]:
+    """The instructions of a turn of a loop that may give a register the value that it has ahead of another one; None
+    stands for what it is at the head.
+
+    Raises:
+        NoSequenceError: the loop is entered elsewhere than at its head.
+    """
+    found: set[int | None] = set()
+    todo, seen = [at], {at}
+    while todo:
+        here = todo.pop()
+        if here == loop.head:
+            found.add(None)
+            continue
+        for before in flow.code.predecessors[here]:
+            if before not in loop.members:
+                raise NoSequenceError
+            if name in flow.writes[before]:
+                found.add(before)
+                if flow.code.code[before].guard is None:
+                    continue
+            if before not in seen:
+                seen.add(before)
+                todo.append(before)
+    return frozenset(found)
 
 
 class Values:
-    """The values of a loop's registers in each of some turns."""
+    """The values of a loop's registers in each of some turns: one row for each way through the turn that may have given
+    them. Which way it is depends on the turn's place in its period alone, so what holds for each row holds."""
 
     def __init__(
-        self, flow: Flow, loop: Loop, heads: Mapping[str, Counted], symbols: Mapping[str, int], turns: Numbers
+        self, flow: Flow, loop: Loop, heads: Mapping[Key, Counted], symbols: Mapping[str, int], turns: Numbers
     ) -> None:
         self._flow, self._loop, self._heads, self._symbols, self._turns = flow, loop, heads, symbols, turns
-        self._known: dict[int, Numbers] = {}
-        self.used: set[str] = set()
-        """Registers whose values at the head were asked for."""
+        self._known: dict[int, list[Numbers]] = {}
+        self.used: set[Key] = set()
+        """What was asked for of what is known from the start."""
 
-    def of(self, at: int, operand: ast.Operand, depth: int) -> Numbers:
+    def of(self, at: int, operand: ast.Operand, depth: int) -> list[Numbers]:
+        """Raises NoSequenceError: also for more ways than are looked at."""
         match operand:
             case ast.Imm(value, is_float=False):
-                return np.array([unsigned(int(value), 64)], np.uint64)
+                return [np.array([unsigned(int(value), 64)], np.uint64)]
             case ast.Reg(name):
                 return self._register(at, self._flow.code.renamed(at, name), depth)
+            case ast.SpecialReg(name):
+                return [self._known_from_start((at, name))]
             case ast.Sym(name, offset) if name in self._symbols:
-                return np.array([self._symbols[name] + offset], np.uint64)
+                return [np.array([self._symbols[name] + offset], np.uint64)]
             case ast.Mem(base, offset):
-                return self.of(at, base, depth) + np.uint64(unsigned(offset, 64))
+                return [row + np.uint64(unsigned(offset, 64)) for row in self.of(at, base, depth)]
         raise NoSequenceError
 
-    def place(self, at: int, name: str) -> int | None:
-        """The one instruction of the loop that gives a register the value that it has ahead of another one; None if it
-        is that of the head.
+    def _register(self, at: int, name: str, depth: int) -> list[Numbers]:
+        if depth > _DEEPEST:
+            raise NoSequenceError
+        if (ANYWHERE, name) in self._heads:
+            return [self._known_from_start((ANYWHERE, name))]
+        rows = [
+            row
+            for place in reaching(self._flow, self._loop, at, name)
+            for row in self.given(place, name, depth)
+        ]  # fmt: skip
+        if len(rows) > 1:
+            rows = list({row.tobytes(): row for row in rows}.values())
+        if len(rows) > _MOST_WAYS:
+            raise NoSequenceError
+        return rows
+
+    def _known_from_start(self, key: Key) -> Numbers:
+        if key not in self._heads:
+            raise NoSequenceError
+        self.used.add(key)
+        return self._heads[key].at(self._turns)
+
+    def given(self, place: int | None, name: str, depth: int) -> list[Numbers]:
+        """What the instruction at a place gives a register; without one what it is at the head.
 
         Raises:
-            NoSequenceError: it is not known which.
+            NoSequenceError: as `of`.
         """
-        written = [w for w in self._loop.body if name in self._flow.writes[w]]
-        ahead = [w for w in written if w < at]
-        if not ahead:
-            return None
-        if len(written) != 1 or self._flow.code.code[ahead[0]].guard is not None:
-            raise NoSequenceError
-        return ahead[0]
-
-    def _register(self, at: int, name: str, depth: int) -> Numbers:
-        place = self.place(at, name)
-        if depth > _DEEPEST or (place is None and name not in self._heads):
-            raise NoSequenceError
         if place is None:
-            self.used.add(name)
-            return self._heads[name].at(self._turns)
+            return [self._known_from_start(name)]
+        if (place, name) in self._heads:
+            return [self._known_from_start((place, name))]
         if place not in self._known:
             ins = self._flow.code.code[place]
-            self._known[place] = _computed(ins, [self.of(place, o, depth + 1) for o in ins.operands[1:]])
+            operands = [self.of(place, o, depth + 1) for o in ins.operands[1 : 3 if ins.parts[0] == "selp" else None]]
+            if math.prod(map(len, operands)) > _MOST_WAYS:
+                raise NoSequenceError
+            # which one is selected is a way through the turn like others
+            ways = ((given,) for rows in operands for given in rows) if ins.parts[0] == "selp" else product(*operands)
+            self._known[place] = [_computed(ins, list(given)) for given in ways]
         return self._known[place]
 
 
@@ -232,13 +314,18 @@ def _shifted_right(given: list[Numbers], width: int, is_signed: bool) -> Numbers
 
 
 def _divided(given: list[Numbers], width: int, is_signed: bool) -> tuple[Any, Any]:
-    if is_signed or (given[1] == 0).any():
+    if (given[1] == 0).any():
         raise NoSequenceError
-    return given[0] // given[1], given[0] % given[1]
+    if not is_signed:
+        return given[0] // given[1], given[0] % given[1]
+    a, b = (_signed(g, width) for g in given)
+    quotient = np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+    return quotient.view(np.uint64), (a - quotient * b).view(np.uint64)
 
 
-def _selected(given: list[Numbers], width: int, is_signed: bool) -> Numbers:
-    return np.where(given[2] & np.uint64(1) != 0, given[0], given[1])
+def _extreme(given: list[Numbers], width: int, is_signed: bool, least: bool) -> Numbers:
+    a, b = (_signed(g, width) for g in given) if is_signed else given
+    return np.where((a < b) == least, given[0], given[1])
 
 
 _OPERATIONS: dict[str, Callable[[list[Numbers], int, bool], Any]] = {
@@ -254,5 +341,7 @@ _OPERATIONS: dict[str, Callable[[list[Numbers], int, bool], Any]] = {
     "shr": _shifted_right,
     "div": lambda g, w, s: _divided(g, w, s)[0],
     "rem": lambda g, w, s: _divided(g, w, s)[1],
-    "selp": _selected,
+    "min": lambda g, w, s: _extreme(g, w, s, least=True),
+    "max": lambda g, w, s: _extreme(g, w, s, least=False),
+    "selp": lambda g, w, s: g[0],
 }

@@ -16,21 +16,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from functools import lru_cache
 from typing import TypeVar
 
-from porter.facts.code import Loop
 from porter.facts.deciding import deciding
 from porter.facts.events import WarpName
-from porter.facts.flow import Flow
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, of_lane
-from porter.ptx import ast
 from porter.ptx.arch import WARP
-from porter.ptx.bits import signed
-from porter.sync.sequences import LARGEST_SIZE, Counted, Repeating, evenly
+from porter.ptx.bits import signed, unsigned
+from porter.sync.following import Followed, Following, Shape, that_must_repeat
+from porter.sync.sequences import LARGEST_SIZE, Counted, Key, Repeating, evenly
+from porter.sync.sizes import End, Sizes, given_by
 
 Trace = list[tuple[object, ...]]
 
@@ -43,6 +40,7 @@ class Recorder:
         self.flow = machine.flow
         self._deciding = deciding(machine.flow)
         self.symbols = machine.launched.shared_offsets
+        self.given = given_by(machine)
         self.traces: Mapping[WarpName, Trace] = machine.history.trace
         self.states: dict[tuple[WarpName, int], list[tuple[int, dict[str, Value]]]] = defaultdict(list)
         """By warp and head of a loop, for each turn: turns so far of the loops around it, and registers."""
@@ -60,8 +58,8 @@ class Recorder:
 
     def _comparison(self, warp: Warp, at: int, left: int, right: int) -> None:
         head = self.flow.innermost.get(at)
-        if head is not None:
-            self.comparisons[warp.name, at].append((self._around[warp.name, head], (left, right)))
+        around = 0 if head is None else self._around[warp.name, head]
+        self.comparisons[warp.name, at].append((around, (left, right)))
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def find_lasso(runs: Sequence[Recorder], unit: int = 1) -> Lasso | None:
         start = _regular_from(runs, period)
         if start is None:
             continue
-        why, at = _broken(runs[-1 - period], runs[-1], period, unit)
+        why, at = _broken(runs, period, unit)
         found = Lasso(period, start, why, at)
         if not why:
             return found
@@ -96,11 +94,15 @@ def find_lasso(runs: Sequence[Recorder], unit: int = 1) -> Lasso | None:
     return last
 
 
-def _broken(shorter: Recorder, longer: Recorder, period: int, unit: int) -> tuple[str, int | None]:
+def _broken(runs: Sequence[Recorder], period: int, unit: int) -> tuple[str, int | None]:
+    shorter, longer = runs[-1 - period], runs[-1]
+    sizes = Sizes(longer.flow, [run.given for run in runs], longer.symbols, unit, period)
     for found in (
         _registers(shorter, longer, period),
-        _comparisons(shorter, longer, period),
+        _comparisons(shorter, longer, (LARGEST_SIZE // unit - len(runs)) // period),
         _operands(shorter, longer, period, unit),
+        sizes.uneven(),
+        _left_behind(shorter, longer, sizes),
     ):
         for why, at in found:
             return why, at
@@ -242,26 +244,63 @@ def _moved(first: Sequence[int | None], second: Sequence[int | None]) -> list[in
 # Comparisons ------------------------------------------------------------------------------------------
 
 
-def _comparisons(shorter: Recorder, longer: Recorder, period: int) -> Iterator[tuple[str, int]]:
-    """Comparisons in a loop whose sides may change places at some turn that no run has come to."""
+def _comparisons(shorter: Recorder, longer: Recorder, more: int) -> Iterator[tuple[str, int]]:
+    """Comparisons whose sides may change places at some turn, or for some number of turns, that no run has come to.
+    `more`: periods that the longest size has besides."""
     for (warp, at), entries in longer.comparisons.items():
+        kind = longer.flow.code.code[at].parts[-1]
         for sides, of_shorter in _rounds(entries, shorter.comparisons.get((warp, at), [])):
-            now, before = _differences(sides), _differences(of_shorter)
-            turns = len(now) - len(before)
-            if not turns:
-                continue
-            if len(now) < 2 * turns + 1:
-                yield f"a comparison of {warp} is made {len(now)} times, {turns} of them in a period", at
-            elif not _is_periodic(now, turns) and (why := _unsettled(now, before, turns)):
+            now, before = _numbers(sides, kind), _numbers(of_shorter, kind)
+            if why := _changing(now, before) or _leaving(now, before, kind, more):
                 yield f"a comparison of {warp} {why}", at
 
 
-def _differences(sides: Sequence[tuple[int, int]]) -> list[int]:
-    return [signed(left, 32) - signed(right, 32) for left, right in sides]
+Sides = list[tuple[int, int]]
+
+
+def _numbers(sides: Sequence[tuple[int, int]], kind: str) -> Sides:
+    """The sides as numbers of the type that is compared."""
+    width = _width(kind)
+    read = unsigned if kind[0] == "u" else signed
+    return [(read(left, width), read(right, width)) for left, right in sides]
+
+
+def _width(kind: str) -> int:
+    return int(kind[1:]) if kind[1:].isdigit() else 32
+
+
+def _changing(sides: Sides, of_shorter: Sides) -> str:
+    """Why a comparison may change its result."""
+    now, before = ([left - right for left, right in run] for run in (sides, of_shorter))
+    turns = len(now) - len(before)
+    if turns < 0 or (turns and len(now) < 2 * turns + 1):
+        return f"is made {len(now)} times, {turns} of them in a period"
+    if turns and not _is_periodic(now, turns):
+        return _unsettled(now, before, turns)
+    # what is ahead of the periods that are put in, and what is behind them
+    half = len(before) // 2
+    stay = all(map(_stays, now[:half] + now[half + turns :], before))
+    return "" if stay else "may change its result for more turns"
+
+
+def _leaving(now: Sides, before: Sides, kind: str, more: int) -> str:
+    """Why a side may become a number that its type does not have, and begin again at another one."""
+    largest = 1 << _width(kind) - (kind[0] != "u")
+    for at in (0, -1) if before else ():
+        for side, of_shorter in zip(now[at], before[at], strict=True):
+            step = abs(side - of_shorter)
+            if step and abs(side) + step * more > largest:
+                return "compares a number that has no room for all turns"
+    return ""
 
 
 def _is_periodic(values: Sequence[int], period: int) -> bool:
     return all(values[i] == values[i + period] for i in range(period, len(values) - period))
+
+
+def _stays(now: int, before: int) -> bool:
+    """Whether a difference does not move towards zero, or through it."""
+    return now == before or 0 < before < now or now < before < 0
 
 
 def _unsettled(now: Sequence[int], before: Sequence[int], period: int) -> str:
@@ -287,8 +326,6 @@ def _unsettled(now: Sequence[int], before: Sequence[int], period: int) -> str:
 
 # Operands ---------------------------------------------------------------------------------------------
 
-_SYNCHRONIZING = frozenset(("mbarrier", "cp", "tcgen05", "wgmma", "st", "ld", "bar", "barrier", "atom", "stmatrix"))
-
 
 def _operands(shorter: Recorder, longer: Recorder, period: int, unit: int) -> Iterator[tuple[str, int]]:
     """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
@@ -297,49 +334,26 @@ def _operands(shorter: Recorder, longer: Recorder, period: int, unit: int) -> It
     for (warp, head), entries in longer.states.items():
         for states, before in _rounds(entries, shorter.states.get((warp, head), [])):
             turns = len(states) - len(before)
-            counters = _counters(states, turns) if 0 < 2 * turns < len(states) else {}
+            counters = _counters(states, turns)
             if not counters:
                 continue
-            loop, following = flow.heads[head], Following(flow, flow.heads[head], counters)
+            loop = flow.heads[head]
+            following = Following(flow, loop.body, counters)
             most = len(states) + -(-LARGEST_SIZE // unit) * turns // period
             repeating = Repeating(
                 flow, loop, following.kinds.keys(), _at_head(states, turns), longer.symbols, turns, most
             )
             for at in loop.body:
-                if not all(repeating(at, operand) for operand in _that_must_repeat(flow, at, following)):
+                if not all(repeating(at, operand) for operand in that_must_repeat(flow, at, following)):
                     name = flow.code.code[at].parts[0]
                     what = "a comparison follows a counter through more than its low bits"
                     yield what if name == "setp" else f"an operand of {name} follows a counter", at
                     return
 
 
-def _that_must_repeat(flow: Flow, at: int, following: Following) -> Iterator[ast.Operand]:
-    """Operands that follow a counter, of an instruction that must do the same in each period."""
-    ins = flow.code.code[at]
-    if ins.parts[0] == "setp":
-        if any(following.is_uneven(name) for name in flow.uses[at]):
-            yield from ins.operands[1:]
-    elif ins.parts[0] in _SYNCHRONIZING and not {"global", "param"} & set(ins.parts):
-        # what is stored counts where it is loaded
-        memory = ins.parts[0] in ("ld", "st")
-        for operand in ins.operands:
-            # a token says behind which phase, however many there have been
-            named = (_named(flow, at, operand) & flow.uses[at]) - tokens(flow)
-            if (isinstance(operand, ast.Mem) or not memory) and named & following.kinds.keys():
-                yield operand
-
-
-@lru_cache(maxsize=64)
-def tokens(flow: Flow) -> frozenset[str]:
-    """Registers that only ever hold what mbarrier.arrive gives."""
-    arrives = [ins.parts[:2] == ("mbarrier", "arrive") for ins in flow.code.code]
-    given = {name for at, names in enumerate(flow.writes) if arrives[at] for name in names}
-    return frozenset(given.difference(*(names for at, names in enumerate(flow.writes) if not arrives[at])))
-
-
-def _at_head(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, Counted]:
+def _at_head(states: Sequence[Mapping[str, Value]], period: int) -> dict[Key, Counted]:
     """What registers are at the head of a loop for any number of turns, if they move evenly in the middle."""
-    found: dict[str, Counted] = {}
+    found: dict[Key, Counted] = {}
     start = max(0, (len(states) - 2 * period) // 2)
     for name in states[start]:
         values = [state.get(name) for state in states[start : start + 2 * period]]
@@ -350,16 +364,29 @@ def _at_head(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, Co
     return found
 
 
-def _named(flow: Flow, at: int, operand: ast.Operand) -> set[str]:
-    """The register whose value an operand is; coordinates of a copy may be anything."""
-    if isinstance(operand, ast.Reg):
-        return {flow.code.renamed(at, operand.name)}
-    return _named(flow, at, operand.base) if isinstance(operand, ast.Mem) else set()
+def _left_behind(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[tuple[str, int]]:
+    """What is done behind loops by what their counters come to."""
+    for (warp, head), entries in longer.states.items():
+        for states, before in _rounds(entries, shorter.states.get((warp, head), [])):
+            names = _counters(states, len(states) - len(before)).keys() if before else ()
+            ends = {name: _end(states[-1].get(name), before[-1].get(name)) for name in names}
+            if counters := {name: end for name, end in ends.items() if end is None or end.step}:
+                yield from sizes.behind(longer.flow.heads[head], counters)
 
 
-def _counters(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, int]:
+def _end(now: Value, before: Value) -> End | None:
+    """What a loop leaves in a register; None if lanes differ in that, or it is less than nothing."""
+    lanes = range(WARP if isinstance(now, tuple) or isinstance(before, tuple) else 1)
+    steps = {(of_lane(now, lane) or 0) - (of_lane(before, lane) or 0) for lane in lanes}
+    last = max(signed(of_lane(now, lane) or 0, 32) for lane in lanes)
+    return End(steps.pop(), last) if len(steps) == 1 and last >= 0 else None
+
+
+def _counters(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, Followed]:
     """Registers that go on moving, with how far they were seen to move."""
     found: dict[str, int] = {}
+    if not 0 < 2 * period < len(states):
+        return {}
     for name in states[0].keys() & states[-1].keys():
         for lane in range(WARP) if any(isinstance(state.get(name), tuple) for state in states) else range(1):
             values = [of_lane(state.get(name), lane) for state in states]
@@ -367,90 +394,4 @@ def _counters(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, i
             if step:
                 reach = abs(signed(step, 32)) * -(-(end - start) // period)
                 found[name] = min(found.get(name, reach), reach)
-    return found
-
-
-class Shape(IntEnum):
-    """How a register follows a counter; the worst counts."""
-
-    EVEN = 0
-    """A number more for each turn: the counter, times two to the power `shift`."""
-    HIGH = 1
-    """The counter without its lowest `-shift` bits."""
-    OTHER = 2
-
-
-@dataclass(frozen=True)
-class Followed:
-    """`reach`: how far the counter was seen to move. `shift` is None where it is not known."""
-
-    shape: Shape
-    reach: int
-    shift: int | None = 0
-
-    def joined(self, other: Followed) -> Followed:
-        shift = self.shift if self.shift == other.shift else None
-        return Followed(max(self.shape, other.shape), min(self.reach, other.reach), shift)
-
-
-class Following:
-    """The registers of a loop that follow its counters. What takes only a counter's low bits repeats, and follows none,
-    if the runs have seen all of its values twice."""
-
-    def __init__(self, flow: Flow, loop: Loop, counters: Mapping[str, int]) -> None:
-        self._flow = flow
-        self.kinds = {name: Followed(Shape.EVEN, reach) for name, reach in counters.items()}
-        changed = True
-        while changed:
-            changed = False
-            for at in loop.body:
-                found = self._result(at)
-                for name in flow.writes[at] if found is not None else ():
-                    assert found is not None
-                    known = self.kinds.get(name)
-                    joined = found if known is None else known.joined(found)
-                    if joined != known and name not in counters:
-                        self.kinds[name] = joined
-                        changed = True
-
-    def is_uneven(self, name: str) -> bool:
-        return name in self.kinds and self.kinds[name].shape is not Shape.EVEN
-
-    def _result(self, at: int) -> Followed | None:
-        """How what an instruction writes follows the counters; None if it does not."""
-        ins = self._flow.code.code[at]
-        head = ins.parts[0]
-        if head in ("setp", "bra", *_SYNCHRONIZING):
-            return None
-        given = ins.operands[1:3] if head == "selp" else ins.operands[1:]
-        followed = [self.kinds[n] for o in given if (n := self._flow.code.register(at, o)) in self.kinds and n]
-        if not followed:
-            return None
-        found = followed[0]
-        for other in followed[1:]:
-            found = found.joined(other)
-        number = next((int(o.value) for o in reversed(given) if isinstance(o, ast.Imm) and not o.is_float), None)
-        return self._changed(head, ins.parts, found, len(followed), number)
-
-    @staticmethod
-    def _changed(head: str, parts: tuple[str, ...], found: Followed, count: int, number: int | None) -> Followed | None:
-        other = Followed(Shape.OTHER, found.reach, None)
-        if head in ("mov", "cvt", "cvta", "selp"):
-            return found
-        if found.shape is Shape.OTHER:
-            return other
-        if head == "and" and number is not None and found.shift is not None:
-            span = 1 << (number >> found.shift if found.shift >= 0 else number << -found.shift).bit_length()
-            return None if number >= 0 and span <= found.reach // 2 else other
-        if head == "shr" and number is not None and found.shift is not None:
-            shift = found.shift - number
-            return Followed(Shape.EVEN if shift >= 0 else Shape.HIGH, found.reach, shift)
-        if found.shape is Shape.HIGH:
-            return other
-        if head in ("add", "sub", "neg"):
-            return found if count == 1 else Followed(Shape.EVEN, found.reach, None)
-        if head == "shl" and number is not None:
-            return Followed(Shape.EVEN, found.reach, found.shift + number if found.shift is not None else None)
-        if head in ("mul", "mad") and "hi" not in parts and count == 1:
-            return Followed(Shape.EVEN, found.reach, None)
-        return other
+    return {name: Followed(Shape.EVEN, reach) for name, reach in found.items()}

@@ -17,6 +17,8 @@ UNIT = 1 << 14
 """What a size grows by in each turn: 131,072 turns are all that there can be."""
 THIRD = "mul.hi.u32 %r30, %r10, 0xAAAAAAAB;\nshr.u32 %r31, %r30, 1;\n"
 REST = "mul.lo.u32 %r32, %r31, 3;\nsub.u32 %r11, %r10, %r32;\nand.b32 %r12, %r31, 1;\n"
+ODD = "and.b32 %r33, %r10, 1;\nsetp.ne.u32 %p8, %r33, 0;\nmov.u32 %r34, %r10;\n"
+TWICE = THIRD.replace("%r10,", "%r34,") + "@%p8 sub.u32 %r31, %r31, 2;\n"
 QUOTIENTS = {
     "by the upper half of a product": THIRD,
     "by a wide product": "mul.wide.u32 %d1, %r10, 0xAAAAAAAB;\nshr.u64 %d2, %d1, 33;\ncvt.u32.u64 %r31, %d2;\n",
@@ -25,11 +27,14 @@ QUOTIENTS = {
     "of a sum": "add.u32 %r34, %r10, 3;\n"
     + THIRD.replace("%r10,", "%r34,").replace("%r31", "%r35")
     + "sub.u32 %r31, %r35, 1;\n",
+    "with two definitions": ODD + "@%p8 add.u32 %r34, %r10, 6;\n" + TWICE,
+    "of the greater one": "sub.u32 %r33, %r10, 2;\nmax.s32 %r34, %r33, %r10;\n" + THIRD.replace("%r10,", "%r34,"),
 }
 WRONG = {
     # right up to 98,303
     "a product that is too narrow": "mul.lo.u32 %r30, %r10, 43691;\nshr.u32 %r31, %r30, 17;\n",
     "a product of 16 bits": "and.b32 %r33, %r10, 0xFFFF;\n" + THIRD.replace("%r10,", "%r33,"),
+    "one of two definitions": ODD + "@%p8 and.b32 %r34, %r10, 0xFFFF;\n@%p8 add.u32 %r34, %r34, 6;\n" + TWICE,
     "another divisor from 64 turns on": "shr.u32 %r33, %r10, 6;\nadd.u32 %r33, %r33, 3;\ndiv.u32 %r31, %r10, %r33;\n",
 }
 
@@ -98,6 +103,8 @@ PIECES = {
     "shr.s32 %r20, %r10, 1;": lambda i: i >> 1, "mul.lo.s32 %r20, %r10, -3;": lambda i: i * -3,
     "mul.hi.s32 %r20, %r10, 0x55555556;": lambda i: i * 0x55555556 >> 32,
     "mad.lo.u32 %r20, %r10, 5, 9;": lambda i: i * 5 + 9, "rem.u32 %r20, %r10, 7;": lambda i: i % 7,
+    "max.u32 %r20, %r10, 700;": lambda i: max(i, 700), "min.s32 %r20, %r10, -1;": lambda i: -1,
+    "rem.s32 %r20, %r10, -7;": lambda i: i % 7, "div.s32 %r20, %r10, -3;": lambda i: -(i // 3),
     "neg.s32 %r20, %r10;": lambda i: -i, "not.b32 %r20, %r10;": lambda i: ~i,
 }  # fmt: skip
 """Instructions with what they compute."""
@@ -123,4 +130,4 @@ def test_an_instruction_computes_what_it_does(line: str) -> None:
     at = next(i for i, ins in enumerate(flow.code.code) if ins.parts[0] == "setp")
     heads = {"%r10": Counted((0, 1, 2), 3)}
     values = Values(flow, loop, heads, {}, np.arange(1000, dtype=np.uint64)).of(at, ast.Reg("%r20"), 0)
-    assert values.tolist() == [PIECES[line](i) & 0xFFFFFFFF for i in range(1000)]
+    assert [v.tolist() for v in values] == [[PIECES[line](i) & 0xFFFFFFFF for i in range(1000)]]

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which registers follow a counter, and which operands must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+from porter.facts.flow import Flow
+from porter.ptx import ast
+
+_SYNCHRONIZING = frozenset(
+    ("mbarrier", "cp", "tcgen05", "wgmma", "st", "ld", "bar", "barrier", "atom", "red", "stmatrix", "ldmatrix",
+     "clusterlaunchcontrol", "multimem", "setmaxnreg")
+)  # fmt: skip
+_COPIES = frozenset(("mov", "cvt", "cvta", "selp"))
+_FAR = frozenset(("global", "param", "const", "local"))
+_HINTS = frozenset(("policy", "hint"))
+
+
+def that_must_repeat(flow: Flow, at: int, following: Following) -> Iterator[ast.Operand]:
+    """Operands that follow a counter, of an instruction that must do the same in each period."""
+    ins = flow.code.code[at]
+    if ins.parts[0] == "setp":
+        for operand in ins.operands[1:]:
+            if any(following.is_uneven(name) for name in _named(flow, at, operand)):
+                yield operand
+    elif ins.parts[0] in _SYNCHRONIZING:
+        for operand in _synchronizing_operands(flow, at):
+            # a token says behind which phase, however many there have been
+            if (_named(flow, at, operand) & flow.uses[at]) - tokens(flow) & following.kinds.keys():
+                yield operand
+
+
+def _synchronizing_operands(flow: Flow, at: int) -> Iterator[ast.Operand]:
+    """Those but data, and where in global memory it lies."""
+    decoded = flow.decoded[at]
+    if decoded is None:
+        # no run comes to it
+        return
+    memory = [(row.name, operand) for row, operand in decoded.bound if row.kind == "memory"]
+    near = [operand for name, operand in memory if decoded.space(name).partition("::")[0] not in _FAR]
+    yield from near
+    # what is stored counts where it is loaded
+    if decoded.parts[0] not in ("ld", "st") and (near or not memory):
+        yield from (operand for row, operand in decoded.bound if row.kind != "memory" and row.name not in _HINTS)
+
+
+@lru_cache(maxsize=64)
+def tokens(flow: Flow) -> frozenset[str]:
+    """Registers that only ever hold what mbarrier.arrive gives."""
+    arrives = [ins.parts[:2] == ("mbarrier", "arrive") for ins in flow.code.code]
+    given = {name for at, names in enumerate(flow.writes) if arrives[at] for name in names}
+    return frozenset(given.difference(*(names for at, names in enumerate(flow.writes) if not arrives[at])))
+
+
+def _named(flow: Flow, at: int, operand: ast.Operand) -> set[str]:
+    """The register whose value an operand is; coordinates of a copy may be anything."""
+    if isinstance(operand, ast.Reg):
+        return {flow.code.renamed(at, operand.name)}
+    return _named(flow, at, operand.base) if isinstance(operand, ast.Mem) else set()
+
+
+class Shape(IntEnum):
+    """How a register follows a counter; the worst counts."""
+
+    EVEN = 0
+    """A number more for each turn: the counter, times two to the power `shift`."""
+    HIGH = 1
+    """Bits of the counter, or not these, at `shift` from where they are in it."""
+    OTHER = 2
+
+
+@dataclass(frozen=True)
+class Followed:
+    """`reach`: how far the counter was seen to move. `shift` is None where it is not known."""
+
+    shape: Shape
+    reach: int
+    shift: int | None = 0
+
+    def joined(self, other: Followed) -> Followed:
+        shift = self.shift if self.shift == other.shift else None
+        return Followed(max(self.shape, other.shape), min(self.reach, other.reach), shift)
+
+
+Settled = Callable[[int, Followed, Mapping[str, Followed]], Followed | None]
+"""What an instruction gives, given what its kind says of it, and what follows so far; None if that repeats."""
+
+
+class Following:
+    """The registers that follow counters through instructions, `kinds` at first. What takes only a counter's low bits
+    repeats, and follows none, if the runs have seen all of its values twice. `settled` is asked about what does
+    neither follow evenly nor repeat by its kind."""
+
+    def __init__(
+        self, flow: Flow, body: Iterable[int], kinds: Mapping[str, Followed], settled: Settled | None = None
+    ) -> None:
+        self._flow, self._settled = flow, settled
+        self.kinds = dict(kinds)
+        places = [at for at in body if flow.writes[at]]
+        changed = True
+        while changed:
+            changed = False
+            for at in places:
+                found = self._result(at)
+                for name in flow.writes[at] if found is not None else ():
+                    assert found is not None
+                    known = self.kinds.get(name)
+                    joined = found if known is None else known.joined(found)
+                    if joined != known:
+                        self.kinds[name] = joined
+                        changed = True
+
+    def is_uneven(self, name: str) -> bool:
+        return name in self.kinds and self.kinds[name].shape is not Shape.EVEN
+
+    def _result(self, at: int) -> Followed | None:
+        """How what an instruction writes follows the counters; None if it does not."""
+        ins = self._flow.code.code[at]
+        head = ins.parts[0]
+        if head in ("setp", "bra", *_SYNCHRONIZING):
+            return None
+        given = ins.operands[1:3] if head == "selp" else ins.operands[1:]
+        followed = [self.kinds[n] for o in given if (n := self._flow.code.register(at, o)) in self.kinds and n]
+        if not followed:
+            return None
+        found = followed[0]
+        for other in followed[1:]:
+            found = found.joined(other)
+        number = next((int(o.value) for o in reversed(given) if isinstance(o, ast.Imm) and not o.is_float), None)
+        changed = self._changed(head, ins.parts, found, len(followed), number)
+        if self._settled is None or changed is None or changed.shape is Shape.EVEN or head in _COPIES:
+            return changed
+        return self._settled(at, changed, self.kinds)
+
+    @staticmethod
+    def _changed(head: str, parts: tuple[str, ...], found: Followed, count: int, number: int | None) -> Followed | None:
+        other = Followed(Shape.OTHER, found.reach, None)
+        if head in _COPIES:
+            return found
+        if found.shape is Shape.OTHER:
+            return other
+        if head == "and" and number is not None and found.shift is not None:
+            span = 1 << (number >> found.shift if found.shift >= 0 else number << -found.shift).bit_length()
+            return None if number >= 0 and span <= found.reach // 2 else other
+        if head == "shr" and number is not None and found.shift is not None:
+            shift = found.shift - number
+            is_even = shift >= 0 and found.shape is Shape.EVEN
+            return Followed(Shape.EVEN if is_even else Shape.HIGH, found.reach, shift)
+        if head == "not" or (head in ("xor", "or") and count == 1 and number is not None):
+            # each bit as it is or as it is not: what low bits repeat still do
+            return Followed(Shape.EVEN if head == "not" and found.shape is Shape.EVEN else Shape.HIGH, found.reach,
+                            found.shift)  # fmt: skip
+        if found.shape is Shape.HIGH:
+            return other
+        if head in ("add", "sub", "neg"):
+            return found if count == 1 else Followed(Shape.EVEN, found.reach, None)
+        if head == "shl" and number is not None:
+            return Followed(Shape.EVEN, found.reach, found.shift + number if found.shift is not None else None)
+        if head in ("mul", "mad") and "hi" not in parts and count == 1:
+            return Followed(Shape.EVEN, found.reach, None)
+        return other

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a launch gives a kernel for each number of turns, and whether what follows from it does the same for all of
+them: instructions ahead of loops and behind them, and numbers in loops that do not change there.
+
+The executions for 1, 2, … turns stand for the turns of one loop, whose body is the whole kernel: what a parameter or an
+index of a block gives is a counter of it, and so, outside of a loop, is a counter of that loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+
+from porter.facts.code import Loop
+from porter.facts.deciding import deciding
+from porter.facts.flow import Flow
+from porter.facts.launched import Launched
+from porter.facts.machine import Machine
+from porter.facts.operands import reader
+from porter.facts.values import Value
+from porter.ptx import ast, table
+from porter.ptx.bits import signed
+from porter.sync.following import Followed, Following, Shape, that_must_repeat
+from porter.sync.sequences import (
+    ANYWHERE,
+    LARGEST_SIZE,
+    PURE,
+    Counted,
+    Key,
+    NoSequenceError,
+    Repeating,
+    evenly,
+    reaching,
+)
+
+Given = Mapping[tuple[int, str], object]
+"""By instruction and register, or special register, what the launch gives it there; equal where it gives the same."""
+
+_DEEPEST = 8
+_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
+
+
+def given_by(machine: Machine) -> list[Given]:
+    """What a launch gives each block of a machine that has not run."""
+    parameters, special = _places(machine.flow)
+    of_all = {key: taken for at in parameters for key, taken in _loaded(machine.launched, at)}
+    found: list[Given] = []
+    for block in machine.blocks:
+        warp = block.warps[0]
+        of_block: dict[tuple[int, str], Value] = {
+            (at, name): reader(machine.code, at, ast.SpecialReg(name))(machine, warp, warp.groups[0])
+            for at, name in special
+        }
+        found.append(of_all | of_block)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _places(flow: Flow) -> tuple[list[int], list[tuple[int, str]]]:
+    """Loads of parameters, and special registers that are read."""
+    code = flow.code.code
+    loads = [at for at, ins in enumerate(code) if ins.parts[0] == "ld" and ins.parts[1].startswith("param")]
+    special = [(at, o.name) for at, ins in enumerate(code) for o in ins.operands if isinstance(o, ast.SpecialReg)]
+    return loads, special
+
+
+def _loaded(launched: Launched, at: int) -> Iterator[tuple[tuple[int, str], object]]:
+    """What each register gets that a load of a parameter writes; all parameters, where its address is not plain."""
+    ins = launched.flow.code.code[at]
+    size, source = _BYTES[ins.parts[-1][1:]], ins.operands[1]
+    for index, target in enumerate(table.items(ins.operands[0])):
+        name = launched.flow.code.register(at, target)
+        if name is None:
+            continue
+        found: object = tuple(launched.parameters.items())
+        if isinstance(source, ast.Mem) and isinstance(source.base, ast.Sym):
+            start = launched.parameter_addresses.get(source.base.name)
+            where = source.base.offset + source.offset + index * size
+            found = None if start is None else launched.parameter(start + where, size)
+        yield (at, name), found
+
+
+@dataclass(frozen=True)
+class End:
+    """What a loop leaves in a counter: it was `last`, and is `step` more for a period more of turns."""
+
+    step: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Executions for 1, 2, … turns as a loop over them. `given`: what each launch gives its blocks. `unit`: what a size
+    grows by with each turn, `period`: that of the turns. All up to the last one were looked at: what is behind it has
+    to be as what is a period ahead of it."""
+
+    flow: Flow
+    given: Sequence[Sequence[Given]]
+    symbols: Mapping[str, int]
+    unit: int
+    period: int
+
+    @property
+    def _most(self) -> int:
+        """Numbers of turns, from the first of the last two periods on, that have one a period later."""
+        return (LARGEST_SIZE - 1) // self.unit - len(self.given) + self.period
+
+    def uneven(self) -> Iterator[tuple[str, int]]:
+        """What follows the size otherwise than evenly, or synchronizes by it."""
+        seen: list[dict[Key, Counted]] = []
+        for rank in range(len(self.given[-1])):
+            numbers, kinds = self._of_block(rank)
+            if kinds and numbers not in seen:
+                seen.append(numbers)
+                yield from self._checked(numbers, kinds)
+
+    def behind(self, loop: Loop, counters: Mapping[str, End | None]) -> Iterator[tuple[str, int]]:
+        """The same of what a loop leaves in its counters, as far as it is known."""
+        code = self.flow.code
+        exits = {to for at in loop.body for to in code.successors[at] if to not in loop.members}
+        left = {name for to in exits for name in self.flow.live[to] & counters.keys()}
+        if not left:
+            return
+        body = sorted(_reached(self.flow, exits) - loop.members)
+        ends = {name: end for name, end in counters.items() if name in left}
+        moving = [self._any_value(name, end) for name, end in ends.items() if end is not None]
+
+        def settled(at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:
+            for values in moving:
+                with suppress(NoSequenceError):
+                    step = values.moved_by(at)
+                    return kind if step is None else self._moved(step) if step else None
+            return kind
+
+        following = Following(
+            self.flow,
+            body,
+            {name: self._moved(end.step if end is not None else 0) for name, end in ends.items()},
+            settled,
+        )
+        for at in body:
+            if any(True for _ in that_must_repeat(self.flow, at, following)):
+                yield f"an operand of {self.flow.code.code[at].parts[0]} follows a counter of a loop ahead of it", at
+                return
+
+    def _any_value(self, name: str, end: End) -> Repeating:
+        """What follows from a register, for all numbers up to what a loop leaves in it in the end."""
+        step = abs(end.step)
+        heads: dict[Key, Counted] = {(ANYWHERE, name): Counted((0,), 1)}
+        most = end.last + step * (self._most // self.period + 1)
+        return Repeating(self.flow, _whole(self.flow), (), heads, self.symbols, step, most)
+
+    def _of_block(self, rank: int) -> tuple[dict[Key, Counted], dict[str, Followed]]:
+        """What is known of what a launch gives a block for any number of turns, and the registers that follow it."""
+        numbers: dict[Key, Counted] = {}
+        kinds: dict[str, Followed] = {}
+        needed = deciding(self.flow)
+        for at, name in self.given[-1][rank]:
+            values = [of_run[rank].get((at, name)) for of_run in self.given[-2 * self.period :]]
+            known = [v for v in values if isinstance(v, int)]
+            steps = {known[i + self.period] - known[i] for i in range(len(known) - self.period)}
+            if len(known) == len(values) and len(steps) == 1:
+                numbers[at, name] = evenly(known, self.period)
+            if values.count(values[0]) == len(values):
+                continue
+            for written in self.flow.writes[at] & needed[at + 1]:
+                kinds[written] = self._moved(steps.pop()) if (at, name) in numbers else _UNKNOWN
+        return numbers, kinds
+
+    def _moved(self, step: int) -> Followed:
+        """What moves evenly by a number in each period."""
+        reach = abs(signed(step, 32)) * (len(self.given) // self.period)
+        return Followed(Shape.EVEN, reach)
+
+    def _step(self, moving: Repeating, at: int, follow: Mapping[str, Followed], depth: int = 0) -> int | None:
+        """By how much what an instruction gives moves in each period; None if that is not known. The indices of threads
+        in it do not move."""
+        try:
+            return moving.moved_by(at)
+        except NoSequenceError:
+            ins = self.flow.code.code[at]
+        if ins.parts[0] not in PURE or depth > _DEEPEST:
+            return None
+        steps = [self._step_of(moving, at, o, follow, depth) for o in ins.operands[1:]]
+        if None in steps:
+            return None
+        known = [step for step in steps if step is not None]
+        match ins.parts[0]:
+            case "min" | "max":
+                # the smaller one stays it
+                return known[0] if known[0] == known[1] else None
+            case "add" if len(ins.parts) == 2:
+                return known[0] + known[1]
+            case "mov":
+                return known[0]
+        return None if any(known) else 0
+
+    def _step_of(
+        self, moving: Repeating, at: int, operand: ast.Operand, follow: Mapping[str, Followed], depth: int
+    ) -> int | None:
+        if isinstance(operand, ast.SpecialReg):
+            values = [of_block.get((at, operand.name)) for of_run in self.given for of_block in of_run]
+            return 0 if values.count(values[0]) == len(values) else None
+        name = self.flow.code.register(at, operand)
+        if name is None or name not in follow:
+            return 0
+        places = reaching(self.flow, _whole(self.flow), at, name)
+        steps = {None if place is None else self._step(moving, place, follow, depth + 1) for place in places}
+        return steps.pop() if len(steps) == 1 else None
+
+    def _checked(self, numbers: Mapping[Key, Counted], kinds: Mapping[str, Followed]) -> Iterator[tuple[str, int]]:
+        whole = _whole(self.flow)
+        moving = Repeating(self.flow, whole, (), numbers, self.symbols, self.period, self._most)
+
+        def settled(at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:
+            step = self._step(moving, at, follow)
+            return kind if step is None else self._moved(step) if step else None
+
+        following = Following(self.flow, whole.body, kinds, settled)
+        repeating = Repeating(
+            self.flow, whole, following.kinds.keys(), numbers, self.symbols, self.period, self._most
+        )  # fmt: skip
+        for at in whole.body:
+            if not all(repeating(at, operand) for operand in that_must_repeat(self.flow, at, following)):
+                name = self.flow.code.code[at].parts[0]
+                yield f"{'a comparison' if name == 'setp' else f'an operand of {name}'} follows the size", at
+
+
+def _reached(flow: Flow, todo: Iterable[int]) -> set[int]:
+    """The instructions that are come to from some."""
+    found: set[int] = set()
+    todo = list(todo)
+    while todo:
+        at = todo.pop()
+        if at not in found:
+            found.add(at)
+            todo += flow.code.successors[at]
+    return found
+
+
+_UNKNOWN = Followed(Shape.OTHER, 0, None)
+
+
+@lru_cache(maxsize=64)
+def _whole(flow: Flow) -> Loop:
+    """A kernel as the body of a loop."""
+    return Loop(0, tuple(range(len(flow.code.code))))
