@@ -163,7 +163,9 @@ def main() -> None:
         for proof in proofs:
             said = proof["unknown"] if proof["status"] == "unknown" else all_turns(proof)
             if proof["status"] == "hazard":
-                said = ", ".join(sorted({f["id"] for f in proof["findings"] if f["level"] != "review"}))
+                wrong = [f for f in proof["findings"] if f["level"] != "review"]
+                said = ", ".join(sorted({f["id"] for f in wrong}))
+                said += "" if any(f["level"] == "error" for f in wrong) else " by the letter alone (docs/rulings.md)"
             reviews = sorted({f["id"] for f in proof["findings"] if f["level"] == "review"})
             said += f" (to review: {', '.join(reviews)})" if reviews and proof["status"] == "proved" else ""
             program, status = proof["program"], proof["status"]

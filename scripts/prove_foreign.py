@@ -54,6 +54,9 @@ EXAMPLES = {
     "72_blackwell_narrow_precision_gemm/72b_blackwell_nvfp4_nvfp4_gemm": "--m=512 --n=256 --k=512 --iterations=0",
     "72_blackwell_narrow_precision_gemm/72c_blackwell_mixed_mxfp8_bf16_gemm":
         "--m=512 --n=256 --k=512 --iterations=0",
+    "75_blackwell_grouped_gemm/75_blackwell_grouped_gemm":
+        "--m=128 --n=128 --k=128 --groups=2 --iterations=0 --alpha=1 --beta=0 --cluster_m=2 --cluster_n=1 "
+        "--cluster_fallback_m=2 --cluster_fallback_n=1",
     "71_blackwell_gemm_with_collective_builder/71_blackwell_gemm_with_collective_builder":
         "--m=128 --n=128 --k=64 --l=1",
 }  # fmt: skip

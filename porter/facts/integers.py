@@ -28,6 +28,7 @@ _SINGLE: dict[str, Callable[[int, int], int]] = {
     "not": lambda a, w: ~a,
     "abs": lambda a, w: abs(a),
     "popc": lambda a, w: unsigned(a, w).bit_count(),
+    "brev": lambda a, w: int(f"{unsigned(a, w):0{w}b}"[::-1], 2),
     "clz": lambda a, w: w - unsigned(a, w).bit_length(),
     "bfind": lambda a, w: (unsigned(a, w) if a >= 0 else unsigned(~a, w)).bit_length() - 1,
 }
@@ -58,7 +59,7 @@ def operation(parts: tuple[str, ...]) -> Operation | None:
     if (of_floats := floats.operation(parts)) is not None:
         return of_floats
     width = _WIDTHS.get(kind[1:]) if kind[0] in "bsu" else None
-    if width is None or {"sat", "relu", "shiftamt"} & set(parts):
+    if width is None or {"sat", "relu"} & set(parts):
         return None
     read = signed if kind[0] == "s" else unsigned
     if name == "setp":
@@ -68,6 +69,8 @@ def operation(parts: tuple[str, ...]) -> Operation | None:
     result = _result_width(parts, width)
     if not result:
         return None
+    if "shiftamt" in parts:
+        return lambda a: unsigned(_left_of(_SINGLE[name](read(a, width), width), width), 32)
     if name in _SINGLE:
         one = _SINGLE[name]
         return lambda a: unsigned(one(read(a, width), width), result)
@@ -85,6 +88,11 @@ def operation(parts: tuple[str, ...]) -> Operation | None:
 
         return pair
     return None
+
+
+def _left_of(bit: int, width: int) -> int:
+    """By how much the highest bit that is set is shifted to the top; -1 if none is."""
+    return bit if bit < 0 else width - 1 - bit
 
 
 def _result_width(parts: tuple[str, ...], width: int) -> int:

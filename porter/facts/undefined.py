@@ -17,9 +17,12 @@ from porter.facts.values import Value, bits
 from porter.ptx import ast
 
 _CARRIES = frozenset(
-    ("mov", "cvt", "cvta", "add", "sub", "mul", "mad", "neg", "not", "xor", "shl", "shr", "or", "bfe", "prmt", "setp")
-)
-"""Instructions whose result nobody knows if an operand is undefined, whatever the other operands are."""
+    ("mov", "cvt", "cvta", "add", "sub", "neg", "not", "xor", "shl", "shr", "or", "bfe", "prmt", "setp", "mul", "mad",
+     "and")
+)  # fmt: skip
+"""Instructions whose result nobody knows if an operand is undefined."""
+_UNLESS_ZERO = frozenset(("mul", "mad", "and"))
+"""Those of them in which a zero decides."""
 
 
 def carry(flow: Flow, group: Group, at: int) -> None:
@@ -36,13 +39,24 @@ def carry(flow: Flow, group: Group, at: int) -> None:
             data |= unknown
     ins = flow.code.code[at]
     taken = _taken(flow, group, at)
-    carried = some & ~data & taken if ins.parts[0] in _CARRIES and ins.guard is None else 0
+    carries = ins.parts[0] in _CARRIES and ins.guard is None
+    if ins.parts[0] in _UNLESS_ZERO:
+        carries &= not any(_may_be_zero(flow, group, at, operand) for operand in ins.operands[1:])
+    carried = some & ~data & taken if carries else 0
     for name in flow.writes[at]:
         left = known.pop(name, None)
         kept = left.lanes & ~taken if left is not None else 0
         why = origin if carried else left
         if why is not None and carried | kept:
             known[name] = Undefined(carried | kept, why.load)
+
+
+def _may_be_zero(flow: Flow, group: Group, at: int, operand: ast.Operand) -> bool:
+    if isinstance(operand, ast.Imm):
+        return not operand.value
+    name = flow.code.register(at, operand)
+    value = None if name is None else group.registers.get(name)
+    return 0 in value if isinstance(value, tuple) else value == 0
 
 
 def _unknown(value: Value, lanes: int) -> int:

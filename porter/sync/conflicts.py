@@ -151,17 +151,18 @@ class Conflicts:
             what = "lanes of one warp, which go together unless the compiler parts them"
             self._report("G8" if second.engine is Engine.THREAD else kind, first, second, what, "review")
             return
-        if second.engine is Engine.DEALLOC and first.engine not in _LIFE and self._of_peer(first, second):
-            what = "of the other block of the pair, which nothing puts ahead of it"
-            self._report("L2", first, second, what, "strict")
-            return
+        for use, freed in ((first, second), (second, first)):
+            if freed.engine is Engine.DEALLOC and use.engine not in _LIFE and self._of_peer(use, freed):
+                what = "of the other block of the pair, and nothing puts that ahead of what frees its columns"
+                self._report("L2", use, freed, what, "strict")
+                return
         level: Level = "review" if _is_in_practice(first, second) else "error"
         self._report(kind, first, second, "are not ordered", level)
 
-    def _of_peer(self, first: Access, second: Access) -> bool:
-        """Whether the first is another block's, in whose Tensor Memory the second frees columns of the pair as well."""
-        one, other = self._events[first.start].warp, self._events[second.start].warp
-        return one is not None and other is not None and one.rank != other.rank and one.rank == first.space.rank
+    def _of_peer(self, use: Access, freed: Access) -> bool:
+        """Whether the use is another block's, in whose Tensor Memory columns of the pair are freed as well."""
+        one, other = self._events[use.start].warp, self._events[freed.start].warp
+        return one is not None and other is not None and one.rank != other.rank and one.rank == use.space.rank
 
     def _is_met(self, first: Access, second: Access, views: Views) -> bool:
         """Whether a warp that meets the second's at a wgmma comes behind the first."""

@@ -52,6 +52,14 @@ def test_with_a_predicate() -> None:
     assert [found(f32(1.0), f32(2.0), p) for p in (0, 1)] == [0, 1]
 
 
+def test_copies() -> None:
+    copy, choice = operation(("mov", "f32")), operation(("selp", "f32"))
+    assert copy is not None
+    assert choice is not None
+    assert copy(f32(-0.0)) == f32(-0.0)
+    assert [choice(1, 2, p) for p in (0, 1)] == [2, 1]
+
+
 def test_wider_types_are_exact() -> None:
     for opcode, bits, wanted in (("cvt.f32.f16", 0x0001, f32(2.0**-24)), ("cvt.f32.bf16", 0x3FC0, f32(1.5)),
                                  ("cvt.f64.f32", f32(1.0), 0x3FF0000000000000)):  # fmt: skip

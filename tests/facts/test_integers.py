@@ -39,6 +39,11 @@ COMPUTED = [
     ("popc.b32", (0xFF,), 8),
     ("clz.b32", (1,), 31),
     ("bfind.u32", (0x10,), 4),
+    ("bfind.u32", (0,), LOW),
+    ("bfind.shiftamt.u32", (0x10,), 27),
+    ("bfind.shiftamt.u32", (0,), LOW),
+    ("bfind.shiftamt.s32", (LOW,), LOW),
+    ("brev.b32", (0b110,), 0b011 << 29),
     ("abs.s32", (LOW,), 1),
     ("not.b32", (0,), LOW),
     ("not.pred", (1,), 0),
@@ -64,7 +69,7 @@ def test_what_an_instruction_computes(opcode: str, given: tuple[int, ...], resul
     assert function(*given) == result
 
 
-@pytest.mark.parametrize("opcode", ["add.f32", "cvt.rn.f32.s32", "cvt.u32.f32", "add.sat.s32", "fma.rn.f32", "mov.f32"])
+@pytest.mark.parametrize("opcode", ["add.f32", "cvt.rn.f32.s32", "cvt.u32.f32", "add.sat.s32", "ex2.approx.f32"])
 def test_what_is_no_integer_is_not_known(opcode: str) -> None:
     assert operation(tuple(opcode.split("."))) is None
 

@@ -17,12 +17,21 @@ STORED = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r4], {%r0};\ntcgen05.wait::st.
 FREED = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r6, 32;\n"
 
 
-@pytest.mark.parametrize("read", [COLUMN, LATER])
+MASKED = COLUMN + "mov.b32 %r5, {mask};\nand.b32 %r4, %r4, %r5;\n"
+
+
+@pytest.mark.parametrize("read", [COLUMN, LATER, MASKED.format(mask=0xFFFF)])
 def test_columns_that_nobody_has_allocated(read: str) -> None:
     right = checked(ALLOCATED + "ld.shared.b32 %r6, [%r3];\n" + read + STORED + FREED)
     assert right.verdict in (Verdict.CLEAN, Verdict.STRICT)
     assert not errors(right)
     assert errors(checked(read + STORED)) == {"U1"}
+
+
+def test_a_mask_that_leaves_nothing() -> None:
+    found = checked(MASKED.format(mask=0) + STORED)
+    assert found.verdict is Verdict.UNKNOWN
+    assert not errors(found)
 
 
 BY_OTHER = "@{guard} st.shared.b32 [%r3], 0;\n{between}ld.shared.b32 %r4, [%r3];\nbar.sync %r4, 64;\n"

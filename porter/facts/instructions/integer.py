@@ -28,7 +28,7 @@ def compute(step: Step) -> Run:
         return _data(step)
     targets = [operands[0].first, operands[0].second] if isinstance(operands[0], ast.Pair) else [operands[0]]
     names = [step.flow.code.renamed(step.at, o.name) if isinstance(o, ast.Reg) else None for o in targets]
-    if _is_float(step.ins.parts[-1]) and step.ins.parts[0] not in ("selp", "mov") and not operation(step.ins.parts):
+    if _is_float(step.ins.parts[-1]) and not operation(step.ins.parts):
         return _data(step)
     given = [reader(step.flow.code, step.at, o) for o in operands[1:]]
     return _comparing(step, names, given) if step.ins.parts[0] == "setp" else _number(step, names[0], given)

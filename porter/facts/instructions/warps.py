@@ -3,19 +3,32 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Callable
+
 from porter.facts.instructions.registry import Outcome, Run, Step, family, lanes_where
 from porter.facts.machine import Machine
+from porter.facts.operands import Reader
 from porter.facts.state import Group, Warp
-from porter.facts.values import ALL, Value, first, squeezed
+from porter.facts.values import ALL, Value, bits, first, is_known, of_lane, squeezed
 from porter.ptx.arch import WARP
+from porter.ptx.bits import signed, unsigned
+
+
+def _has_come(machine: Machine, warp: Warp, group: Group, mask: Reader) -> bool:
+    """Whether all lanes of a mask have come; the group waits for those that have not."""
+    wanted = mask(machine, warp, group)
+    return machine.gathered(warp, group, wanted & ALL if isinstance(wanted, int) else ALL)
 
 
 @family("elect")
 def elect(step: Step) -> Run:
     chosen, number = step.register("p"), step.register("d")
+    mask = step.value("mask")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        if not machine.gathered(warp, group):
+        if not _has_come(machine, warp, group, mask):
             return Outcome.BLOCKED
         machine.joint(warp, group.lanes, "elect", step.at)
         leader = first(group.lanes)
@@ -33,25 +46,50 @@ def elect(step: Step) -> Run:
 def shfl(step: Step) -> Run:
     name, valid = step.register("d"), step.register("p")
     value, other, bound = step.value("a"), step.value("b"), step.value("c")
-    by_index = step.has("idx")
+    mode = next(m for m in _SOURCES if step.has(m))
+    mask = step.value("mask")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        if not machine.gathered(warp, group):
+        if not _has_come(machine, warp, group, mask):
             return Outcome.BLOCKED
-        found: Value = value(machine, warp, group)
-        lane = other(machine, warp, group)
-        # a bound that is another divides the warp
-        whole = by_index and bound(machine, warp, group) == WARP - 1
-        if isinstance(found, tuple):
-            found = found[lane % WARP] if whole and isinstance(lane, int) else None
+        found, by, within = (v(machine, warp, group) for v in (value, other, bound))
+        sources = [_source(mode, lane, of_lane(by, lane), of_lane(within, lane)) for lane in range(WARP)]
+        if name is not None and not isinstance(found, int):
+            found = squeezed(tuple(_taken(found, source, group.lanes) for source in sources), group.lanes)
         if name is not None:
             group.registers[name] = found
         if valid is not None:
-            group.registers[valid] = 1 if whole else None
+            inside = tuple(None if source is None else int(source[1]) for source in sources)
+            group.registers[valid] = squeezed(inside, group.lanes)
         group.pc += 1
         return None
 
     return run
+
+
+_SOURCES: dict[str, Callable[[int, int, int, int], tuple[int, bool]]] = {
+    "up": lambda lane, by, low, high: (lane - by, lane - by >= high),
+    "down": lambda lane, by, low, high: (lane + by, lane + by <= high),
+    "bfly": lambda lane, by, low, high: (lane ^ by, lane ^ by <= high),
+    "idx": lambda lane, by, low, high: (low | by, low | by <= high),
+}
+"""By mode the lane that a lane reads from, and whether that is within its segment (PTX ISA 9.7.9.6). `low`: the first
+lane of the segment; `high`: its last one, or for `up` its first."""
+
+
+def _source(mode: str, lane: int, by: int | None, within: int | None) -> tuple[int, bool] | None:
+    """The lane that one reads from, its own where the other is outside of the segment; None if that is data."""
+    if by is None or within is None:
+        return None
+    segment, clamp, by = within >> 8 & WARP - 1, within & WARP - 1, by & WARP - 1
+    low = lane & segment
+    source, inside = _SOURCES[mode](lane, by & ~segment if mode == "idx" else by, low, low | clamp & ~segment)
+    return source if inside else lane, inside
+
+
+def _taken(value: Value, source: tuple[int, bool] | None, lanes: int) -> int | None:
+    """What lanes that are not there have nobody knows."""
+    return of_lane(value, source[0]) if source is not None and lanes >> source[0] & 1 else None
 
 
 @family("vote")
@@ -59,9 +97,10 @@ def vote(step: Step) -> Run:
     name = step.register("d")
     asked = step.value("a")
     mode = next(m for m in ("ballot", "all", "any", "uni") if step.has(m))
+    mask = step.value("mask")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        if not machine.gathered(warp, group):
+        if not _has_come(machine, warp, group, mask):
             return Outcome.BLOCKED
         holds = lanes_where(asked(machine, warp, group), group.lanes)
         found: int | None = None
@@ -89,18 +128,28 @@ def activemask(step: Step) -> Run:
     return run
 
 
+_BITS = 32
+"""Of what redux joins."""
+_JOINED: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "and": operator.and_, "or": operator.or_, "xor": operator.xor, "min": min, "max": max,
+}  # fmt: skip
+
+
 @family("redux", "match")
 def reduce(step: Step) -> Run:
-    name, value = step.register("d"), step.value("a")
-    keeps = step.ins.parts[0] == "redux" and any(step.has(m) for m in ("min", "max", "and", "or"))
+    name, value, kind = step.register("d"), step.value("a"), step.ins.parts[-1]
+    joined = next((_JOINED[p] for p in step.ins.parts if p in _JOINED), None) if step.ins.parts[0] == "redux" else None
+    read = signed if kind[0] == "s" else unsigned
+    mask = step.value("mask")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        if not machine.gathered(warp, group):
+        if not _has_come(machine, warp, group, mask):
             return Outcome.BLOCKED
         found = value(machine, warp, group)
         group.registers.update(dict.fromkeys(step.flow.writes[step.at]))
-        if name is not None:
-            group.registers[name] = found if keeps and isinstance(found, int) else None
+        if name is not None and joined is not None and kind[0] in "bsu" and is_known(found, group.lanes):
+            numbers = [read(v, _BITS) for lane in bits(group.lanes) if (v := of_lane(found, lane)) is not None]
+            group.registers[name] = unsigned(functools.reduce(joined, numbers), _BITS)
         group.pc += 1
         return None
 
