@@ -436,7 +436,9 @@ def _instruction(op: Any) -> tuple[Any, int]:
     result = {cutlass.Float16: 0, cutlass.Float32: 1, cutlass.Int32: 2}[d]
     columns_first = [int(str(m).endswith("MN")) for m in (op.a_major_mode, op.b_major_mode)]
     n = op.shape_mnk[1]
+    # the DSL's wgmma of integers is .satfinite
+    saturate = int(d is cutlass.Int32)
     return kind, (
-        result << 4 | codes[a] << 7 | codes[b] << 10 | columns_first[0] << 15 | columns_first[1] << 16
+        saturate << 3 | result << 4 | codes[a] << 7 | codes[b] << 10 | columns_first[0] << 15 | columns_first[1] << 16
         | (n >> 3) << 17 | (64 >> 4) << 24
     )  # fmt: skip

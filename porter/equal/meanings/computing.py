@@ -123,6 +123,8 @@ def _result(step: Step, kinds: list[str]) -> Result:
         return lambda given: np.concatenate([_made(key, [g], size // 2) for g in (given[1], given[0])], axis=1)
     if kinds[0].endswith("x2") and head != "cvt":
         return _by_halves(step, size)
+    if head in ("max", "min") and kinds[0] in ("f32", "f16", "bf16", "s32", "u32"):
+        return _extreme(".".join(parts), size)
     return _opaque(step.ins.parts, size)
 
 
@@ -146,6 +148,32 @@ def _opaque(parts: tuple[str, ...], size: int) -> Result:
         return spread(mixed(key, *values), size)
 
     return result
+
+
+def _extreme(opcode: str, size: int) -> Result:
+    """The greatest of some values is made of all of them, in whatever order they are compared: the sum of their words
+    stands for them."""
+    key = word(opcode)
+    sums = _SUMS.setdefault(opcode, {})
+
+    def result(given: list[Words]) -> Words:
+        total = np.zeros(len(given[0]), np.uint64)
+        for data in given:
+            one = joined(data)
+            leaf = mixed(key, one)
+            for lane, value in enumerate(one.tolist()):
+                if value in sums:
+                    leaf[lane] = sums[value]
+            total += leaf
+        found = spread(mixed(key, total), size)
+        sums.update(zip(joined(found).tolist(), total, strict=True))
+        return found
+
+    return result
+
+
+_SUMS: dict[str, dict[int, np.uint64]] = {}
+"""By opcode and the word of its result the sum of what that is made of."""
 
 
 def _by_halves(step: Step, size: int) -> Result:
