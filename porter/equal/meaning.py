@@ -13,7 +13,7 @@ import numpy as np
 
 import porter.equal.meanings as families
 from porter.equal.contents import Contents, Taken
-from porter.equal.words import Words, constant, of_predicates, opposite, word
+from porter.equal.words import Words, constant, of_predicates, opposite, spread, word
 from porter.facts.events import NotUnderstood
 from porter.facts.instructions.registry import Step, lanes_where
 from porter.facts.machine import Machine
@@ -186,7 +186,7 @@ def read(step: Step, operand: ast.Operand, size: int) -> Read:
         case ast.Vec(items):
             return _together([read(step, item, size // len(items)) for item in items])
     number_of = reader(step.flow.code, step.at, operand)
-    return _of_number(step, number_of, size, operand.name if isinstance(operand, ast.SpecialReg) else "")
+    return _of_number(step, number_of, size, _named(operand))
 
 
 def _bits(immediate: ast.Imm, size: int) -> int:
@@ -202,15 +202,22 @@ def _together(pieces: list[Read]) -> Read:
 _TIMERS = ("clock", "globaltimer")
 
 
-def _of_number(step: Step, number_of: Reader, size: int, name: str = "") -> Read:
-    timer = np.broadcast_to(word(name), (WARP, size)) if name.startswith(_TIMERS) else None
+def _named(operand: ast.Operand) -> str:
+    """What stands for itself: a timer, and the address of a variable that is not in shared memory."""
+    if isinstance(operand, ast.Sym):
+        return f"{operand.name} {operand.offset}"
+    return operand.name if isinstance(operand, ast.SpecialReg) and operand.name.startswith(_TIMERS) else ""
+
+
+def _of_number(step: Step, number_of: Reader, size: int, name: str) -> Read:
+    itself = spread(np.broadcast_to(word(name), (WARP,)), size) if name else None
 
     def found(contents: Contents, warp: Warp, group: Group) -> Words:
         value = number_of(contents.machine, warp, group)
         if not is_known(value, group.lanes):
-            if timer is None:
+            if itself is None:
                 raise step.not_understood("an operand")
-            return timer
+            return itself
         return contents.value(warp, "", value, size)
 
     return found

@@ -22,10 +22,8 @@ def is_shared(step: Step, places: dict[int, int], space: str) -> bool:
     """Whether an access is to shared memory.
 
     Raises:
-        NotUnderstood: some lanes' is and others' is not, or it is to local or constant memory.
+        NotUnderstood: some lanes' is and others' is not.
     """
-    if space in ("local", "const"):
-        raise step.not_understood(f"memory of the space {space}")
     inside = {place < GLOBAL for place in places.values()}
     if len(inside) > 1:
         raise step.not_understood("addresses of two spaces")
@@ -46,6 +44,8 @@ def load(step: Step) -> Means | None:
     offset = step.ins["a"].offset  # type: ignore[union-attr]
     if space.startswith("param"):
         return None
+    if space in ("local", "const"):
+        return _refused(step, f"memory of the space {space}")
     nbytes = size * len(names)
     strong = memory_order(step.ins).strong
 
@@ -90,6 +90,8 @@ def store(step: Step) -> Means | None:
     values = _given(step, "b", size)
     if space.startswith("param"):
         return None
+    if space == "local":
+        return _refused(step, "local memory")
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         places = lane_addresses(step, address(contents.machine, warp, group), taken.mask)
