@@ -8,7 +8,7 @@ index of a block gives is a counter of it, and so, outside of a loop, is a count
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -140,17 +140,22 @@ class Sizes:
             {name: self._moved(end.step if end is not None else 0) for name, end in ends.items()},
             settled,
         )
+        seen = [self._any_value(name, end, following.kinds) for name, end in ends.items() if end is not None]
         for at in body:
-            if any(True for _ in that_must_repeat(self.flow, at, following)):
-                yield f"an operand of {self.flow.code.code[at].parts[0]} follows a counter of a loop ahead of it", at
-                return
+            for operand in that_must_repeat(self.flow, at, following):
+                if not any(values(at, operand) for values in seen):
+                    yield (
+                        f"an operand of {self.flow.code.code[at].parts[0]} follows a counter of a loop ahead of it",
+                        at,
+                    )
+                    return
 
-    def _any_value(self, name: str, end: End) -> Repeating:
+    def _any_value(self, name: str, end: End, follows: Collection[str] = ()) -> Repeating:
         """What follows from a register, for all numbers up to what a loop leaves in it in the end."""
         step = abs(end.step)
         heads: dict[Key, Counted] = {(ANYWHERE, name): Counted((0,), 1)}
         most = end.last + step * (self._most // self.period + 1)
-        return Repeating(self.flow, whole(self.flow), (), heads, self.symbols, step, most)
+        return Repeating(self.flow, whole(self.flow), follows, heads, self.symbols, step, most)
 
     def _of_block(self, rank: int) -> tuple[dict[Key, Counted], dict[str, Followed]]:
         """What is known of what a launch gives a block for any number of turns, and the registers that follow it."""
