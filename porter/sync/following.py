@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from porter.facts.flow import Flow
 from porter.ptx import ast
+from porter.sync.sequences import reaching, whole
 
 _SYNCHRONIZING = frozenset(
     ("mbarrier", "cp", "tcgen05", "wgmma", "st", "ld", "bar", "barrier", "atom", "red", "stmatrix", "ldmatrix",
@@ -25,12 +26,13 @@ def that_must_repeat(flow: Flow, at: int, following: Following) -> Iterator[ast.
     ins = flow.code.code[at]
     if ins.parts[0] == "setp":
         for operand in ins.operands[1:]:
-            if any(following.is_uneven(name) for name in _named(flow, at, operand)):
+            if any(following.is_uneven(at, name) for name in _named(flow, at, operand)):
                 yield operand
     elif ins.parts[0] in _SYNCHRONIZING:
         for operand in _synchronizing_operands(flow, at):
             # a token says behind which phase, however many there have been
-            if (_named(flow, at, operand) & flow.uses[at]) - tokens(flow) & following.kinds.keys():
+            names = (_named(flow, at, operand) & flow.uses[at]) - tokens(flow)
+            if any(following.kind(at, name) is not None for name in names):
                 yield operand
 
 
@@ -93,13 +95,16 @@ Settled = Callable[[int, Followed, Mapping[str, Followed]], Followed | None]
 class Following:
     """The registers that follow counters through instructions, `kinds` at first. What takes only a counter's low bits
     repeats, and follows none, if the runs have seen all of its values twice. `settled` is asked about what does
-    neither follow evenly nor repeat by its kind."""
+    neither follow evenly nor repeat by its kind. `sources`: the instructions that give registers what follows at first,
+    where it is not known at the head of a loop."""
 
     def __init__(
-        self, flow: Flow, body: Iterable[int], kinds: Mapping[str, Followed], settled: Settled | None = None
-    ) -> None:
+        self, flow: Flow, body: Iterable[int], kinds: Mapping[str, Followed], settled: Settled | None = None,
+        sources: Mapping[str, Iterable[int]] | None = None,
+    ) -> None:  # fmt: skip
         self._flow, self._settled = flow, settled
         self.kinds = dict(kinds)
+        self._sources = None if sources is None else {name: set(places) for name, places in sources.items()}
         places = [at for at in body if flow.writes[at]]
         changed = True
         while changed:
@@ -108,14 +113,26 @@ class Following:
                 found = self._result(at)
                 for name in flow.writes[at] if found is not None else ():
                     assert found is not None
+                    if self._sources is not None and at not in (places_of := self._sources.setdefault(name, set())):
+                        places_of.add(at)
+                        changed = True
                     known = self.kinds.get(name)
                     joined = found if known is None else known.joined(found)
                     if joined != known:
                         self.kinds[name] = joined
                         changed = True
 
-    def is_uneven(self, name: str) -> bool:
-        return name in self.kinds and self.kinds[name].shape is not Shape.EVEN
+    def kind(self, at: int, name: str) -> Followed | None:
+        """How what an instruction finds in a register follows; None if it does not."""
+        found = self.kinds.get(name)
+        if found is None or self._sources is None:
+            return found
+        met = reaching(self._flow, whole(self._flow), at, name) & self._sources.get(name, set())
+        return found if met else None
+
+    def is_uneven(self, at: int, name: str) -> bool:
+        found = self.kind(at, name)
+        return found is not None and found.shape is not Shape.EVEN
 
     def _result(self, at: int) -> Followed | None:
         """How what an instruction writes follows the counters; None if it does not."""
@@ -124,7 +141,8 @@ class Following:
         if head in ("setp", "bra", *_SYNCHRONIZING):
             return None
         given = ins.operands[1:3] if head == "selp" else ins.operands[1:]
-        followed = [self.kinds[n] for o in given if (n := self._flow.code.register(at, o)) in self.kinds and n]
+        names = (self._flow.code.register(at, o) for o in given)
+        followed = [kind for name in names if name is not None and (kind := self.kind(at, name)) is not None]
         if not followed:
             return None
         found = followed[0]

@@ -188,6 +188,12 @@ def reaching(flow: Flow, loop: Loop, at: int, name: str) -> frozenset[int | None
     return frozenset(found)
 
 
+@lru_cache(maxsize=64)
+def whole(flow: Flow) -> Loop:
+    """A kernel as the body of a loop."""
+    return Loop(0, tuple(range(len(flow.code.code))))
+
+
 class Values:
     """The values of a loop's registers in each of some turns: one row for each way through the turn that may have given
     them. Which way it is depends on the turn's place in its period alone, so what holds for each row holds."""

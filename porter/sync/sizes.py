@@ -8,7 +8,7 @@ index of a block gives is a counter of it, and so, outside of a loop, is a count
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,6 +33,7 @@ from porter.sync.sequences import (
     Repeating,
     evenly,
     reaching,
+    whole,
 )
 
 Given = Mapping[tuple[int, str], object]
@@ -118,12 +119,11 @@ class Sizes:
 
     def behind(self, loop: Loop, counters: Mapping[str, End | None]) -> Iterator[tuple[str, int]]:
         """The same of what a loop leaves in its counters, as far as it is known."""
-        code = self.flow.code
-        exits = {to for at in loop.body for to in code.successors[at] if to not in loop.members}
+        exits = {to for at in loop.body for to in self.flow.code.successors[at] if to not in loop.members}
         left = {name for to in exits for name in self.flow.live[to] & counters.keys()}
         if not left:
             return
-        body = sorted(_reached(self.flow, exits) - loop.members)
+        body = [at for at in whole(self.flow).body if at not in loop.members]
         ends = {name: end for name, end in counters.items() if name in left}
         moving = [self._any_value(name, end) for name, end in ends.items() if end is not None]
 
@@ -140,17 +140,22 @@ class Sizes:
             {name: self._moved(end.step if end is not None else 0) for name, end in ends.items()},
             settled,
         )
+        seen = [self._any_value(name, end, following.kinds) for name, end in ends.items() if end is not None]
         for at in body:
-            if any(True for _ in that_must_repeat(self.flow, at, following)):
-                yield f"an operand of {self.flow.code.code[at].parts[0]} follows a counter of a loop ahead of it", at
-                return
+            for operand in that_must_repeat(self.flow, at, following):
+                if not any(values(at, operand) for values in seen):
+                    yield (
+                        f"an operand of {self.flow.code.code[at].parts[0]} follows a counter of a loop ahead of it",
+                        at,
+                    )
+                    return
 
-    def _any_value(self, name: str, end: End) -> Repeating:
+    def _any_value(self, name: str, end: End, follows: Collection[str] = ()) -> Repeating:
         """What follows from a register, for all numbers up to what a loop leaves in it in the end."""
         step = abs(end.step)
         heads: dict[Key, Counted] = {(ANYWHERE, name): Counted((0,), 1)}
         most = end.last + step * (self._most // self.period + 1)
-        return Repeating(self.flow, _whole(self.flow), (), heads, self.symbols, step, most)
+        return Repeating(self.flow, whole(self.flow), follows, heads, self.symbols, step, most)
 
     def _of_block(self, rank: int) -> tuple[dict[Key, Counted], dict[str, Followed]]:
         """What is known of what a launch gives a block for any number of turns, and the registers that follow it."""
@@ -206,44 +211,26 @@ class Sizes:
         name = self.flow.code.register(at, operand)
         if name is None or name not in follow:
             return 0
-        places = reaching(self.flow, _whole(self.flow), at, name)
+        places = reaching(self.flow, whole(self.flow), at, name)
         steps = {None if place is None else self._step(moving, place, follow, depth + 1) for place in places}
         return steps.pop() if len(steps) == 1 else None
 
     def _checked(self, numbers: Mapping[Key, Counted], kinds: Mapping[str, Followed]) -> Iterator[tuple[str, int]]:
-        whole = _whole(self.flow)
-        moving = Repeating(self.flow, whole, (), numbers, self.symbols, self.period, self._most)
+        moving = Repeating(self.flow, whole(self.flow), (), numbers, self.symbols, self.period, self._most)
 
         def settled(at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:
             step = self._step(moving, at, follow)
             return kind if step is None else self._moved(step) if step else None
 
-        following = Following(self.flow, whole.body, kinds, settled)
+        sources = {name: [at for at, written in self.given[-1][0] if name in self.flow.writes[at]] for name in kinds}
+        following = Following(self.flow, whole(self.flow).body, kinds, settled, sources)
         repeating = Repeating(
-            self.flow, whole, following.kinds.keys(), numbers, self.symbols, self.period, self._most
+            self.flow, whole(self.flow), following.kinds.keys(), numbers, self.symbols, self.period, self._most
         )  # fmt: skip
-        for at in whole.body:
+        for at in whole(self.flow).body:
             if not all(repeating(at, operand) for operand in that_must_repeat(self.flow, at, following)):
                 name = self.flow.code.code[at].parts[0]
                 yield f"{'a comparison' if name == 'setp' else f'an operand of {name}'} follows the size", at
 
 
-def _reached(flow: Flow, todo: Iterable[int]) -> set[int]:
-    """The instructions that are come to from some."""
-    found: set[int] = set()
-    todo = list(todo)
-    while todo:
-        at = todo.pop()
-        if at not in found:
-            found.add(at)
-            todo += flow.code.successors[at]
-    return found
-
-
 _UNKNOWN = Followed(Shape.OTHER, 0, None)
-
-
-@lru_cache(maxsize=64)
-def _whole(flow: Flow) -> Loop:
-    """A kernel as the body of a loop."""
-    return Loop(0, tuple(range(len(flow.code.code))))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from porter.facts.deciding import deciding
@@ -26,7 +27,7 @@ from porter.facts.values import Value, of_lane
 from porter.ptx.arch import WARP
 from porter.ptx.bits import signed, unsigned
 from porter.sync.following import Followed, Following, Shape, that_must_repeat
-from porter.sync.sequences import LARGEST_SIZE, Counted, Key, Repeating, evenly
+from porter.sync.sequences import LARGEST_SIZE, Counted, Key, NoSequenceError, Repeating, evenly
 from porter.sync.sizes import End, Sizes, given_by
 
 Trace = list[tuple[object, ...]]
@@ -337,18 +338,26 @@ def _operands(shorter: Recorder, longer: Recorder, period: int, unit: int) -> It
             counters = _counters(states, turns)
             if not counters:
                 continue
-            loop = flow.heads[head]
-            following = Following(flow, loop.body, counters)
+            loop, heads = flow.heads[head], _at_head(states, turns)
             most = len(states) + -(-LARGEST_SIZE // unit) * turns // period
-            repeating = Repeating(
-                flow, loop, following.kinds.keys(), _at_head(states, turns), longer.symbols, turns, most
-            )
+            of_loop = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most)
+            following = Following(flow, loop.body, counters, partial(_settled, of_loop(())))
+            repeating = of_loop(following.kinds.keys())
             for at in loop.body:
                 if not all(repeating(at, operand) for operand in that_must_repeat(flow, at, following)):
                     name = flow.code.code[at].parts[0]
                     what = "a comparison follows a counter through more than its low bits"
                     yield what if name == "setp" else f"an operand of {name} follows a counter", at
                     return
+
+
+def _settled(values: Repeating, at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:
+    """What an instruction gives, if that moves evenly for all turns or repeats."""
+    try:
+        step = values.moved_by(at)
+    except NoSequenceError:
+        return kind
+    return kind if step is None else Followed(Shape.EVEN, kind.reach, None) if step else None
 
 
 def _at_head(states: Sequence[Mapping[str, Value]], period: int) -> dict[Key, Counted]:
