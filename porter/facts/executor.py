@@ -69,7 +69,7 @@ def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:
 def _go(machine: Machine, warp: Warp, most: int) -> bool:
     """Have a warp execute until it waits, has waited, or has ended."""
     moved = False
-    in_a_row = stretches(machine.flow, bool(machine.launched.areas))
+    in_a_row = stretches(machine.flow, machine.reads_global)
     while warp.groups:
         if len(warp.groups) > 1 and _merge(machine, warp):
             moved = True
@@ -149,7 +149,8 @@ def _merge(machine: Machine, warp: Warp) -> bool:
         known = by_place.setdefault(group.pc, group)
         if known is group:
             continue
-        needed = (live if machine.follow is not None else deciding(machine.flow, machine.reads_global))[group.pc]
+        follows = machine.follow is not None
+        needed = (machine.flow.live if follows else deciding(machine.flow, machine.reads_global))[group.pc]
         both = known.lanes | group.lanes
         known.registers = {
             name: merged(known.registers.get(name), group.registers.get(name), group.lanes, both)

@@ -95,6 +95,11 @@ class Machine:
 
     # Global memory --------------------------------------------------------------------------------------
 
+    @property
+    def reads_global(self) -> bool:
+        """Whether what is loaded from global memory may be numbers that decide something."""
+        return bool(self.launched.areas) or self.flow.changes_maps
+
     def given(self, address: int, size: int) -> int | None:
         """The number that the launch finds at a place of global memory, where that is told and nothing writes it, or of
         parameters."""

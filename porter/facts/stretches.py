@@ -39,7 +39,7 @@ class Stretch(NamedTuple):
 
 class Stretches:
     """The stretches of an entry by the instruction that they begin with, made when they are come to. `reads_global`:
-    whether global memory holds numbers."""
+    whether what is loaded from global memory may decide something."""
 
     def __init__(self, flow: Flow, reads_global: bool) -> None:
         self._flow = flow
