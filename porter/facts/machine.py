@@ -64,7 +64,7 @@ class ClusterBarrier:
 
 class Machine:
     """What instructions act on. `on_turn` is told when a group comes to the head of a loop from inside of it (warp,
-    group, head), `on_comparison` of each comparison of numbers in a loop (warp, instruction, both sides by lane)."""
+    group, head), `on_comparison` of each comparison of numbers (warp, instruction, both sides by lane)."""
 
     def __init__(self, launched: Launched, schedule: Schedule | None = None) -> None:
         self.launched = launched

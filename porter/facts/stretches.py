@@ -215,9 +215,8 @@ class _Text:
         other = f"(parts{at}, ({', '.join(given)},), group.lanes)"
         if ins.parts[0] == "setp":
             other = f"compared(machine, warp, {at}, *{other})"
-            if at in self._flow.innermost:
-                self._line(f"{indent}if told is not None and {are_numbers}:")
-                self._line(f"{indent} told(warp, {at}, (({given[0]}, {given[1]}),))")
+            self._line(f"{indent}if told is not None and {are_numbers}:")
+            self._line(f"{indent} told(warp, {at}, (({given[0]}, {given[1]}),))")
         elif ins.parts[0] == "selp" or ins.parts[-1] == "pred":
             other = f"apply{other}"
         else:

@@ -91,7 +91,7 @@ def compared(
 ) -> Value:  # fmt: skip
     """The result of a comparison, which the machine is told of where both sides are numbers."""
     left, right = values[:2]
-    if machine.on_comparison is not None and at in machine.flow.innermost:
+    if machine.on_comparison is not None:
         together = not isinstance(left, tuple) and not isinstance(right, tuple)
         some = (first(lanes),) if together else bits(lanes)
         sides = ((of_lane(left, lane), of_lane(right, lane)) for lane in some)
