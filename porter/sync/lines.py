@@ -215,7 +215,7 @@ def _masked(lines: Lines, parts: tuple[str, ...], width: int, given: list[Line])
 
 _RESULTS: dict[str, Result] = {
     "mov": _moved, "selp": _moved, "cvt": _converted, "cvta": _converted, "add": _sum, "sub": _sum, "neg": _negative,
-    "not": _negative, "mul": _product, "mad": _product, "shl": _shifted, "shr": _shifted, "div": _quotient, "rem": _quotient,
-    "and": _masked,
+    "not": _negative, "mul": _product, "mad": _product, "shl": _shifted, "shr": _shifted, "div": _quotient,
+    "rem": _quotient, "and": _masked,
 }  # fmt: skip
 _MOST_PARTS = {"mul": 3, "mad": 3, "cvt": 3, "cvta": 4}

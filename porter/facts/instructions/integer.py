@@ -95,7 +95,9 @@ def compared(
         together = not isinstance(left, tuple) and not isinstance(right, tuple)
         some = (first(lanes),) if together else bits(lanes)
         sides = ((of_lane(left, lane), of_lane(right, lane)) for lane in some)
-        machine.on_comparison(warp, at, tuple((a, b) for a, b in sides if a is not None and b is not None))
+        numbers = tuple((a, b) for a, b in sides if a is not None and b is not None)
+        if numbers:
+            machine.on_comparison(warp, at, numbers)
     return apply(parts, values, lanes)
 
 
