@@ -19,9 +19,10 @@ _DATA = frozenset(("ld", "st"))
 
 
 @lru_cache(maxsize=64)
-def deciding(flow: Flow) -> list[frozenset[str]]:
-    """By instruction the registers that decide something at it or behind it."""
-    needed = [_needed(flow, at) for at in range(len(flow.uses))]
+def deciding(flow: Flow, reads_global: bool = False) -> list[frozenset[str]]:
+    """By instruction the registers that decide something at it or behind it. `reads_global`: what is loaded from global
+    memory may decide something as well."""
+    needed = [_needed(flow, at, reads_global) for at in range(len(flow.uses))]
 
     def taken(at: int, behind: frozenset[str]) -> frozenset[str]:
         ins = flow.decoded[at]
@@ -32,13 +33,14 @@ def deciding(flow: Flow) -> list[frozenset[str]]:
     return flow.backwards(taken)
 
 
-def _needed(flow: Flow, at: int) -> frozenset[str]:
+def _needed(flow: Flow, at: int, reads_global: bool) -> frozenset[str]:
     ins = flow.code.code[at]
     guard = frozenset() if ins.guard is None else _names(flow, at, ins.guard.operand)
     if ins.parts[0] in _DATA and "global" in ins.parts:
-        return guard
-    if ins.parts[:2] == ("cp", "async") and "tensor" in ins.parts:
-        # a box has its bytes wherever it lies
+        return flow.uses[at] if reads_global else guard
+    tensor_copy = ins.parts[:2] == ("cp", "async") and "tensor" in ins.parts
+    if tensor_copy or ins.parts[0] == "stmatrix" or ins.parts[:2] == ("tcgen05", "st"):
+        # a box has its bytes wherever it lies; matrices are data
         return guard.union(*(_names(flow, at, o.base if isinstance(o, ast.Mem) else o) for o in ins.operands))
     if ins.parts[:2] == ("tensormap", "replace") and SIZING_FIELDS.isdisjoint(ins.parts):
         return guard.union(*(_names(flow, at, o.base) for o in ins.operands if isinstance(o, ast.Mem)))

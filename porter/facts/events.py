@@ -103,6 +103,9 @@ class Space(NamedTuple):
 class Engine(Enum):
     """Who accesses memory."""
 
+    __hash__ = object.__hash__
+    # not that of the name, which is computed each time
+
     THREAD = "thread"
     """Loads, stores, atomics, ldmatrix, stmatrix: the generic proxy."""
     LOAD = "TMA load"

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from porter.facts.deciding import deciding
 from porter.facts.events import Blocked, History, NotUnderstood
+from porter.facts.flow import Flow
 from porter.facts.instructions.registry import Outcome, compiled
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
+from porter.facts.stretches import Stretch, stretches
 from porter.facts.undefined import blame, carry
 from porter.facts.values import merged
 
@@ -65,8 +68,8 @@ def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:
 
 def _go(machine: Machine, warp: Warp, most: int) -> bool:
     """Have a warp execute until it waits, has waited, or has ended."""
-    moved, fenced = False, machine.flow.has_wgmma
-    heads = machine.flow.heads if machine.on_turn is not None else {}
+    moved = False
+    in_a_row = stretches(machine.flow, machine.reads_global)
     while warp.groups:
         if len(warp.groups) > 1 and _merge(machine, warp):
             moved = True
@@ -79,38 +82,64 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
         alone = len(warp.groups) == 1
         outcome = None
         while outcome is None and group.lanes:
-            machine.steps += 1
             if machine.steps > most or len(machine.history.events) > MOST_EVENTS:
                 what = f"{most} instructions" if machine.steps > most else f"{MOST_EVENTS} events"
                 raise NotUnderstood(f"more than {what} are executed", group.pc)
-            if warp.loaded or warp.flight.registers:
-                machine.check_registers(warp, group.lanes, group.pc)
-            if fenced:
-                machine.note_operands(warp, group.pc)
-            if group.pc == len(machine.flow.decoded):
-                machine.leave(warp, group, group.pc - 1)
-                return True
             place = group.pc
-            if group.undefined and not machine.flow.named[place].isdisjoint(group.undefined):
-                carry(machine.flow, group, place)
-            try:
-                then = machine.follow(warp, group) if machine.follow is not None else None
-                outcome = compiled(machine.flow, place)(machine, warp, group)
-                if then is not None and outcome is not Outcome.BLOCKED:
-                    then()
-            except ValueError as error:
-                raise NotUnderstood(str(error), place) from error
-            except NotUnderstood:
-                blame(machine, group, place)
-                raise
-            if group.pc in heads and place in heads[group.pc].members and machine.on_turn is not None:
+            stretch = in_a_row.at(place, warp) if machine.follow is None else None
+            if stretch is not None and _is_for(stretch, warp, group):
+                stretch.run(machine, warp, group)
+                machine.steps += stretch.last + 1 - place
+            if group.pc != place and stretch is not None:
+                moved, place = True, stretch.last
+            else:
+                machine.steps += 1
+                outcome = _step(machine, warp, group)
+                moved |= outcome is not Outcome.BLOCKED
+            if machine.on_turn is not None and _turns(machine.flow, place, group.pc):
                 machine.on_turn(warp, group, group.pc)
-            moved |= outcome is not Outcome.BLOCKED
             if outcome is Outcome.MET:
                 return True
             if not alone:
                 break
     return moved
+
+
+def _is_for(stretch: Stretch, warp: Warp, group: Group) -> bool:
+    """Whether a group meets no other one inside of a stretch, and what is undefined has no part in it."""
+    if group.undefined and not stretch.named.isdisjoint(group.undefined):
+        return False
+    return len(warp.groups) == 1 or not any(group.pc < g.pc < stretch.end for g in warp.groups)
+
+
+def _turns(flow: Flow, place: int, target: int) -> bool:
+    """Whether a group comes to the head of a loop from a place inside of it."""
+    return target in flow.heads and place in flow.heads[target].members
+
+
+def _step(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+    """Execute one instruction."""
+    flow, at = machine.flow, group.pc
+    if at == len(flow.decoded):
+        machine.leave(warp, group, at - 1)
+        return Outcome.PARTED
+    if (warp.loaded or warp.flight.registers) and flow.touches_flight[at]:
+        machine.check_registers(warp, group.lanes, at)
+    if flow.has_wgmma:
+        machine.note_operands(warp, at)
+    if group.undefined and not flow.named[at].isdisjoint(group.undefined):
+        carry(flow, group, at)
+    try:
+        then = machine.follow(warp, group) if machine.follow is not None else None
+        outcome = compiled(flow, at)(machine, warp, group)
+        if then is not None and outcome is not Outcome.BLOCKED:
+            then()
+    except ValueError as error:
+        raise NotUnderstood(str(error), at) from error
+    except NotUnderstood:
+        blame(machine, group, at)
+        raise
+    return outcome
 
 
 def _merge(machine: Machine, warp: Warp) -> bool:
@@ -120,11 +149,12 @@ def _merge(machine: Machine, warp: Warp) -> bool:
         known = by_place.setdefault(group.pc, group)
         if known is group:
             continue
-        live = machine.flow.live[group.pc]
+        follows = machine.follow is not None
+        needed = (machine.flow.live if follows else deciding(machine.flow, machine.reads_global))[group.pc]
         both = known.lanes | group.lanes
         known.registers = {
             name: merged(known.registers.get(name), group.registers.get(name), group.lanes, both)
-            for name in live
+            for name in needed
             if name in known.registers or name in group.registers
         }
         known.meet(group)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparisons of floating-point numbers as functions of their bits (PTX ISA 9.7.3.11, 9.7.5.3), products (9.7.3.5), and
-copies and conversions to wider types, which are exact (9.7.9.21): what kernels make of the scalars of a launch."""
+conversions to wider types, which are exact (9.7.9.21): what kernels make of the scalars of a launch."""
 
 from __future__ import annotations
 
@@ -52,10 +52,6 @@ def operation(parts: tuple[str, ...]) -> Operation | None:
         return None
     if parts[0] == "setp":
         return _comparison(parts[1], [p for p in parts[2:-1] if p != "ftz"], kind, "ftz" in parts)
-    if parts[0] == "mov":
-        return lambda a: unsigned(a, _BITS[kind])
-    if parts[0] == "selp":
-        return lambda a, b, p: unsigned(a if p & 1 else b, _BITS[kind])
     modifiers = frozenset(parts[1:-1])
     if parts[0] == "mul" and kind in ("f32", "f64") and modifiers <= _ROUNDED:
         return lambda a, b: _product(a, b, kind, "ftz" in modifiers)

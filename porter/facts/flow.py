@@ -143,6 +143,23 @@ class Flow:
         return [frozenset() if at in inside else w & names for at, w in enumerate(self.writes)]
 
     @cached_property
+    def touches_flight(self) -> list[bool]:
+        """By instruction whether it has to do with registers that tcgen05.ld or wgmma may have in flight, themselves or
+        by copies."""
+        asynchronous = (("tcgen05", "ld"), ("wgmma", "mma_async"))
+        names: set[str] = set()
+        for at, ins in enumerate(self.code.code):
+            if ins.parts[:2] in asynchronous:
+                names |= self.writes[at] | self.uses[at]
+        moves = [at for at, ins in enumerate(self.code.code) if ins.parts[0] == "mov"]
+        grows = True
+        while grows:
+            copies = frozenset().union(*(self.writes[at] for at in moves if self.uses[at] & names))
+            grows = not copies <= names
+            names |= copies
+        return [bool((w | u) & names) for w, u in zip(self.writes, self.uses, strict=True)]
+
+    @cached_property
     def lost(self) -> frozenset[int]:
         """Instructions from which every way leads to a trap."""
         found = {at for at, ins in enumerate(self.code.code) if ins.parts[0] == "trap" or called(ins) == "__assertfail"}

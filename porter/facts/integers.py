@@ -4,9 +4,9 @@ comparisons of floats."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from functools import lru_cache
+from typing import cast
 
 from porter.facts import floats
 from porter.ptx.bits import signed, unsigned
@@ -15,84 +15,82 @@ Operation = Callable[..., int | None]
 """From operands to the result, all without their signs; None where the result is not defined."""
 
 _WIDTHS = {"32": 32, "64": 64, "16": 16, "8": 8, "128": 128}
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
-    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-    "lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge,
+_COMPARE = {
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">=",
 }  # fmt: skip
-_LOGIC: dict[str, Callable[[int, int], int]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
-_SINGLE: dict[str, Callable[[int, int], int]] = {
-    "mov": lambda a, w: a,
-    "cvt": lambda a, w: a,
-    "cvta": lambda a, w: a,
-    "neg": lambda a, w: -a,
-    "not": lambda a, w: ~a,
-    "abs": lambda a, w: abs(a),
-    "popc": lambda a, w: unsigned(a, w).bit_count(),
-    "brev": lambda a, w: int(f"{unsigned(a, w):0{w}b}"[::-1], 2),
-    "clz": lambda a, w: w - unsigned(a, w).bit_length(),
-    "bfind": lambda a, w: (unsigned(a, w) if a >= 0 else unsigned(~a, w)).bit_length() - 1,
-}
-_PAIRS: dict[str, Callable[[int, int, int], int | None]] = {
-    "add": lambda a, b, w: a + b,
-    "sub": lambda a, b, w: a - b,
-    "mul": lambda a, b, w: a * b,
-    "and": lambda a, b, w: a & b,
-    "or": lambda a, b, w: a | b,
-    "xor": lambda a, b, w: a ^ b,
-    "min": lambda a, b, w: min(a, b),
-    "max": lambda a, b, w: max(a, b),
-    "shl": lambda a, b, w: a << b if b < w else 0,
-    "shr": lambda a, b, w: a >> min(b, w),
-    "div": lambda a, b, w: _quotient(a, b) if b else None,
-    "rem": lambda a, b, w: a - b * _quotient(a, b) if b else None,
-}
+_LOGIC = {"and": "&", "or": "|", "xor": "^"}
+_RESULTS = {
+    "mov": "{a}", "cvt": "{a}", "cvta": "{a}", "neg": "-{a}", "not": "~{a}", "abs": "abs({a})",
+    "popc": "{a}.bit_count()", "brev": "int(format({a}, '0{width}b')[::-1], 2)", "clz": "{width} - {a}.bit_length()",
+    "bfind": "({a} if {a} >= 0 else ~{a}).bit_length() - 1",
+    "add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "mad": "{a} * {b} + {c}",
+    "and": "{a} & {b}", "or": "{a} | {b}", "xor": "{a} ^ {b}", "min": "min({a}, {b})", "max": "max({a}, {b})",
+    "shl": "({a} << {b} if {b} < {width} else 0)", "shr": "{a} >> min({b}, {width})",
+    "selp": "({a} if {c} & 1 else {b})",
+}  # fmt: skip
+"""By name the result as an expression of Python, of operands that are read as their type says."""
+_HIGHEST = "({a} if {a} >= 0 else ~{a}).bit_length()"
+_LEFT_OF_HIGHEST = f"({{width}} - {_HIGHEST} if {_HIGHEST} else -1)"
+_HIGH = {"mul": "{a} * {b} >> {width}", "mad": "({a} * {b} >> {width}) + {c}"}
+_LOW_BITS_ALONE = frozenset(
+    ("mov", "cvt", "cvta", "neg", "not", "add", "sub", "mul", "mad", "and", "or", "xor", "selp")
+)
+"""Whose result follows, as far as it goes, from as many low bits of the operands."""
+_COPIES = frozenset(("mov", "selp"))
+"""Numbers of all types alike."""
 _SHIFTS = frozenset(("shl", "shr"))
 """Their second operand is a number without a sign whatever the type."""
+
+
+def _read(operand: str, width: int, is_signed: bool) -> str:
+    low = f"({operand} & {(1 << width) - 1})"
+    return f"(({low} ^ {1 << width - 1}) - {1 << width - 1})" if is_signed else low
+
+
+@lru_cache(maxsize=4096)
+def expression(parts: tuple[str, ...]) -> str | None:
+    """The result of an opcode's parts as an expression of Python, in which `{a}`, `{b}`, `{c}` stand for its operands;
+    None where there is none."""
+    name, kind = parts[0], parts[-1]
+    if kind == "pred":
+        return _predicate(name)
+    digits = kind.lstrip("bsuf") if name in _COPIES else kind[1:] if kind[0] in "bsu" else ""
+    width = _WIDTHS.get(digits)
+    if width is None or {"sat", "relu"} & set(parts):
+        return None
+    if name == "setp":
+        return _comparison(parts, width, kind[0] == "s")
+    high = "hi" in parts
+    result = width if high else _result_width(parts, width)
+    text = _LEFT_OF_HIGHEST if "shiftamt" in parts else (_HIGH if high else _RESULTS).get(name)
+    if text is None or not result:
+        return None
+    if name in _LOW_BITS_ALONE and result <= width and not high:
+        given = {"a": "{a}", "b": "{b}", "c": "{c}"}
+    else:
+        given = {letter: _read(f"{{{letter}}}", width, kind[0] == "s") for letter in "ab"}
+        given["c"] = _read("{c}", result, kind[0] == "s")
+        if name in _SHIFTS:
+            given["b"] = _read("{b}", 32, False)
+    return f"({text.format(width=width, **given)}) & {(1 << result) - 1}"
 
 
 @lru_cache(maxsize=4096)
 def operation(parts: tuple[str, ...]) -> Operation | None:
     """The function of an opcode's parts; None if nobody knows it."""
-    name, kind = parts[0], parts[-1]
-    if kind == "pred":
-        return _predicate(name)
     if (of_floats := floats.operation(parts)) is not None:
         return of_floats
+    text = expression(parts)
+    if text is not None:
+        names = [letter for letter in "abc" if f"{{{letter}}}" in text]
+        return cast("Operation", eval(f"lambda {', '.join(names)}: {text.format(a='a', b='b', c='c')}"))
+    name, kind = parts[0], parts[-1]
     width = _WIDTHS.get(kind[1:]) if kind[0] in "bsu" else None
-    if width is None or {"sat", "relu"} & set(parts):
+    if width is None:
         return None
-    read = signed if kind[0] == "s" else unsigned
-    if name == "setp":
-        return _comparison(parts, read, width)
     if name in _BY_NAME:
         return _BY_NAME[name](parts, width)
-    result = _result_width(parts, width)
-    if not result:
-        return None
-    if "shiftamt" in parts:
-        return lambda a: unsigned(_left_of(_SINGLE[name](read(a, width), width), width), 32)
-    if name in _SINGLE:
-        one = _SINGLE[name]
-        return lambda a: unsigned(one(read(a, width), width), result)
-    if name == "mad":
-        return _multiplied(parts, read, width, result)
-    if name == "mul" and "hi" in parts:
-        return lambda a, b: unsigned(read(a, width) * read(b, width) >> width, width)
-    if name in _PAIRS:
-        two = _PAIRS[name]
-        second = unsigned if name in _SHIFTS else read
-
-        def pair(a: int, b: int) -> int | None:
-            value = two(read(a, width), second(b, 32 if name in _SHIFTS else width), width)
-            return None if value is None else unsigned(value, result)
-
-        return pair
-    return None
-
-
-def _left_of(bit: int, width: int) -> int:
-    """By how much the highest bit that is set is shifted to the top; -1 if none is."""
-    return bit if bit < 0 else width - 1 - bit
+    return _divided(name, width, kind[0] == "s") if name in ("div", "rem") else None
 
 
 def _result_width(parts: tuple[str, ...], width: int) -> int:
@@ -105,39 +103,36 @@ def _result_width(parts: tuple[str, ...], width: int) -> int:
     return 2 * width if "wide" in parts else width
 
 
-def _predicate(name: str) -> Operation | None:
+def _predicate(name: str) -> str | None:
     if name in ("mov", "not"):
-        flip = int(name == "not")
-        return lambda a: a & 1 ^ flip
-    if name in _LOGIC:
-        two = _LOGIC[name]
-        return lambda a, b: two(a & 1, b & 1)
-    return None
+        return "{a} & 1" if name == "mov" else "{a} & 1 ^ 1"
+    return f"({{a}} {_LOGIC[name]} {{b}}) & 1" if name in _LOGIC else None
 
 
-def _comparison(parts: tuple[str, ...], read: Callable[[int, int], int], width: int) -> Operation | None:
+def _comparison(parts: tuple[str, ...], width: int, is_signed: bool) -> str | None:
     compare = _COMPARE.get(parts[1])
-    if compare is None or len(parts) > 4:
+    if compare is None or len(parts) > 4 or (len(parts) == 4 and parts[2] not in _LOGIC):
         return None
-    if len(parts) == 3:
-        return lambda a, b: int(compare(read(a, width), read(b, width)))
-    joined = _LOGIC.get(parts[2])
-    return None if joined is None else lambda a, b, c: joined(int(compare(read(a, width), read(b, width))), c & 1)
+    text = f"(1 if {_read('{a}', width, is_signed)} {compare} {_read('{b}', width, is_signed)} else 0)"
+    return text if len(parts) == 3 else f"{text} {_LOGIC[parts[2]]} ({{c}} & 1)"
 
 
-def _multiplied(parts: tuple[str, ...], read: Callable[[int, int], int], width: int, result: int) -> Operation:
-    if "hi" in parts:
-        return lambda a, b, c: unsigned((read(a, width) * read(b, width) >> width) + read(c, width), result)
-    return lambda a, b, c: unsigned(read(a, width) * read(b, width) + read(c, result), result)
+def _divided(name: str, width: int, is_signed: bool) -> Operation:
+    read = signed if is_signed else unsigned
+
+    def div(a: int, b: int) -> int | None:
+        above, below = read(a, width), read(b, width)
+        if not below:
+            return None
+        quotient = _quotient(above, below)
+        return unsigned(quotient if name == "div" else above - below * quotient, width)
+
+    return div
 
 
 def _quotient(a: int, b: int) -> int:
     """Towards zero."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-def _selected(parts: tuple[str, ...], width: int) -> Operation:
-    return lambda a, b, p: unsigned(a if p & 1 else b, width)
 
 
 def _inserted(parts: tuple[str, ...], width: int) -> Operation:
@@ -198,5 +193,5 @@ def _permuted(parts: tuple[str, ...], width: int) -> Operation | None:
 
 
 _BY_NAME: dict[str, Callable[[tuple[str, ...], int], Operation | None]] = {
-    "selp": _selected, "bfi": _inserted, "bfe": _extracted, "lop3": _looked_up, "shf": _funnelled, "prmt": _permuted,
+    "bfi": _inserted, "bfe": _extracted, "lop3": _looked_up, "shf": _funnelled, "prmt": _permuted,
 }  # fmt: skip

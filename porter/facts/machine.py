@@ -32,7 +32,7 @@ from porter.facts.launched import PARAMETERS, Area, Launched
 from porter.facts.names import SharedNames
 from porter.facts.state import Block, Group, Warp
 from porter.facts.tensor_maps import TensorMaps
-from porter.facts.values import ALL, bits
+from porter.facts.values import ALL, bits, first
 from porter.ptx.arch import WARP
 from porter.ptx.memory_order import Scope
 from porter.ptx.shared_window import RANK_SHIFT
@@ -64,7 +64,7 @@ class ClusterBarrier:
 
 class Machine:
     """What instructions act on. `on_turn` is told when a group comes to the head of a loop from inside of it (warp,
-    group, head), `on_comparison` of each comparison of numbers (warp, instruction, both sides)."""
+    group, head), `on_comparison` of each comparison of numbers (warp, instruction, both sides by lane)."""
 
     def __init__(self, launched: Launched, schedule: Schedule | None = None) -> None:
         self.launched = launched
@@ -87,13 +87,18 @@ class Machine:
         self.on_turn: Callable[[Warp, Group, int], None] | None = None
         self.follow: Callable[[Warp, Group], Callable[[], None] | None] | None = None
         """Told of each instruction that a group comes to; what it gives is called behind it, unless it waits."""
-        self.on_comparison: Callable[[Warp, int, int, int], None] | None = None
+        self.on_comparison: Callable[[Warp, int, tuple[tuple[int, int], ...]], None] | None = None
         unwritten = launched.flow.live[0] if launched.flow.live else ()
         self.blocks = [
             Block(launched.geometry, rank, launched.registers, unwritten) for rank in range(launched.geometry.ranks)
         ]
 
     # Global memory --------------------------------------------------------------------------------------
+
+    @property
+    def reads_global(self) -> bool:
+        """Whether what is loaded from global memory may be numbers that decide something."""
+        return bool(self.launched.areas) or self.flow.changes_maps
 
     def given(self, address: int, size: int) -> int | None:
         """The number that the launch finds at a place of global memory, where that is told and nothing writes it, or of
@@ -202,6 +207,7 @@ class Machine:
             if is_move:
                 # the compiler renames registers in flight; the new name stands for the same one
                 flight.update(dict.fromkeys(self.flow.writes[at], held))
+                warp.flight.newest = None
                 return
             self.problem("wgmma-wait", "a register of wgmma is used ahead of wgmma.wait_group", at, other=held.at)
             return
@@ -241,7 +247,9 @@ class Machine:
     def single(self, warp: Warp, lanes: int, what: str, at: int, kind: Kind = Kind.STEP) -> list[tuple[Event, int]]:
         """An event of each class of lanes that have one past, with these lanes."""
         classes: dict[int | None, int] = {}
-        if warp.last.count(warp.last[0]) == WARP:
+        if not lanes & (lanes - 1):
+            classes[warp.last[first(lanes)]] = lanes
+        elif warp.last.count(warp.last[0]) == WARP:
             classes[warp.last[0]] = lanes
         else:
             for lane in bits(lanes):
@@ -257,7 +265,7 @@ class Machine:
 
     def joint(self, warp: Warp, lanes: int, what: str, at: int, kind: Kind = Kind.STEP) -> Event:
         """One event of all these lanes, which go on together."""
-        newest = dict.fromkeys(warp.last[lane] for lane in bits(lanes))
+        newest = dict.fromkeys(warp.last if lanes == ALL else [warp.last[lane] for lane in bits(lanes)])
         edges = [(Edge.PROGRAM, n) for n in newest if n is not None]
         event = self.event(kind, what, warp, lanes, at, edges)
         self.go_on(warp, lanes, event)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,13 +50,14 @@ class Group:
     def may_go(self) -> bool:
         return self.ready is None or self.ready()
 
-    def parted(self, pc: int, lanes: int) -> Group:
-        """Some of the lanes as a group of their own, which the others are left without."""
+    def parted(self, pc: int, lanes: int, live: Collection[str] | None = None) -> Group:
+        """Some of the lanes as a group of their own, which the others are left without; `live` are the registers that
+        they may go on with."""
         self.lanes &= ~lanes
-        return Group(pc, lanes, _narrowed(self.registers, lanes), undefined=_in(self.undefined, lanes))
+        return Group(pc, lanes, _narrowed(self.registers, lanes, live), undefined=_in(self.undefined, lanes))
 
-    def narrow(self) -> None:
-        self.registers = _narrowed(self.registers, self.lanes)
+    def narrow(self, live: Collection[str] | None = None) -> None:
+        self.registers = _narrowed(self.registers, self.lanes, live)
         self.undefined = _in(self.undefined, self.lanes)
 
     def meet(self, other: Group) -> None:
@@ -70,8 +71,9 @@ def _in(undefined: Mapping[str, Undefined], lanes: int) -> dict[str, Undefined]:
     return {name: Undefined(why.lanes & lanes, why.load) for name, why in undefined.items() if why.lanes & lanes}
 
 
-def _narrowed(registers: dict[str, Value], lanes: int) -> dict[str, Value]:
-    return {n: squeezed(v, lanes) if isinstance(v, tuple) else v for n, v in registers.items()}
+def _narrowed(registers: dict[str, Value], lanes: int, live: Collection[str] | None) -> dict[str, Value]:
+    kept = registers.items() if live is None else [(n, registers[n]) for n in live if n in registers]
+    return {n: squeezed(v, lanes) if isinstance(v, tuple) else v for n, v in kept}
 
 
 @dataclass(slots=True, eq=False)
@@ -114,6 +116,8 @@ class Flight:
     issued: int = 0
     reads: list[tuple[int, Access]] = field(default_factory=list)
     registers: dict[str, Held] = field(default_factory=dict)
+    newest: tuple[int, tuple[str, ...]] | None = None
+    """Columns and results of the newest wgmma, if no copy has brought another one's registers there."""
     touched: dict[str, int] | None = None
     """Registers of operands written since the last wgmma.fence, with what has computed them; None ahead of the
     first."""

@@ -65,7 +65,10 @@ def merged(old: Value, new: Value, taken: int, mask: int) -> Value:
     """`new` in the lanes `taken`, `old` in the other ones of a mask."""
     if old is new or (isinstance(old, int) and old == new):
         return old
-    return squeezed(tuple(of_lane(new if taken >> lane & 1 else old, lane) for lane in range(WARP)), mask)
+    lanes = list(old) if isinstance(old, tuple) else [old] * WARP
+    for lane in bits(taken):
+        lanes[lane] = of_lane(new, lane)
+    return squeezed(tuple(lanes), mask)
 
 
 def shifted(value: Value, offset: int) -> Value:

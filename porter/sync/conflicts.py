@@ -270,7 +270,7 @@ class Conflicts:
 
 def _hardware_orders(first: Access, second: Access) -> bool:
     """Whether the operations are kept in order, or apart, without synchronization."""
-    if first.engine is second.engine and first.engine in (*_COMMUTE, Engine.DEALLOC):
+    if first.engine is second.engine and first.engine in _COMMUTE:
         return True
     if first.pipe is None or first.pipe != second.pipe:
         return False
@@ -282,7 +282,7 @@ def _hardware_orders(first: Access, second: Access) -> bool:
 
 
 _TENSOR_CORE = frozenset((Engine.MMA, Engine.CP, Engine.SHIFT))
-_COMMUTE = frozenset((Engine.WGMMA, Engine.ATOMIC, Engine.RED_ASYNC))
+_COMMUTE = frozenset((Engine.WGMMA, Engine.ATOMIC, Engine.RED_ASYNC, Engine.DEALLOC))
 
 
 def _operations(first: Access, second: Access) -> tuple[str, str]:

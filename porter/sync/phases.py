@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 
 from porter.facts.events import Arrival, Edge, History, Mbarrier, Wait
@@ -15,17 +16,34 @@ Named = Callable[[int], str]
 """Gives the name of the mbarrier at an address."""
 
 
+class _Phases:
+    """The arrivals of an mbarrier by phase, and the events of those that ended one."""
+
+    def __init__(self, barrier: Mbarrier) -> None:
+        self.barrier = barrier
+        self.arrivals: dict[int, list[Arrival]] = defaultdict(list)
+        for arrival in (*barrier.arrivals, *barrier.open_arrivals):
+            self.arrivals[arrival.phase].append(arrival)
+        self._awaited = [0] * len(barrier.phases)
+        for arrival in barrier.arrivals:
+            self._awaited[arrival.phase] |= 1 << arrival.event
+
+    def is_over(self, phase: int, seen: int) -> bool:
+        """Whether a phase has ended for who has seen these events: its end, or everything that it waits for."""
+        return bool(seen >> self.barrier.phases[phase] & 1) or not self._awaited[phase] & ~seen
+
+
 def look_at_phases(history: History, views: Views, findings: Findings, named: Named) -> None:
     for barrier in (*history.barriers.values(), *history.retired):
+        phases = _Phases(barrier)
         _uses(history, barrier, views, findings, named)
         _ends(barrier, views, findings, named)
-        arrivals = [*barrier.arrivals, *barrier.open_arrivals]
-        for arrival in arrivals:
-            _arrival(barrier, arrival, views, findings, named)
-        for event, phase, at in barrier.expects:
-            _expected(barrier, (event, phase, at), arrivals, views, findings, named)
+        for arrival in (*barrier.arrivals, *barrier.open_arrivals):
+            _arrival(phases, arrival, views, findings, named)
+        for expect in barrier.expects:
+            _expected(phases, expect, views, findings, named)
         for wait in barrier.waits:
-            _wait(history, barrier, wait, arrivals, views, findings, named)
+            _wait(history, phases, wait, views, findings, named)
         if not history.blocked and barrier.outstanding and barrier.bytes_copied:
             text = (
                 f"{named(barrier.address)}: phase {len(barrier.phases)} is left with {barrier.bytes_expected} bytes "
@@ -58,27 +76,27 @@ def _uses(history: History, barrier: Mbarrier, views: Views, findings: Findings,
             findings.add("H21", text, at, level="strict")
 
 
-def _arrival(barrier: Mbarrier, arrival: Arrival, views: Views, findings: Findings, named: Named) -> None:
+def _arrival(phases: _Phases, arrival: Arrival, views: Views, findings: Findings, named: Named) -> None:
     """The end of the phase before comes ahead of an arrival: else it may be counted in that phase."""
     phase = arrival.phase
-    if phase and not _is_over(barrier, phase - 1, views.execution[arrival.event]):
+    if phase and not phases.is_over(phase - 1, views.execution[arrival.event]):
         what = "bytes of a copy" if arrival.of_copy else "an arrival"
         text = (
-            f"{named(barrier.address)}: {what} meant for phase {phase} may be counted in phase {phase - 1}: nothing "
-            "puts it behind that phase's end"
+            f"{named(phases.barrier.address)}: {what} meant for phase {phase} may be counted in phase {phase - 1}: "
+            "nothing puts it behind that phase's end"
         )
         findings.add("phase", text, arrival.at)
 
 
 def _expected(
-    barrier: Mbarrier, expect: tuple[int, int, int], arrivals: list[Arrival], views: Views, findings: Findings,
-    named: Named,
+    phases: _Phases, expect: tuple[int, int, int], views: Views, findings: Findings, named: Named
 ) -> None:  # fmt: skip
     """An arrival of the same phase comes behind what its bytes are expected by: else the phase may end without them."""
     event, phase, at = expect
-    own = [a for a in arrivals if a.phase == phase and not a.of_copy]
+    own = [a for a in phases.arrivals[phase] if not a.of_copy]
     if own and not any(views.execution[a.event] >> event & 1 for a in own):
-        findings.add("bytes", f"{named(barrier.address)}: phase {phase} may end before its bytes are expected", at)
+        name = named(phases.barrier.address)
+        findings.add("bytes", f"{name}: phase {phase} may end before its bytes are expected", at)
 
 
 def _ends(barrier: Mbarrier, views: Views, findings: Findings, named: Named) -> None:
@@ -91,30 +109,28 @@ def _ends(barrier: Mbarrier, views: Views, findings: Findings, named: Named) -> 
 
 
 def _wait(
-    history: History,
-    barrier: Mbarrier,
-    wait: Wait,
-    arrivals: list[Arrival],
-    views: Views,
-    findings: Findings,
-    named: Named,
+    history: History, phases: _Phases, wait: Wait, views: Views, findings: Findings, named: Named
 ) -> None:  # fmt: skip
-    name = named(barrier.address)
-    if wait.by_parity and _known_before(history, barrier, wait, views) < wait.phase:
-        text = f"{name}: a wait meant for phase {wait.phase} is satisfied by phase {wait.phase - 2} as well"
+    barrier = phases.barrier
+    if wait.by_parity and not _knows_one_before(history, phases, wait, views):
+        text = (
+            f"{named(barrier.address)}: a wait meant for phase {wait.phase} is satisfied by phase {wait.phase - 2} as "
+            "well"
+        )
         findings.add("H33", text, wait.at)
     following = wait.phase + 1
     is_followed = wait.by_parity and following < len(barrier.phases)
     if is_followed and not views.execution[barrier.phases[following]] >> wait.event & 1:
         level: Level = "review" if _is_held_by_warp(history, barrier, wait, views) else "strict"
         text = (
-            f"{name}: a wait for phase {wait.phase} may come when phase {following} is over as well: nothing makes "
-            "that phase wait for it"
+            f"{named(barrier.address)}: a wait for phase {wait.phase} may come when phase {following} is over as well: "
+            "nothing makes that phase wait for it"
         )
         findings.add("H33", text, wait.at, level=level)
-    for arrival in arrivals:
+    for arrival in phases.arrivals[wait.phase]:
         narrow = Scope.CTA in (arrival.scope, wait.scope)
-        if arrival.phase == wait.phase and not arrival.of_copy and arrival.rank != wait.rank and narrow:
+        if not arrival.of_copy and arrival.rank != wait.rank and narrow:
+            name = named(barrier.address)
             text = f"{name}: arrival and wait in different blocks, one of them with the scope of a block"
             findings.add("M1", text, wait.at, first=arrival.at, level="review")
 
@@ -129,10 +145,13 @@ def _is_held_by_warp(history: History, barrier: Mbarrier, wait: Wait, views: Vie
     )
 
 
-def _known_before(history: History, barrier: Mbarrier, wait: Wait, views: Views) -> int:
-    """How many phases are known to be over to who waits, when the wait begins."""
+def _knows_one_before(history: History, phases: _Phases, wait: Wait, views: Views) -> bool:
+    """Whether the phase ahead of that which is waited for, or a later one, is known to be over to who waits, when the
+    wait begins."""
+    if wait.phase < 1:
+        return True
     seen = _seen_before(history, wait.event, views.execution)
-    return max((number + 1 for number in range(len(barrier.phases)) if _is_over(barrier, number, seen)), default=0)
+    return any(phases.is_over(number, seen) for number in range(wait.phase - 1, len(phases.barrier.phases)))
 
 
 def _seen_before(history: History, event: int, view: list[int], themselves: bool = True) -> int:
@@ -142,10 +161,3 @@ def _seen_before(history: History, event: int, view: list[int], themselves: bool
         if edge is Edge.PROGRAM:
             seen |= view[before] | (1 << before if themselves else 0)
     return seen
-
-
-def _is_over(barrier: Mbarrier, phase: int, seen: int) -> bool:
-    """Whether a phase has ended for who has seen these events: its end, or everything that it waits for."""
-    if seen >> barrier.phases[phase] & 1:
-        return True
-    return all(seen >> arrival.event & 1 for arrival in barrier.arrivals if arrival.phase == phase)

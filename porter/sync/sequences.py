@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values that a loop computes from its counters, for every number that the counters can be: whether they repeat.
 
-What takes a counter apart otherwise than by its low bits, as the remainder of a division by three, is looked at for all
-turns that 31 bits of a size allow, instead of being argued about.
+What is a line at each place in a period (`porter.sync.lines`) is known for all turns. What takes a counter apart
+otherwise is looked at for all turns that 31 bits of a size allow, instead of being argued about.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from porter.facts.code import Loop
 from porter.facts.flow import Flow
 from porter.ptx import ast
 from porter.ptx.bits import unsigned
+from porter.sync.lines import Lines, NoLineError
 
 Numbers = npt.NDArray[np.uint64]
 LARGEST_SIZE = (1 << 31) - (1 << 16)
@@ -39,6 +41,17 @@ Key = str | tuple[int, str]
 ANYWHERE = -1
 
 
+Held = TypeVar("Held")
+"""How the values of a register in many turns are held."""
+
+
+class Holding(Protocol[Held]):
+    def number(self, number: int) -> Held: ...
+    def counted(self, first: Sequence[int], step: int) -> Held: ...
+    def computed(self, ins: ast.Instruction, given: Sequence[Held]) -> Held: ...
+    def key(self, row: Held) -> Hashable: ...
+
+
 class NoSequenceError(Exception):
     """A value that is not computed by integer instructions alone from what stands at the head of the loop."""
 
@@ -50,12 +63,6 @@ class Counted:
 
     first: tuple[int, ...]
     step: int
-
-    def at(self, turns: Numbers) -> Numbers:
-        period = np.uint64(len(self.first))
-        first = np.array(self.first, np.uint64)
-        found: Numbers = first[turns % period] + np.uint64(self.step) * (turns // period)
-        return found
 
 
 def evenly(values: Sequence[int], period: int) -> Counted:
@@ -112,29 +119,33 @@ class Repeating:
         (name,) = self._flow.writes[at]
         return self._moved((name, frozenset((at,))), lambda values: values.given(at, name, 0))
 
-    def _moved(self, named: object, rows: Callable[[Values], list[Numbers]]) -> int | None:
+    def _moved(self, named: object, rows: Callable[[Values[Any]], list[Any]]) -> int | None:
+        with suppress(NoLineError, NoSequenceError):
+            lines = Lines(self._period, (self._turns + self._period - 1) // self._period)
+            steps = {lines.step(row) for row in rows(self._values(lines))}
+            return steps.pop() if len(steps) == 1 else None
         if self._turns > _MOST_TURNS:
             raise NoSequenceError
-        rows(first := self._values(np.arange(1, dtype=np.uint64)))
+        rows(first := self._values(EachTurn(np.arange(1, dtype=np.uint64))))
         heads = tuple((key, self._heads[key]) for key in sorted(first.used, key=str))
         key = named, self._loop.head, self._turns, self._period, heads
         if key not in self._known:
             self._known[key] = self._moved_in_all(rows)
         return self._known[key]
 
-    def _moved_in_all(self, rows: Callable[[Values], list[Numbers]]) -> int | None:
+    def _moved_in_all(self, rows: Callable[[Values[Numbers]], list[Numbers]]) -> int | None:
         number: int | None = None
         for start in range(0, self._turns, _PART):
             turns = np.arange(start, min(start + _PART, self._turns) + self._period, dtype=np.uint64)
-            for row in rows(self._values(turns)):
+            for row in rows(self._values(EachTurn(turns))):
                 moved = np.zeros(1, np.uint64) if row.size == 1 else row[self._period :] - row[: -self._period]
                 number = int(moved[0]) if number is None else number
                 if (moved != number).any():
                     return None
         return number
 
-    def _values(self, turns: Numbers) -> Values:
-        return Values(self._flow, self._loop, self._heads, self._symbols, turns)
+    def _values(self, kind: Holding[Held]) -> Values[Held]:
+        return Values(self._flow, self._loop, self._heads, self._symbols, kind)
 
     def _is_made_of_such(self, at: int, operand: ast.Reg) -> bool:
         """Whether it is computed of such operands alone."""
@@ -194,34 +205,53 @@ def whole(flow: Flow) -> Loop:
     return Loop(0, tuple(range(len(flow.code.code))))
 
 
-class Values:
-    """The values of a loop's registers in each of some turns: one row for each way through the turn that may have given
+class EachTurn:
+    """The values in each of some turns."""
+
+    def __init__(self, turns: Numbers) -> None:
+        self._turns = turns
+
+    def number(self, number: int) -> Numbers:
+        return np.array([unsigned(number, 64)], np.uint64)
+
+    def counted(self, first: Sequence[int], step: int) -> Numbers:
+        period = np.uint64(len(first))
+        found: Numbers = np.array(first, np.uint64)[self._turns % period] + np.uint64(step) * (self._turns // period)
+        return found
+
+    def computed(self, ins: ast.Instruction, given: Sequence[Numbers]) -> Numbers:
+        return _computed(ins, given)
+
+    def key(self, row: Numbers) -> Hashable:
+        return row.tobytes()
+
+
+class Values(Generic[Held]):
+    """The values of a loop's registers in many turns: one row for each way through the turn that may have given
     them. Which way it is depends on the turn's place in its period alone, so what holds for each row holds."""
 
     def __init__(
-        self, flow: Flow, loop: Loop, heads: Mapping[Key, Counted], symbols: Mapping[str, int], turns: Numbers
+        self, flow: Flow, loop: Loop, heads: Mapping[Key, Counted], symbols: Mapping[str, int], kind: Holding[Held]
     ) -> None:
-        self._flow, self._loop, self._heads, self._symbols, self._turns = flow, loop, heads, symbols, turns
-        self._known: dict[int, list[Numbers]] = {}
+        self._flow, self._loop, self._heads, self._symbols, self._kind = flow, loop, heads, symbols, kind
+        self._known: dict[int, list[Held]] = {}
         self.used: set[Key] = set()
         """What was asked for of what is known from the start."""
 
-    def of(self, at: int, operand: ast.Operand, depth: int) -> list[Numbers]:
+    def of(self, at: int, operand: ast.Operand, depth: int) -> list[Held]:
         """Raises NoSequenceError: also for more ways than are looked at."""
         match operand:
             case ast.Imm(value, is_float=False):
-                return [np.array([unsigned(int(value), 64)], np.uint64)]
+                return [self._kind.number(int(value))]
             case ast.Reg(name):
                 return self._register(at, self._flow.code.renamed(at, name), depth)
             case ast.SpecialReg(name):
                 return [self._known_from_start((at, name))]
             case ast.Sym(name, offset) if name in self._symbols:
-                return [np.array([self._symbols[name] + offset], np.uint64)]
-            case ast.Mem(base, offset):
-                return [row + np.uint64(unsigned(offset, 64)) for row in self.of(at, base, depth)]
+                return [self._kind.number(self._symbols[name] + offset)]
         raise NoSequenceError
 
-    def _register(self, at: int, name: str, depth: int) -> list[Numbers]:
+    def _register(self, at: int, name: str, depth: int) -> list[Held]:
         if depth > _DEEPEST:
             raise NoSequenceError
         if (ANYWHERE, name) in self._heads:
@@ -232,18 +262,18 @@ class Values:
             for row in self.given(place, name, depth)
         ]  # fmt: skip
         if len(rows) > 1:
-            rows = list({row.tobytes(): row for row in rows}.values())
+            rows = list({self._kind.key(row): row for row in rows}.values())
         if len(rows) > _MOST_WAYS:
             raise NoSequenceError
         return rows
 
-    def _known_from_start(self, key: Key) -> Numbers:
+    def _known_from_start(self, key: Key) -> Held:
         if key not in self._heads:
             raise NoSequenceError
         self.used.add(key)
-        return self._heads[key].at(self._turns)
+        return self._kind.counted(self._heads[key].first, self._heads[key].step)
 
-    def given(self, place: int | None, name: str, depth: int) -> list[Numbers]:
+    def given(self, place: int | None, name: str, depth: int) -> list[Held]:
         """What the instruction at a place gives a register; without one what it is at the head.
 
         Raises:
@@ -260,7 +290,7 @@ class Values:
                 raise NoSequenceError
             # which one is selected is a way through the turn like others
             ways = ((given,) for rows in operands for given in rows) if ins.parts[0] == "selp" else product(*operands)
-            self._known[place] = [_computed(ins, list(given)) for given in ways]
+            self._known[place] = [self._kind.computed(ins, list(given)) for given in ways]
         return self._known[place]
 
 
@@ -272,7 +302,7 @@ def _cut(values: Numbers, width: int) -> Numbers:
     return values & np.uint64((1 << width) - 1)
 
 
-def _computed(ins: ast.Instruction, given: list[Numbers]) -> Numbers:
+def _computed(ins: ast.Instruction, given: Sequence[Numbers]) -> Numbers:
     parts = ins.parts
     width = _WIDTHS.get(parts[-1], 0)
     if not width:
@@ -297,7 +327,7 @@ def _converted(parts: tuple[str, ...], width: int, given: Numbers) -> Numbers:
     return _cut(_signed(given, width).view(np.uint64) if parts[-1][0] == "s" else _cut(given, width), to)
 
 
-def _product(parts: tuple[str, ...], width: int, given: list[Numbers]) -> Numbers:
+def _product(parts: tuple[str, ...], width: int, given: Sequence[Numbers]) -> Numbers:
     is_signed = parts[-1][0] == "s"
     a, b = (_signed(g, width).view(np.uint64) if is_signed else _cut(g, width) for g in given[:2])
     rest = given[2] if parts[0] == "mad" else np.uint64(0)

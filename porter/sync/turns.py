@@ -57,10 +57,10 @@ class Recorder:
         for inner in self.flow.inside[target]:
             self._around[warp.name, inner] += 1
 
-    def _comparison(self, warp: Warp, at: int, left: int, right: int) -> None:
+    def _comparison(self, warp: Warp, at: int, sides: tuple[tuple[int, int], ...]) -> None:
         head = self.flow.innermost.get(at)
         around = 0 if head is None else self._around[warp.name, head]
-        self.comparisons[warp.name, at].append((around, (left, right)))
+        self.comparisons[warp.name, at] += [(around, pair) for pair in sides]
 
 
 @dataclass(frozen=True)

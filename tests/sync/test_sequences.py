@@ -10,7 +10,7 @@ from turning_kernels import flow_of, launched, ring
 
 from porter.ptx import ast
 from porter.sync.checked import Verdict, check
-from porter.sync.sequences import Counted, Values
+from porter.sync.sequences import Counted, EachTurn, Values
 from porter.sync.turns import find_lasso
 
 UNIT = 1 << 14
@@ -91,8 +91,15 @@ def test_a_quotient_that_wraps_late_is_stopped() -> None:
     assert not is_proved(find_lasso(found, UNIT))
 
 
-def test_more_turns_than_can_be_looked_at_are_not_all() -> None:
+def test_a_line_is_known_for_more_turns_than_can_be_looked_at() -> None:
     found, _ = runs(divided(THIRD))
+    assert is_proved(find_lasso(found, 1))
+
+
+def test_more_turns_than_can_be_looked_at_are_not_all() -> None:
+    """An exclusive or with a counter is no line."""
+    found, _ = runs(divided("xor.b32 %r33, %r10, 0;\n" + THIRD.replace("%r10,", "%r33,")))
+    assert is_proved(find_lasso(found, UNIT))
     assert not is_proved(find_lasso(found, 1))
 
 
@@ -129,5 +136,5 @@ def test_an_instruction_computes_what_it_does(line: str) -> None:
     (loop,) = flow.heads.values()
     at = next(i for i, ins in enumerate(flow.code.code) if ins.parts[0] == "setp")
     heads = {"%r10": Counted((0, 1, 2), 3)}
-    values = Values(flow, loop, heads, {}, np.arange(1000, dtype=np.uint64)).of(at, ast.Reg("%r20"), 0)
+    values = Values(flow, loop, heads, {}, EachTurn(np.arange(1000, dtype=np.uint64))).of(at, ast.Reg("%r20"), 0)
     assert [v.tolist() for v in values] == [[PIECES[line](i) & 0xFFFFFFFF for i in range(1000)]]

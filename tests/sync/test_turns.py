@@ -172,7 +172,8 @@ def test_a_mistake_is_found_at_a_few_turns(name: str) -> None:
 
 def test_comparisons_of_lanes_are_recorded() -> None:
     """Every lane compares a number of its own: the sides change places in one after another."""
-    first = "mov.u32 %r3, 0;\n$TURN:\nadd.u32 %r4, %r3, %r2;\nsetp.gt.u32 %p9, %r4, 40;\nadd.u32 %r3, %r3, 1;\n"
+    first = "mov.u32 %r3, 0;\n$TURN:\nadd.u32 %r4, %r3, %r2;\nsetp.gt.u32 %p9, %r4, 40;\n"
+    first += "@%p9 bra $SAME;\n$SAME:\nadd.u32 %r3, %r3, 1;\n"
     text = ring().replace("$READY:\n", first + "setp.lt.u32 %p8, %r3, %r1;\n@%p8 bra $TURN;\n$READY:\n", 1)
     flow = flow_of(text.replace("@%p1 bra $READY;\n", "", 1))
     recorder = Recorder(machine := Machine(one := launched(flow, 3)))

@@ -36,8 +36,8 @@ def branch(step: Step) -> Run:
         if taken in (0, group.lanes):
             group.pc = there if taken else here
             return None
-        warp.groups.append(group.parted(there, taken))
-        group.narrow()
+        warp.groups.append(group.parted(there, taken, step.flow.live[there]))
+        group.narrow(step.flow.live[here])
         group.pc = here
         return Outcome.PARTED
 

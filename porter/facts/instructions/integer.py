@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from porter.facts.instructions.registry import COMPUTES, Outcome, Run, Step, family
 from porter.facts.integers import operation
 from porter.facts.machine import Machine
@@ -18,24 +20,27 @@ _TYPE_BITS = {"8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
 @family(COMPUTES)
 def compute(step: Step) -> Run:
     operands = step.ins.operands
-    if len(operands) == 2 and isinstance(operands[0], ast.Vec):
+    if is_data(step.ins):
+        return _data(step)
+    if isinstance(operands[0], ast.Vec):
         return _unpacked(step)
-    if len(operands) == 2 and isinstance(operands[1], ast.Vec):
+    if isinstance(operands[1], ast.Vec):
         return _packed(step)
-    if any(isinstance(o, ast.Vec) for o in operands):
-        return _data(step)
-    if isinstance(operands[0], ast.Pair) and step.ins.parts[0] != "setp":
-        return _data(step)
     targets = [operands[0].first, operands[0].second] if isinstance(operands[0], ast.Pair) else [operands[0]]
     names = [step.flow.code.renamed(step.at, o.name) if isinstance(o, ast.Reg) else None for o in targets]
-    if _is_float(step.ins.parts[-1]) and not operation(step.ins.parts):
-        return _data(step)
     given = [reader(step.flow.code, step.at, o) for o in operands[1:]]
     return _comparing(step, names, given) if step.ins.parts[0] == "setp" else _number(step, names[0], given)
 
 
-def _is_float(kind: str) -> bool:
-    return kind[0] not in "bsup" or kind.startswith("bf")
+def is_data(ins: table.Decoded) -> bool:
+    """Whether the result is data whatever the operands are."""
+    operands = ins.operands
+    vectors = [isinstance(o, ast.Vec) for o in operands]
+    if any(vectors):
+        return len(operands) != 2
+    if isinstance(operands[0], ast.Pair) and ins.parts[0] != "setp":
+        return True
+    return ins.parts[0] != "selp" and operation(ins.parts) is None
 
 
 def _data(step: Step) -> Run:
@@ -68,25 +73,32 @@ def _comparing(step: Step, names: list[str | None], given: list[Reader]) -> Run:
     opposite = names[1] if len(names) > 1 else None
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        values = [g(machine, warp, group) for g in given]
-        found = apply(parts, values, group.lanes)
+        found = compared(machine, warp, at, parts, [g(machine, warp, group) for g in given], group.lanes)
         if names[0] is not None:
             group.registers[names[0]] = found
         if opposite is not None:
             # with a further predicate it is not the opposite of the result
             alone = len(given) == 2
             group.registers[opposite] = apply(("not", "pred"), [found], group.lanes) if alone else None
-        left, right = values[:2]
-        if machine.on_comparison is not None:
-            together = not isinstance(left, tuple) and not isinstance(right, tuple)
-            for lane in (first(group.lanes),) if together else bits(group.lanes):
-                one, other = of_lane(left, lane), of_lane(right, lane)
-                if one is not None and other is not None:
-                    machine.on_comparison(warp, at, one, other)
         group.pc += 1
         return None
 
     return run
+
+
+def compared(
+    machine: Machine, warp: Warp, at: int, parts: tuple[str, ...], values: Sequence[Value], lanes: int
+) -> Value:  # fmt: skip
+    """The result of a comparison, which the machine is told of where both sides are numbers."""
+    left, right = values[:2]
+    if machine.on_comparison is not None:
+        together = not isinstance(left, tuple) and not isinstance(right, tuple)
+        some = (first(lanes),) if together else bits(lanes)
+        sides = ((of_lane(left, lane), of_lane(right, lane)) for lane in some)
+        numbers = tuple((a, b) for a, b in sides if a is not None and b is not None)
+        if numbers:
+            machine.on_comparison(warp, at, numbers)
+    return apply(parts, values, lanes)
 
 
 def _unpacked(step: Step) -> Run:
@@ -137,6 +149,8 @@ def _packed(step: Step) -> Run:
 def _joined(values: list[Value], width: int, field: int, lanes: int) -> Value:
     if any(v is None for v in values):
         return None
+    if all(isinstance(v, int) for v in values):
+        return sum((v & field) << width * i for i, v in enumerate(values) if isinstance(v, int))
     rows = [[of_lane(v, lane) for v in values] for lane in range(WARP)]
     whole: list[int | None] = []
     for row in rows:

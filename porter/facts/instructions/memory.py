@@ -58,6 +58,11 @@ def _touched(address: Value, lanes: int, nbytes: int) -> tuple[tuple[int, int], 
     return tuple(by_rank.items())
 
 
+def _holds_numbers(machine: Machine, address: Value, lanes: int, nbytes: int) -> bool:
+    """Whether numbers have been stored where lanes store: most shared memory only ever holds data."""
+    return any(touched & machine.blocks[rank].numbered for rank, touched in _touched(address, lanes, nbytes))
+
+
 def not_over_barriers(machine: Machine, rank: int, touched: int, at: int) -> None:
     for address in machine.history.barriers:
         if address >> RANK_SHIFT == rank and touched & cells.of_bytes(address & OFFSET_MASK, 8):
@@ -255,8 +260,7 @@ def store(step: Step) -> Run:
             if order.strong and isinstance(where, int):
                 machine.atomics[where].append((event.index, order.releases))
         given = [v(machine, warp, group) for v in values]
-        touched = _touched(where, group.lanes, nbytes)
-        if all(v is None for v in given) and not any(c & machine.blocks[rank].numbered for rank, c in touched):
+        if all(v is None for v in given) and not _holds_numbers(machine, where, group.lanes, nbytes):
             return None
         for lane in bits(group.lanes):
             place = of_lane(where, lane)
@@ -287,7 +291,7 @@ def matrix(step: Step) -> Run:
             raise step.not_understood("the address")
         event = machine.joint(warp, group.lanes, step.ins.parts[0], step.at)
         touch(machine, warp, event, lanes, where, 16, write, step.at)
-        if write:
+        if write and _holds_numbers(machine, where, lanes, 16):
             for _, place in lane_addresses(where, lanes):
                 machine.block_of(place, step.at).write(place, 16, None)
         group.registers.update(dict.fromkeys(names))

@@ -82,9 +82,9 @@ def _mma(step: Step) -> Run:
     a = None if in_registers else step.value("a")
     b = step.value("b")
     trans = [step.optional(name) for name in ("trans_a", "trans_b")]
-    d_names = [n for n in step.registers("d") if n is not None]
-    a_names = [n for n in step.registers("a") if n is not None] if in_registers else []
-    operands = frozenset((*d_names, *a_names))
+    d_names = tuple(n for n in step.registers("d") if n is not None)
+    a_names = tuple(n for n in step.registers("a") if n is not None) if in_registers else ()
+    operands, results = frozenset((*d_names, *a_names)), dict.fromkeys(d_names)
     bits = operand_element_bits(umma_kind(op.a_type), op.a_type)
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
@@ -92,7 +92,7 @@ def _mma(step: Step) -> Run:
             return Outcome.BLOCKED
         flight = warp.flight
         met = machine.warpgroup_meetings[warp.block.rank, warp.number // _WARPS, flight.issued]
-        if all(w is not warp for w, _ in met):
+        if not any(w is warp for w, _ in met):
             met.append((warp, machine.joint(warp, group.lanes, "wgmma meets", step.at).index))
         if len(met) < _WARPS:
             group.wait(lambda: len(met) >= _WARPS, lambda: f"{len(met)} of {_WARPS} warps of the warpgroup have come")
@@ -121,10 +121,11 @@ def _mma(step: Step) -> Run:
             access = machine.access(Space(warp.block.rank, False), Engine.WGMMA, False, touched, event.index, None,
                                     step.at, ("wgmma", warp.name), tile, "an operand of wgmma")  # fmt: skip
             flight.reads.append((flight.batch, access))
-        _overlap(machine, flight, d_names, a_names, op.n, step.at)
-        for name in d_names:
-            flight.registers[name] = Held(flight.batch, True, step.at, op.n)
-            group.registers[name] = None
+        if a_names or flight.newest != (op.n, d_names):
+            _overlap(machine, flight, d_names, a_names, op.n, step.at)
+        flight.newest = op.n, d_names
+        flight.registers.update(dict.fromkeys(d_names, Held(flight.batch, True, step.at, op.n)))
+        group.registers.update(results)
         for name in a_names:
             flight.registers.setdefault(name, Held(flight.batch, False, step.at, op.n))
         machine.history.trace[warp.name].append(("wgmma", *words, step.at))
@@ -134,7 +135,9 @@ def _mma(step: Step) -> Run:
     return run
 
 
-def _overlap(machine: Machine, flight: Flight, d_names: list[str], a_names: list[str], columns: int, at: int) -> None:
+def _overlap(
+    machine: Machine, flight: Flight, d_names: tuple[str, ...], a_names: tuple[str, ...], columns: int, at: int
+) -> None:
     """Registers of a wgmma in flight that another one takes: results of one shape alone go on (PTX ISA 9.7.15.7)."""
     for name in d_names:
         held = flight.registers.get(name)

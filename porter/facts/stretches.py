@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions in a row that compute and do nothing else, and the branch behind them, as one function of Python.
+
+What decides nothing is left out. Where lanes differ a function does what `porter.facts.values` says of each
+instruction; where all have one number, as nearly everywhere, it computes with that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from porter.facts.deciding import deciding
+from porter.facts.events import NotUnderstood
+from porter.facts.flow import Flow
+from porter.facts.instructions.integer import compared, is_data
+from porter.facts.instructions.registry import compiled, computes
+from porter.facts.integers import expression
+from porter.facts.machine import Machine
+from porter.facts.state import Group, Warp
+from porter.facts.values import apply
+from porter.ptx import ast
+from porter.ptx.bits import unsigned
+
+_MOST = 400
+"""Instructions of a stretch."""
+
+
+class Stretch(NamedTuple):
+    """`run` executes the instructions from one to `last` for a group, which it moves on; the last one is at `end` if it
+    is a branch, which a group comes to where its lanes part there."""
+
+    run: Callable[[Machine, Warp, Group], None]
+    end: int
+    last: int
+    named: frozenset[str]
+
+
+class Stretches:
+    """The stretches of an entry by the instruction that they begin with, made when they are come to. `reads_global`:
+    whether what is loaded from global memory may decide something."""
+
+    def __init__(self, flow: Flow, reads_global: bool) -> None:
+        self._flow = flow
+        self._deciding = [*deciding(flow, reads_global), frozenset[str]()]
+        self._known: dict[tuple[bool, bool], dict[int, Stretch | None]] = defaultdict(dict)
+
+    def at(self, place: int, warp: Warp) -> Stretch | None:
+        """The stretch that a warp comes to; it ends where registers of asynchronous operations have to be looked at."""
+        flight = warp.flight
+        known = self._known[bool(warp.loaded or flight.registers), flight.touched is not None]
+        if place not in known:
+            known[place] = self._made(place, bool(warp.loaded or flight.registers), flight.touched is not None)
+        return known[place]
+
+    def _made(self, start: int, in_flight: bool, fenced: bool) -> Stretch | None:
+        flow, at = self._flow, start
+        text = _Text(flow, self._deciding)
+        while at < min(len(flow.decoded), start + _MOST) and (at == start or at not in flow.heads):
+            ins = flow.decoded[at]
+            if ins is None or not computes(ins):
+                break
+            if (in_flight and flow.touches_flight[at]) or (fenced and flow.wgmma_operands[at]):
+                break
+            try:
+                text.add(at)
+            except NotUnderstood:
+                break
+            at += 1
+        branches = at < len(flow.decoded) and (at == start or at not in flow.heads) and text.branch(at)
+        if at == start and not branches:
+            return None
+        last = at if branches else at - 1
+        return Stretch(text.function(at, start), at, last, frozenset().union(*flow.named[start : last + 1]))
+
+
+def stretches(flow: Flow, reads_global: bool) -> Stretches:
+    known: dict[bool, Stretches] = flow.__dict__.setdefault("_stretches", {})
+    if reads_global not in known:
+        known[reads_global] = Stretches(flow, reads_global)
+    return known[reads_global]
+
+
+class _Text:
+    """The text of a function. Registers are variables of it, and are put back where something may ask for them."""
+
+    def __init__(self, flow: Flow, deciding: list[frozenset[str]]) -> None:
+        self._flow, self._deciding = flow, deciding
+        self._lines: list[tuple[str, str | None]] = []
+        """With the register that a line gives a value."""
+        self._variables: dict[str, str] = {}
+        self._asked: set[str] = set()
+        """Registers that what is called asks for."""
+        self._names: dict[str, Any] = {"apply": apply, "compared": compared}
+        self._goes = ""
+
+    def add(self, at: int) -> None:
+        """Raises:
+        NotUnderstood: nothing is known of the instruction.
+        """
+        flow, ins = self._flow, self._flow.decoded[at]
+        assert ins is not None
+        if not flow.writes[at] & self._deciding[at + 1]:
+            return
+        guard = None if ins.guard is None else flow.code.register(at, ins.guard.operand)
+        given = self._given(at) if ins.guard is None or guard is not None else None
+        if given is None:
+            self._call(at, "")
+        elif ins.guard is None or guard is None:
+            self._compute(at, given, "")
+        else:
+            guard = self._variable(guard)
+            for name in flow.writes[at]:
+                self._variable(name)
+            self._line(f"if {guard}.__class__ is int:")
+            self._line(f" if {guard} & 1 == {int(not ins.guard.negated)}:")
+            self._compute(at, given, "  ")
+            self._line("else:")
+            self._call(at, " ")
+
+    def branch(self, at: int) -> bool:
+        """Add a branch, if all lanes go the same way. Whether this is one."""
+        flow, ins = self._flow, self._flow.code.code[at]
+        after = flow.code.successors[at]
+        if ins.parts[0] != "bra" or not after or flow.touches_flight[at]:
+            return False
+        if ins.guard is None or len(after) == 1:
+            self._goes = f"group.pc = {after[0]}"
+        elif isinstance(ins.guard.operand, ast.Reg):
+            guard = self._variable(flow.code.renamed(at, ins.guard.operand.name))
+            there, here = after if not ins.guard.negated else after[::-1]
+            self._goes = f"group.pc = {at} if {guard}.__class__ is not int else {there} if {guard} & 1 else {here}"
+        return bool(self._goes)
+
+    def function(self, end: int, start: int) -> Callable[[Machine, Warp, Group], None]:
+        kept = self._asked | self._deciding[end]
+        text = ["def stretch(machine, warp, group):", " R = group.registers; get = R.get; told = machine.on_comparison"]
+        for line, register in self._lines:
+            text.append(" " + line)
+            if register is not None and register in kept:
+                indent = line[: len(line) - len(line.lstrip())]
+                text.append(f" {indent}R[{register!r}] = {self._variables[register]}")
+        text.append(" " + (self._goes or f"group.pc = {end}"))
+        exec(compile("\n".join(text), f"<instructions {start} to {end}>", "exec"), self._names)
+        found: Callable[[Machine, Warp, Group], None] = self._names["stretch"]
+        return found
+
+    # Lines --------------------------------------------------------------------------------------------
+
+    def _line(self, text: str, register: str | None = None) -> None:
+        self._lines.append((text, register))
+
+    def _variable(self, register: str) -> str:
+        known = self._variables.get(register)
+        if known is None:
+            known = self._variables[register] = f"v{len(self._variables)}"
+            self._line(f"{known} = get({register!r})")
+        return known
+
+    def _target(self, register: str) -> str:
+        return self._variables.setdefault(register, f"v{len(self._variables)}")
+
+    def _call(self, at: int, indent: str) -> None:
+        """Have an instruction done by what executes it alone."""
+        flow = self._flow
+        self._names[f"run{at}"] = compiled(flow, at)
+        self._asked |= flow.uses[at] | flow.writes[at]
+        self._line(f"{indent}run{at}(machine, warp, group)")
+        for name in sorted(flow.writes[at]):
+            self._line(f"{indent}{self._target(name)} = R[{name!r}]")
+
+    def _given(self, at: int) -> list[str] | None:
+        """The operands of an instruction that an expression, or data, stands for; None if there is no expression."""
+        ins = self._flow.decoded[at]
+        assert ins is not None
+        if is_data(ins):
+            return []
+        targets = ins.operands[0]
+        plain = isinstance(targets, ast.Reg) or (
+            isinstance(targets, ast.Pair) and isinstance(targets.first, ast.Reg) and isinstance(targets.second, ast.Reg)
+        )
+        if not plain or expression(ins.parts) is None:
+            return None
+        given = []
+        for operand in ins.operands[1:]:
+            if isinstance(operand, ast.Reg):
+                given.append(self._variable(self._flow.code.renamed(at, operand.name)))
+            elif isinstance(operand, ast.Imm) and not operand.is_float:
+                given.append(str(unsigned(int(operand.value), 64)))
+            else:
+                return None
+        return given
+
+    def _compute(self, at: int, given: list[str], indent: str) -> None:
+        code, ins = self._flow.code, self._flow.decoded[at]
+        assert ins is not None
+        if not given:
+            for name in sorted(self._flow.writes[at]):
+                self._line(f"{indent}{self._target(name)} = None", name)
+            return
+        text = expression(ins.parts)
+        assert text is not None
+        operands = ins.operands[0]
+        pair = (operands.first, operands.second) if isinstance(operands, ast.Pair) else (operands,)
+        names = [code.renamed(at, o.name) for o in pair if isinstance(o, ast.Reg)]
+        shown = text.format(**dict(zip("abc", given, strict=False)))
+        variables = [v for v in given if not v.isdigit()]
+        if not variables and ins.parts[0] != "setp":
+            self._line(f"{indent}{self._target(names[0])} = {shown}", names[0])
+            return
+        different = list(dict.fromkeys(variables))
+        are_numbers = " and ".join(f"{v}.__class__ is int" for v in different) or "True"
+        self._names[f"parts{at}"] = ins.parts
+        other = f"(parts{at}, ({', '.join(given)},), group.lanes)"
+        if ins.parts[0] == "setp":
+            other = f"compared(machine, warp, {at}, *{other})"
+            self._line(f"{indent}if told is not None and {are_numbers}:")
+            self._line(f"{indent} told(warp, {at}, (({given[0]}, {given[1]}),))")
+        elif ins.parts[0] == "selp" or ins.parts[-1] == "pred":
+            other = f"apply{other}"
+        else:
+            other = f"None if {' or '.join(f'{v} is None' for v in different)} else apply{other}"
+        target = self._target(names[0])
+        self._line(f"{indent}{target} = {shown} if {are_numbers} else {other}", names[0])
+        for name in names[1:]:
+            # with a further predicate it is not the opposite of the result
+            opposite = f"apply(('not', 'pred'), ({target},), group.lanes)" if len(given) == 2 else "None"
+            self._line(f"{indent}{self._target(name)} = {opposite}", name)
