@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/results/proof-mutants.txt: what the proof says of every mutant that `porter mutate` has run.
 
-    python scripts/prove_mutants.py pack FOLDER [NAME ...]
+    python scripts/prove_mutants.py pack FOLDER [NAME ...] [--style full-rate|native]
     python FOLDER/prove_mutants.py run FOLDER [--jobs N] [--porter DIRECTORY] > docs/results/proof-mutants.txt
 
 `pack` compiles the ports that the records of docs/results/mutation are of, and puts their PTX with the launches at
@@ -42,11 +42,15 @@ class Packed(NamedTuple):
     rows: list[dict[str, Any]]
 
 
-def pack(folder: Path, names: list[str]) -> None:
+def pack(folder: Path, names: list[str], style: str) -> None:
+    from porter.cli.context import styled
+
     folder.mkdir(parents=True, exist_ok=True)
-    for path in sorted(RECORDS.glob("*.json")):
+    records = RECORDS if style == "compat" else RECORDS / style.replace("-", "_")
+    for path in sorted(records.glob("*.json")):
         if not names or path.stem in names:
-            packed = _packed(json.loads(path.read_text("utf-8")), path.stem)
+            with styled(style):
+                packed = _packed(json.loads(path.read_text("utf-8")), path.stem)
             (folder / f"{path.stem}.pickle").write_bytes(pickle.dumps(tuple(packed)))
     shutil.copy2(__file__, folder)
 
@@ -184,12 +188,16 @@ def main() -> None:
     parser.add_argument("command", choices=("pack", "run"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--style", choices=("compat", "full-rate", "native"), default="compat")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--porter", type=Path, default=Path())
     args = parser.parse_args()
     sys.path.insert(0, str(args.porter.resolve()))
     if args.command == "pack":
-        pack(args.folder, args.names)
+        import click
+
+        with click.Context(click.Command("pack")):
+            pack(args.folder, args.names, args.style)
         return
     print("python scripts/prove_mutants.py pack FOLDER; python FOLDER/prove_mutants.py run FOLDER")
     for line in run(args.folder, args.jobs):

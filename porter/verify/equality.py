@@ -30,6 +30,7 @@ from porter.verify.case import Case
 from porter.verify.problem import Problem
 from porter.verify.proved import Program
 from porter.verify.proving import APART, Sizes, launched_case, listed
+from porter.verify.shown import shown_by
 
 MOST_CLUSTERS = 16
 """Clusters of a grid that are looked at where others do the same with other indices."""
@@ -56,7 +57,8 @@ class Place(NamedTuple):
 @dataclass(frozen=True)
 class Equality:
     """`looked_at`: sizes at which both leave the same, `bytes` of it in all. `why`: what is not understood, or what
-    differs first; `places` are where, `at` are the sizes. Without proved synchronization of both it holds for the
+    differs first, with the inputs whose run shows it: what no run shows may be the same number made in another way, and
+    is not known to differ. `places` are where, `at` are the sizes. Without proved synchronization of both it holds for the
     schedule that was executed."""
 
     case: str
@@ -120,7 +122,11 @@ class Comparison:
                     for program, built, where in (("original", original, found.original), ("port", port, found.port))
                     if where is not None
                 )
-                return result("differs", _told(original[1], found), at, places)
+                why, shown = _told(original[1], found), shown_by(original, port)
+                if shown == "":
+                    return result("unknown", f"{why}; runs with inputs of all families leave the same bits", at, places)
+                more = "" if shown is None else f"; a run with inputs of the family {shown} shows it"
+                return result("differs", why + more, at, places)
             looked_at.append(at)
             total += count
         if not total:
