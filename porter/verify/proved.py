@@ -103,7 +103,10 @@ def _with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equal
             place = Place(proof.program, proof.flow, at)
             why = f"equal for the schedule that was executed; {why}"
             return replace(equality, status="unknown", why=why, at=proof.at, places=(place,))
-    return replace(equality, assumed=equality.assumed.union(*(p.assumed for p in found.all)))
+    assumed = [p.assumed for p in found.all]
+    tolerated = [f"{kinds} of the {p.program}, which docs/rulings.md tolerates" for p in found.all
+                 if (kinds := _kinds(p.checked.findings))]  # fmt: skip
+    return replace(equality, assumed=equality.assumed.union(*assumed, tolerated))
 
 
 def _not_proved(proof: Proof, found: CaseProofs, equality: Equality) -> tuple[str, int | None]:
@@ -116,12 +119,15 @@ def _not_proved(proof: Proof, found: CaseProofs, equality: Equality) -> tuple[st
         )
     wrong = [f for f in proof.checked.findings if f.level == "error"]
     if wrong:
-        kinds = ", ".join(sorted({f.kind for f in wrong}))
         own = proof is found.original or all(f in found.inherited for f in wrong)
         whose = "the original's own hazards" if own else f"the {proof.program} has hazards"
-        return f"{whose}: {kinds}", wrong[0].second
+        return f"{whose}: {_kinds(wrong)}", wrong[0].second
     missing = [sizes for sizes in equality.looked_at if sizes not in proof.sizes]
     return (f"no time for the synchronization of the {proof.program} at {missing[0]}" if missing else ""), None
+
+
+def _kinds(findings: Sequence[Finding]) -> str:
+    return ", ".join(sorted({f.kind for f in findings}))
 
 
 def compared(original: Proof | None, port: Proof | None, lines: LineMap) -> CaseProofs:
