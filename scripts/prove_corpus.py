@@ -102,7 +102,7 @@ def pack(file: Path, names: list[str]) -> None:
     from porter.cli.porting import plan_of_case
     from porter.verify.builder import ToolkitBuilder
     from porter.verify.case import load_case
-    from porter.verify.proved import Program
+    from porter.verify.case_program import Program
 
     packed = {}
     for name in names:
@@ -119,7 +119,7 @@ def pack(file: Path, names: list[str]) -> None:
 
 def packed_proof(task: tuple[Any, Any, Any, float]) -> dict[str, Any]:
     from porter.report.proofs import proof_body
-    from porter.verify.proved import Program
+    from porter.verify.case_program import Program
 
     case, plan, made, seconds = task
     began = time.process_time()

@@ -35,6 +35,7 @@ _SECTIONS = {
     },
     "Prove": {
         "verify": "original against port against a float64 reference",
+        "equal": "what original and port leave, compared on PTX without a run",
         "hazards": "missing waits, fences, barriers and commits",
         "mutate": "leave out each synchronization: do the checks notice?",
         "case": "begin a kernel's case, which says how to run it",

@@ -162,8 +162,8 @@ def _plan(session: Session, ported: Ported, case: Case) -> tuple[PortPlan | None
 def _proved(
     session: Session, ported: Ported, gated: list[Gated], seconds: float
 ) -> tuple[list[CaseProofs], list[Diagnostic]]:
-    """What is proved of the ports of kernels with a case, and what is wrong with them; code that nobody trusts is not
-    run for it."""
+    """What is proved of the ports of kernels with a case, also that they leave what the originals do, and what is wrong
+    with them; code that nobody trusts is not run for it."""
     found: list[CaseProofs] = []
     if not seconds or gate_exit(gated) is not ExitCode.OK:
         return found, []
@@ -178,9 +178,9 @@ def _proved(
                     if plan is None:
                         continue
                     if tell is not None:
-                        tell(f"synchronization of {case.name}")
+                        tell(f"proving {case.name}")
                     found.append(prove_case(case, plan, builder, [case.sizes], seconds, always=False))
-    return found, [d for one in found for d in report_proofs.introduced(one, Code.PORT_HAZARD)]
+    return found, [d for one in found for d in report_proofs.wrong(one, Code.PORT_HAZARD, Code.PORT_UNEQUAL)]
 
 
 def _require_options(output: Path | None, apply: bool, check: bool, allow_dirty: bool, whole: bool) -> None:

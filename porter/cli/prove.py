@@ -17,9 +17,9 @@ from porter.report import proofs as report_proofs
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.case import Case, cases_if_any, cases_of, load_case
+from porter.verify.case_program import Program
 from porter.verify.launch_file import load_launch
 from porter.verify.program.source import Request, run_source_or_executable
-from porter.verify.proved import Program
 from porter.verify.proved_program import prove_launches
 from porter.verify.proving import Proof, Prover
 from porter.verify.settings import SimOptions

@@ -42,7 +42,7 @@ class Tools:
 
     @property
     def all(self) -> Sequence[Callable[..., dict[str, Any]]]:
-        able = (self.scan, self.plan, self.port, self.verify, self.hazards, self.explain, self.map)
+        able = (self.scan, self.plan, self.port, self.verify, self.equal, self.hazards, self.explain, self.map)
         return [_answered(tool) for tool in able]
 
     def scan(self, paths: list[str], seconds: float | None = None) -> dict[str, Any]:
@@ -73,6 +73,17 @@ class Tools:
             words += ["--seconds", f"{self._budget(seconds) * _OF_VERDICT:g}"]
         words += self._proof(seconds)
         return self._run("verify", [*words, "--", path], seconds)
+
+    def equal(self, kernel: str, port: str | None = None, seconds: float | None = None) -> dict[str, Any]:
+        """Whether a kernel that has a case.yaml beside it and its port leave the same, told from the PTX of both,
+        without a run: each byte of the output has to be made of the same data by the same operations, at the sizes of
+        the case. Without `port` Porter makes one (docs/equality.md)."""
+        words = [
+            "--seconds",
+            f"{self._budget(seconds) * _OF_PROOF:g}",
+            *(["--port", *self._paths([port])] if port else []),
+        ]
+        return self._run("equal", [*words, "--", *self._paths([kernel])], seconds)
 
     def hazards(
         self,

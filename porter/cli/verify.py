@@ -183,7 +183,9 @@ def _show(session: Session, result: VerifyResult) -> None:
             for line in report_hazards.text(row.hazards):
                 session.out.print(Text(line), soft_wrap=True)
     session.report(result.errors)
-    session.report(d for found in result.proofs for d in report_proofs.introduced(found, Code.HAZARD_PROVED))
+    session.report(
+        d for found in result.proofs for d in report_proofs.wrong(found, Code.HAZARD_PROVED, Code.UNEQUAL_PROVED)
+    )
     if result.rows:
         session.show(*verdict_tables(result))
     if session.verbosity > 0:

@@ -164,6 +164,7 @@ class Code(Enum):
     PORT_LOCAL_MEMORY = build.PORT_LOCAL_MEMORY
     FEWER_BLOCKS = build.FEWER_BLOCKS
     PORT_HAZARD = build.PORT_HAZARD
+    PORT_UNEQUAL = build.PORT_UNEQUAL
     OTHER_CHIP = build.OTHER_CHIP
     NO_DSL = build.NO_DSL
     DSL_ERROR = build.DSL_ERROR
@@ -204,6 +205,7 @@ class Code(Enum):
     BLOCK_ENDS_EARLY = hazards.BLOCK_ENDS_EARLY
     STORE_NOT_READY = hazards.STORE_NOT_READY
     HAZARD_PROVED = hazards.HAZARD_PROVED
+    UNEQUAL_PROVED = hazards.UNEQUAL_PROVED
 
     # PT5xxx: verification
     CASE_NOT_FOUND = verification.CASE_NOT_FOUND

@@ -82,6 +82,16 @@ HAZARD_PROVED = error(
     "same place.",
     "`porter hazards --prove` has the report; add what is missing between the two places.",
 )
+UNEQUAL_PROVED = error(
+    "PT4115",
+    ExitCode.DIFFERENT,
+    "on PTX the port of {case} does not leave what the original does: {what}",
+    "What the compiler made of both is followed with numbers for sizes and indices and with terms for all data, "
+    "without a run. A byte of the output is made of other data, or by other operations or in another order, also where "
+    "the inputs that were run do not show it.",
+    "Both places are named; `porter equal` compares again. Of a port that adds in another order on purpose it is no "
+    "mistake: `--prove-seconds 0` leaves the comparison out.",
+)
 HAZARD_NOT_MENDED = warning(
     "PT4111",
     "hazard {id} of the original, {what}, is not mended: {reason}",

@@ -51,7 +51,7 @@ def row_exit(row: Row) -> ExitCode:
 
 def verification_exit(result: VerifyResult) -> ExitCode:
     codes = [*map(row_exit, result.rows), *_of(result.errors)]
-    codes += [ExitCode.DIFFERENT for p in result.proofs if p.introduced]
+    codes += [ExitCode.DIFFERENT for p in result.proofs if p.is_wrong]
     if not result.rows and not result.errors and not result.earlier:
         return ExitCode.INCONCLUSIVE
     return worst_exit(codes)

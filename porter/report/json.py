@@ -18,7 +18,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 
 SCHEMA_VERSION = 1
 KINDS = (
-    "grade", "prove",
+    "grade", "prove", "equal",
     "review", "case-new", "kit", "kit-record",
     "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
     "record", "selfcheck", "capture", "map", "rules-list", "rules-explain", "rules-test", "rules-new", "report",

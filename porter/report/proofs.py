@@ -14,7 +14,9 @@ from porter.diagnostics import Diagnostic, ExitCode, Location, worst_exit
 from porter.facts.code import Code
 from porter.facts.events import WarpName
 from porter.facts.values import ALL
+from porter.report import equality as report_equality
 from porter.report import json as report_json
+from porter.report.places import instruction, own_place_of, place_of
 from porter.sim.check.catalog import KINDS
 from porter.sync.deadlocks import Waiting
 from porter.sync.findings import Finding, by_cause
@@ -54,7 +56,7 @@ def text(proofs: Sequence[Proof]) -> Iterator[str]:
 
 
 def brief(found: CaseProofs) -> Iterator[str]:
-    """A line for each program of a case."""
+    """A line for each program of a case, and for what both leave."""
     if found.untried:
         yield f"synchronization: nothing proved: {found.untried}"
     for proof in found.all:
@@ -63,11 +65,13 @@ def brief(found: CaseProofs) -> Iterator[str]:
     if found.inherited:
         kinds = ", ".join(sorted({f.kind for f in found.inherited}))
         yield f"synchronization: of the port's hazards the original has in the same place: {kinds}"
+    if found.equality is not None:
+        yield report_equality.brief(found.equality)
 
 
 def _in_brief(proof: Proof, wrong: Sequence[Finding]) -> str:
     if proof.status == "unknown":
-        return f"not known: {proof.checked.unknown} at {_place(proof.flow.code, proof.checked.unknown_at)}"
+        return f"not known: {proof.checked.unknown} at {place_of(proof.flow.code, proof.checked.unknown_at)}"
     kinds = ", ".join(sorted({f.kind for f in wrong}))
     if kinds:
         return f"hazards {kinds} at {proof.at} (`porter hazards --prove`)"
@@ -75,8 +79,16 @@ def _in_brief(proof: Proof, wrong: Sequence[Finding]) -> str:
     return f"proved on PTX at {'; '.join(proof.sizes)}" + (f", {', '.join(turns)}" if turns else "")
 
 
+def wrong(found: CaseProofs, hazard: DiagnosticCode, differs: DiagnosticCode) -> Iterator[Diagnostic]:
+    """What is wrong with a port: an error for each kind of hazard that it brings in, with the first pair of places, and
+    one where it leaves something else than its original."""
+    yield from introduced(found, hazard)
+    if found.equality is not None and found.differs:
+        yield report_equality.different(found.equality, differs)
+
+
 def introduced(found: CaseProofs, as_code: DiagnosticCode) -> Iterator[Diagnostic]:
-    """An error for each kind of hazard that a port brings in, with the first pair of places."""
+    """An error for each kind of hazard that a program has, or a port brings in, with the first pair of places."""
     if found.port is None:
         return
     code, proof = found.port.flow.code, found.port
@@ -104,10 +116,10 @@ def _deadlock(code: Code, waiting: Sequence[Waiting]) -> Iterator[str]:
         if one.cause:
             yield f"    likely cause, {one.cause}: {one.why}"
         yield from (
-            f"    {place.what}: {code.code[place.at].opcode} at {_own_place(code, place.at)}"
+            f"    {place.what}: {code.code[place.at].opcode} at {own_place_of(code, place.at)}"
             for place in one.places[:_MOST_PLACES]
         )
-        yield from (f"    waited for at {_own_place(code, at)} by {who}" for at, who in _by_place(one).items())
+        yield from (f"    waited for at {own_place_of(code, at)} by {who}" for at, who in _by_place(one).items())
     if len(waiting) > _MOST_WAITING:
         yield f"and {len(waiting) - _MOST_WAITING} more"
 
@@ -140,7 +152,7 @@ def _lanes(mask: int) -> str:
 def _verdict(proof: Proof) -> str:
     checked = proof.checked
     if proof.status == "unknown":
-        return f"unknown: {checked.unknown} at {_place(proof.flow.code, checked.unknown_at)} ({proof.at})"
+        return f"unknown: {checked.unknown} at {place_of(proof.flow.code, checked.unknown_at)} ({proof.at})"
     if proof.status == "hazard":
         count = sum(f.level != "review" for f in _by_cause(proof))
         return f"hazard: {count} at {proof.at}"
@@ -174,9 +186,9 @@ def _finding(code: Code, proof: Proof, finding: Finding) -> Iterator[str]:
     yield f"{finding.level} {finding.kind}: {_title(finding)}"
     yield f"    {finding.text}"
     if finding.first is not None:
-        yield f"    first:  {_instruction(code, finding.first)}"
+        yield f"    first:  {instruction(code, finding.first)}"
     if finding.second is not None:
-        yield f"    {'second' if finding.first is not None else 'at'}: {_instruction(code, finding.second)}"
+        yield f"    {'second' if finding.first is not None else 'at'}: {instruction(code, finding.second)}"
     turn = _turn(proof, finding)
     if finding.pairs > 1 or turn is not None:
         times = f"{finding.pairs} times" if finding.pairs > 1 else "once"
@@ -206,29 +218,6 @@ def _title(finding: Finding) -> str:
     return known.title if known is not None else _OWN.get(finding.kind, finding.kind)
 
 
-def _instruction(code: Code, at: int) -> str:
-    return f"{code.code[at].opcode} at {_place(code, at)}"
-
-
-def _place(code: Code, at: int | None) -> str:
-    """Source file and line with the calls it was inlined through, or the PTX line."""
-    if at is None:
-        return "no place"
-    ins = code.code[at]
-    if ins.loc is None:
-        return f"PTX line {ins.line}"
-    first, *rest = ins.loc.outwards()
-    inlined = "".join(f", inlined at {loc.file}:{loc.line}" for loc in rest)
-    return f"{first.file}:{first.line}{inlined} (PTX line {ins.line})"
-
-
-def _own_place(code: Code, at: int) -> str:
-    """The line of the kernel itself that an instruction comes from, or the PTX line."""
-    ins = code.code[at]
-    *_, own = ins.loc.outwards() if ins.loc is not None else (None,)
-    return f"PTX line {ins.line}" if own is None else f"{own.file}:{own.line} (PTX line {ins.line})"
-
-
 def document(proofs: Sequence[Proof], errors: Sequence[Diagnostic]) -> dict[str, Any]:
     body = {
         "proofs": [proof_body(p) for p in proofs],
@@ -242,6 +231,7 @@ def case_body(found: CaseProofs) -> dict[str, Any]:
         "programs": [proof_body(p) for p in found.all],
         "introduced": [f.kind for f in found.introduced],
         "inherited": [f.kind for f in found.inherited],
+        "equality": None if found.equality is None else report_equality.body_of(found.equality),
         "untried": found.untried or None,
     }
 
@@ -271,8 +261,8 @@ def proof_body(proof: Proof) -> dict[str, Any]:
                 "id": f.kind,
                 "level": f.level,
                 "text": f.text,
-                "first": _place(code, f.first) if f.first is not None else None,
-                "second": _place(code, f.second) if f.second is not None else None,
+                "first": place_of(code, f.first) if f.first is not None else None,
+                "second": place_of(code, f.second) if f.second is not None else None,
                 "pairs": f.pairs,
                 "turn": _turn(proof, f),
             }
@@ -292,6 +282,6 @@ def _waiting(code: Code, one: Waiting) -> dict[str, Any]:
         "behind": list(one.behind),
         "cause": one.cause or None,
         "why": one.why,
-        "places": [{"what": place.what, "place": _place(code, place.at)} for place in one.places],
-        "by": [{"warp": str(b.warp), "lanes": f"{b.lanes:#010x}", "place": _place(code, b.at)} for b in one.by],
+        "places": [{"what": place.what, "place": place_of(code, place.at)} for place in one.places],
+        "by": [{"warp": str(b.warp), "lanes": f"{b.lanes:#010x}", "place": place_of(code, b.at)} for b in one.by],
     }

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from porter.diagnostics import Code
+from porter.diagnostics import Code, Diagnostic
 from porter.report import json as report_json
 from porter.report import proofs as report_proofs
 from porter.report.exits import verification_exit
@@ -14,6 +15,7 @@ from porter.report.program import finding_body
 from porter.verify.compare import ULP_BINS, Comparison
 from porter.verify.coverage import Coverage
 from porter.verify.outcome import RunSummary
+from porter.verify.proved import CaseProofs
 from porter.verify.results import Row, VerifyResult
 
 
@@ -28,11 +30,13 @@ def document(result: VerifyResult) -> dict[str, Any]:
         "rows": [*result.earlier, *(_row(row) for row in result.rows)],
         "not_run": [_not_run(c) for c in result.coverage],
         "proofs": [report_proofs.case_body(p) for p in result.proofs],
-        "diagnostics": report_json.diagnostics(
-            [*result.errors, *(d for p in result.proofs for d in report_proofs.introduced(p, Code.HAZARD_PROVED))]
-        ),
+        "diagnostics": report_json.diagnostics([*result.errors, *(d for p in result.proofs for d in _wrong(p))]),
     }
     return report_json.document("verify", verification_exit(result), body)
+
+
+def _wrong(found: CaseProofs) -> Iterator[Diagnostic]:
+    return report_proofs.wrong(found, Code.HAZARD_PROVED, Code.UNEQUAL_PROVED)
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from porter.facts.machine import Machine
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder, BuiltKernel
 from porter.verify.case import Case
+from porter.verify.case_program import Program
 from porter.verify.problem import Problem
-from porter.verify.proved import Program
 from porter.verify.proving import APART, Sizes, launched_case, listed
 from porter.verify.shown import shown_by
 

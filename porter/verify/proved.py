@@ -4,76 +4,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import PorterError
 from porter.facts.code import Code
-from porter.sync.checked import Rulings
 from porter.sync.findings import Finding
 from porter.verify.budget import Budget
-from porter.verify.builder import ORIGINAL_ARCH, Builder, BuiltKernel
+from porter.verify.builder import Builder
 from porter.verify.case import Case
+from porter.verify.case_program import Program
+from porter.verify.equality import Comparison, Equality, Place
 from porter.verify.hazards import usual_level
-from porter.verify.launching import build_port, port_problem
 from porter.verify.line_map import LineMap
-from porter.verify.problem import Problem, bind
-from porter.verify.proving import Proof, Prover, Sizes
+from porter.verify.proving import Proof, Sizes
 
 SECONDS = 10.0
 """For each program, where a proof stands beside other checks."""
 
 
-@dataclass
-class Program:
-    """What a program of a case is at some sizes; it is compiled once where its sizes are no constants of it. No
-    `plan`: the kernel itself, for the chip `arch`; empty for that of originals."""
-
-    case: Case
-    builder: Builder
-    plan: PortPlan | None = None
-    arch: str = ""
-
-    def __post_init__(self) -> None:
-        self.source = self.case.kernel
-        self._known: dict[object, BuiltKernel] = {}
-
-    def at(self, sizes: Sizes) -> tuple[BuiltKernel, Problem]:
-        """Raises PorterError: what binding, porting and compiling raise."""
-        problem = bind(self.case, sizes)
-        own = problem if self.plan is None else port_problem(problem, self.plan.section)
-        compiled_for = own.template, tuple(sorted(own.defines.items()))
-        kernel = self._known.get(compiled_for)
-        if kernel is None:
-            kernel = self._built(problem)
-            if kernel.recorded is None:
-                # one that its own host code launches is traced for each size
-                self._known[compiled_for] = kernel
-        return kernel, kernel.bound(own)
-
-    def _built(self, problem: Problem) -> BuiltKernel:
-        if self.plan is None:
-            own = ORIGINAL_ARCH if self.case.recorded is None else self.case.recorded.arch
-            return self.builder.build(problem, self.case.kernel, self.arch or own)
-        port = build_port(problem, self.plan, self.builder)
-        self.source = port.source
-        return port.kernel
-
-    def prove(self, chosen: Sequence[Sizes], seconds: float, rulings: Rulings = "strict") -> Proof:
-        """Raises PorterError: what `at` raises at the sizes that are asked for."""
-        name = "kernel" if self.arch else "original" if self.plan is None else "port"
-        return Prover(name, self.at, Budget(seconds), rulings).prove(chosen)
-
-
 @dataclass(frozen=True)
 class CaseProofs:
     """Proofs of an original and of its port. `introduced`: what is wrong with the port, by the letter of the ISA, and
-    was not with the original; `inherited`: what the original has in the same place."""
+    was not with the original; `inherited`: what the original has in the same place. `equality`: whether both leave the
+    same, *equal* only with proved synchronization."""
 
     original: Proof | None
     port: Proof | None
     introduced: tuple[Finding, ...] = ()
     inherited: tuple[Finding, ...] = ()
+    equality: Equality | None = None
     untried: str = ""
     """Why nothing could be looked at."""
 
@@ -81,23 +42,92 @@ class CaseProofs:
     def all(self) -> tuple[Proof, ...]:
         return tuple(p for p in (self.original, self.port) if p is not None)
 
+    @property
+    def differs(self) -> bool:
+        return self.equality is not None and self.equality.status == "differs"
+
+    @property
+    def is_wrong(self) -> bool:
+        return bool(self.introduced) or self.differs
+
 
 def prove_case(
     case: Case, plan: PortPlan | None, builder: Builder, chosen: Sequence[Sizes], seconds: float, always: bool = True
 ) -> CaseProofs:
-    """The proofs of a case's original and of the port, for `seconds` each. Not `always`: the original only where its
-    port is wrong, to tell whose mistake it is.
-
-    `chosen` are sizes that the original takes; those that the port does not are left out of its proof.
-    """
-    original, port = Program(case, builder), Program(case, builder, plan)
+    """As `proofs_of`; what cannot be bound, ported or compiled is told."""
     try:
-        of_port = port.prove(_taken(port, chosen), seconds, usual_level("port")) if plan is not None else None
-        asks = always or of_port is None or of_port.checked.findings
-        of_original = original.prove(chosen, seconds, usual_level("original")) if asks else None
+        return proofs_of(case, plan, builder, chosen, seconds, "both" if always else "port")
     except PorterError as error:
         return CaseProofs(None, None, untried=error.diagnostic.message)
-    return compared(of_original, of_port, LineMap(original.source, port.source))
+
+
+def proofs_of(
+    case: Case, plan: PortPlan | None, builder: Builder, chosen: Sequence[Sizes], seconds: float,
+    turns: Literal["both", "port", "none"] = "both",
+) -> CaseProofs:  # fmt: skip
+    """The proofs of a case's original and of the port, and whether they are equal, for `seconds` each. `turns`: whose
+    other numbers of turns are looked at; those of an original also where its port is wrong, to tell whose mistake it
+    is.
+
+    `chosen` are sizes that the original takes; those that the port does not are left out of its proof.
+
+    Raises:
+        PorterError: what binding, porting and compiling raise.
+    """
+    original, port = Program(case, builder), Program(case, builder, plan)
+    if plan is None:
+        return CaseProofs(original.prove(chosen, seconds, usual_level("original")), None)
+    taken = _taken(port, chosen)
+    of_port = port.prove(taken, seconds, usual_level("port"), turns != "none")
+    asks = turns == "both" or (turns == "port" and bool(of_port.checked.findings))
+    of_original = original.prove(chosen, seconds, usual_level("original"), asks)
+    found = compared(of_original, of_port, LineMap(original.source, port.source))
+    proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
+    equality = Comparison(case.name, original, port, Budget(seconds)).run(proved or taken[:1])
+    reorders = plan.reorders or (plan.source is not None and case.compare == "bound")
+    return replace(found, equality=_with_proofs(equality, found, reorders))
+
+
+def _with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equality:
+    """What is said of two programs. One schedule stands for all where nothing races, and no other statement is made of
+    it. `reorders`: sums may be made in another order, as was asked for."""
+    if equality.status == "differs" and reorders:
+        return replace(
+            equality, status="unknown", why=f"sums may be in another order, as was asked for: {equality.why}"
+        )
+    if equality.status != "equal":
+        return equality
+    for proof in found.all:
+        why, at = _not_proved(proof, found, equality)
+        if why:
+            place = Place(proof.program, proof.flow, at)
+            why = f"equal for the schedule that was executed; {why}"
+            return replace(equality, status="unknown", why=why, at=proof.at, places=(place,))
+    assumed = [p.assumed for p in found.all]
+    tolerated = [f"{kinds} of the {p.program}, which docs/rulings.md tolerates" for p in found.all
+                 if (kinds := _kinds(p.checked.findings))]  # fmt: skip
+    return replace(equality, assumed=equality.assumed.union(*assumed, tolerated))
+
+
+def _not_proved(proof: Proof, found: CaseProofs, equality: Equality) -> tuple[str, int | None]:
+    """What the proof of a program lacks for the sizes at which it was compared, as published kernels are held to it,
+    and the place; nothing where all is proved."""
+    if proof.status == "unknown":
+        return (
+            f"the synchronization of the {proof.program} is not known: {proof.checked.unknown}",
+            proof.checked.unknown_at,
+        )
+    wrong = [f for f in proof.checked.findings if f.level == "error"]
+    if wrong:
+        own = proof is found.original or all(f in found.inherited for f in wrong)
+        whose = "the original's own hazards" if own else f"the {proof.program} has hazards"
+        return f"{whose}: {_kinds(wrong)}", wrong[0].second
+    missing = [sizes for sizes in equality.looked_at if sizes not in proof.sizes]
+    return (f"no time for the synchronization of the {proof.program} at {missing[0]}" if missing else ""), None
+
+
+def _kinds(findings: Sequence[Finding]) -> str:
+    return ", ".join(sorted({f.kind for f in findings}))
 
 
 def compared(original: Proof | None, port: Proof | None, lines: LineMap) -> CaseProofs:

@@ -163,8 +163,12 @@ class Prover:
         """Executions by the value of the size that is looked at."""
         self._began = time.perf_counter()
 
-    def prove(self, chosen: Sequence[Sizes]) -> Proof:
-        """Raises PorterError: what binding raises at the sizes that are asked for."""
+    def prove(self, chosen: Sequence[Sizes], turns: bool = True) -> Proof:
+        """Of these sizes, and with `turns` of as many others as there is time for.
+
+        Raises:
+            PorterError: what binding raises at the sizes that are asked for.
+        """
         looked_at: list[str] = []
         worst, place = Checked(()), ""
         kernel, base = self._built_at(chosen[0])
@@ -185,7 +189,7 @@ class Prover:
         counts: list[Count] = []
         if DATA in self._assumed:
             counts += [Count(name, why="the data of the case decide what is done") for name in base.sizes]
-        elif worst.verdict in (Verdict.CLEAN, Verdict.REVIEW):
+        elif turns and worst.verdict in (Verdict.CLEAN, Verdict.REVIEW):
             flow = self._flow(kernel)
             for name, value in base.sizes.items():
                 count, broken, where = self._count((kernel, base), name, value, chosen)

@@ -69,7 +69,7 @@ class VerifyResult:
     def verdict(self) -> Verdict:
         order = (Verdict.ERROR, Verdict.INCOMPLETE, Verdict.REVIEW, Verdict.CLEAN)
         found = {row.verdict for row in self.rows} | {Verdict(row["verdict"]) for row in self.earlier}
-        if any(p.introduced for p in self.proofs):
+        if any(p.is_wrong for p in self.proofs):
             found.add(Verdict.ERROR)
         if self.errors:
             found.add(Verdict.INCOMPLETE)

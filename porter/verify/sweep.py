@@ -152,7 +152,7 @@ class _Sweep:
         if not wanted.prove_seconds or wanted.hazards is False or (plan is None and not wanted.hazards):
             return ()
         if self.tell is not None:
-            self.tell(f"{case.name}: synchronization")
+            self.tell(f"{case.name}: proving")
         chosen = wanted.sizes(case) if wanted.sizes is not None else [case.sizes, *case.other_sizes]
         return (prove_case(case, plan, self.builder, chosen, wanted.prove_seconds),)
 

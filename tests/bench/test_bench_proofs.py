@@ -14,7 +14,7 @@ from corpus_kernels import CORPUS
 from porter.cli.porting import plan_of_case
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
-from porter.verify.proved import Program
+from porter.verify.case_program import Program
 
 Record = Callable[[str, float, float, str], None]
 

@@ -19,8 +19,8 @@ from porter.sync.checked import WORST_LAST, Checked, Verdict, check
 from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel, ToolkitBuilder
 from porter.verify.case import load_case
+from porter.verify.case_program import Program
 from porter.verify.problem import Problem
-from porter.verify.proved import Program
 from porter.verify.proving import Prover, Sizes, clusters_looked_at
 
 Edit = Callable[[str], str]

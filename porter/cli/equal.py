@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter equal`: an original and its port compared on PTX, without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from porter.build.port_plan import PortPlan
+from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
+from porter.cli.context import Session, command
+from porter.cli.inputs import require_file
+from porter.cli.options import read_sizes
+from porter.cli.porting import case_of_port, plan_of_case
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.report import equality as report_equality
+from porter.verify.case import Case, cases_of, load_case
+from porter.verify.equality import Equality
+from porter.verify.proved import proofs_of
+
+_PARTS = 3
+"""Both proofs of synchronization and the comparison have as much time each."""
+
+
+@command
+def equal(
+    session: Session,
+    path: Path,
+    port: Path | None,
+    port_path: Path | None,
+    case_path: Path | None,
+    entry: str | None,
+    params: str | None,
+    sizes: tuple[str, ...],
+    seconds: float,
+) -> ExitCode:
+    if port is not None and port_path is not None:
+        raise PorterError(Code.BAD_OPTION, option="PORT, --port", problem="choose one")
+    finished = port or port_path
+    _require(path, finished, {"--entry": entry, "--params": params})
+    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
+    cases = map(load_case, cases_of(path)) if case_path is None else [load_case(case_path).on(path)]
+    found: list[Equality] = []
+    errors: list[Diagnostic] = []
+    with session.progress() as tell:
+        for case in cases:
+            if tell is not None:
+                tell(case.name)
+            try:
+                plan, left = plan_of_case(case, finished)
+                if plan is None:
+                    errors += left
+                    continue
+                plan = _mapped(plan, case, entry, params)
+                chosen = read_sizes(sizes or ["all"], case_of_port(case, finished))
+                proofs = proofs_of(case, plan, builder, chosen, seconds / _PARTS, "none")
+                found += [proofs.equality] if proofs.equality is not None else []
+            except PorterError as error:
+                if not path.is_dir():
+                    raise
+                errors += error.diagnostics
+    return _report(session, found, errors)
+
+
+def _require(path: Path, finished: Path | None, mapped: Mapping[str, object]) -> None:
+    """Raises BAD_OPTION, FILE_NOT_FOUND, IS_DIRECTORY."""
+    if finished is not None:
+        require_file(finished, "equal --port")
+        if path.is_dir():
+            raise PorterError(Code.BAD_OPTION, option="--port", problem="is for one kernel, not a directory")
+    for option, value in mapped.items():
+        if value is not None and finished is None:
+            raise PorterError(Code.BAD_OPTION, option=option, problem="is for a PORT that is given")
+
+
+def _mapped(plan: PortPlan, case: Case, entry: str | None, params: str | None) -> PortPlan:
+    """The port as it is called and what it takes, where that is not what the case says.
+
+    Raises:
+        PorterError: BAD_OPTION.
+    """
+    changes: dict[str, Any] = {"entry": entry} if entry is not None else {}
+    if params is not None:
+        changes["params"] = [_param(case, item.strip()) for item in params.split(",")]
+    return replace(plan, section={**(plan.section or {}), **changes}) if changes else plan
+
+
+def _param(case: Case, item: str) -> Any:
+    """An argument of the case by its name, or by its number from 1 on. Raises BAD_OPTION."""
+    if item in case.params:
+        return item
+    if not item.isdecimal() or not 1 <= int(item) <= len(case.params):
+        names = ", ".join(p if isinstance(p, str) else str(i) for i, p in enumerate(case.params, 1))
+        raise PorterError(Code.BAD_OPTION, option="--params", problem=f"`{item}` is none of {names}")
+    return case.params[int(item) - 1]
+
+
+def _report(session: Session, found: Sequence[Equality], errors: Sequence[Diagnostic]) -> ExitCode:
+    session.report(errors)
+    session.show(*(Text(line) for line in report_equality.text(found)))
+    session.write_json(report_equality.document(found, errors))
+    return report_equality.equality_exit(found, errors)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program of a case, original or port, at the sizes that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from porter.build.port_plan import PortPlan
+from porter.sync.checked import Rulings
+from porter.verify.budget import Budget
+from porter.verify.builder import ORIGINAL_ARCH, Builder, BuiltKernel
+from porter.verify.case import Case
+from porter.verify.launching import build_port, port_problem
+from porter.verify.problem import Problem, bind
+from porter.verify.proving import Proof, Prover, Sizes
+
+
+@dataclass
+class Program:
+    """What a program of a case is at some sizes; it is compiled once where its sizes are no constants of it. No
+    `plan`: the kernel itself, for the chip `arch`; empty for that of originals."""
+
+    case: Case
+    builder: Builder
+    plan: PortPlan | None = None
+    arch: str = ""
+
+    def __post_init__(self) -> None:
+        self.source = self.case.kernel
+        self._known: dict[object, BuiltKernel] = {}
+
+    def at(self, sizes: Sizes) -> tuple[BuiltKernel, Problem]:
+        """Raises PorterError: what binding, porting and compiling raise."""
+        problem = bind(self.case, sizes)
+        own = problem if self.plan is None else port_problem(problem, self.plan.section)
+        compiled_for = own.template, tuple(sorted(own.defines.items()))
+        kernel = self._known.get(compiled_for)
+        if kernel is None:
+            kernel = self._built(problem)
+            if kernel.recorded is None:
+                # one that its own host code launches is traced for each size
+                self._known[compiled_for] = kernel
+        return kernel, kernel.bound(own)
+
+    def _built(self, problem: Problem) -> BuiltKernel:
+        if self.plan is None:
+            own = ORIGINAL_ARCH if self.case.recorded is None else self.case.recorded.arch
+            return self.builder.build(problem, self.case.kernel, self.arch or own)
+        port = build_port(problem, self.plan, self.builder)
+        self.source = port.source
+        return port.kernel
+
+    def prove(self, chosen: Sequence[Sizes], seconds: float, rulings: Rulings = "strict", turns: bool = True) -> Proof:
+        """As a `Prover` does. Raises PorterError: what `at` raises at the sizes that are asked for."""
+        name = "kernel" if self.arch else "original" if self.plan is None else "port"
+        return Prover(name, self.at, Budget(seconds), rulings).prove(chosen, turns)
