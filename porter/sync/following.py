@@ -9,12 +9,13 @@ from enum import IntEnum
 from functools import lru_cache
 
 from porter.facts.flow import Flow
-from porter.ptx import ast
+from porter.ptx import ast, table
+from porter.ptx.tensormap import SIZING_FIELDS
 from porter.sync.sequences import reaching, whole
 
 _SYNCHRONIZING = frozenset(
     ("mbarrier", "cp", "tcgen05", "wgmma", "st", "ld", "bar", "barrier", "atom", "red", "stmatrix", "ldmatrix",
-     "clusterlaunchcontrol", "multimem", "setmaxnreg")
+     "clusterlaunchcontrol", "multimem", "setmaxnreg", "tensormap", "fence")
 )  # fmt: skip
 _COPIES = frozenset(("mov", "cvt", "cvta", "selp"))
 _FAR = frozenset(("global", "param", "const", "local"))
@@ -42,10 +43,18 @@ def _synchronizing_operands(flow: Flow, at: int) -> Iterator[ast.Operand]:
     if decoded is None:
         # no run comes to it
         return
+    if decoded.parts[:2] == ("tensormap", "replace"):
+        yield decoded["map"]
+        if not SIZING_FIELDS.isdisjoint(decoded.parts):
+            yield decoded["value"]
+        return
     memory = [(row.name, operand) for row, operand in decoded.bound if row.kind == "memory"]
     near = [operand for name, operand in memory if decoded.space(name).partition("::")[0] not in _FAR]
     yield from near
     # what is stored counts where it is loaded
+    if decoded.parts[0] == "st" and not near and flow.changes_maps:
+        # it may be a part of a tensor map
+        yield from table.items(decoded["b"])
     if decoded.parts[0] not in ("ld", "st") and (near or not memory):
         yield from (operand for row, operand in decoded.bound if row.kind != "memory" and row.name not in _HINTS)
 
