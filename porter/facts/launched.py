@@ -16,10 +16,13 @@ from porter.ptx.shared_window import SYSTEM_SHARED
 
 PARAMETERS = 1 << 61
 """Where parameters lie among the numbers that addresses are; above any address of memory."""
+LOCAL = 1 << 59
+"""Where variables of local memory lie among them."""
 GLOBAL = 1 << 40
 """Addresses from here on are of global memory."""
 _PARAMETER_ALIGNMENT = 128
 _DYNAMIC_ALIGNMENT = 1024
+_LOCAL_ALIGNMENT = 128
 
 Triple = tuple[int, int, int]
 
@@ -110,6 +113,16 @@ class Launched:
             at = -(-at // alignment) * alignment
             found.append((variable, at))
             at += variable.size
+        return found
+
+    @cached_property
+    def local_addresses(self) -> dict[str, int]:
+        """Where the variables of local memory lie, by name."""
+        found, at = {}, LOCAL
+        for variable in _variables((), self.flow.code.entry.body or ()):
+            if variable.space == "local":
+                found[variable.name] = at
+                at += -(-variable.size // _LOCAL_ALIGNMENT) * _LOCAL_ALIGNMENT
         return found
 
     @cached_property

@@ -65,6 +65,8 @@ def _symbol(name: str, offset: int) -> Reader:
         launched = machine.launched
         if name in launched.shared_offsets:
             return warp.block.base + launched.shared_offsets[name] + offset
+        if name in launched.local_addresses:
+            return launched.local_addresses[name] + offset
         if name in launched.parameter_addresses:
             return launched.parameter_addresses[name] + offset
         return None

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from porter.facts.cells import of_bytes
 from porter.facts.events import Access, Awaited, WarpName
 from porter.facts.launched import Geometry, Triple
+from porter.facts.local_memory import LocalMemory
 from porter.facts.values import ALL, Value, squeezed
 from porter.ptx.arch import WARP
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
@@ -144,6 +145,7 @@ class Warp:
         self.name = WarpName(block.rank, number)
         self.groups = [Group(0, lanes, {}, undefined=dict.fromkeys(unwritten, Undefined(lanes)))]
         self.last: list[int | None] = [None] * WARP
+        self.local = LocalMemory()
         self.loaded: dict[str, Origins] = {}
         self.open_loads: list[Access] = []
         self.open_stores: list[Access] = []

@@ -18,7 +18,7 @@ _SYNCHRONIZING = frozenset(
      "clusterlaunchcontrol", "multimem", "setmaxnreg", "tensormap", "fence")
 )  # fmt: skip
 _COPIES = frozenset(("mov", "cvt", "cvta", "selp"))
-_FAR = frozenset(("global", "param", "const", "local"))
+_FAR = frozenset(("global", "param", "const"))
 _HINTS = frozenset(("policy", "hint"))
 
 
@@ -52,8 +52,8 @@ def _synchronizing_operands(flow: Flow, at: int) -> Iterator[ast.Operand]:
     near = [operand for name, operand in memory if decoded.space(name).partition("::")[0] not in _FAR]
     yield from near
     # what is stored counts where it is loaded
-    if decoded.parts[0] == "st" and not near and flow.changes_maps:
-        # it may be a part of a tensor map
+    if decoded.parts[0] == "st" and ("local" in decoded.parts or (not near and flow.changes_maps)):
+        # it is loaded as a number, or may be a part of a tensor map
         yield from table.items(decoded["b"])
     if decoded.parts[0] not in ("ld", "st") and (near or not memory):
         yield from (operand for row, operand in decoded.bound if row.kind != "memory" and row.name not in _HINTS)

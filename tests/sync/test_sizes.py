@@ -69,7 +69,7 @@ BY_COMPARISON = {
     "what the counter comes to": ring().replace(
         "$OUT:\n",
         "setp.gt.u32 %p7, %r10, 64;\n@!%p7 bra $OUT;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 %p4, [full], 1;\n$OUT:\n",
+        "$AGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 %p4, [full], 1;\n@!%p4 bra $AGAIN;\n$OUT:\n",
     ),
 }
 

@@ -64,6 +64,8 @@ def _undecided(step: Step, machine: Machine, warp: Warp, group: Group) -> Outcom
         group.registers.update(dict.fromkeys(flow.writes[at]))
         for name in flow.writes[at]:
             group.undefined.pop(name, None)
+        if flow.code.code[at].parts[0] == "st":
+            warp.local.forget()
     machine.history.assumed.add("either side of a branch on data may be taken: neither has to do with order")
     group.pc = meet
     return None

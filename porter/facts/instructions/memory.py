@@ -14,7 +14,7 @@ from porter.facts.launched import GLOBAL
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Undefined, Warp
 from porter.facts.tensor_maps import places
-from porter.facts.values import Value, bits, first, is_known, of_lane, squeezed
+from porter.facts.values import Value, bits, first, is_known, of_lane, shifted, squeezed
 from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
 from porter.ptx.memory_order import memory_order
@@ -99,8 +99,10 @@ def load(step: Step) -> Run:
         if not _where(step, machine, where, group.lanes, space):
             group.pc += 1
             for index, name in enumerate(names):
-                if name is not None:
-                    plain = not order.strong and space not in ("const", "local")
+                if name is not None and space == "local":
+                    group.registers[name] = warp.local.load(shifted(where, index * size), size, group.lanes)
+                elif name is not None:
+                    plain = not order.strong and space != "const"
                     group.registers[name] = _given(machine, where, group.lanes, index * size, size) if plain else None
             if order.strong and machine.history.unfollowed is None:
                 machine.history.unfollowed = step.at
@@ -238,6 +240,12 @@ def store(step: Step) -> Run:
         group.pc += 1
         where = address(machine, warp, group)
         if not _where(step, machine, where, group.lanes, space):
+            if space == "local":
+                for index, read in enumerate(values):
+                    warp.local.store(shifted(where, index * size), size, read(machine, warp, group), group.lanes)
+                return None
+            if space != "global":
+                warp.local.forget()
             _overwrite(machine, where, group.lanes, step.at)
             if step.flow.changes_maps and is_known(where, group.lanes):
                 _write_map(machine, warp, group.lanes, where, [v(machine, warp, group) for v in values], size, step.at)

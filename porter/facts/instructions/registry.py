@@ -181,6 +181,8 @@ def _guarded(step: Step, run: Run, guard: ast.Guard) -> Run:
                 return outcome
             if decides:
                 raise step.not_understood("the guard, which is data,")
+            if step.ins.parts[0] == "st":
+                warp.local.forget()
             group.registers.update(dict.fromkeys(written))
             group.pc += 1
             return None
