@@ -66,7 +66,10 @@ def test_what_is_not_known_any_more(name: str) -> None:
 
 KEPT = ".local .align 4 .b8 depot[4];\nmov.b64 %d1, depot;\n"
 # From the 65th turn on the producer does not wait.
-LATE = "st.local.b32 [%d1], {stored};\nld.local.b32 %r30, [%d1];\nsetp.gt.u32 %p7, %r30, 64;\n@%p7 bra $GO;\n"
+LATE = (
+    "st.local.b32 [%d1], {stored};\nld.local.b32 %r30, [%d1];\nshr.u32 %r30, %r30, 6;\n"
+    "setp.ne.u32 %p7, %r30, 0;\n@%p7 bra $GO;\n"
+)
 
 
 @pytest.mark.parametrize(("stored", "proved"), [("%r10", False), ("0", True)])
