@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from porter.facts import integers
 from porter.facts.floats import bits_of, operation
 
 NAN, SUBNORMAL, LEAST = 0x7FC00000, 0x00000001, 0x00800000
@@ -53,7 +54,7 @@ def test_with_a_predicate() -> None:
 
 
 def test_copies() -> None:
-    copy, choice = operation(("mov", "f32")), operation(("selp", "f32"))
+    copy, choice = integers.operation(("mov", "f32")), integers.operation(("selp", "f32"))
     assert copy is not None
     assert choice is not None
     assert copy(f32(-0.0)) == f32(-0.0)
