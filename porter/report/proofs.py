@@ -165,6 +165,9 @@ def _details(proof: Proof) -> Iterator[str]:
         return
     yield f"at {'; '.join(proof.sizes)}"
     yield from map(_counted, proof.counts)
+    varied = [count.name for count in proof.counts if count.step]
+    if len(varied) > 1:
+        yield f"{' and '.join(varied)} each by itself, with the others as in the case: not together"
     for assumed in sorted(proof.assumed):
         yield f"assumed: {assumed}"
 

@@ -79,7 +79,7 @@ class Repeating:
         self, flow: Flow, loop: Loop, follows: Collection[str], heads: Mapping[Key, Counted],
         symbols: Mapping[str, int], period: int, most: int,
     ) -> None:  # fmt: skip
-        self._flow, self._loop, self._follows = flow, loop, follows
+        self.flow, self._loop, self._follows = flow, loop, follows
         self._heads, self._symbols, self._period = heads, symbols, period
         self._turns = most
         self._under_way: set[tuple[int, str]] = set()
@@ -90,7 +90,7 @@ class Repeating:
         in each period, which says together with what runs show when its sides change places."""
         if isinstance(operand, ast.Mem):
             return self(at, operand.base)
-        if not isinstance(operand, ast.Reg) or self._flow.code.renamed(at, operand.name) not in self._follows:
+        if not isinstance(operand, ast.Reg) or self.flow.code.renamed(at, operand.name) not in self._follows:
             return True
         try:
             return self._is_seen(at, operand)
@@ -103,10 +103,10 @@ class Repeating:
         Raises:
             NoSequenceError: also for more turns than can be.
         """
-        name = self._flow.code.renamed(at, operand.name)
-        places = reaching(self._flow, self._loop, at, name)
+        name = self.flow.code.renamed(at, operand.name)
+        places = reaching(self.flow, self._loop, at, name)
         moved = self._moved((name, places), lambda values: values.of(at, operand, 0))
-        return moved == 0 or (moved is not None and self._flow.code.code[at].parts[0] == "setp")
+        return moved == 0 or (moved is not None and self.flow.code.code[at].parts[0] == "setp")
 
     def moved_by(self, at: int) -> int | None:
         """The number by which what an instruction gives moves in each period, for all turns; None if there is none.
@@ -114,9 +114,9 @@ class Repeating:
         Raises:
             NoSequenceError: also for more turns than can be.
         """
-        if len(self._flow.writes[at]) != 1:
+        if len(self.flow.writes[at]) != 1:
             raise NoSequenceError
-        (name,) = self._flow.writes[at]
+        (name,) = self.flow.writes[at]
         return self._moved((name, frozenset((at,))), lambda values: values.given(at, name, 0))
 
     def _moved(self, named: object, rows: Callable[[Values[Any]], list[Any]]) -> int | None:
@@ -145,25 +145,25 @@ class Repeating:
         return number
 
     def _values(self, kind: Holding[Held]) -> Values[Held]:
-        return Values(self._flow, self._loop, self._heads, self._symbols, kind)
+        return Values(self.flow, self._loop, self._heads, self._symbols, kind)
 
     def _is_made_of_such(self, at: int, operand: ast.Reg) -> bool:
         """Whether it is computed of such operands alone."""
-        name = self._flow.code.renamed(at, operand.name)
+        name = self.flow.code.renamed(at, operand.name)
         if (at, name) in self._under_way:
             return False
         self._under_way.add((at, name))
         try:
-            return all(map(self._is_computed_at, reaching(self._flow, self._loop, at, name)))
+            return all(map(self._is_computed_at, reaching(self.flow, self._loop, at, name)))
         except NoSequenceError:
             return False
         finally:
             self._under_way.discard((at, name))
 
     def _is_computed_at(self, place: int | None) -> bool:
-        if place is None or self._flow.code.code[place].parts[0] not in PURE:
+        if place is None or self.flow.code.code[place].parts[0] not in PURE:
             return False
-        return all(self(place, o) for o in self._flow.code.code[place].operands[1:])
+        return all(self(place, o) for o in self.flow.code.code[place].operands[1:])
 
 
 PURE = frozenset(

@@ -9,7 +9,6 @@ index of a block gives is a counter of it, and so, outside of a loop, is a count
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -125,32 +124,18 @@ class Sizes:
             return
         body = [at for at in whole(self.flow).body if at not in loop.members]
         ends = {name: end for name, end in counters.items() if name in left}
-        moving = [self._any_value(name, end) for name, end in ends.items() if end is not None]
-
-        def settled(at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:
-            for values in moving:
-                with suppress(NoSequenceError):
-                    step = values.moved_by(at)
-                    return kind if step is None else self._moved(step) if step else None
-            return kind
-
-        following = Following(
-            self.flow,
-            body,
-            {name: self._moved(end.step if end is not None else 0) for name, end in ends.items()},
-            settled,
-        )
+        kinds = {name: self._moved(end.step if end is not None else 0) for name, end in ends.items()}
+        sources = {name: [at for at in loop.body if name in self.flow.writes[at]] for name in left}
+        following = Following(self.flow, body, kinds, sources=sources)
         seen = [self._any_value(name, end, following.kinds) for name, end in ends.items() if end is not None]
         for at in body:
             for operand in that_must_repeat(self.flow, at, following):
                 if not any(values(at, operand) for values in seen):
-                    yield (
-                        f"an operand of {self.flow.code.code[at].parts[0]} follows a counter of a loop ahead of it",
-                        at,
-                    )
+                    name = self.flow.code.code[at].parts[0]
+                    yield f"an operand of {name} follows a counter of a loop ahead of it", at
                     return
 
-    def _any_value(self, name: str, end: End, follows: Collection[str] = ()) -> Repeating:
+    def _any_value(self, name: str, end: End, follows: Collection[str]) -> Repeating:
         """What follows from a register, for all numbers up to what a loop leaves in it in the end."""
         step = abs(end.step)
         heads: dict[Key, Counted] = {(ANYWHERE, name): Counted((0,), 1)}

@@ -352,7 +352,10 @@ def _operands(shorter: Recorder, longer: Recorder, period: int, unit: int) -> It
 
 
 def _settled(values: Repeating, at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:
-    """What an instruction gives, if that moves evenly for all turns or repeats."""
+    """What an instruction gives that chooses one of two numbers, if that moves evenly for all turns or repeats. What
+    others give is looked at where it is asked for."""
+    if values.flow.code.code[at].parts[0] not in ("min", "max"):
+        return kind
     try:
         step = values.moved_by(at)
     except NoSequenceError:

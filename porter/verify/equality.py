@@ -58,8 +58,8 @@ class Place(NamedTuple):
 class Equality:
     """`looked_at`: sizes at which both leave the same, `bytes` of it in all. `why`: what is not understood, or what
     differs first, with the inputs whose run shows it: what no run shows may be the same number made in another way, and
-    is not known to differ. `places` are where, `at` are the sizes. Without proved synchronization of both it holds for the
-    schedule that was executed."""
+    is not known to differ. `places` are where, `at` are the sizes. Without proved synchronization of both it holds for
+    the schedule that was executed."""
 
     case: str
     status: Literal["equal", "differs", "unknown"]

@@ -287,7 +287,7 @@ class Prover:
         for most in _MOST_TURNS:
             while len(runs) < most:
                 if self._budget.is_spent and len(runs) > 3:
-                    return self._given_up(name, step, runs, lasso), None, ""
+                    return self._out_of_time(base, name, step, runs, lasso)
                 found, recorder, where = self._at(base, name, step * (len(runs) + 1))
                 if found is None or recorder is None:
                     return self._given_up(name, step, runs, lasso), None, ""
@@ -299,6 +299,16 @@ class Prover:
             lasso = find_lasso(runs, step)
             if lasso is not None and not lasso.why_not and lasso.needed <= len(runs):
                 return Count(name, step, step * len(runs), lasso, runs=len(runs)), None, ""
+        return self._given_up(name, step, runs, lasso), None, ""
+
+    def _out_of_time(
+        self, base: Base, name: str, step: int, runs: Sequence[Recorder], lasso: Lasso | None
+    ) -> tuple[Count, Checked | None, str]:
+        """Where only a few turns were looked at, more are once: rings that are longer come to their stages again."""
+        if len(runs) < _MOST_TURNS[0]:
+            found, _, where = self._at(base, name, step * _MOST_TURNS[0])
+            if found is not None and found.verdict in (Verdict.ERROR, Verdict.STRICT):
+                return Count(name, step, step * len(runs), lasso, runs=len(runs) + 1), found, where
         return self._given_up(name, step, runs, lasso), None, ""
 
     @staticmethod
