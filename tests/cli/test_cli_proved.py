@@ -91,7 +91,7 @@ def test_port_says_what_is_proved(folder: Path, tmp_path: Path) -> None:
     result, document = porter("port", folder / "gemm_tma.cu", "-o", tmp_path / "port", "--style", "compat")
     assert result.exit_code == 0, result.output
     (proofs,) = document["proofs"]
-    assert [(p["program"], p["status"]) for p in proofs["programs"]] == [("port", "proved")]
+    assert [(p["program"], p["status"]) for p in proofs["programs"]] == [("original", "proved"), ("port", "proved")]
 
 
 def test_what_the_original_has_too_is_no_defect_of_the_port(folder: Path, tmp_path: Path) -> None:
