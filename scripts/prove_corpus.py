@@ -13,43 +13,20 @@ and cannot be packed.
 
 from __future__ import annotations
 
-import argparse
-import json
-import pickle
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-CORPUS = Path("corpus")
+from packed import Unpacker, asked, options, pack, unpacked
 
 
 def proofs_of(name: str, seconds: float) -> tuple[list[dict[str, Any]], str]:
     """The proofs of a kernel, and what kept the rest from being made."""
-    command = [
-        sys.executable,
-        "-m",
-        "porter",
-        "hazards",
-        "--format",
-        "json",
-        "--prove",
-        "--trust",
-        "--seconds",
-        str(seconds),
-    ]
-    done = subprocess.run([*command, str(CORPUS / name)], capture_output=True, text=True, check=False)
-    try:
-        document = json.loads(done.stdout)
-    except json.JSONDecodeError:
-        return [], (done.stderr or done.stdout).strip().splitlines()[-1][:120]
-    return document["proofs"], "; ".join(d["id"] for d in document["diagnostics"])
+    document, left = asked(name, "hazards", "--prove", "--seconds", str(seconds))
+    return document.get("proofs", []), left
 
 
 def all_turns(proof: dict[str, Any]) -> str:
@@ -60,61 +37,6 @@ def all_turns(proof: dict[str, Any]) -> str:
             continue
         found.append(f"{count['name']} all" if count["all"] else f"{count['name']} to {count['upto']}: {count['why']}")
     return "; ".join(found) or "its sizes"
-
-
-# --- without a compiler
-
-
-class Packer:
-    """Builds, and keeps what was built. `made`: PTX, entry and chip by what they were compiled for."""
-
-    def __init__(self, builder: Any) -> None:
-        self._builder, self.made = builder, dict[Any, tuple[str, str, str]]()
-
-    def build(self, problem: Any, source: Path, arch: str) -> Any:
-        kernel = self._builder.build(problem, source, arch)
-        self.made[_compiled_for(problem, arch)] = kernel.ptx, kernel.entry, kernel.arch
-        return kernel
-
-
-@dataclass
-class Unpacker:
-    """Builds what a `Packer` has built."""
-
-    made: dict[Any, tuple[str, str, str]]
-
-    def build(self, problem: Any, source: Path, arch: str) -> Any:
-        from porter.diagnostics import Code, PorterError
-        from porter.verify.builder import BuiltKernel, parse_ptx
-
-        found = self.made.get(_compiled_for(problem, arch))
-        if found is None:
-            raise PorterError(Code.NO_KERNEL, path=source)
-        ptx, entry, chip = found
-        return BuiltKernel(chip, entry, parse_ptx(ptx, source.name), ptx)
-
-
-def _compiled_for(problem: Any, arch: str) -> Any:
-    return arch, problem.template, tuple(sorted(problem.defines.items()))
-
-
-def pack(file: Path, names: list[str]) -> None:
-    from porter.cli.porting import plan_of_case
-    from porter.verify.builder import ToolkitBuilder
-    from porter.verify.case import load_case
-    from porter.verify.case_program import Program
-
-    packed = {}
-    for name in names:
-        case = load_case(CORPUS / name / "case.yaml")
-        if case.dsl is None:
-            plan, packer = plan_of_case(case, None)[0], Packer(ToolkitBuilder())
-            for program in (Program(case, packer), Program(case, packer, plan)):
-                for sizes in ({}, *case.other_sizes):
-                    with suppress(Exception):  # a size that a port does not take
-                        program.at(sizes)
-            packed[name] = case, plan, packer.made
-    file.write_bytes(pickle.dumps(packed))
 
 
 def packed_proof(task: tuple[Any, Any, Any, float]) -> dict[str, Any]:
@@ -128,30 +50,21 @@ def packed_proof(task: tuple[Any, Any, Any, float]) -> dict[str, Any]:
 
 
 def prove_packed(file: Path, names: list[str], seconds: float, jobs: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    packed = pickle.loads(file.read_bytes())
-    chosen = [name for name in packed if name in names]
-    tasks = [(case, plan, made, seconds) for case, port, made in map(packed.get, chosen) for plan in (None, port)]
+    chosen = unpacked(file, names)
+    tasks = [(case, plan, made, seconds) for *_, (case, port, made) in chosen for plan in (None, port)]
     with ProcessPoolExecutor(jobs) as pool:
         proofs = pool.map(packed_proof, tasks)
-        for name in chosen:
+        for name, *_ in chosen:
             yield name, [next(proofs), next(proofs)]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="for each program")
-    parser.add_argument("--pack", type=Path)
-    parser.add_argument("--packed", type=Path)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("names", nargs="*")
-    args = parser.parse_args()
-    sys.path.insert(0, str(Path.cwd()))
-    names = args.names or sorted(d.name for d in CORPUS.iterdir() if (d / "case.yaml").exists())
+    args = options(__doc__, "for each program")
+    names = args.names
     if args.pack is not None:
         pack(args.pack, names)
         return
-    source = "--packed FILE " if args.packed is not None else ""
-    print(f"python scripts/prove_corpus.py {source}--seconds {args.seconds:g} {' '.join(args.names)}".rstrip())
+    print(f"python scripts/prove_corpus.py {args.words}")
     seen: Counter[str] = Counter()
     here = ((name, *proofs_of(name, args.seconds)) for name in names)
     there = (

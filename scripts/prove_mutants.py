@@ -61,8 +61,8 @@ def _packed(record: dict[str, Any], name: str) -> Packed:
     from porter.facts.flow import Flow
     from porter.verify.builder import ToolkitBuilder
     from porter.verify.case import load_case
-    from porter.verify.mutation_record import code_digest
     from porter.verify.case_program import Program
+    from porter.verify.mutation_record import code_digest
     from porter.verify.proving import clusters_looked_at
 
     kernel, _, variant = record["case"].partition(":")

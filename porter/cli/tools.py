@@ -18,7 +18,7 @@ from porter.verify.case import cases_if_any
 
 _MOST_SECONDS = 3600.0
 _OF_VERDICT = 0.75
-"""The share of its time after which a verification begins no new input family."""
+"""The share of its time after which a verification begins no new input family, and a comparison no new size."""
 
 _OF_PROOF = 0.3
 """The share of its time that the proof of each of two programs may take."""
@@ -78,11 +78,8 @@ class Tools:
         """Whether a kernel that has a case.yaml beside it and its port leave the same, told from the PTX of both,
         without a run: each byte of the output has to be made of the same data by the same operations, at the sizes of
         the case. Without `port` Porter makes one (docs/equality.md)."""
-        words = [
-            "--seconds",
-            f"{self._budget(seconds) * _OF_PROOF:g}",
-            *(["--port", *self._paths([port])] if port else []),
-        ]
+        words = ["--port", *self._paths([port])] if port else []
+        words += ["--seconds", f"{self._budget(seconds) * _OF_VERDICT:g}"]
         return self._run("equal", [*words, "--", *self._paths([kernel])], seconds)
 
     def hazards(

@@ -220,8 +220,8 @@ PORT_UNEQUAL = error(
     "PT3057",
     ExitCode.BUILD_FAILED,
     "the port of {case} is not written: on PTX it does not leave what the original does: {what}",
-    "What the compiler made of both is followed with numbers for sizes and indices and with terms for all data, "
-    "without a run, at a size of the case. A byte of the output that is made of other data, or by other operations "
-    "or in another order, is a defect of Porter, also where inputs do not show it.",
+    "What the compiler made of both is followed with numbers for sizes and indices and with terms for all data, at a "
+    "size of its case. A byte of the output is made of other data, or by other operations or in another order, and a "
+    "run, where there can be one, shows other bits: a defect of Porter.",
     "Report it with the source. `--prove-seconds 0` writes the port nevertheless; `porter equal` has the places.",
 )

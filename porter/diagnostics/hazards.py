@@ -86,11 +86,11 @@ UNEQUAL_PROVED = error(
     "PT4115",
     ExitCode.DIFFERENT,
     "on PTX the port of {case} does not leave what the original does: {what}",
-    "What the compiler made of both is followed with numbers for sizes and indices and with terms for all data, "
-    "without a run. A byte of the output is made of other data, or by other operations or in another order, also where "
-    "the inputs that were run do not show it.",
-    "Both places are named; `porter equal` compares again. Of a port that adds in another order on purpose it is no "
-    "mistake: `--prove-seconds 0` leaves the comparison out.",
+    "What the compiler made of both is followed with numbers for sizes and indices and with terms for all data. A byte "
+    "of the output is made of other data, or by other operations or in another order, and a run, where there can be "
+    "one, shows other bits, if not with the inputs that were asked for.",
+    "Both places are named; `porter equal` compares again. A port that adds in another order on purpose has "
+    "`compare: bound` in its case.",
 )
 HAZARD_NOT_MENDED = warning(
     "PT4111",

@@ -61,7 +61,8 @@ def _place(place: Place) -> str:
 
 
 def document(found: Sequence[Equality], errors: Sequence[Diagnostic]) -> dict[str, Any]:
-    body = {"cases": [body_of(one) for one in found], "diagnostics": report_json.diagnostics(errors)}
+    wrong = [different(one, Code.UNEQUAL_PROVED) for one in found if one.status == "differs"]
+    body = {"cases": [body_of(one) for one in found], "diagnostics": report_json.diagnostics([*errors, *wrong])}
     return report_json.document("equal", equality_exit(found, errors), body)
 
 

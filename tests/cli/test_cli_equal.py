@@ -120,6 +120,7 @@ def test_a_mistake_is_told_with_both_places(mistake: str, plant: Callable[..., N
     assert case["why"].startswith("C, element ")
     programs = [place["program"] for place in case["places"]]
     assert programs == (["original"] if mistake in NOT_WRITTEN else ["original", "port"])
+    assert [d["id"] for d in document["diagnostics"]] == ["PT4115"]
     assert all("st.global" in place["place"] and "gemm_tma.cu:" in place["place"] for place in case["places"])
 
 

@@ -22,7 +22,7 @@ from porter.report.json import schema
 ROOT = Path(__file__).parent.parent.parent
 HOPPER = '__global__ void k() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }\n'
 HAS_MCP = importlib.util.find_spec("mcp") is not None
-TOOLS = ["scan", "plan", "port", "verify", "hazards", "explain", "map"]
+TOOLS = ["scan", "plan", "port", "verify", "equal", "hazards", "explain", "map"]
 
 
 def talk(folder: Path, *calls: tuple[str, dict[str, Any]]) -> tuple[list[str], list[dict[str, Any]]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `verify`, `port` and `check` say of synchronization that is proved on PTX."""
+"""What `verify`, `port` and `check` say of synchronization that is proved on PTX, and of what both programs leave."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def test_verify_says_what_is_proved(folder: Path) -> None:
     (proofs,) = document["proofs"]
     assert [(p["program"], p["status"]) for p in proofs["programs"]] == [("original", "proved"), ("port", "proved")]
     assert any(c["step"] and c["name"] == "K" for c in proofs["programs"][1]["counts"])
+    assert (proofs["equality"]["status"], proofs["equality"]["sizes"]) == ("equal", ["M=128, N=128, K=128"])
 
 
 def test_without_hazards_nothing_is_proved(folder: Path) -> None:
@@ -70,6 +71,48 @@ def test_verify_refuses_a_port_by_its_proof(folder: Path, tmp_path: Path, how: s
     assert said, document["diagnostics"]
 
 
+BACKWARDS = "for (int kk = 0; kk < BK; kk += 16)", "for (int kk = BK - 16; kk >= 0; kk -= 16)"
+"""Sums of integers are the same."""
+
+
+def test_verify_refuses_a_port_that_runs_call_right(folder: Path, tmp_path: Path) -> None:
+    made, _ = porter("port", folder / "gemm_tma.cu", "-o", tmp_path / "port", "--style", "compat", "--no-compile")
+    assert made.exit_code == 0, made.output
+    port = tmp_path / "port" / "gemm_tma.cu"
+    port.write_text(changed(port.read_text(), *BACKWARDS))
+    words = ["verify", folder / "gemm_tma.cu", "--families", "integers", *SIZES, "--port", port]
+    result, document = porter(*words)
+    assert {row["verdict"] for row in document["rows"]} == {"clean"}
+    assert (result.exit_code, document["verdict"]) == (5, "error"), result.output
+    (said,) = [d for d in document["diagnostics"] if d["severity"] == "error"]
+    assert said["id"] == "PT4115"
+    assert "original: st.global" in said["detail"]
+    assert "port:     st.global" in said["detail"]
+    case = folder / "case.yaml"
+    case.write_text(case.read_text() + "compare: bound\n")
+    result, document = porter(*words)
+    assert result.exit_code == 0, result.output
+    assert "in another order" in document["proofs"][0]["equality"]["why"]
+
+
+def test_a_port_that_leaves_something_else_is_not_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = Ported.elsewhere
+
+    def broken(ported: Ported) -> dict[str, bytes]:
+        before, after = (text.encode() for text in BACKWARDS)
+        return {path: data.replace(before, after) for path, data in elsewhere(ported).items()}
+
+    monkeypatch.setattr(Ported, "elsewhere", broken)
+    words = ["port", folder / "gemm_tma.cu", "-o", tmp_path / "port", "--style", "compat"]
+    result, document = porter(*words)
+    assert result.exit_code == 4, result.output
+    assert {"PT3057"} == {d["id"] for d in document["diagnostics"] if d["severity"] == "error"}
+    assert document["proofs"][0]["equality"]["status"] == "differs"
+    assert not (tmp_path / "port").exists()
+
+
 @pytest.mark.parametrize("how", ["no commit", "nothing is freed"])
 def test_a_port_that_brings_a_hazard_in_is_not_written(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
@@ -92,6 +135,7 @@ def test_port_says_what_is_proved(folder: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     (proofs,) = document["proofs"]
     assert [(p["program"], p["status"]) for p in proofs["programs"]] == [("original", "proved"), ("port", "proved")]
+    assert proofs["equality"]["status"] == "equal"
 
 
 def test_what_the_original_has_too_is_no_defect_of_the_port(folder: Path, tmp_path: Path) -> None:

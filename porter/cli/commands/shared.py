@@ -280,7 +280,8 @@ def prove_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--prove-seconds", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="N",
         envvar="PORTER_PROVE_SECONDS",
         help="Also prove the synchronization of original and port on their PTX, for every schedule and as many turns "
-             "of their loops as N seconds for each allow; 0: not at all (docs/proving.md).",
+             "of their loops as N seconds for each allow, and compare what both leave, for as long; 0: not at all "
+             "(docs/proving.md, docs/equality.md).",
     )(function)  # fmt: skip
 
 

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/results/equality.txt: what `porter equal` says of each kernel of the corpus, by the style of its port.
+
+    python scripts/equal_corpus.py [--seconds 60] [NAME ...] > docs/results/equality.txt
+    python scripts/equal_corpus.py --pack FILE [NAME ...]
+    python scripts/equal_corpus.py --packed FILE [--seconds 60] [--jobs N] [NAME ...]
+
+With `--pack` what is compiled of raw CUDA and CuTe C++ goes into a file; with `--packed` it comes from there, and is
+compared by so many processes; the time is processor time then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+from packed import Unpacker, asked, options, pack, unpacked
+
+STYLES = ("compat", "full-rate", "native")
+Row = tuple[str, str, list[dict[str, Any]], str]
+"""Name, style, comparisons, and what kept others from being made."""
+
+
+def compared(names: list[str], seconds: float) -> Iterator[Row]:
+    for name in names:
+        for style in STYLES:
+            document, left = asked(name, "equal", "--style", style, "--seconds", str(seconds))
+            yield name, style, document.get("cases", []), left
+
+
+def packed_comparison(task: tuple[str, str, tuple[Any, Any, Any], float]) -> Row:
+    from porter.diagnostics import PorterError
+    from porter.report.equality import body_of
+    from porter.verify.proved import proofs_of
+
+    name, style, (case, plan, made), seconds = task
+    if plan is None:
+        return name, style, [], "no port"
+    began = time.process_time()
+    try:
+        found = proofs_of(case, plan, Unpacker(made), [{}, *case.other_sizes], seconds / 3, "none").equality
+    except PorterError as error:
+        return name, style, [], error.diagnostic.code.id
+    return name, style, [body_of(found) | {"seconds": time.process_time() - began}] if found is not None else [], ""
+
+
+def said_of(one: dict[str, Any]) -> str:
+    if one["status"] == "equal":
+        return "; ".join(one["sizes"])
+    places = ", ".join(f"{p['program']} {p['place'].split(' at ')[0]}" for p in one["places"])
+    return f"{one['why']} ({one['at']}{': ' if places else ''}{places})"
+
+
+def main() -> None:
+    args = options(__doc__, "for each kernel and style")
+    if args.pack is not None:
+        pack(args.pack, args.names, STYLES)
+        return
+    print(f"python scripts/equal_corpus.py {args.words}")
+    seen: Counter[tuple[str, str]] = Counter()
+    took: list[float] = []
+    with ProcessPoolExecutor(args.jobs) as pool:
+        tasks = [(*one, args.seconds) for one in unpacked(args.packed, args.names)] if args.packed else []
+        for name, style, cases, left in (
+            pool.map(packed_comparison, tasks) if tasks else compared(args.names, args.seconds)
+        ):
+            for one in cases:
+                print(f"{name:28} {style:9} {one['status']:8} {one['seconds']:6.1f} s  {said_of(one)}", flush=True)
+                seen[style, one["status"]] += 1
+                took.append(one["seconds"])
+            if left:
+                print(f"{name:28} {style:9} {left}", flush=True)
+    for style in STYLES:
+        of_style = ((status, count) for (s, status), count in sorted(seen.items()) if s == style)
+        print(f"{style}: {', '.join(f'{count} {status}' for status, count in of_style)}")
+    if took:
+        print(f"{sorted(took)[len(took) // 2]:.1f} s in the median, {max(took):.1f} s at most")
+
+
+if __name__ == "__main__":
+    main()

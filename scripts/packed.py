@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of the corpus as files of results are made of them: what is compiled here goes into a file, from which
+another machine, with many cores and without a compiler, takes it. Kernels of CuTe DSL are traced for each size, and
+cannot be packed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CORPUS = Path("corpus")
+
+
+def options(description: str | None, seconds: str) -> argparse.Namespace:
+    """Options of a script that goes over the corpus; `names` are those of its kernels. `seconds`: what they are for."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0, help=seconds)
+    parser.add_argument("--pack", type=Path)
+    parser.add_argument("--packed", type=Path)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("names", nargs="*")
+    found = parser.parse_args()
+    sys.path.insert(0, str(Path.cwd()))
+    found.words = (
+        f"{'--packed FILE ' if found.packed else ''}--seconds {found.seconds:g} {' '.join(found.names)}".rstrip()
+    )
+    found.names = found.names or sorted(d.name for d in CORPUS.iterdir() if (d / "case.yaml").exists())
+    return found
+
+
+def asked(name: str, *words: str) -> tuple[dict[str, Any], str]:
+    """The document of a command on a kernel, and what kept it from being made."""
+    command = [sys.executable, "-m", "porter", *words, "--format", "json", "--trust", str(CORPUS / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        document: dict[str, Any] = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        return {}, (done.stderr or done.stdout).strip().splitlines()[-1][:120]
+    return document, "; ".join(d["id"] for d in document["diagnostics"])
+
+
+class Packer:
+    """Builds, and keeps what was built. `made`: PTX, entry and chip by what they were compiled for."""
+
+    def __init__(self, builder: Any) -> None:
+        self._builder, self.made = builder, dict[Any, tuple[str, str, str]]()
+
+    def build(self, problem: Any, source: Path, arch: str) -> Any:
+        kernel = self._builder.build(problem, source, arch)
+        self.made[_compiled_for(problem, arch)] = kernel.ptx, kernel.entry, kernel.arch
+        return kernel
+
+
+@dataclass
+class Unpacker:
+    """Builds what a `Packer` has built."""
+
+    made: dict[Any, tuple[str, str, str]]
+
+    def build(self, problem: Any, source: Path, arch: str) -> Any:
+        from porter.diagnostics import Code, PorterError
+        from porter.verify.builder import BuiltKernel, parse_ptx
+
+        found = self.made.get(_compiled_for(problem, arch))
+        if found is None:
+            raise PorterError(Code.NO_KERNEL, path=source)
+        ptx, entry, chip = found
+        return BuiltKernel(chip, entry, parse_ptx(ptx, source.name), ptx)
+
+
+def _compiled_for(problem: Any, arch: str) -> Any:
+    return arch, problem.template, tuple(sorted(problem.defines.items()))
+
+
+def pack(file: Path, names: Sequence[str], styles: Sequence[str] = ("compat",)) -> None:
+    """Kernels of raw CUDA and CuTe C++ with their ports: (case, port, what was built) by name and style."""
+    import click
+
+    from porter.cli.context import Session, install, styled
+    from porter.cli.porting import plan_of_case
+    from porter.verify.builder import ToolkitBuilder
+    from porter.verify.case import load_case
+    from porter.verify.case_program import Program
+
+    packed = {}
+    with click.Context(click.Command("pack")):
+        install(Session(verbosity=-2))
+        for name in names:
+            case = load_case(CORPUS / name / "case.yaml")
+            for style in styles if case.dsl is None else ():
+                with styled(style):
+                    plan, packer = plan_of_case(case, None)[0], Packer(ToolkitBuilder())
+                for program in (Program(case, packer), Program(case, packer, plan)):
+                    for sizes in ({}, *case.other_sizes):
+                        with suppress(Exception):  # a size that a port does not take
+                            program.at(sizes)
+                packed[name, style] = case, plan, packer.made
+                file.write_bytes(pickle.dumps(packed))
+
+
+def unpacked(file: Path, names: Sequence[str]) -> list[tuple[str, str, tuple[Any, Any, Any]]]:
+    """Name, style, and what was packed of these kernels."""
+    return [(*key, value) for key, value in pickle.loads(file.read_bytes()).items() if key[0] in names]
