@@ -2,10 +2,11 @@
 """Whether what holds for 1 to N turns of a loop holds for any number: each thread's trace is a prefix, a block that
 repeats, and a suffix, and nothing that decides what comes next can end that.
 
-Four conditions, for a period of P turns. Traces: that of n + P turns is that of n with one block put in, which equals
+Five conditions, for a period of P turns. Traces: that of n + P turns is that of n with one block put in, which equals
 the block before it, in every warp. Registers: at each loop whose turns grow, each that decides something is periodic
 or moves evenly. Comparisons: the difference of the two sides is periodic, or moves evenly and crosses zero near the
 first turn or near the last. Operands: what synchronizes follows a counter through its low bits or comparisons alone.
+Sizes: outside of loops, and of what a launch gives, the same (porter.sync.sizes).
 
 Runs up to prefix + 3P turns are needed: two of a pair's events in different parts are ordered by a chain that crosses
 the middle, which must hold a period besides the reach of one edge.
@@ -101,9 +102,10 @@ def _broken(runs: Sequence[Recorder], period: int, unit: int) -> tuple[str, int 
     for found in (
         _registers(shorter, longer, period),
         _comparisons(shorter, longer, (LARGEST_SIZE // unit - len(runs)) // period),
-        _operands(shorter, longer, period, unit),
+        _operands(shorter, longer, sizes),
         sizes.uneven(),
         _left_behind(shorter, longer, sizes),
+        sizes.loaded(),
     ):
         for why, at in found:
             return why, at
@@ -328,7 +330,7 @@ def _unsettled(now: Sequence[int], before: Sequence[int], period: int) -> str:
 # Operands ---------------------------------------------------------------------------------------------
 
 
-def _operands(shorter: Recorder, longer: Recorder, period: int, unit: int) -> Iterator[tuple[str, int]]:
+def _operands(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[tuple[str, int]]:
     """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
     evenly: what they give may change at a turn that no run has come to."""
     flow = longer.flow
@@ -339,9 +341,10 @@ def _operands(shorter: Recorder, longer: Recorder, period: int, unit: int) -> It
             if not counters:
                 continue
             loop, heads = flow.heads[head], _at_head(states, turns)
-            most = len(states) + -(-LARGEST_SIZE // unit) * turns // period
+            most = len(states) + -(-LARGEST_SIZE // sizes.unit) * turns // sizes.period
             of_loop = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most)
             following = Following(flow, loop.body, counters, partial(_settled, of_loop(())))
+            sizes.stored.update(following.stored(loop.body))
             repeating = of_loop(following.kinds.keys())
             for at in loop.body:
                 if not all(repeating(at, operand) for operand in that_must_repeat(flow, at, following)):
