@@ -68,6 +68,7 @@ class Contents:
         blocks = len(self.machine.blocks)
         self.shared = np.full((blocks, SHARED_LIMIT + SYSTEM_SHARED), _UNDEFINED, np.uint64)
         self.tensor = np.full((blocks, LANES, COLUMNS, 4), _UNDEFINED, np.uint64)
+        self._local: dict[Warp, dict[int, Words]] = defaultdict(dict)
         self.path: Words | None = None
         """What holds where an instruction is executed behind a branch on data."""
         self._chosen: dict[tuple[Warp, str], _Choice] = {}
@@ -133,6 +134,23 @@ class Contents:
 
     def put_shared(self, addresses: Addresses, data: Words) -> None:
         self.shared[addresses >> RANK_SHIFT, addresses & OFFSET_MASK] = data
+
+    # Local memory -------------------------------------------------------------------------------------
+
+    def local_bytes(self, warp: Warp, lanes: npt.NDArray[np.intp], addresses: Addresses) -> Words:
+        """Bytes [lanes, bytes] of the lanes' own memory."""
+        found = np.full(addresses.shape, _UNDEFINED, np.uint64)
+        memory = self._local[warp]
+        for (row, column), address in np.ndenumerate(addresses):
+            if address in memory:
+                found[row, column] = memory[address][lanes[row]]
+        return found
+
+    def put_local(self, warp: Warp, lanes: npt.NDArray[np.intp], addresses: Addresses, data: Words) -> None:
+        memory = self._local[warp]
+        for (row, column), address in np.ndenumerate(addresses):
+            words = memory.setdefault(int(address), np.full(WARP, _UNDEFINED, np.uint64))
+            words[lanes[row]] = data[row, column]
 
     # Global memory ------------------------------------------------------------------------------------
 

@@ -161,6 +161,7 @@ class Prover:
         self._assumed: set[str] = set()
         self._made: dict[int, tuple[Checked | None, Recorder | None, str]] = {}
         """Executions by the value of the size that is looked at."""
+        self._at_base: tuple[Checked | None, Recorder | None, str] | None = None
         self._began = time.perf_counter()
 
     def prove(self, chosen: Sequence[Sizes], turns: bool = True) -> Proof:
@@ -263,7 +264,10 @@ class Prover:
     def _at(self, base: Base, name: str, value: int) -> tuple[Checked | None, Recorder | None, str]:
         """The execution with another value of a size, which is made once."""
         if value not in self._made:
-            self._made[value] = self._run(base, {name: value})
+            is_base = value == base[1].sizes[name]
+            found = self._at_base if is_base and self._at_base is not None else self._run(base, {name: value})
+            self._made[value] = found
+            self._at_base = found if is_base else self._at_base
         return self._made[value]
 
     def _run(self, base: Base, changed: Sizes) -> tuple[Checked | None, Recorder | None, str]:
@@ -319,7 +323,8 @@ class Prover:
 
 _FEW_TURNS = 16
 """As many come to each stage of a ring and each parity again."""
-_MOST_TURNS = (10, 13, 16, 20, 24, 29, 34, 38, 41, 44, 50, 56, 64, 72, 80)
+_MOST_TURNS = (10, 13, 16, 19, 22, 25, 29, 33, 37, 39, 41, 44, 50, 56, 64, 73, 77, 80)
+"""Where a period is looked for: three of them, and some turns ahead of the first."""
 
 
 def _differ(runs: Sequence[Recorder]) -> bool:

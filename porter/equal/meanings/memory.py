@@ -9,7 +9,7 @@ from porter.equal.contents import Addresses, Contents, Taken
 from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
 from porter.equal.words import chosen, constant, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
-from porter.facts.launched import GLOBAL
+from porter.facts.launched import GLOBAL, LOCAL, PARAMETERS
 from porter.facts.state import Group, Warp
 from porter.facts.values import is_known
 from porter.ptx import table
@@ -30,6 +30,18 @@ def is_shared(step: Step, places: dict[int, int], space: str) -> bool:
     return space.startswith("shared") or (not space and inside == {True})
 
 
+def is_local(step: Step, places: dict[int, int]) -> bool:
+    """Whether an access is to the threads' own memory.
+
+    Raises:
+        NotUnderstood: some lanes' is and others' is not.
+    """
+    inside = {LOCAL <= place < PARAMETERS for place in places.values()}
+    if len(inside) > 1:
+        raise step.not_understood("addresses of two spaces")
+    return inside == {True}
+
+
 def rows(places: dict[int, int], nbytes: int) -> tuple[np.ndarray, Addresses]:
     """The lanes, and the addresses [lanes, bytes] of what they access."""
     lanes = np.fromiter(places, np.intp)
@@ -44,8 +56,8 @@ def load(step: Step) -> Means | None:
     offset = step.ins["a"].offset  # type: ignore[union-attr]
     if space.startswith("param"):
         return None
-    if space in ("local", "const"):
-        return _refused(step, f"memory of the space {space}")
+    if space == "const":
+        return _refused(step, "constant memory")
     nbytes = size * len(names)
     strong = memory_order(step.ins).strong
 
@@ -64,7 +76,9 @@ def load(step: Step) -> Means | None:
             else:
                 places = lane_addresses(step, where, taken.mask)
                 lanes, addresses = rows(places, nbytes)
-                if is_shared(step, places, space):
+                if is_local(step, places):
+                    data[lanes] = contents.local_bytes(warp, lanes, addresses)
+                elif is_shared(step, places, space):
                     data[lanes] = contents.shared_bytes(addresses)
                 elif strong:
                     raise step.not_understood("what other blocks have left there")
@@ -90,17 +104,21 @@ def store(step: Step) -> Means | None:
     values = _given(step, "b", size)
     if space.startswith("param"):
         return None
-    if space == "local":
-        return _refused(step, "local memory")
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         places = lane_addresses(step, address(contents.machine, warp, group), taken.mask)
         data = values(contents, warp, group)
         lanes, addresses = rows(places, data.shape[1])
-        shared = is_shared(step, places, space)
+        local = is_local(step, places)
+        shared = not local and is_shared(step, places, space)
 
         def then() -> None:
             stored = data[lanes]
+            if local:
+                if taken.where is not None:
+                    stored = chosen(taken.where[lanes], stored, contents.local_bytes(warp, lanes, addresses))
+                contents.put_local(warp, lanes, addresses, stored)
+                return
             if taken.where is not None:
                 before = contents.shared_bytes(addresses) if shared else contents.global_bytes(addresses)
                 stored = chosen(taken.where[lanes], stored, before)
