@@ -143,7 +143,7 @@ class Contents:
         memory = self._local[warp]
         for (row, column), address in np.ndenumerate(addresses):
             if address in memory:
-                found[row, column] = memory[address][lanes[row]]
+                found[row, column] = memory[int(address)][lanes[row]]
         return found
 
     def put_local(self, warp: Warp, lanes: npt.NDArray[np.intp], addresses: Addresses, data: Words) -> None:

@@ -9,7 +9,7 @@ from the edges of the events alone, whatever the schedule was.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -32,7 +32,7 @@ from porter.facts.launched import PARAMETERS, Area, Launched
 from porter.facts.names import SharedNames
 from porter.facts.state import Block, Group, Warp
 from porter.facts.tensor_maps import TensorMaps
-from porter.facts.values import ALL, bits, first
+from porter.facts.values import ALL, Value, bits, first
 from porter.ptx.arch import WARP
 from porter.ptx.memory_order import Scope
 from porter.ptx.shared_window import RANK_SHIFT
@@ -64,7 +64,8 @@ class ClusterBarrier:
 
 class Machine:
     """What instructions act on. `on_turn` is told when a group comes to the head of a loop from inside of it (warp,
-    group, head), `on_comparison` of each comparison of numbers (warp, instruction, both sides by lane)."""
+    group, head), `on_comparison` of each comparison of numbers (warp, instruction, both sides by lane), `on_load` of
+    numbers that come from memory (warp, instruction, registers)."""
 
     def __init__(self, launched: Launched, schedule: Schedule | None = None) -> None:
         self.launched = launched
@@ -88,6 +89,7 @@ class Machine:
         self.follow: Callable[[Warp, Group], Callable[[], None] | None] | None = None
         """Told of each instruction that a group comes to; what it gives is called behind it, unless it waits."""
         self.on_comparison: Callable[[Warp, int, tuple[tuple[int, int], ...]], None] | None = None
+        self.on_load: Callable[[Warp, int, Mapping[str, Value]], None] | None = None
         unwritten = launched.flow.live[0] if launched.flow.live else ()
         self.blocks = [
             Block(launched.geometry, rank, launched.registers, unwritten) for rank in range(launched.geometry.ranks)

@@ -35,6 +35,9 @@ def that_must_repeat(flow: Flow, at: int, following: Following) -> Iterator[ast.
             names = (_named(flow, at, operand) & flow.uses[at]) - tokens(flow)
             if any(following.kind(at, name) is not None for name in names):
                 yield operand
+        for operand in _stored(flow, at):
+            if any(following.is_uneven(at, name) for name in _named(flow, at, operand)):
+                yield operand
 
 
 def _synchronizing_operands(flow: Flow, at: int) -> Iterator[ast.Operand]:
@@ -51,9 +54,8 @@ def _synchronizing_operands(flow: Flow, at: int) -> Iterator[ast.Operand]:
     memory = [(row.name, operand) for row, operand in decoded.bound if row.kind == "memory"]
     near = [operand for name, operand in memory if decoded.space(name).partition("::")[0] not in _FAR]
     yield from near
-    # what is stored counts where it is loaded
-    if decoded.parts[0] == "st" and ("local" in decoded.parts or (not near and flow.changes_maps)):
-        # it is loaded as a number, or may be a part of a tensor map
+    if decoded.parts[0] == "st" and not near and flow.changes_maps:
+        # it may be a part of a tensor map
         yield from table.items(decoded["b"])
     if decoded.parts[0] not in ("ld", "st") and (near or not memory):
         yield from (operand for row, operand in decoded.bound if row.kind != "memory" and row.name not in _HINTS)
@@ -67,6 +69,13 @@ def is_near(flow: Flow, at: int) -> bool:
 
 
 _STORES = frozenset(("st", "atom", "red"))
+
+
+def _stored(flow: Flow, at: int) -> Iterator[ast.Operand]:
+    """Values that others may load as numbers: what follows a counter evenly counts where it is loaded."""
+    decoded = flow.decoded[at]
+    if decoded is not None and decoded.parts[0] in ("st", "atom", "red") and "global" not in decoded.parts:
+        yield from (one for name in ("b", "c") if name in decoded for one in table.items(decoded[name]))
 
 
 @lru_cache(maxsize=64)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from porter.facts.code import Loop
 from porter.facts.deciding import deciding
 from porter.facts.events import WarpName
 from porter.facts.machine import Machine
@@ -48,8 +49,11 @@ class Recorder:
         """By warp and head of a loop, for each turn: turns so far of the loops around it, and registers."""
         self.comparisons: dict[tuple[WarpName, int], list[tuple[int, tuple[int, int]]]] = defaultdict(list)
         self._around: dict[tuple[WarpName, int], int] = defaultdict(int)
+        self.loads: dict[tuple[WarpName, int, str], set[Value]] = defaultdict(set)
+        """By warp, instruction and register the numbers that come from memory and decide something."""
         machine.on_turn = self._turn
         machine.on_comparison = self._comparison
+        machine.on_load = self._load
 
     def _turn(self, warp: Warp, group: Group, target: int) -> None:
         known = group.registers
@@ -57,6 +61,12 @@ class Recorder:
         self.states[warp.name, target].append((self._around[warp.name, target], state))
         for inner in self.flow.inside[target]:
             self._around[warp.name, inner] += 1
+
+    def _load(self, warp: Warp, at: int, found: Mapping[str, Value]) -> None:
+        if at in self.flow.innermost:
+            behind = frozenset().union(*(self._deciding[t] for t in self.flow.code.successors[at]))
+            for name in behind & found.keys():
+                self.loads[warp.name, at, name].add(found[name])
 
     def _comparison(self, warp: Warp, at: int, sides: tuple[tuple[int, int], ...]) -> None:
         head = self.flow.innermost.get(at)
@@ -340,6 +350,7 @@ def _operands(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[tup
             counters = _counters(states, turns)
             if not counters:
                 continue
+            counters |= _moving_loads(longer, warp, flow.heads[head], turns)
             loop, heads = flow.heads[head], _at_head(states, turns)
             most = len(states) + -(-LARGEST_SIZE // sizes.unit) * turns // sizes.period
             of_loop = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most)
@@ -352,6 +363,15 @@ def _operands(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[tup
                     what = "a comparison follows a counter through more than its low bits"
                     yield what if name == "setp" else f"an operand of {name} follows a counter", at
                     return
+
+
+def _moving_loads(run: Recorder, warp: WarpName, loop: Loop, period: int) -> dict[str, Followed]:
+    """Registers whose numbers come from memory, and do not repeat: somebody stores a counter there."""
+    return {
+        name: Followed(Shape.EVEN, 0)
+        for (of, at, name), numbers in run.loads.items()
+        if of == warp and at in loop.members and len(numbers) > period
+    }
 
 
 def _settled(values: Repeating, at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:

@@ -86,10 +86,42 @@ def test_comparisons_are_what_stops_a_late_jump(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_registers_are_what_stops_a_counter_that_squares(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = squared(store="st.shared.u32 [%r17], %r31;\n")
+    text = squared(store="shfl.sync.idx.b32 %r32, %r31, 0, 31, 1;\nst.shared.u32 [%r17], %r10;\n")
     found, _ = runs(text)
     assert not is_proved(find_lasso(found))
     monkeypatch.setattr(turns, "_registers", lambda *given: iter(()))
+    assert is_proved(find_lasso(found))
+
+
+THROUGH_MEMORY = {
+    "loaded, and then shifted": ring(
+        before_release="shr.u32 %r30, %r20, 6;\nsetp.ne.u32 %p7, %r30, 0;\n@%p7 bra $ON;\n"
+    ),
+    "shifted, and then stored": ring(
+        store="shr.u32 %r30, %r10, 6;\nst.shared.u32 [%r17], %r30;\n",
+        before_release="setp.ne.u32 %p7, %r20, 0;\n@%p7 bra $ON;\n",
+    ),
+    "counted by an atomic": ring(
+        before_release="mov.u32 %r30, slots;\natom.shared.add.u32 %r31, [%r30+128], 1;\nshr.u32 %r31, %r31, 6;\n"
+                       "setp.ne.u32 %p7, %r31, 0;\n@%p7 bra $ON;\n",
+    ).replace("bar.sync 0;\n", "@!%p1 st.shared.u32 [slots+128], 0;\nbar.sync 0;\n", 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", THROUGH_MEMORY)
+def test_a_counter_that_goes_through_memory(name: str) -> None:
+    text = THROUGH_MEMORY[name]
+    found, verdicts = runs(text)
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert not is_proved(find_lasso(found))
+    assert check(launched(flow_of(text), 110)).verdict is Verdict.ERROR
+
+
+def test_a_counter_in_memory_that_is_compared_moves_as_it_does() -> None:
+    """The reader leaves where the number that it is given says so."""
+    text = ring(before_release="add.u32 %r30, %r20, 1;\nsetp.gt.u32 %p7, %r30, %r1;\n@%p7 bra $ON;\n")
+    found, verdicts = runs(text)
+    assert set(verdicts) == {Verdict.CLEAN}
     assert is_proved(find_lasso(found))
 
 

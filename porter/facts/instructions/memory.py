@@ -109,6 +109,7 @@ def load(step: Step) -> Run:
                 elif name is not None:
                     plain = not order.strong and space != "const"
                     group.registers[name] = _given(machine, where, group.lanes, index * size, size) if plain else None
+            _tell(machine, warp, group, step.at, names)
             if order.strong and machine.history.unfollowed is None:
                 machine.history.unfollowed = step.at
             return None
@@ -122,11 +123,19 @@ def load(step: Step) -> Run:
         for index, name in enumerate(names):
             if name is not None:
                 group.registers[name] = _loaded(machine, where, group.lanes, index * size, size, step.at)
+        _tell(machine, warp, group, step.at, names)
         if _is_unwritten(machine, where, group.lanes, nbytes):
             group.undefined.update(dict.fromkeys((n for n in names if n is not None), Undefined(group.lanes, step.at)))
         return None
 
     return run
+
+
+def _tell(machine: Machine, warp: Warp, group: Group, at: int, names: list[str | None]) -> None:
+    """Tell of numbers that come from memory."""
+    if machine.on_load is not None:
+        found = ((name, group.registers.get(name)) for name in names if name is not None)
+        machine.on_load(warp, at, {name: value for name, value in found if value is not None})
 
 
 def _is_polled(step: Step, machine: Machine, warp: Warp, group: Group, where: Value, nbytes: int) -> bool:
@@ -325,6 +334,7 @@ def atomic(step: Step) -> Run:
             _overwrite(machine, where, group.lanes, step.at)
             if name is not None:
                 group.registers[name] = _of_grid(machine, where, given, group.lanes) if counts else None
+                _tell(machine, warp, group, step.at, [name])
             if order.acquires and machine.history.unfollowed is None:
                 machine.history.unfollowed = step.at
             return None
@@ -342,6 +352,7 @@ def atomic(step: Step) -> Run:
             block.write(where, size, None if old is None or new is None else change(old, new))
         if name is not None:
             group.registers[name] = squeezed(tuple(found), group.lanes)
+            _tell(machine, warp, group, step.at, [name])
         return None
 
     return run
