@@ -14,12 +14,12 @@ from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
-from porter.cli.inputs import require_file
+from porter.cli.inputs import each_case, require_file
 from porter.cli.options import read_sizes
 from porter.cli.porting import case_of_port, plan_of_case
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import equality as report_equality
-from porter.verify.case import Case, cases_of, load_case
+from porter.verify.case import Case
 from porter.verify.equality import Equality
 from porter.verify.proved import proofs_of
 
@@ -44,27 +44,21 @@ def equal(
     finished = port or port_path
     _require(path, finished, {"--entry": entry, "--params": params})
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
-    cases = map(load_case, cases_of(path)) if case_path is None else [load_case(case_path).on(path)]
     found: list[Equality] = []
-    errors: list[Diagnostic] = []
-    with session.progress() as tell:
-        for case in cases:
-            if tell is not None:
-                tell(case.name)
-            try:
-                plan, left = plan_of_case(case, finished)
-                if plan is None:
-                    errors += left
-                    continue
-                plan = _mapped(plan, case, entry, params)
-                chosen = read_sizes(sizes or ["all"], case_of_port(case, finished))
-                proofs = proofs_of(case, plan, builder, chosen, seconds / _PARTS, "none")
-                found += [proofs.equality] if proofs.equality is not None else []
-            except PorterError as error:
-                if not path.is_dir():
-                    raise
-                errors += error.diagnostics
-    return _report(session, found, errors)
+    unported: list[Diagnostic] = []
+
+    def compare(case: Case) -> None:
+        plan, said = plan_of_case(case, finished)
+        if plan is None:
+            unported.extend(said)
+            return
+        plan = _mapped(plan, case, entry, params)
+        chosen = read_sizes(sizes or ["all"], case_of_port(case, finished))
+        proofs = proofs_of(case, plan, builder, chosen, seconds / _PARTS, "none")
+        found.extend([proofs.equality] if proofs.equality is not None else [])
+
+    left = each_case(session, path, case_path, compare)
+    return _report(session, found, [*unported, *left])
 
 
 def _require(path: Path, finished: Path | None, mapped: Mapping[str, object]) -> None:

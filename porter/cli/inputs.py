@@ -6,16 +6,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from porter.diagnostics import Code, Location, PorterError
+from porter.cli.context import Session
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.diagnostics.reading import read_file
 from porter.lang.lexical import Lexed
 from porter.lang.sources import CUDA_ENDINGS, is_python, load_sources, read_source
 from porter.report import json as report_json
-from porter.verify.case import cases_of
+from porter.verify.case import Case, cases_of, load_case
 
 _MAIN = re.compile(rb"\bmain\s*\(")
 
@@ -51,6 +52,28 @@ def require_source(path: Path) -> None:
     if path.suffix.lower() not in CUDA_ENDINGS:
         raise PorterError(Code.UNKNOWN_SOURCE_KIND, Location(str(path)), path=path)
     read_source(path)
+
+
+def each_case(session: Session, path: Path, given: Path | None, work: Callable[[Case], None]) -> list[Diagnostic]:
+    """Do `work` with each case of a path, or with the one that is `given` for it. Of a directory one that fails does
+    not hide the others: what is wrong with it is given back.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, CASE_NOT_FOUND; of a path that is no directory what loading and `work` raise.
+    """
+    left: list[Diagnostic] = []
+    with session.progress() as tell:
+        for file in [given] if given is not None else cases_of(path):
+            try:
+                case = load_case(file) if given is None else load_case(file).on(path)
+                if tell is not None:
+                    tell(case.name)
+                work(case)
+            except PorterError as error:
+                if not path.is_dir():
+                    raise
+                left += error.diagnostics
+    return left
 
 
 def require_directories(option: str, directories: Iterable[Path]) -> None:

@@ -11,12 +11,13 @@ from rich.text import Text
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session
+from porter.cli.inputs import each_case
 from porter.cli.options import Level, read_sizes
 from porter.diagnostics import Diagnostic, ExitCode, PorterError
 from porter.report import proofs as report_proofs
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
-from porter.verify.case import Case, cases_if_any, cases_of, load_case
+from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.case_program import Program
 from porter.verify.launch_file import load_launch
 from porter.verify.program.source import Request, run_source_or_executable
@@ -33,23 +34,17 @@ def prove_cases(
     sizes: str, seconds: float | None, rulings: Level = "strict",
 ) -> ExitCode:  # fmt: skip
     """Prove the programs of each case of a path, or its kernel for `arch`."""
-    cases = map(load_case, cases_of(path)) if case_path is None else [load_case(case_path).on(path)]
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     proofs: list[Proof] = []
-    errors: list[Diagnostic] = []
-    with session.progress() as tell:
-        for case in cases:
-            if tell is not None:
-                tell(case.name)
-            try:
-                for program in _programs(case, builder, programs, port, arch, errors):
-                    chosen = read_sizes([sizes], case) if sizes != "default" else [{}, *case.other_sizes]
-                    proofs.append(program.prove(chosen, seconds or SECONDS, rulings))
-            except PorterError as error:
-                if not path.is_dir():
-                    raise
-                errors += error.diagnostics
-    return _report(session, proofs, errors)
+    unported: list[Diagnostic] = []
+
+    def prove(case: Case) -> None:
+        for program in _programs(case, builder, programs, port, arch, unported):
+            chosen = read_sizes([sizes], case) if sizes != "default" else [{}, *case.other_sizes]
+            proofs.append(program.prove(chosen, seconds or SECONDS, rulings))
+
+    left = each_case(session, path, case_path, prove)
+    return _report(session, proofs, [*unported, *left])
 
 
 def proofs_below(session: Session, paths: Iterable[Path], arch: str) -> tuple[list[Proof], list[Diagnostic]]:

@@ -183,6 +183,15 @@ def test_parameters_in_a_wrong_order_differ(pair: tuple[Path, Path]) -> None:
     assert document["cases"][0]["status"] != "equal"
 
 
+def test_a_case_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
+    shutil.copytree(KERNEL, tmp_path / "right")
+    (tmp_path / "a.case.yaml").write_text("version: 1\n")
+    result, document = equal(tmp_path)
+    assert result.exit_code == 2, result.output
+    assert [case["status"] for case in document["cases"]] == ["equal"]
+    assert document["diagnostics"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
