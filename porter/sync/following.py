@@ -62,10 +62,12 @@ def _synchronizing_operands(flow: Flow, at: int) -> Iterator[ast.Operand]:
 
 
 def is_near(flow: Flow, at: int) -> bool:
-    """Whether an instruction accesses memory that may be shared."""
+    """Whether an instruction accesses memory that threads may share."""
     decoded = flow.decoded[at]
     memory = [row.name for row, _ in decoded.bound if row.kind == "memory"] if decoded is not None else []
-    return decoded is not None and any(decoded.space(name).partition("::")[0] not in _FAR for name in memory)
+    return decoded is not None and any(
+        decoded.space(name).partition("::")[0] not in (*_FAR, "local") for name in memory
+    )
 
 
 _STORES = frozenset(("st", "atom", "red"))

@@ -117,14 +117,6 @@ def test_a_counter_that_goes_through_memory(name: str) -> None:
     assert check(launched(flow_of(text), 110)).verdict is Verdict.ERROR
 
 
-def test_a_counter_in_memory_that_is_compared_moves_as_it_does() -> None:
-    """The reader leaves where the number that it is given says so."""
-    text = ring(before_release="add.u32 %r30, %r20, 1;\nsetp.gt.u32 %p7, %r30, %r1;\n@%p7 bra $ON;\n")
-    found, verdicts = runs(text)
-    assert set(verdicts) == {Verdict.CLEAN}
-    assert is_proved(find_lasso(found))
-
-
 def test_a_counter_that_squares_and_decides_nothing_does_not_matter() -> None:
     found, verdicts = runs(squared())
     assert set(verdicts) == {Verdict.CLEAN}
