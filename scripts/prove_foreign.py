@@ -57,6 +57,8 @@ EXAMPLES = {
     "75_blackwell_grouped_gemm/75_blackwell_grouped_gemm":
         "--m=128 --n=128 --k=128 --groups=2 --iterations=0 --alpha=1 --beta=0 --cluster_m=2 --cluster_n=1 "
         "--cluster_fallback_m=2 --cluster_fallback_n=1",
+    "76_blackwell_conv/76_blackwell_conv_fprop":
+        "--n=1 --d=1 --h=8 --w=16 --c=64 --k=128 --t=1 --r=3 --s=3 --pad_d=0 --pad_h=1 --pad_w=1 --iterations=0",
     "71_blackwell_gemm_with_collective_builder/71_blackwell_gemm_with_collective_builder":
         "--m=128 --n=128 --k=64 --l=1",
 }  # fmt: skip
