@@ -2,10 +2,11 @@
 """Whether what holds for 1 to N turns of a loop holds for any number: each thread's trace is a prefix, a block that
 repeats, and a suffix, and nothing that decides what comes next can end that.
 
-Four conditions, for a period of P turns. Traces: that of n + P turns is that of n with one block put in, which equals
+Five conditions, for a period of P turns. Traces: that of n + P turns is that of n with one block put in, which equals
 the block before it, in every warp. Registers: at each loop whose turns grow, each that decides something is periodic
 or moves evenly. Comparisons: the difference of the two sides is periodic, or moves evenly and crosses zero near the
 first turn or near the last. Operands: what synchronizes follows a counter through its low bits or comparisons alone.
+Sizes: outside of loops, and of what a launch gives, the same (porter.sync.sizes).
 
 Runs up to prefix + 3P turns are needed: two of a pair's events in different parts are ordered by a chain that crosses
 the middle, which must hold a period besides the reach of one edge.

@@ -305,8 +305,8 @@ class Prover:
         self, base: Base, name: str, step: int, runs: Sequence[Recorder], lasso: Lasso | None
     ) -> tuple[Count, Checked | None, str]:
         """Where only a few turns were looked at, more are once: rings that are longer come to their stages again."""
-        if len(runs) < _MOST_TURNS[0]:
-            found, _, where = self._at(base, name, step * _MOST_TURNS[0])
+        if len(runs) < _FEW_TURNS:
+            found, _, where = self._at(base, name, step * _FEW_TURNS)
             if found is not None and found.verdict in (Verdict.ERROR, Verdict.STRICT):
                 return Count(name, step, step * len(runs), lasso, runs=len(runs) + 1), found, where
         return self._given_up(name, step, runs, lasso), None, ""
@@ -317,6 +317,8 @@ class Prover:
         return Count(name, step, step * len(runs), lasso, why, len(runs))
 
 
+_FEW_TURNS = 16
+"""As many come to each stage of a ring and each parity again."""
 _MOST_TURNS = (10, 13, 16, 20, 24, 29, 34, 38, 41, 44, 50, 56, 64, 72, 80)
 
 

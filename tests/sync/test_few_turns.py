@@ -16,7 +16,7 @@ from porter.verify.proving import Prover
 SKIPS = "setp.ge.u32 %p7, %r10, {};\n@%p7 bra $GO;\n"
 
 
-@pytest.mark.parametrize(("begins", "is_found"), [(6, True), (20, False)])
+@pytest.mark.parametrize(("begins", "is_found"), [(6, True), (14, True), (20, False)])
 def test_what_begins_behind_the_first_turns_is_found(
     begins: int, is_found: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,4 +33,4 @@ def test_what_begins_behind_the_first_turns_is_found(
     count, broken, where = prover._turns(None, "K", 1)  # type: ignore[arg-type]
     assert count.upto == 4
     assert (broken is not None) is is_found
-    assert where == ("K=10" if is_found else "")
+    assert where == ("K=16" if is_found else "")
