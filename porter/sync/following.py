@@ -59,6 +59,16 @@ def _synchronizing_operands(flow: Flow, at: int) -> Iterator[ast.Operand]:
         yield from (operand for row, operand in decoded.bound if row.kind != "memory" and row.name not in _HINTS)
 
 
+def is_near(flow: Flow, at: int) -> bool:
+    """Whether an instruction accesses memory that may be shared."""
+    decoded = flow.decoded[at]
+    memory = [row.name for row, _ in decoded.bound if row.kind == "memory"] if decoded is not None else []
+    return decoded is not None and any(decoded.space(name).partition("::")[0] not in _FAR for name in memory)
+
+
+_STORES = frozenset(("st", "atom", "red"))
+
+
 @lru_cache(maxsize=64)
 def tokens(flow: Flow) -> frozenset[str]:
     """Registers that only ever hold what mbarrier.arrive gives."""
@@ -130,6 +140,15 @@ class Following:
                     if joined != known:
                         self.kinds[name] = joined
                         changed = True
+
+    def stored(self, body: Iterable[int]) -> Iterator[int]:
+        """The instructions that leave in shared memory what follows."""
+        for at in body:
+            ins = self._flow.code.code[at]
+            if ins.parts[0] in _STORES and is_near(self._flow, at):
+                values = (name for o in table.items(ins.operands[-1]) for name in _named(self._flow, at, o))
+                if any(self.kind(at, name) is not None for name in values):
+                    yield at
 
     def kind(self, at: int, name: str) -> Followed | None:
         """How what an instruction finds in a register follows; None if it does not."""

@@ -9,7 +9,7 @@ index of a block gives is a counter of it, and so, outside of a loop, is a count
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from porter.facts.code import Loop
@@ -21,7 +21,7 @@ from porter.facts.operands import reader
 from porter.facts.values import Value
 from porter.ptx import ast, table
 from porter.ptx.bits import signed
-from porter.sync.following import Followed, Following, Shape, that_must_repeat
+from porter.sync.following import Followed, Following, Shape, is_near, that_must_repeat
 from porter.sync.sequences import (
     ANYWHERE,
     LARGEST_SIZE,
@@ -101,6 +101,8 @@ class Sizes:
     symbols: Mapping[str, int]
     unit: int
     period: int
+    stored: set[int] = field(default_factory=set)
+    """Instructions that leave in shared memory what follows the size or a counter."""
 
     @property
     def _most(self) -> int:
@@ -127,6 +129,7 @@ class Sizes:
         kinds = {name: self._moved(end.step if end is not None else 0) for name, end in ends.items()}
         sources = {name: [at for at in loop.body if name in self.flow.writes[at]] for name in left}
         following = Following(self.flow, body, kinds, sources=sources)
+        self.stored.update(following.stored(body))
         seen = [self._any_value(name, end, following.kinds) for name, end in ends.items() if end is not None]
         for at in body:
             for operand in that_must_repeat(self.flow, at, following):
@@ -134,6 +137,22 @@ class Sizes:
                     name = self.flow.code.code[at].parts[0]
                     yield f"an operand of {name} follows a counter of a loop ahead of it", at
                     return
+
+    def loaded(self) -> Iterator[tuple[str, int]]:
+        """What synchronizes by numbers of shared memory, where some follow a counter, or atomics count."""
+        code = self.flow.code.code
+        near = [at for at in whole(self.flow).body if code[at].parts[0] in ("ld", "atom") and is_near(self.flow, at)]
+        counting = [at for at in near if code[at].parts[0] == "atom" and at in self.flow.innermost]
+        sources: dict[str, list[int]] = {}
+        for at in near if self.stored else counting:
+            for name in self.flow.writes[at]:
+                sources.setdefault(name, []).append(at)
+        body = whole(self.flow).body
+        following = Following(self.flow, body, dict.fromkeys(sources, _UNKNOWN), sources=sources)
+        for at in body if sources else ():
+            if any(True for _ in that_must_repeat(self.flow, at, following)):
+                yield f"an operand of {code[at].parts[0]} is loaded from where a counter is stored", at
+                return
 
     def _any_value(self, name: str, end: End, follows: Collection[str]) -> Repeating:
         """What follows from a register, for all numbers up to what a loop leaves in it in the end."""
@@ -209,6 +228,7 @@ class Sizes:
 
         sources = {name: [at for at, written in self.given[-1][0] if name in self.flow.writes[at]] for name in kinds}
         following = Following(self.flow, whole(self.flow).body, kinds, settled, sources)
+        self.stored.update(following.stored(whole(self.flow).body))
         repeating = Repeating(
             self.flow, whole(self.flow), following.kinds.keys(), numbers, self.symbols, self.period, self._most
         )  # fmt: skip

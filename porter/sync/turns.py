@@ -102,9 +102,10 @@ def _broken(runs: Sequence[Recorder], period: int, unit: int) -> tuple[str, int 
     for found in (
         _registers(shorter, longer, period),
         _comparisons(shorter, longer, (LARGEST_SIZE // unit - len(runs)) // period),
-        _operands(shorter, longer, period, unit),
+        _operands(shorter, longer, sizes),
         sizes.uneven(),
         _left_behind(shorter, longer, sizes),
+        sizes.loaded(),
     ):
         for why, at in found:
             return why, at
@@ -329,7 +330,7 @@ def _unsettled(now: Sequence[int], before: Sequence[int], period: int) -> str:
 # Operands ---------------------------------------------------------------------------------------------
 
 
-def _operands(shorter: Recorder, longer: Recorder, period: int, unit: int) -> Iterator[tuple[str, int]]:
+def _operands(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[tuple[str, int]]:
     """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
     evenly: what they give may change at a turn that no run has come to."""
     flow = longer.flow
@@ -340,9 +341,10 @@ def _operands(shorter: Recorder, longer: Recorder, period: int, unit: int) -> It
             if not counters:
                 continue
             loop, heads = flow.heads[head], _at_head(states, turns)
-            most = len(states) + -(-LARGEST_SIZE // unit) * turns // period
+            most = len(states) + -(-LARGEST_SIZE // sizes.unit) * turns // sizes.period
             of_loop = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most)
             following = Following(flow, loop.body, counters, partial(_settled, of_loop(())))
+            sizes.stored.update(following.stored(loop.body))
             repeating = of_loop(following.kinds.keys())
             for at in loop.body:
                 if not all(repeating(at, operand) for operand in that_must_repeat(flow, at, following)):

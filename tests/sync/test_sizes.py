@@ -128,3 +128,27 @@ def test_a_number_that_wraps_is_stopped() -> None:
     wraps = "mul.lo.u32 %r30, %r10, 65536;\nsetp.lt.s32 %p7, %r30, 0;\n" + SKIP
     found, _ = runs(ring(before_wait=wraps), COUNT)
     assert not is_proved(find_lasso(found, UNIT), COUNT)
+
+
+PARITY = "and.b32 %r40, %r40, 1;\nst.shared.u32 [slots+128], %r40;\n"
+LOADED = "ld.shared.u32 %r41, [slots+128];\nxor.b32 %r19, %r19, %r41;\n"
+STORED = {
+    "the size": ring(before_wait=LOADED).replace(
+        "@%p1 bra $READY;\n", "@%p1 bra $READY;\nshr.u32 %r40, %r1, 6;\n" + PARITY
+    ),
+    "the counter": ring(before_wait="shr.u32 %r40, %r10, 6;\n" + PARITY + LOADED),
+    "what is counted": ring(
+        before_wait="atom.shared.add.u32 %r40, [slots+128], 1;\nshr.u32 %r41, %r40, 6;\nand.b32 %r41, %r41, 1;\n"
+        "xor.b32 %r19, %r19, %r41;\n"
+    ).replace("@%p1 bra $READY;\n", "@%p1 bra $READY;\nst.shared.u32 [slots+128], 0;\n"),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_what_comes_by_way_of_shared_memory_is_stopped(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, verdicts = runs(STORED[name], COUNT)
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert not is_proved(find_lasso(found, UNIT), COUNT)
+    assert check(launched(flow_of(STORED[name]), 110)).verdict is Verdict.ERROR
+    monkeypatch.setattr(Sizes, "loaded", lambda sizes: iter(()))
+    assert is_proved(find_lasso(found, UNIT), COUNT)
