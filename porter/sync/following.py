@@ -189,8 +189,10 @@ class Following:
             return found
         if found.shape is Shape.OTHER:
             return other
-        if head == "and" and number is not None and found.shift is not None:
-            span = 1 << (number >> found.shift if found.shift >= 0 else number << -found.shift).bit_length()
+        # sums and multiples of counters move evenly as well
+        shift = found.shift if found.shift is not None or found.shape is not Shape.EVEN else 0
+        if head == "and" and number is not None and shift is not None:
+            span = 1 << (number >> shift if shift >= 0 else number << -shift).bit_length()
             return None if number >= 0 and span <= found.reach // 2 else other
         if head == "shr" and number is not None and found.shift is not None:
             shift = found.shift - number
