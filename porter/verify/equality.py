@@ -38,7 +38,7 @@ _ALL_CLUSTERS = 256
 """Clusters that are executed where a port shares work out in another way."""
 
 
-class _UnknownError(Exception):
+class UnknownError(Exception):
     """Something that keeps two programs from being compared, at an instruction of one of them."""
 
     def __init__(self, why: str, program: str, flow: Flow, at: int | None) -> None:
@@ -89,6 +89,8 @@ class Comparison:
     budget: Budget
     _flows: dict[str, Flow] = field(default_factory=dict)
     _assumed: set[str] = field(default_factory=set)
+    _outcomes: dict[object, Outcome] = field(default_factory=dict)
+    """Those of the original."""
 
     def run(self, chosen: Sequence[Sizes]) -> Equality:
         """Raises PorterError: what binding, porting and compiling raise at the first sizes."""
@@ -113,8 +115,8 @@ class Comparison:
                 continue
             at = listed(original[1].sizes)
             try:
-                found, count = self._at(original, port)
-            except _UnknownError as error:
+                found, count = self.at(original, port)
+            except UnknownError as error:
                 return result("unknown", error.why, at, (Place(error.program, error.flow, error.at),))
             if found is not None:
                 places = tuple(
@@ -133,10 +135,14 @@ class Comparison:
             return result("unknown", "neither writes anything", looked_at[0] if looked_at else "")
         return result("equal")
 
-    def _at(
+    def at(
         self, original: tuple[BuiltKernel, Problem], port: tuple[BuiltKernel, Problem]
     ) -> tuple[Difference | None, int]:
-        """Where they differ at one size, or how many bytes are the same."""
+        """Where they differ at one size, or how many bytes are the same.
+
+        Raises:
+            UnknownError: something is not understood.
+        """
         ours, theirs = original[1].launch, port[1].launch
         if (ours.grid, ours.cluster) == (theirs.grid, theirs.cluster):
             firsts = _spread(list(_clusters(ours.grid, ours.cluster)))
@@ -147,14 +153,17 @@ class Comparison:
         all_ours, all_theirs = (list(_clusters(launch.grid, launch.cluster)) for launch in (ours, theirs))
         if max(len(all_ours), len(all_theirs)) > _ALL_CLUSTERS:
             flow = self._flow(port[0])
-            raise _UnknownError(f"a grid of another shape with more than {_ALL_CLUSTERS} clusters", "port", flow, None)
+            raise UnknownError(f"a grid of another shape with more than {_ALL_CLUSTERS} clusters", "port", flow, None)
         return self._compared(original, all_ours, port, all_theirs)
 
     def _compared(
         self, original: tuple[BuiltKernel, Problem], of_original: Sequence[Triple],
         port: tuple[BuiltKernel, Problem], of_port: Sequence[Triple],
     ) -> tuple[Difference | None, int]:  # fmt: skip
-        ours = self._outcome("original", original, of_original)
+        key = original[0].ptx, listed(original[1].sizes), tuple(of_original)
+        if key not in self._outcomes:
+            self._outcomes[key] = self._outcome("original", original, of_original)
+        ours = self._outcomes[key]
         theirs = self._outcome("port", port, of_port)
         return difference(ours, theirs), len(ours.addresses) + len(ours.reductions)
 
@@ -163,7 +172,7 @@ class Comparison:
         try:
             return together([self._of(program, flow, launched_case(built[1], flow, first)) for first in firsts])
         except NotUnderstood as error:
-            raise _UnknownError(str(error), program, flow, error.at) from error
+            raise UnknownError(str(error), program, flow, error.at) from error
 
     def _of(self, program: str, flow: Flow, launched: Launched) -> Outcome:
         """What a cluster leaves; small tensors of integers are those of the case only where they decide something."""
@@ -179,7 +188,7 @@ class Comparison:
         follower = Follower(machine)
         history = run(machine)
         if history.blocked:
-            raise _UnknownError("a deadlock", program, flow, history.blocked[0].at)
+            raise UnknownError("a deadlock", program, flow, history.blocked[0].at)
         self._assumed |= history.assumed
         return of_cluster(follower.contents.stored)
 
