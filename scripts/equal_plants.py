@@ -54,10 +54,11 @@ def _sub(pattern: str, by: str) -> Callable[[str, random.Random], str]:
 
 
 def _turned(line: str, dice: random.Random) -> str:
-    """The second and the third operand of four, or of three the first source and the other."""
+    """The last two operands that are no predicate."""
     head, rest = line.strip().rstrip(";").split(None, 1)
     names = [n.strip() for n in rest.split(",")]
-    names[-1], names[-2] = names[-2], names[-1]
+    one, other = (1, 2) if head.startswith("selp") else (-1, -2)
+    names[one], names[other] = names[other], names[one]
     return f"{head} {', '.join(names)};"
 
 
