@@ -73,7 +73,7 @@ def main() -> None:
                 took.append(one["seconds"])
             if left:
                 print(f"{name:28} {style:9} {left}", flush=True)
-    for style in STYLES:
+    for style in (style for style in STYLES if any(style == s for s, _ in seen)):
         of_style = ((status, count) for (s, status), count in sorted(seen.items()) if s == style)
         print(f"{style}: {', '.join(f'{count} {status}' for status, count in of_style)}")
     if took:
