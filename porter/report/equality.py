@@ -45,7 +45,8 @@ def different(one: Equality, as_code: Code) -> Diagnostic:
 
 def _verdict(one: Equality) -> str:
     if one.status == "equal":
-        return f"equal on PTX, with proved synchronization, at {'; '.join(one.looked_at)} ({one.bytes} bytes, {one.seconds:.1f} s)"
+        took = f"{one.bytes} bytes, {one.seconds:.1f} s"
+        return f"equal on PTX, with proved synchronization, at {'; '.join(one.looked_at)} ({took})"
     at = f" ({one.at})" if one.at else ""
     return f"{'differs' if one.status == 'differs' else 'not known to be equal'}: {one.why}{at}"
 
