@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.equal.words import Words, chosen, constant, of_addresses, opposite, word
+from porter.facts.events import NotUnderstood
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import ALL, Value, bits
@@ -128,12 +129,28 @@ class Contents:
     # Shared memory ------------------------------------------------------------------------------------
 
     def shared_bytes(self, addresses: Addresses) -> Words:
-        """Bytes at addresses of the shared window."""
+        """Bytes at addresses of the shared window.
+
+        Raises:
+            NotUnderstood: they are in no block's.
+        """
+        self._require_shared(addresses)
         found: Words = self.shared[addresses >> RANK_SHIFT, addresses & OFFSET_MASK]
         return found
 
     def put_shared(self, addresses: Addresses, data: Words) -> None:
+        """Raises NotUnderstood: they are in no block's."""
+        self._require_shared(addresses)
         self.shared[addresses >> RANK_SHIFT, addresses & OFFSET_MASK] = data
+
+    def _require_shared(self, addresses: Addresses) -> None:
+        blocks, size = self.shared.shape
+        if bool(
+            (addresses < 0).any()
+            or (addresses >> RANK_SHIFT >= blocks).any()
+            or (addresses & OFFSET_MASK >= size).any()
+        ):
+            raise NotUnderstood("an address of no block's shared memory")
 
     # Local memory -------------------------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ def operand(
 ) -> Words:
     """The words [rows] of an operand's rows (of B's columns) of k elements each in a block's shared memory [bytes]."""
     chunks = operand_chunks(descriptor, generation, rows, k, bits, mn_major)
+    if int(chunks.max()) * _CHUNK + _CHUNK > len(shared):
+        raise ValueError("an operand that passes the end of shared memory")
     data = shared[chunks[..., None] * _CHUNK + np.arange(_CHUNK)]
     if mn_major:
         if bits < 8:
