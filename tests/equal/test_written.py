@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What small kernels leave: the same, made in another way, and something else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from written import are_equal, left
+
+from porter.equal import words
+from porter.equal.meanings import computing
+from porter.equal.outcome import together
+from porter.facts.events import NotUnderstood
+
+OUT = "st.global.f32 [%d1], %f4;\n"
+HALVES = "cvt.rn.bf16x2.f32 %r2, %f1, %f0;\nst.global.b32 [%d1], %r2;\n"
+SHARED = (
+    "mov.u32 %r5, room;\nshl.b32 %r6, %r0, 2;\nadd.u32 %r5, %r5, %r6;\nst.shared.f32 [%r5], %f0;\nbar.warp.sync -1;\n"
+)
+ROW = "mov.u32 %r7, room;\nxor.b32 %r8, %r0, {};\nshl.b32 %r8, %r8, 2;\nadd.u32 %r7, %r7, %r8;\n"
+READ = SHARED + ROW + "ld.shared.f32 %f4, [%r7];\n" + OUT
+BRANCH = "setp.lt.f32 %p1, %f0, %f1;\n@%p1 bra ON;\nmov.f32 %f4, %f2;\nbra MEET;\nON:\nmov.f32 %f4, %f3;\nMEET:\n" + OUT
+LOCAL = "mov.b64 %d4, own;\nst.local.f32 [%d4+8], %f0;\nld.local.f32 %f4, [%d4+{}];\n" + OUT
+EXTREME = "max.f32 %f4, %f{0}, %f{1};\nmax.f32 %f4, %f4, %f{2};\n" + OUT
+REDUCED = "red.global.add.f32 [%d1], %f{};\n"
+
+SAME = {
+    "operands that commute": ("add.f32 %f4, %f0, %f1;\n" + OUT, "add.f32 %f4, %f1, %f0;\n" + OUT),
+    "a product and a sum": ("fma.rn.f32 %f4, %f0, %f1, %f2;\n" + OUT, "fma.rn.f32 %f4, %f1, %f0, %f2;\n" + OUT),
+    "the greatest, in any order": (EXTREME.format(0, 1, 2), EXTREME.format(2, 0, 1)),
+    "the greatest of three": (EXTREME.format(0, 1, 2), "max.f32 %f4, %f0, %f1, %f2;\n" + OUT),
+    "a comparison turned round": (
+        "setp.lt.f32 %p1, %f0, %f1;\nselp.f32 %f4, %f2, %f3, %p1;\n" + OUT,
+        "setp.gt.f32 %p1, %f1, %f0;\nselp.f32 %f4, %f2, %f3, %p1;\n" + OUT,
+    ),
+    "its opposite": (
+        "setp.lt.f32 %p1, %f0, %f1;\nselp.f32 %f4, %f2, %f3, %p1;\n" + OUT,
+        "setp.geu.f32 %p1, %f0, %f1;\nselp.f32 %f4, %f3, %f2, %p1;\n" + OUT,
+    ),
+    "a branch and a choice": (BRANCH, "setp.lt.f32 %p1, %f0, %f1;\nselp.f32 %f4, %f3, %f2, %p1;\n" + OUT),
+    "more than a number": (
+        "mov.b32 %r2, %f0;\nsetp.gt.u32 %p1, %r2, 7;\nselp.f32 %f4, %f2, %f3, %p1;\n" + OUT,
+        "mov.b32 %r2, %f0;\nsetp.lt.u32 %p1, %r2, 8;\nselp.f32 %f4, %f3, %f2, %p1;\n" + OUT,
+    ),
+    "two halves and a pair": (
+        HALVES,
+        "cvt.rn.bf16.f32 %h0, %f0;\ncvt.rn.bf16.f32 %h1, %f1;\nmov.b32 %r2, {%h0, %h1};\nst.global.b32 [%d1], %r2;\n",
+    ),
+    "stored one by one": (
+        "st.global.v2.f32 [%d1], {%f0, %f1};\n", "st.global.f32 [%d1+4], %f1;\nst.global.f32 [%d1], %f0;\n",
+    ),
+    "bytes put in order": (HALVES, "cvt.rn.bf16x2.f32 %r3, %f0, %f1;\nprmt.b32 %r2, %r3, 0, 0x1032;\n"
+                                   "st.global.b32 [%d1], %r2;\n"),
+    "by way of shared memory and by shuffles": (
+        READ.format(1), "shfl.sync.bfly.b32 %f4, %f0, 1, 31, -1;\n" + OUT,
+    ),
+    "by way of local memory": (LOCAL.format(8), "mov.f32 %f4, %f0;\n" + OUT),
+    "what is overwritten": (OUT.replace("%f4", "%f0"), OUT.replace("%f4", "%f1") + OUT.replace("%f4", "%f0")),
+    "what is read back": (
+        OUT.replace("%f4", "%f0"), OUT.replace("%f4", "%f0") + "ld.global.f32 %f5, [%d1];\nst.global.f32 [%d1], %f5;\n",
+    ),
+    "reductions in any order": (REDUCED.format(0) + REDUCED.format(1), REDUCED.format(1) + REDUCED.format(0)),
+}  # fmt: skip
+
+OTHER = {
+    "another value": (OUT.replace("%f4", "%f0"), OUT.replace("%f4", "%f1")),
+    "another place": ("st.global.f32 [%d1], %f0;\n", "st.global.f32 [%d1+4], %f0;\n"),
+    "one place more": ("st.global.f32 [%d1], %f0;\n", "st.global.v2.f32 [%d1], {%f0, %f0};\n"),
+    "sums in another order": (
+        "add.f32 %f4, %f0, %f1;\nadd.f32 %f4, %f4, %f2;\n" + OUT,
+        "add.f32 %f4, %f1, %f2;\nadd.f32 %f4, %f4, %f0;\n" + OUT,
+    ),
+    "a difference turned round": ("sub.f32 %f4, %f0, %f1;\n" + OUT, "sub.f32 %f4, %f1, %f0;\n" + OUT),
+    "one rounding less": (
+        "fma.rn.f32 %f4, %f0, %f1, %f2;\n" + OUT, "mul.rn.f32 %f4, %f0, %f1;\nadd.rn.f32 %f4, %f4, %f2;\n" + OUT,
+    ),
+    "another rounding": (HALVES, HALVES.replace(".rn.", ".rz.")),
+    "halves exchanged": (HALVES, HALVES.replace("%f1, %f0", "%f0, %f1")),
+    "NaN otherwise": (
+        "setp.lt.f32 %p1, %f0, %f1;\nselp.f32 %f4, %f2, %f3, %p1;\n" + OUT,
+        "setp.ge.f32 %p1, %f0, %f1;\nselp.f32 %f4, %f3, %f2, %p1;\n" + OUT,
+    ),
+    "a branch the other way": (BRANCH, BRANCH.replace("@%p1", "@!%p1")),
+    "another lane": (READ.format(1), READ.format(2)),
+    "another value in local memory": (LOCAL.format(8), LOCAL.format(8).replace("%f0;", "%f1;")),
+    "the greatest and the least": (EXTREME.format(0, 1, 2), EXTREME.format(0, 1, 2).replace("max", "min")),
+    "the greatest of others": (EXTREME.format(0, 1, 2), EXTREME.format(0, 1, 3)),
+    "a reduction less": (REDUCED.format(0) + REDUCED.format(1), REDUCED.format(0)),
+    "another reduction": ("red.global.add.u32 [%d1], %r0;\n", "red.global.max.u32 [%d1], %r0;\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_made_in_another_way(name: str) -> None:
+    assert are_equal(*SAME[name])
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_something_else(name: str) -> None:
+    assert not are_equal(*OTHER[name])
+
+
+def test_numbers_of_the_launch_count() -> None:
+    guarded = "setp.lt.u32 %p1, %r0, %r1;\n@%p1 st.global.f32 [%d1], %f0;\n"
+    assert are_equal(guarded, guarded.replace("%r1;", "4;"))
+    assert not are_equal(guarded, guarded.replace("%r1;", "4;"), n=5)
+
+
+def test_what_is_not_understood_is_told() -> None:
+    loop = "setp.lt.f32 %p1, %f0, %f1;\nAGAIN:\nadd.f32 %f0, %f0, %f2;\nsetp.lt.f32 %p1, %f0, %f1;\n@%p1 bra AGAIN;\n"
+    with pytest.raises(NotUnderstood):
+        left(loop + OUT.replace("%f4", "%f0"))
+
+
+def test_two_blocks_that_write_one_place_are_not_understood() -> None:
+    one, other = (left(OUT.replace("%f4", name)) for name in ("%f0", "%f1"))
+    with pytest.raises(NotUnderstood):
+        together([one, other])
+    assert len(together([one, one]).addresses) == len(one.addresses)
+
+
+def test_a_wrong_normal_form_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Differences that commute, and opposites that forget NaN: planted, and told by the pairs above."""
+    monkeypatch.setattr(computing, "_COMMUTE", computing._COMMUTE | {"sub"})
+    assert are_equal(*OTHER["a difference turned round"])
+    monkeypatch.undo()
+    monkeypatch.setitem(computing._OPPOSITES, "le", "lt")
+    assert are_equal(*OTHER["NaN otherwise"])
+
+
+def test_words_of_bytes_that_are_numbers_are_these() -> None:
+    assert words.constant(0x1234, 4)[0].tolist() == [0x34, 0x12, 0, 0]
+    made = words.spread(words.mixed(words.word("a"), np.arange(1000, dtype=np.uint64)), 4)
+    assert not words.is_number(made).any()
+    assert len(np.unique(made)) == made.size
+
+
+@pytest.mark.parametrize("head", ["and", "or", "xor"])
+def test_predicates_and_their_opposites(head: str) -> None:
+    """With each value of two predicates, which are data."""
+    first, second = (words.mixed(words.word(n), np.zeros((1, 1), np.uint64)) for n in "ab")
+    truth = {"and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b}[head]
+    for value in (0, 1):
+        known = np.full((1, 1), value, np.uint64)
+        found = words.of_predicates(head, known, second)
+        expected = {(0, 0): 0, (1, 1): 1}.get((truth(value, 0), truth(value, 1)))
+        if expected is not None:
+            assert found.tolist() == [[expected]]
+        else:
+            assert (found == (second if truth(value, 1) else words.opposite(second))).all()
+    assert (words.of_predicates(head, first, second) == words.of_predicates(head, second, first)).all()
+    assert words.of_predicates(head, first, words.opposite(first)).tolist() == [[truth(0, 1)]]
+    assert (words.opposite(words.opposite(first)) == first).all()
+    one, two = (words.mixed(words.word(n), np.zeros((1, 1), np.uint64)) for n in "xy")
+    assert (words.chosen(first, one, two) == words.chosen(words.opposite(first), two, one)).all()
+    assert (words.chosen(first, one, two) != words.chosen(first, two, one)).all()

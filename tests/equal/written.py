@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small kernels of one warp in PTX, and whether two of them leave the same."""
+
+from __future__ import annotations
+
+from porter.equal.meaning import Follower
+from porter.equal.outcome import Outcome, difference, of_cluster
+from porter.facts.code import Code
+from porter.facts.executor import run
+from porter.facts.flow import Flow
+from porter.facts.launched import GLOBAL, Geometry, Launched
+from porter.facts.machine import Machine
+from porter.ptx.parser import parse_module
+
+HEAD = """.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 input, .param .u64 output, .param .u32 n)
+.reqntid 32
+{
+.reg .pred %p<9>;
+.reg .b16 %h<9>;
+.reg .b32 %r<20>;
+.reg .f32 %f<20>;
+.reg .b64 %d<9>;
+.shared .align 1024 .b8 room[4096];
+.local .align 4 .b8 own[64];
+mov.u32 %r0, %tid.x;
+ld.param.u64 %d0, [input];
+ld.param.u64 %d1, [output];
+ld.param.u32 %r1, [n];
+mul.wide.u32 %d2, %r0, 16;
+add.s64 %d0, %d0, %d2;
+add.s64 %d1, %d1, %d2;
+ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%d0];
+"""
+
+
+def left(body: str, n: int = 4) -> Outcome:
+    """What the kernel with a body leaves: it has four values in %f0 to %f3, and room for as many at %d1."""
+    module = parse_module(f"{HEAD}{body}ret;\n}}\n")
+    flow = Flow(Code(module, module.entries()[0]))
+    values = {"input": GLOBAL.to_bytes(8, "little"), "output": (GLOBAL + (1 << 34)).to_bytes(8, "little"),
+              "n": n.to_bytes(4, "little")}  # fmt: skip
+    machine = Machine(Launched(flow, Geometry((32, 1, 1)), values))
+    follower = Follower(machine)
+    run(machine)
+    return of_cluster(follower.contents.stored)
+
+
+def are_equal(one: str, other: str, n: int = 4) -> bool:
+    first, second = left(one, n), left(other, n)
+    assert len(first.addresses) or first.reductions
+    return difference(first, second) is None
