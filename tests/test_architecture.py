@@ -118,10 +118,10 @@ def test_an_instruction_is_three_places() -> None:
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "porter").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"brev\b(?!\()", node.value)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"fns\b(?!\()", node.value)
     }
     assert {file for file in files if file.startswith("porter/")} == spelt
-    assert all("brev" in (ROOT / file).read_text("utf-8") for file in files)
+    assert all("fns" in (ROOT / file).read_text("utf-8") for file in files)
 
 
 def test_a_pass_is_called_in_one_place() -> None:

@@ -21,7 +21,7 @@ _COMPARE = {
 _LOGIC = {"and": "&", "or": "|", "xor": "^"}
 _RESULTS = {
     "mov": "{a}", "cvt": "{a}", "cvta": "{a}", "neg": "-{a}", "not": "~{a}", "abs": "abs({a})",
-    "popc": "{a}.bit_count()", "clz": "{width} - {a}.bit_length()",
+    "popc": "{a}.bit_count()", "brev": "int(format({a}, '0{width}b')[::-1], 2)", "clz": "{width} - {a}.bit_length()",
     "bfind": "({a} if {a} >= 0 else ~{a}).bit_length() - 1",
     "add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "mad": "{a} * {b} + {c}",
     "and": "{a} & {b}", "or": "{a} | {b}", "xor": "{a} ^ {b}", "min": "min({a}, {b})", "max": "max({a}, {b})",
