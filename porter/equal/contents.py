@@ -63,6 +63,8 @@ class Contents:
 
     machine: Machine
     stored: list[Stored] = field(default_factory=list)
+    sums: dict[str, dict[int, np.uint64]] = field(default_factory=lambda: defaultdict(dict))
+    """By opcode and the word of its result the sum of what a greatest or least value is made of."""
     registers: dict[Warp, dict[str, Words]] = field(default_factory=lambda: defaultdict(dict))
 
     def __post_init__(self) -> None:

@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import struct
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 
@@ -15,37 +12,19 @@ import porter.equal.meanings as families
 from porter.equal.contents import Contents, Taken
 from porter.equal.words import Words, constant, of_predicates, opposite, spread, word
 from porter.facts.events import NotUnderstood
-from porter.facts.instructions.registry import Step, lanes_where
+from porter.facts.instructions.registry import Families, Step, lanes_where
 from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, is_known
 from porter.ptx import ast
 from porter.ptx.arch import WARP
+from porter.ptx.bits import type_bytes
 
 Then = Callable[[], None]
 Means = Callable[[Contents, Warp, Group, Taken], Then | None]
 """Called ahead of an instruction, with what it finds; what it gives is called behind it, unless it has to wait."""
-Factory = Callable[[Step], Means | None]
-_FACTORIES: dict[str, Factory] = {}
-COMPUTES = "computes"
-
-
-def meaning(*heads: str) -> Callable[[Factory], Factory]:
-    """Have a function make what follows instructions whose opcode begins with one of these parts, or two of them."""
-
-    def known(factory: Factory) -> Factory:
-        _FACTORIES.update(dict.fromkeys(heads, factory))
-        return factory
-
-    return known
-
-
-@cache
-def _factories() -> dict[str, Factory]:
-    for module in pkgutil.iter_modules(families.__path__):
-        importlib.import_module(f"{families.__name__}.{module.name}")
-    return _FACTORIES
+meaning: Families[Means | None] = Families(families)
 
 
 class Follower:
@@ -161,9 +140,21 @@ class Follower:
 
 
 def _made(step: Step) -> Means | None:
-    known = _factories()
-    factory = known.get(".".join(step.ins.parts[:2])) or known.get(step.ins.parts[0]) or known[COMPUTES]
-    return factory(step)
+    return (meaning.own(step.ins) or meaning.computing)(step)
+
+
+def refused(step: Step, what: str) -> Means:
+    """What is not followed, which is told where it is executed."""
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then | None:
+        raise step.not_understood(what)
+
+    return means
+
+
+def width(kind: str) -> int:
+    """Bytes of a type; of a predicate one."""
+    return 1 if kind == "pred" else type_bytes(kind)
 
 
 # Operands ---------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ Words = npt.NDArray[np.uint64]
 
 _FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93))
 _SHIFTS = (np.uint64(32), np.uint64(29))
+REGISTER = 8
+"""Bytes of the widest register that has a sign."""
 _NUMBERS = np.uint64(256)
 """Words below it are bytes that are numbers."""
 _OPPOSITE = np.uint64(0xA5F1523D9C3B7700)
@@ -86,6 +88,15 @@ def chosen(predicate: Words, first: Words, second: Words) -> Words:
     found = np.where(one == two, one, mixed(word("choice"), low, one, two))
     known = np.where(predicate == np.uint64(0), second, first)
     return np.where(is_number(predicate), known, found)
+
+
+def extended(data: Words) -> Words:
+    """Signed numbers [.., bytes] in the widest register: above them stands their sign."""
+    top = data[..., -1:]
+    numbers = np.where(top < np.uint64(0x80), np.uint64(0), np.uint64(0xFF))
+    sign = np.where(is_number(top), numbers, mixed(word("sign"), top))
+    above = np.broadcast_to(sign, (*data.shape[:-1], REGISTER - data.shape[-1]))
+    return np.concatenate((data, above), axis=-1)
 
 
 def in_order(one: Words, other: Words) -> tuple[Words, Words]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from porter.ptx.nan import CANONICAL
 from porter.ptx.packing import SOURCE_BITS, SOURCE_SHIFT
 from porter.ptx.shared_window import OFFSET_MASK, RANK_MASK, RANK_SHIFT
+from porter.ptx.shuffle import source_lane
 from porter.ptx.table import Decoded, items
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.exec_memory import shared_index
@@ -38,24 +39,7 @@ def _members(n: int, mask: Any, members: Any) -> Array:
 def shuffle(n: int, mask: Any, value: Any, b: Any, c: Any, mode: str) -> tuple[Array, Array]:
     """shfl.sync: (values, whether the source lane was in range)."""
     v = np.broadcast_to(value, (n, 32))
-    bound = np.asarray(c).astype(np.int64)
-    b = np.asarray(b).astype(np.int64) & 31
-    segment = (bound >> 8) & 31
-    clamp = bound & 31
-    low = _LANE & segment
-    high = low | (clamp & ~segment)
-    if mode == "up":
-        j = _LANE - b
-        ok = j >= high
-    elif mode == "down":
-        j = _LANE + b
-        ok = j <= high
-    elif mode == "bfly":
-        j = _LANE ^ b
-        ok = j <= high
-    else:
-        j = low | (b & ~segment)
-        ok = j <= high
+    j, ok = source_lane(mode, _LANE, np.asarray(b).astype(np.int64), np.asarray(c).astype(np.int64))
     j, ok = np.broadcast_to(np.where(ok, j, _LANE), (n, 32)), np.broadcast_to(ok, (n, 32))
     return np.take_along_axis(v, j & 31, axis=1), ok
 

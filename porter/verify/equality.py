@@ -125,10 +125,9 @@ class Comparison:
                     if where is not None
                 )
                 why, shown = _told(original[1], found), shown_by(original, port)
-                if shown == "":
-                    return result("unknown", f"{why}; runs with inputs of all families leave the same bits", at, places)
-                more = "" if shown is None else f"; a run with inputs of the family {shown} shows it"
-                return result("differs", why + more, at, places)
+                if shown is None:
+                    return result("unknown", f"{why}; no run of the case leaves other bits", at, places)
+                return result("differs", f"{why}; a run with inputs of the family {shown} shows it", at, places)
             looked_at.append(at)
             total += count
         if not total:

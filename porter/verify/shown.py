@@ -21,7 +21,7 @@ Built = tuple[BuiltKernel, Problem]
 
 def shown_by(original: Built, port: Built) -> str | None:
     """The family of inputs whose run leaves other bits in an output of the case, or that the port does not end with;
-    empty if those that were run leave the same, None where nobody can run them."""
+    None if there is none, or nobody can run them."""
     problem = original[1]
     try:
         for family in choose(None, problem):
@@ -33,7 +33,7 @@ def shown_by(original: Built, port: Built) -> str | None:
                 return family.name
     except PorterError:
         return None
-    return ""
+    return None
 
 
 def _left(built: Built, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:

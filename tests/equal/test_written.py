@@ -23,6 +23,11 @@ BRANCH = "setp.lt.f32 %p1, %f0, %f1;\n@%p1 bra ON;\nmov.f32 %f4, %f2;\nbra MEET;
 LOCAL = "mov.b64 %d4, own;\nst.local.f32 [%d4+8], %f0;\nld.local.f32 %f4, [%d4+{}];\n" + OUT
 EXTREME = "max.f32 %f4, %f{0}, %f{1};\nmax.f32 %f4, %f4, %f{2};\n" + OUT
 REDUCED = "red.global.add.f32 [%d1], %f{};\n"
+SMALL = "ld.global.{} %r2, [%d0+3];\nst.global.b32 [%d1], %r2;\n"
+MATCHED = (
+    "mov.b32 %r2, %f0;\nmov.b32 %r3, %f1;\nmov.b32 %r4, %f2;\nmov.b64 %d4, {{%r2, {}}};\n"
+    "match.any.sync.b64 %r5, %d4, -1;\nst.global.b32 [%d1], %r5;\n"
+)
 
 SAME = {
     "operands that commute": ("add.f32 %f4, %f0, %f1;\n" + OUT, "add.f32 %f4, %f1, %f0;\n" + OUT),
@@ -80,6 +85,12 @@ OTHER = {
         "setp.lt.f32 %p1, %f0, %f1;\nselp.f32 %f4, %f2, %f3, %p1;\n" + OUT,
         "setp.ge.f32 %p1, %f0, %f1;\nselp.f32 %f4, %f3, %f2, %p1;\n" + OUT,
     ),
+    "a sign of what is loaded": (SMALL.format("s8"), SMALL.format("u8")),
+    "a sign of what is converted": (
+        "mov.b32 %r2, %f0;\ncvt.s8.s32 %r3, %r2;\nst.global.b32 [%d1], %r3;\n",
+        "mov.b32 %r2, %f0;\ncvt.u8.u32 %r3, %r2;\nst.global.b32 [%d1], %r3;\n",
+    ),
+    "upper halves that are matched": (MATCHED.format("%r3"), MATCHED.format("%r4")),
     "a branch the other way": (BRANCH, BRANCH.replace("@%p1", "@!%p1")),
     "another lane": (READ.format(1), READ.format(2)),
     "another value in local memory": (LOCAL.format(8), LOCAL.format(8).replace("%f0;", "%f1;")),
@@ -106,10 +117,29 @@ def test_numbers_of_the_launch_count() -> None:
     assert not are_equal(guarded, guarded.replace("%r1;", "4;"), n=5)
 
 
-def test_what_is_not_understood_is_told() -> None:
-    loop = "setp.lt.f32 %p1, %f0, %f1;\nAGAIN:\nadd.f32 %f0, %f0, %f2;\nsetp.lt.f32 %p1, %f0, %f1;\n@%p1 bra AGAIN;\n"
+BITS = "mov.b32 %r2, %f0;\nmov.b32 %r3, %f1;\n"
+NOT_UNDERSTOOD = {
+    "a loop by data": "setp.lt.f32 %p1, %f0, %f1;\nAGAIN:\nadd.f32 %f0, %f0, %f2;\nsetp.lt.f32 %p1, %f0, %f1;\n"
+                      "@%p1 bra AGAIN;\nst.global.f32 [%d1], %f0;\n",
+    "a carry": BITS + "add.cc.u32 %r4, %r2, %r3;\naddc.u32 %r5, %r2, 0;\nst.global.b32 [%d1], %r5;\n",
+    "an index of local memory": BITS + "mov.b64 %d4, own;\nst.local.f32 [%d4], %f1;\nand.b32 %r2, %r2, 12;\n"
+                                "cvt.u64.u32 %d5, %r2;\nadd.s64 %d4, %d4, %d5;\nld.local.f32 %f4, [%d4];\n" + OUT,
+    "what others have left": BITS + "mov.b64 %d4, {%r2, %r3};\nld.acquire.gpu.global.f32 %f4, [%d4];\n" + OUT,
+    "two comparisons": BITS + "setp.lt.f16x2 %p1|%p2, %r2, %r3;\nselp.f32 %f4, %f2, %f3, %p2;\n" + OUT,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOT_UNDERSTOOD)
+def test_what_is_not_understood_is_told(name: str) -> None:
     with pytest.raises(NotUnderstood):
-        left(loop + OUT.replace("%f4", "%f0"))
+        left(NOT_UNDERSTOOD[name])
+
+
+def test_the_opposite_of_a_comparison_has_the_further_predicate_as_well() -> None:
+    both = "setp.lt.f32 %p2, %f2, %f3;\nsetp.lt.and.f32 %p1|%p3, %f0, %f1, %p2;\nselp.f32 %f4, %f2, %f3, {};\n" + OUT
+    alone = "setp.lt.f32 %p2, %f2, %f3;\nsetp.geu.f32 %p3, %f0, %f1;\nand.pred %p3, %p3, %p2;\n"
+    assert are_equal(both.format("%p3"), alone + "selp.f32 %f4, %f2, %f3, %p3;\n" + OUT)
+    assert not are_equal(both.format("%p3"), both.format("%p1").replace("%f2, %f3, %p1", "%f3, %f2, %p1"))
 
 
 def test_two_blocks_that_write_one_place_are_not_understood() -> None:

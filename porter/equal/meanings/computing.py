@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from porter.equal.contents import Contents, Taken, fitted
-from porter.equal.meaning import COMPUTES, Means, Read, Then, meaning, read
+from porter.equal.meaning import Means, Read, Then, meaning, read, width
 from porter.equal.words import (
     Words,
     chosen,
@@ -22,21 +22,17 @@ from porter.equal.words import (
     spread,
     word,
 )
-from porter.facts.instructions.registry import Step
+from porter.facts.instructions.registry import COMPUTES, Step
 from porter.facts.state import Group, Warp
 from porter.facts.values import is_known
 from porter.ptx import ast, table
-from porter.ptx.bits import type_bytes
 
 Result = Callable[[list[Words]], Words]
-_COMMUTE = frozenset(("add", "mul", "min", "max", "and", "or", "xor", "fma", "mad", "addc", "mul24", "mad24"))
+_COMMUTE = frozenset(("add", "mul", "min", "max", "and", "or", "xor", "fma", "mad", "mul24", "mad24"))
 """In their first two operands."""
+_CARRY = frozenset(("addc", "subc", "madc"))
+"""They also take what an instruction before them has left of its sum."""
 _ALL_ONES = np.uint64(255)
-
-
-def width(kind: str) -> int:
-    """Bytes of a type; of a predicate one."""
-    return 1 if kind == "pred" else type_bytes(kind)
 
 
 @meaning(COMPUTES)
@@ -45,17 +41,39 @@ def compute(step: Step) -> Means | None:
     if not rows or not step.flow.writes[step.at]:
         return None
     kinds = _kinds(step)
+    if step.has("cc") or step.ins.parts[0] in _CARRY:
+        return _of_numbers(step, "the carry")
+    if step.ins.parts[0] == "setp" and kinds[-1].endswith("x2"):
+        return _of_numbers(step, "two comparisons")
     targets = _parts(rows[0][1])
     names = [step.flow.code.renamed(step.at, p.name) if isinstance(p, ast.Reg) else None for p in targets]
     size = width(kinds[0])
     given = [read(step, operand, width(kind)) for (_, operand), kind in zip(rows[1:], kinds[1:], strict=True)]
     if step.ins.parts[0] == "setp":
-        return _putting(step, names, given, _compared(step), _with_opposite)
+        compared = _compared(step)
+        return _putting(step, names, given, lambda contents, data: compared(data)[: len(names)])
     each = size // len(names) if isinstance(rows[0][1], ast.Vec) else size
     result = _result(step, kinds)
-    return _putting(
-        step, names, given, result, lambda found, count: [found[:, i * each : (i + 1) * each] for i in range(count)]
-    )
+
+    def results(contents: Contents, data: list[Words]) -> list[Words]:
+        found = result(data) if result is not None else _extreme(contents, ".".join(step.ins.parts), size, data)
+        return [found[:, i * each : (i + 1) * each] for i in range(len(names))]
+
+    return _putting(step, names, given, results)
+
+
+def _of_numbers(step: Step, what: str) -> Means:
+    """What is followed only where all of it are numbers."""
+    written = step.flow.writes[step.at]
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        def then() -> None:
+            if taken.where is not None or not all(is_known(group.registers.get(n), taken.mask) for n in written):
+                raise step.not_understood(what)
+
+        return then
+
+    return means
 
 
 def _parts(operand: ast.Operand) -> tuple[ast.Operand, ...]:
@@ -72,9 +90,8 @@ def _kinds(step: Step) -> list[str]:
 
 
 def _putting(
-    step: Step, names: list[str | None], given: list[Read], result: Result,
-    split: Callable[[Words, int], list[Words]],
-) -> Means:  # fmt: skip
+    step: Step, names: list[str | None], given: list[Read], results: Callable[[Contents, list[Words]], list[Words]]
+) -> Means:
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         before = [g(contents, warp, group) for g in given] if not _all_numbers(step, group) else None
 
@@ -83,7 +100,7 @@ def _putting(
             if taken.where is None and all(is_known(v, taken.mask) for v in values):
                 return
             data = before if before is not None else [g(contents, warp, group) for g in given]
-            for name, piece in zip(names, split(result(data), len(names)), strict=True):
+            for name, piece in zip(names, results(contents, data), strict=True):
                 if name is not None:
                     contents.put(warp, name, taken, piece)
 
@@ -101,7 +118,8 @@ def _all_numbers(step: Step, group: Group) -> bool:
 # Results ----------------------------------------------------------------------------------------------
 
 
-def _result(step: Step, kinds: list[str]) -> Result:
+def _result(step: Step, kinds: list[str]) -> Result | None:
+    """How the result follows from the operands; None for the greatest or least of them."""
     head, parts = step.ins.parts[0], step.ins.parts
     size = width(kinds[0])
     if head in ("mov", "cvta"):
@@ -124,14 +142,16 @@ def _result(step: Step, kinds: list[str]) -> Result:
     if kinds[0].endswith("x2") and head != "cvt":
         return _by_halves(step, size)
     if head in ("max", "min") and kinds[0] in ("f32", "f16", "bf16", "s32", "u32"):
-        return _extreme(".".join(parts), size)
+        return None
     return _opaque(step.ins.parts, size)
 
 
 def _is_extension(parts: tuple[str, ...], kinds: list[str]) -> bool:
     """Whether a conversion of integers takes the lowest bytes, or puts zeros above."""
     plain = len(parts) == 3 and all(k[0] in "bus" and k[1].isdigit() for k in kinds)
-    return plain and (width(kinds[0]) <= width(kinds[1]) or kinds[1][0] == "u")
+    narrower = width(kinds[0]) < width(kinds[1]) or kinds[0] == kinds[1]
+    # what is signed and narrower than its register has its sign above it
+    return plain and (kinds[0][0] == "u" or width(kinds[0]) >= 4) and (narrower or kinds[1][0] == "u")
 
 
 def _made(key: np.uint64, given: list[Words], size: int) -> Words:
@@ -150,30 +170,21 @@ def _opaque(parts: tuple[str, ...], size: int) -> Result:
     return result
 
 
-def _extreme(opcode: str, size: int) -> Result:
+def _extreme(contents: Contents, opcode: str, size: int, given: list[Words]) -> Words:
     """The greatest of some values is made of all of them, in whatever order they are compared: the sum of their words
     stands for them."""
-    key = word(opcode)
-    sums = _SUMS.setdefault(opcode, {})
-
-    def result(given: list[Words]) -> Words:
-        total = np.zeros(len(given[0]), np.uint64)
-        for data in given:
-            one = joined(data)
-            leaf = mixed(key, one)
-            for lane, value in enumerate(one.tolist()):
-                if value in sums:
-                    leaf[lane] = sums[value]
-            total += leaf
-        found = spread(mixed(key, total), size)
-        sums.update(zip(joined(found).tolist(), total, strict=True))
-        return found
-
-    return result
-
-
-_SUMS: dict[str, dict[int, np.uint64]] = {}
-"""By opcode and the word of its result the sum of what that is made of."""
+    key, sums = word(opcode), contents.sums[opcode]
+    total = np.zeros(len(given[0]), np.uint64)
+    for data in given:
+        one = joined(data)
+        leaf = mixed(key, one)
+        for lane, value in enumerate(one.tolist()):
+            if value in sums:
+                leaf[lane] = sums[value]
+        total += leaf
+    found = spread(mixed(key, total), size)
+    sums.update(zip(joined(found).tolist(), total, strict=True))
+    return found
 
 
 def _by_halves(step: Step, size: int) -> Result:
@@ -262,13 +273,14 @@ def _one_more(data: Words, signed: bool) -> Words | None:
     return None if number == largest else constant(number + 1, data.shape[1])
 
 
-def _compared(step: Step) -> Result:
+def _compared(step: Step) -> Callable[[list[Words]], list[Words]]:
+    """The result, and that behind `|`: the same of what does not hold."""
     parts = step.ins.parts
     is_float = parts[-1][0] == "f" or parts[-1].startswith("bf")
     signed = parts[-1][0] == "s"
     combined = next((p for p in parts[2:] if p in ("and", "or", "xor")), None)
 
-    def result(given: list[Words]) -> Words:
+    def result(given: list[Words]) -> list[Words]:
         how, flips, swapped = parts[1], False, given[:2]
         if how in _SWAPPED:
             how, swapped = _SWAPPED[how], swapped[::-1]
@@ -284,11 +296,7 @@ def _compared(step: Step) -> Result:
             left, right = in_order(left, right)
         rest = [p for p in parts[2:] if p not in ("and", "or", "xor")]
         found = mixed(word(".".join(("setp", how, *rest))), left, right)[:, None]
-        found = opposite(found) if flips else found
-        return found if combined is None else of_predicates(combined, found, given[2])
+        both = [opposite(found), found] if flips else [found, opposite(found)]
+        return both if combined is None else [of_predicates(combined, one, given[2]) for one in both]
 
     return result
-
-
-def _with_opposite(found: Words, count: int) -> list[Words]:
-    return [found, opposite(found)][:count]

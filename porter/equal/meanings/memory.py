@@ -6,15 +6,16 @@ from __future__ import annotations
 import numpy as np
 
 from porter.equal.contents import Addresses, Contents, Taken
-from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
-from porter.equal.words import chosen, constant, joined, mixed, spread, word
+from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read, refused
+from porter.equal.words import chosen, constant, extended, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
 from porter.facts.launched import GLOBAL, LOCAL, PARAMETERS
 from porter.facts.state import Group, Warp
 from porter.facts.values import is_known
-from porter.ptx import table
+from porter.ptx import ast, table
 from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
+from porter.ptx.matrix_rows import ROWS, element_places
 from porter.ptx.memory_order import memory_order
 
 
@@ -51,15 +52,15 @@ def rows(places: dict[int, int], nbytes: int) -> tuple[np.ndarray, Addresses]:
 @meaning("ld", "ldu")
 def load(step: Step) -> Means | None:
     size, names = type_bytes(step.ins.parts[-1]), step.registers("d")
-    space, address = step.ins.space("a"), step.value("a")
-    base = read(step, step.ins["a"].base, 8)  # type: ignore[union-attr]
-    offset = step.ins["a"].offset  # type: ignore[union-attr]
+    space, address, place = step.ins.space("a"), step.value("a"), step.ins["a"]
+    assert isinstance(place, ast.Mem)
+    base, offset = read(step, place.base, 8), place.offset
     if space.startswith("param"):
         return None
     if space == "const":
-        return _refused(step, "constant memory")
+        return refused(step, "constant memory")
     nbytes = size * len(names)
-    strong = memory_order(step.ins).strong
+    strong, is_signed = memory_order(step.ins).strong, step.ins.parts[-1][0] == "s"
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         where = address(contents.machine, warp, group)
@@ -71,6 +72,8 @@ def load(step: Step) -> Means | None:
                 return
             data = constant(0, nbytes).copy()
             if at_data is not None:
+                if strong or space == "local":
+                    raise step.not_understood("the address, which is data,")
                 key = mixed(word("behind a pointer"), joined(at_data), np.uint64(offset % (1 << 64)))
                 data = spread(key, nbytes)
             else:
@@ -86,7 +89,8 @@ def load(step: Step) -> Means | None:
                     data[lanes] = contents.global_bytes(addresses)
             for index, name in enumerate(names):
                 if name is not None:
-                    contents.put(warp, name, taken, data[:, size * index : size * (index + 1)])
+                    piece = data[:, size * index : size * (index + 1)]
+                    contents.put(warp, name, taken, extended(piece) if is_signed else piece)
 
         return then
 
@@ -168,34 +172,25 @@ def numbers_alone(step: Step) -> Means | None:
     return None
 
 
-_ROW = 16
-"""Bytes of a row of an 8x8 matrix of 16 bits."""
-
-
 @meaning("stmatrix", "ldmatrix")
 def matrix(step: Step) -> Means | None:
     if not step.has("m8n8") or not step.has("b16"):
-        return _refused(step, "the shape")
+        return refused(step, "the shape")
     count, address = int(step.ins.modifiers["num"][1:]), step.value("p")
-    lane = np.arange(WARP)
-    row, column = (2 * (lane % 4), lane // 4) if step.has("trans") else (lane // 4, 2 * (lane % 4))
+    row, column = element_places(step.has("trans"))
     registers = step.registers("r")
     pieces = [read(step, o, 4) for o in table.items(step.ins["r"])]
     writes = step.ins.parts[0] == "stmatrix"
-    halves = np.arange(2)
-    # the rows and the columns of both elements of a register
-    rows_of = row[:, None] + (halves if step.has("trans") else 0 * halves)
-    columns_of = column[:, None] + (0 * halves if step.has("trans") else halves)
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         where = address(contents.machine, warp, group)
-        starts = lane_addresses(step, where, (1 << 8 * count) - 1)
-        base = np.fromiter((starts[i] for i in range(8 * count)), np.int64)
+        starts = lane_addresses(step, where, (1 << ROWS * count) - 1)
+        base = np.fromiter(starts.values(), np.int64)
         data = [p(contents, warp, group) for p in pieces] if writes else []
 
         def then() -> None:
             for index in range(count):
-                places = base[8 * index + rows_of] + 2 * columns_of
+                places = base[ROWS * index + row] + 2 * column
                 addresses = (places[..., None] + np.arange(2)).reshape(WARP, 4)
                 if writes:
                     contents.put_shared(addresses, data[index])
@@ -203,12 +198,5 @@ def matrix(step: Step) -> Means | None:
                     contents.put(warp, name, taken, contents.shared_bytes(addresses))
 
         return then
-
-    return means
-
-
-def _refused(step: Step, what: str) -> Means:
-    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then | None:
-        raise step.not_understood(what)
 
     return means

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from porter.equal.contents import Contents, Taken
-from porter.equal.meaning import Means, Read, Then, meaning, read
+from porter.equal.meaning import Means, Read, Then, meaning, read, refused
 from porter.equal.words import Words, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
@@ -47,9 +47,7 @@ def operand(
     return joined(data.reshape(rows, -1))
 
 
-def _key(
-    op: WgmmaOp | UmmaOp, k: int, types: tuple[ElementType, ...], signs: tuple[bool, bool], saturates: bool
-) -> np.uint64:
+def _key(k: int, types: tuple[ElementType, ...], signs: tuple[bool, bool], saturates: bool) -> np.uint64:
     return word(" ".join(("product", str(k), *(t.value for t in types), str(signs), str(saturates))))
 
 
@@ -74,7 +72,7 @@ def wgmma(step: Step) -> Means | None:
 def _wgmma(step: Step) -> Means:
     op = WgmmaOp.of(step.ins.modifiers)
     if op.sparse:
-        return _refused(step)
+        return refused(step, "the kind of product")
     a_words: list[Read] = []
     in_registers = isinstance(step.ins["a"], ast.Vec)
     if in_registers:
@@ -104,7 +102,7 @@ def _wgmma(step: Step) -> Means:
         registers = [r(contents, warp, group) for r in a_words]
         before = np.stack([r(contents, warp, group) for r in held], axis=1) if adding else None
         shared = contents.shared[warp.block.rank]
-        key = _key(op, op.k, (op.a_type, op.b_type, op.d_type), (negated[0], negated[1]), op.satfinite)
+        key = _key(op.k, (op.a_type, op.b_type, op.d_type), (negated[0], negated[1]), op.satfinite)
 
         def then() -> None:
             if isinstance(of_a, int):
@@ -138,13 +136,6 @@ def _in_registers(registers: list[Words], warp: int, bits: int) -> Words:
     return joined(whole)
 
 
-def _refused(step: Step) -> Means:
-    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then | None:
-        raise step.not_understood("the kind of product")
-
-    return means
-
-
 # tcgen05.mma ------------------------------------------------------------------------------------------
 
 
@@ -152,7 +143,7 @@ def _refused(step: Step) -> Means:
 def tcgen05_mma(step: Step) -> Means:
     op = UmmaOp.of(step.ins.modifiers)
     if op.sparse or op.block_scale or op.ashift or "zero_column_mask" in step.ins:
-        return _refused(step)
+        return refused(step, "the kind of product")
     names = ("d", "a", "b", "idesc", "enable_input_d")
     operands = {name: step.value(name) for name in names}
     scaled = step.optional("scale_d") if "scale_d" in step.ins else None
@@ -197,7 +188,7 @@ class _Product:
         ]
         b = np.concatenate(columns)
         types = (idesc.a_type, idesc.b_type, idesc.d_type)
-        key = _key(op, op.k, types, (idesc.negate_a, idesc.negate_b), idesc.saturate)
+        key = _key(op.k, types, (idesc.negate_a, idesc.negate_b), idesc.saturate)
         lanes, cells = mma_cells(op, given["idesc"], given["d"])
         for rank in ranks:
             tensor = self._contents.tensor[rank]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from porter.equal.contents import Contents, Taken
-from porter.equal.meaning import Means, Then, meaning, read
+from porter.equal.meaning import Means, Then, meaning, read, refused
 from porter.equal.words import Words
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
@@ -24,23 +24,16 @@ def tcgen05(step: Step) -> Means | None:
     head = step.ins.parts[1]
     if head in ("ld", "st"):
         return _access(step)
-    return _refused(step) if head in ("cp", "shift") else None
-
-
-def _refused(step: Step) -> Means:
-    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then | None:
-        raise step.not_understood("what it moves")
-
-    return means
+    return refused(step, "what it moves") if head in ("cp", "shift") else None
 
 
 def _access(step: Step) -> Means:
     access = TmemAccess.of(step.ins.modifiers)
     if access.reduction is not None:
-        return _refused(step)
+        return refused(step, "what it moves")
     address, split = step.value("taddr"), step.optional("split")
-    vector = next(o for row, o in step.ins.bound if row.kind != "memory")
-    names = [step.flow.code.renamed(step.at, o.name) for o in table.items(vector)]  # type: ignore[union-attr]
+    row, vector = next((row, o) for row, o in step.ins.bound if row.kind != "memory")
+    names = step.registers(row.name)
     pieces = [read(step, o, 4) for o in table.items(vector)]
     thread, register = np.arange(WARP)[:, None], np.arange(len(names))[None, :]
     rows, columns = (np.broadcast_to(x, (WARP, len(names))) for x in cell(access.shape, thread, register))
@@ -69,7 +62,8 @@ def _access(step: Step) -> Means:
             else:
                 found = tensor[lane + rows, places[0]]
             for index, name in enumerate(names):
-                contents.put(warp, name, taken, found[:, index])
+                if name is not None:
+                    contents.put(warp, name, taken, found[:, index])
 
         return then
 

@@ -6,39 +6,37 @@ from __future__ import annotations
 import numpy as np
 
 from porter.equal.contents import Contents, Taken
-from porter.equal.meaning import Means, Then, meaning, read
+from porter.equal.meaning import Means, Then, meaning, read, width
 from porter.equal.words import constant, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
 from porter.facts.values import bits, is_known
 from porter.ptx.arch import WARP
+from porter.ptx.shuffle import source_lane
 
 
 @meaning("shfl")
 def shfl(step: Step) -> Means | None:
     """PTX ISA 9.7.9.6: the lane that is read, and whether it is in the segment."""
     name, valid = step.register("d"), step.register("p")
-    data, other, bound = read(step, step.ins["a"], 4), read(step, step.ins["b"], 4), read(step, step.ins["c"], 4)
-    mode = next(m for m in ("up", "down", "bfly", "idx") if step.has(m))
+    data, distance, bound = (read(step, step.ins[operand], 4) for operand in "abc")
+    mode = step.ins.modifiers["mode"]
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
-        given, by, clamp = (r(contents, warp, group) for r in (data, other, bound))
+        given, by, clamp = (r(contents, warp, group) for r in (data, distance, bound))
 
         def then() -> None:
             if all(n is None or is_known(group.registers.get(n), taken.mask) for n in (name, valid)):
                 return
             if bool((by >= 256).any()) or bool((clamp >= 256).any()):
                 raise step.not_understood("the lane, which is data,")
-            lane, b, c = np.arange(WARP), by[:, 0].astype(int) & 31, clamp.astype(int)
-            segment, low = c[:, 1] & 31, c[:, 0] & 31
-            last, first = lane & segment | low & ~segment, lane & segment
-            source = {"up": lane - b, "down": lane + b, "bfly": lane ^ b, "idx": first | b & ~segment}[mode]
-            inside = source >= last if mode == "up" else source <= last
-            source = np.where(inside, source, lane)
-            if not all(taken.mask >> int(s) & 1 for s in source[list(bits(taken.mask))]):
+            lane, bytes_of_c = np.arange(WARP), clamp.astype(int)
+            other, inside = source_lane(mode, lane, by[:, 0].astype(int), bytes_of_c[:, 1] << 8 | bytes_of_c[:, 0])
+            other = np.where(inside, other, lane)
+            if not all(taken.mask >> int(s) & 1 for s in other[list(bits(taken.mask))]):
                 raise step.not_understood("a lane that is not there")
             if name is not None:
-                contents.put(warp, name, taken, given[source])
+                contents.put(warp, name, taken, given[other])
             if valid is not None:
                 contents.put(warp, valid, taken, inside.astype(np.uint64)[:, None])
 
@@ -50,8 +48,7 @@ def shfl(step: Step) -> Means | None:
 @meaning("vote", "redux", "match")
 def together(step: Step) -> Means | None:
     """One word for what all lanes give."""
-    size = 1 if step.ins.parts[0] == "vote" else 4
-    data = read(step, step.ins["a"], size)
+    data = read(step, step.ins["a"], width(step.ins.type("a")))
     written = sorted(step.flow.writes[step.at])
     key = word(".".join(step.ins.parts))
 

@@ -8,7 +8,9 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cache
+from functools import cached_property
+from types import ModuleType
+from typing import Generic, TypeVar
 
 import porter.facts.instructions as families
 from porter.facts.events import NotUnderstood
@@ -74,25 +76,41 @@ class Step:
 
 COMPUTES = "computes"
 """Stands for all instructions that read and write registers alone, and have no family of their own."""
-Factory = Callable[[Step], Run]
-_FACTORIES: dict[str, Factory] = {}
+Made = TypeVar("Made")
 
 
-def family(*heads: str) -> Callable[[Factory], Factory]:
-    """Have a function make what executes instructions whose opcode begins with one of these parts, or two of them."""
+class Families(Generic[Made]):
+    """What is made of instructions, by how their opcode begins. Each module of a package registers its own."""
 
-    def known(factory: Factory) -> Factory:
-        _FACTORIES.update(dict.fromkeys(heads, factory))
-        return factory
+    def __init__(self, package: ModuleType) -> None:
+        self._package = package
+        self._factories: dict[str, Callable[[Step], Made]] = {}
 
-    return known
+    def __call__(self, *heads: str) -> Callable[[Callable[[Step], Made]], Callable[[Step], Made]]:
+        """Have a function be for instructions whose opcode begins with one of these parts, or two of them."""
+
+        def known(factory: Callable[[Step], Made]) -> Callable[[Step], Made]:
+            self._factories.update(dict.fromkeys(heads, factory))
+            return factory
+
+        return known
+
+    @cached_property
+    def _all(self) -> dict[str, Callable[[Step], Made]]:
+        for module in pkgutil.iter_modules(self._package.__path__):
+            importlib.import_module(f"{self._package.__name__}.{module.name}")
+        return self._factories
+
+    def own(self, ins: ast.Instruction) -> Callable[[Step], Made] | None:
+        """The function for an instruction, if it has a family of its own."""
+        return self._all.get(".".join(ins.parts[:2])) or self._all.get(ins.parts[0])
+
+    @property
+    def computing(self) -> Callable[[Step], Made]:
+        return self._all[COMPUTES]
 
 
-@cache
-def _factories() -> dict[str, Factory]:
-    for module in pkgutil.iter_modules(families.__path__):
-        importlib.import_module(f"{families.__name__}.{module.name}")
-    return _FACTORIES
+family: Families[Run] = Families(families)
 
 
 def compiled(flow: Flow, at: int) -> Run:
@@ -112,7 +130,7 @@ def _compile(flow: Flow, at: int) -> Run:
     ins, written = flow.decoded[at], flow.code.code[at]
     if ins is None:
         raise NotUnderstood(f"the instruction {written.opcode}", at)
-    factory = _own_family(ins) or (_factories()[COMPUTES] if computes(ins) else None)
+    factory = family.own(ins) or (family.computing if computes(ins) else None)
     if factory is None:
         raise NotUnderstood(f"the instruction {written.opcode}", at)
     step = Step(flow, at, ins)
@@ -120,15 +138,10 @@ def _compile(flow: Flow, at: int) -> Run:
     return run if ins.guard is None or ins.parts[0] == "bra" else _guarded(step, run, ins.guard)
 
 
-def _own_family(ins: table.Decoded) -> Factory | None:
-    known = _factories()
-    return known.get(".".join(ins.parts[:2])) or known.get(ins.parts[0])
-
-
 def computes(ins: table.Decoded) -> bool:
     """Whether an instruction does nothing but compute what it writes to registers."""
     form = ins.form
-    if _own_family(ins) is not None:
+    if family.own(ins) is not None:
         return False
     alone = form.completion is form.commits is form.awaits is Completion.NONE
     return bool(ins.bound) and alone and all(row.kind not in _ELSEWHERE for row, _ in ins.bound)

@@ -14,6 +14,7 @@ from porter.facts.state import Group, Warp
 from porter.facts.values import ALL, Value, bits, first, is_known, of_lane, squeezed
 from porter.ptx.arch import WARP
 from porter.ptx.bits import signed, unsigned
+from porter.ptx.shuffle import source_lane
 
 
 def _has_come(machine: Machine, warp: Warp, group: Group, mask: Reader) -> bool:
@@ -46,7 +47,7 @@ def elect(step: Step) -> Run:
 def shfl(step: Step) -> Run:
     name, valid = step.register("d"), step.register("p")
     value, other, bound = step.value("a"), step.value("b"), step.value("c")
-    mode = next(m for m in _SOURCES if step.has(m))
+    mode = step.ins.modifiers["mode"]
     mask = step.value("mask")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
@@ -67,24 +68,12 @@ def shfl(step: Step) -> Run:
     return run
 
 
-_SOURCES: dict[str, Callable[[int, int, int, int], tuple[int, bool]]] = {
-    "up": lambda lane, by, low, high: (lane - by, lane - by >= high),
-    "down": lambda lane, by, low, high: (lane + by, lane + by <= high),
-    "bfly": lambda lane, by, low, high: (lane ^ by, lane ^ by <= high),
-    "idx": lambda lane, by, low, high: (low | by, low | by <= high),
-}
-"""By mode the lane that a lane reads from, and whether that is within its segment (PTX ISA 9.7.9.6). `low`: the first
-lane of the segment; `high`: its last one, or for `up` its first."""
-
-
 def _source(mode: str, lane: int, by: int | None, within: int | None) -> tuple[int, bool] | None:
     """The lane that one reads from, its own where the other is outside of the segment; None if that is data."""
     if by is None or within is None:
         return None
-    segment, clamp, by = within >> 8 & WARP - 1, within & WARP - 1, by & WARP - 1
-    low = lane & segment
-    source, inside = _SOURCES[mode](lane, by & ~segment if mode == "idx" else by, low, low | clamp & ~segment)
-    return source if inside else lane, inside
+    found, inside = source_lane(mode, lane, by, within)
+    return found if inside else lane, inside
 
 
 def _taken(value: Value, source: tuple[int, bool] | None, lanes: int) -> int | None:
