@@ -319,10 +319,9 @@ class Code:
 
 def _back_edges(after: list[tuple[int, ...]]) -> Iterator[tuple[int, int]]:
     """Edges to an instruction that a depth-first walk has entered and not left."""
-    state = [0] * len(after)
-    stack: list[tuple[int, int]] = [(0, 0)] if after else []
-    if after:
-        state[0] = 1
+    after = [*after, ()]
+    state = [1, *(0 for _ in after[1:])]
+    stack = [(0, 0)]
     while stack:
         at, which = stack.pop()
         if which >= len(after[at]):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons of floating-point numbers as functions of their bits (PTX ISA 9.7.3.11, 9.7.5.3), products (9.7.3.5), and
-conversions to wider types, which are exact (9.7.9.21): what kernels make of the scalars of a launch."""
+"""Comparisons of floating-point numbers as functions of their bits (PTX ISA 9.7.3.11, 9.7.5.3), products (9.7.3.5),
+conversions to wider types, which are exact, and of integers (9.7.9.21): what kernels make of a launch's scalars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx.bits import unsigned
+from porter.ptx.bits import signed, unsigned
 
 Operation = Callable[..., int | None]
 _ORDERED: dict[str, Callable[[float, float], bool]] = {
@@ -48,6 +48,8 @@ def bits_of(value: float, kind: str) -> int | None:
 def operation(parts: tuple[str, ...]) -> Operation | None:
     """The function of an opcode's parts; None if it is not one of these."""
     kind = parts[-1]
+    if parts[0] == "cvt" and parts[1:-2] == ("rn",) and parts[-2] in ("f32", "f64") and kind[0] in "su":
+        return _of_integers(int(kind[1:]), kind[0] == "s", parts[-2])
     if kind not in _BITS:
         return None
     if parts[0] == "setp":
@@ -58,6 +60,20 @@ def operation(parts: tuple[str, ...]) -> Operation | None:
     if parts[0] == "cvt" and len(parts) == 3 and _BITS.get(parts[1], 0) > _BITS[kind] and parts[1] != "bf16":
         return lambda a: bits_of(value_of(a, kind), parts[1])
     return None
+
+
+def _of_integers(width: int, is_signed: bool, kind: str) -> Operation:
+    """An integer rounded to the nearest number."""
+
+    def convert(a: int) -> int | None:
+        number = (signed if is_signed else unsigned)(a, width)
+        return bits_of(number, kind) if abs(number) <= _EXACT else None
+
+    return convert
+
+
+_EXACT = 1 << 53
+"""Integers up to here are doubles, so that they are rounded once."""
 
 
 def _product(a: int, b: int, kind: str, flushes: bool) -> int | None:

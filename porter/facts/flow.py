@@ -51,8 +51,8 @@ class Flow:
         """The registers that are asked for ahead of each instruction. `taken`: those that one asks for itself, given
         what is asked for behind it."""
         count = len(self.decoded)
-        live: list[frozenset[str]] = [frozenset()] * count
-        before: list[list[int]] = [[] for _ in range(count)]
+        live: list[frozenset[str]] = [frozenset()] * (count + 1)
+        before: list[list[int]] = [[] for _ in range(count + 1)]
         for at, after in enumerate(self.code.successors):
             for target in after:
                 before[target].append(at)

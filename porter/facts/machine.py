@@ -90,7 +90,7 @@ class Machine:
         """Told of each instruction that a group comes to; what it gives is called behind it, unless it waits."""
         self.on_comparison: Callable[[Warp, int, tuple[tuple[int, int], ...]], None] | None = None
         self.on_load: Callable[[Warp, int, Mapping[str, Value]], None] | None = None
-        unwritten = launched.flow.live[0] if launched.flow.live else ()
+        unwritten = launched.flow.live[0]
         self.blocks = [
             Block(launched.geometry, rank, launched.registers, unwritten) for rank in range(launched.geometry.ranks)
         ]
@@ -186,7 +186,7 @@ class Machine:
                 if not load.told:
                     load.told = True
                     what = "a register of tcgen05.ld is used ahead of tcgen05.wait::ld"
-                    self.problem("wait::ld", what, at, "review", other=load.access.at)
+                    self.problem("wait::ld", what, at, "strict", other=load.access.at)
                 load.unused.discard(register)
                 if not load.unused and load.access.end is None:
                     used = self.joint(warp, lanes, "all of tcgen05.ld is used", at, Kind.TMEM)

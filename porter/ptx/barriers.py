@@ -3,10 +3,23 @@
 
 from __future__ import annotations
 
+from porter.ptx.arch import WARP
 from porter.ptx.table import Decoded
 
 MBARRIER_BYTES = 8
 """Of an mbarrier, which has this alignment too (PTX ISA 9.7.13.15.1)."""
+_OF_BLOCK = 16
+"""Barriers of a block (PTX ISA 9.7.13.1)."""
+
+
+def is_barrier(number: int) -> bool:
+    """Whether a block has a barrier of this number."""
+    return 0 <= number < _OF_BLOCK
+
+
+def is_count(threads: int) -> bool:
+    """Whether a barrier can be for so many threads: whole warps (PTX ISA 9.7.13.1)."""
+    return threads > 0 and threads % WARP == 0
 
 
 def is_aligned(barrier: Decoded) -> bool:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx.arch import WARP
+from porter.ptx.barriers import is_barrier, is_count
 from porter.sim.barriers import NamedBarrier
 from porter.sim.codegen import runtime
 from porter.sim.machine import Machine
@@ -124,7 +125,7 @@ def _arrived(M: Machine, cta: int, b: int) -> int:
 
 
 def _check_number(M: Machine, at: int, idx: Any, n: int, lanes: Array, b: int) -> None:
-    if not 0 <= b < 16:
+    if not is_barrier(b):
         raise Stop(Code.SIM_BARRIER, f"barrier {b}: numbers go from 0 to 15", at, *M.first_lane(idx, n, lanes))
 
 
@@ -135,7 +136,7 @@ def _expected(M: Machine, at: int, idx: Any, n: int, lanes: Array, count: Any) -
     if values.size != 1:
         raise Stop(Code.SIM_BARRIER, f"thread counts differ: {values.tolist()}", at, *M.first_lane(idx, n, lanes))
     expected = int(values[0])
-    if expected <= 0 or expected % WARP:
+    if not is_count(expected):
         where = M.first_lane(idx, n, lanes)
         raise Stop(Code.SIM_BARRIER, f"thread count {expected} is not a positive multiple of 32", at, *where)
     return expected

@@ -47,6 +47,28 @@ def test_of_two(opcode: str, left: int, right: int, wanted: int) -> None:
     assert found(left, right) == wanted
 
 
+@pytest.mark.parametrize(
+    ("opcode", "given", "wanted"),
+    [
+        ("cvt.rn.f32.s32", -3 & 0xFFFFFFFF, f32(-3.0)),
+        ("cvt.rn.f32.u32", 0xFFFFFFFD, f32(4294967293.0)),
+        ("cvt.rn.f32.s32", 16777217, f32(16777216.0)),
+        ("cvt.rn.f32.s64", -(1 << 40) & (1 << 64) - 1, f32(-(2.0**40))),
+        ("cvt.rn.f32.s64", (1 << 60) + 1, None),
+        ("cvt.rn.f64.u16", 0xFFFF, 0x40EFFFE000000000),
+    ],
+)
+def test_of_integers(opcode: str, given: int, wanted: int | None) -> None:
+    found = operation(tuple(opcode.split(".")))
+    assert found is not None
+    assert found(given) == wanted
+
+
+@pytest.mark.parametrize("opcode", ["cvt.rz.f32.s32", "cvt.rn.ftz.f32.s32", "cvt.rni.s32.f32", "cvt.rn.f16.s32"])
+def test_what_is_no_such_conversion(opcode: str) -> None:
+    assert operation(tuple(opcode.split("."))) is None
+
+
 def test_with_a_predicate() -> None:
     found = operation(("setp", "lt", "and", "f32"))
     assert found is not None

@@ -139,7 +139,7 @@ def store(step: Step) -> Means | None:
 @meaning("atom", "red")
 def atomic(step: Step) -> Means | None:
     """One that gives no data, to global memory: it is a part of the output. In shared memory only numbers."""
-    behind = step.flow.live[step.at + 1] if step.at + 1 < len(step.flow.live) else frozenset[str]()
+    behind = step.flow.live[step.at + 1]
     name = step.register("d") if "d" in step.ins else None
     name = name if name in behind else None
     address, space = step.value("a"), step.ins.space("a")

@@ -12,6 +12,7 @@ from porter.facts.instructions.warps import warp_barrier
 from porter.facts.machine import Machine
 from porter.facts.state import Came, Group, Round, Warp
 from porter.ptx.arch import WARP
+from porter.ptx.barriers import is_barrier, is_count
 from porter.ptx.bits import unsigned
 
 
@@ -35,6 +36,10 @@ def _named(step: Step) -> Run:
         if not isinstance(which, int) or (count is not None and not isinstance(threads, int)):
             raise step.not_understood("the barrier or its count")
         which = unsigned(which, 32)
+        if not is_barrier(which) or (isinstance(threads, int) and not is_count(unsigned(threads, 32))):
+            of = f" of {unsigned(threads, 32)} threads" if isinstance(threads, int) else ""
+            machine.problem("bar", f"there is no barrier {which}{of}", step.at)
+            raise step.not_understood(f"barrier {which}{of}")
         barrier = warp.block.named[which]
         if not (came := partial(_came, barrier, warp, group))():
             if not _all_come(step, machine, warp, group, which, came):
