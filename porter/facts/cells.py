@@ -20,7 +20,7 @@ from porter.ptx.tmem_copy import TmemCopy, copy_cells
 from porter.ptx.umma import UmmaOp
 from porter.ptx.zero_columns import ZeroColumns
 
-_BYTES = 4
+CELL_BYTES = 4
 _LANES = 16
 _CHUNK = 16
 """Bytes that swizzles keep together."""
@@ -28,13 +28,13 @@ _CHUNK = 16
 
 def of_bytes(offset: int, nbytes: int) -> int:
     """A run of bytes of shared memory."""
-    first, last = offset // _BYTES, -(-(offset + nbytes) // _BYTES)
+    first, last = offset // CELL_BYTES, -(-(offset + nbytes) // CELL_BYTES)
     return ((1 << (last - first)) - 1) << first
 
 
 def byte_of(cell: int) -> int:
     """The first byte of a cell of shared memory."""
-    return cell * _BYTES
+    return cell * CELL_BYTES
 
 
 def column_of(cell: int) -> int:
@@ -57,7 +57,7 @@ def of_operand(descriptor: int, generation: Generation, rows: int, k: int, eleme
         ValueError: the descriptor is none.
     """
     chunks = operand_chunks(descriptor, generation, rows, k, element_bits, mn_major)
-    per_chunk = _CHUNK // _BYTES
+    per_chunk = _CHUNK // CELL_BYTES
     return _marked(chunks[..., None] * per_chunk + np.arange(per_chunk))
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from porter.facts.code import Code, Loop
 from porter.ptx import ast, table
+from porter.ptx.layout import named_in
 
 
 def called(ins: ast.Instruction) -> str | None:
@@ -68,6 +69,11 @@ class Flow:
                 todo += [b for b in before[at] if b not in queued]
                 queued.update(before[at])
         return live
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """Variables and labels that instructions name."""
+        return frozenset(named_in(self.code.code))
 
     @cached_property
     def innermost(self) -> dict[int, int]:

@@ -11,6 +11,7 @@ from math import prod
 from porter.facts.flow import Flow
 from porter.ptx import ast
 from porter.ptx.arch import limits
+from porter.ptx.layout import DYNAMIC_ALIGNMENT, Layout, Variable, lay_out
 from porter.ptx.register_file import entry_registers
 from porter.ptx.shared_window import SYSTEM_SHARED
 
@@ -21,8 +22,6 @@ LOCAL = 1 << 59
 GLOBAL = 1 << 40
 """Addresses from here on are of global memory."""
 _PARAMETER_ALIGNMENT = 128
-_DYNAMIC_ALIGNMENT = 1024
-_LOCAL_ALIGNMENT = 128
 
 Triple = tuple[int, int, int]
 
@@ -63,13 +62,17 @@ class Area:
 
 @dataclass
 class Launched:
-    """`parameters`: the bytes of each, tensor maps in Porter's form. `maps`: those in global memory, by address."""
+    """`parameters`: the bytes of each, tensor maps in Porter's form. `maps`: those in global memory, by address.
+    `allocated`: the first byte of each allocation of global memory and the first one behind it, if they are known.
+    `moved`: bytes that dynamic shared memory lies higher than where it would begin."""
 
     flow: Flow
     geometry: Geometry
     parameters: Mapping[str, bytes]
     maps: Mapping[int, bytes] = field(default_factory=dict)
     areas: Sequence[Area] = ()
+    allocated: Sequence[tuple[int, int]] = ()
+    moved: int = 0
 
     @cached_property
     def parameter_addresses(self) -> dict[str, int]:
@@ -100,43 +103,60 @@ class Launched:
         return entry_registers(code.entry.directives, code.code, chip.registers_per_sm, chip.registers_per_thread)
 
     @cached_property
+    def _shared(self) -> Layout:
+        return lay_out(map(_sized, self._variables("shared")), self.moved)
+
+    @cached_property
     def shared_variables(self) -> list[tuple[ast.VarDecl, int]]:
-        """The variables of shared memory and where they lie, those of dynamic size last."""
-        found, at = [], SYSTEM_SHARED
-        variables = [
-            v
-            for v in _variables(self.flow.code.module.variables, self.flow.code.entry.body or ())
-            if v.space == "shared"
-        ]
-        for variable in sorted(variables, key=lambda v: v.extern):
-            alignment = max(variable.align or 1, _DYNAMIC_ALIGNMENT if variable.extern else 1)
-            at = -(-at // alignment) * alignment
-            found.append((variable, at))
-            at += variable.size
-        return found
+        """The variables of shared memory and where they lie."""
+        return [(v, SYSTEM_SHARED + self._shared.offsets[v.name]) for v in self._variables("shared")]
+
+    @cached_property
+    def shared_end(self) -> int:
+        """Where a block's shared memory ends."""
+        return SYSTEM_SHARED + self._shared.behind + self.geometry.dynamic_smem
+
+    @cached_property
+    def dynamic_alignment(self) -> int:
+        """What dynamic shared memory is declared to be aligned to; 0 where there is none."""
+        return max((max(v.align, DYNAMIC_ALIGNMENT) for v in self._variables("shared") if v.extern), default=0)
+
+    @cached_property
+    def _local(self) -> Layout:
+        return lay_out(map(_sized, self._variables("local")))
 
     @cached_property
     def local_addresses(self) -> dict[str, int]:
         """Where the variables of local memory lie, by name."""
-        found, at = {}, LOCAL
-        for variable in _variables((), self.flow.code.entry.body or ()):
-            if variable.space == "local":
-                found[variable.name] = at
-                at += -(-variable.size // _LOCAL_ALIGNMENT) * _LOCAL_ALIGNMENT
-        return found
+        return {name: LOCAL + at for name, at in self._local.offsets.items()}
+
+    @cached_property
+    def accessible(self) -> list[tuple[int, int]]:
+        """The first byte and the first one behind of what there is of other memory than shared memory; all of global
+        memory where nobody knows what is allocated. Shared memory may stand there by a generic address."""
+        known = (*self.allocated, *((at, at + len(data)) for at, data in self.maps.items()))
+        of_global = known if self.allocated else ((GLOBAL, LOCAL),)
+        return [*of_global, (LOCAL, LOCAL + self._local.size), (0, GLOBAL), (PARAMETERS, 1 << 64)]
 
     @cached_property
     def shared_offsets(self) -> dict[str, int]:
         """Where the variables of shared memory lie, by name."""
         return {variable.name: at for variable, at in self.shared_variables}
 
+    def _variables(self, space: str) -> list[ast.VarDecl]:
+        """Those of the module that the kernel names, and its own."""
+        code = self.flow.code
+        found = (*code.module.variables, *_declared(code.entry.body or ()))
+        return [v for v in found if v.space == space and v.name in self.flow.symbols]
 
-def _variables(outside: Sequence[ast.VarDecl], body: Sequence[ast.Statement]) -> Iterator[ast.VarDecl]:
-    yield from outside
-    todo = list(body)
-    while todo:
-        statement = todo.pop()
+
+def _sized(variable: ast.VarDecl) -> Variable:
+    return Variable(variable.name, variable.size, variable.align, variable.extern)
+
+
+def _declared(body: Sequence[ast.Statement]) -> Iterator[ast.VarDecl]:
+    for statement in body:
         if isinstance(statement, ast.VarDecl):
             yield statement
         elif isinstance(statement, ast.Block):
-            todo += statement.body
+            yield from _declared(statement.body)

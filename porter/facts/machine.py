@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
+from porter.facts.cells import CELL_BYTES, byte_of, of_bytes
 from porter.facts.events import (
     Access,
     Arrival,
@@ -35,12 +36,13 @@ from porter.facts.tensor_maps import TensorMaps
 from porter.facts.values import ALL, Value, bits, first
 from porter.ptx.arch import WARP
 from porter.ptx.memory_order import Scope
-from porter.ptx.shared_window import RANK_SHIFT
+from porter.ptx.shared_window import RANK_SHIFT, SYSTEM_SHARED
 
 DATA = "up to these data: integers loaded from global memory are the case's, and no other block writes them"
 """What holds for these data alone."""
 _BY_THREADS = frozenset((Engine.THREAD, Engine.ATOMIC, Engine.CP_ASYNC, Engine.STORE))
 """Accesses that no other entry of a trace stands for."""
+_OF_SYSTEM = of_bytes(0, SYSTEM_SHARED)
 
 
 @dataclass
@@ -90,6 +92,8 @@ class Machine:
         """Told of each instruction that a group comes to; what it gives is called behind it, unless it waits."""
         self.on_comparison: Callable[[Warp, int, tuple[tuple[int, int], ...]], None] | None = None
         self.on_load: Callable[[Warp, int, Mapping[str, Value]], None] | None = None
+        self.is_taken = True
+        """Whether what is executed is known to be: the guard of the instruction may be data."""
         unwritten = launched.flow.live[0]
         self.blocks = [
             Block(launched.geometry, rank, launched.registers, unwritten) for rank in range(launched.geometry.ranks)
@@ -101,6 +105,11 @@ class Machine:
     def reads_global(self) -> bool:
         """Whether what is loaded from global memory may be numbers that decide something."""
         return bool(self.launched.areas) or self.flow.changes_maps
+
+    @property
+    def knows_global(self) -> bool:
+        """Whether addresses of what is loaded from global memory, and stored there, are computed."""
+        return self.follow is not None or self.reads_global
 
     def given(self, address: int, size: int) -> int | None:
         """The number that the launch finds at a place of global memory, where that is told and nothing writes it, or of
@@ -303,12 +312,24 @@ class Machine:
     ) -> Access:
         found = Access(space, engine, write, cells, start, end, at, pipe, tile, must_be_written)
         self.history.accesses.append(found)
+        if not space.tensor and self.is_taken:
+            self._look_at_end(found)
         if write and not space.tensor:
             self.blocks[space.rank].written |= cells
         warp = self.history.events[start].warp
         if warp is not None and engine in _BY_THREADS:
             self.history.trace[warp].append((engine.value, write, space, cells, at))
         return found
+
+    def _look_at_end(self, access: Access) -> None:
+        """Accesses to shared memory that no variable has, nor the launch gives."""
+        end = self.launched.shared_end
+        if access.cells >> -(-end // CELL_BYTES):
+            last = byte_of(access.cells.bit_length())
+            what = f"{access.engine.value} up to {last:#x} of shared memory, which ends at {end:#x}"
+            self.problem("outside", what, access.at)
+        elif access.write and access.cells & _OF_SYSTEM:
+            self.problem("outside", f"{access.engine.value} writes shared memory of the system", access.at)
 
     def reach(self, event: Event, rank: int, warp: Warp, what: str, at: int, arrives: bool = False) -> None:
         """Memory of a block is accessed, perhaps of another one."""

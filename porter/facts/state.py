@@ -18,11 +18,11 @@ from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 
 
 class Undefined(NamedTuple):
-    """The lanes in which a register holds what nobody has written. `load`: the instruction that found unwritten shared
-    memory; None if nothing has written the register."""
+    """The lanes in which a register holds what nobody has written. `origin`: the instruction that has loaded it from
+    unwritten shared memory, or has it from a lane that has no part in it; None if nothing has written the register."""
 
     lanes: int
-    load: int | None = None
+    origin: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -63,12 +63,12 @@ class Group:
     def meet(self, other: Group) -> None:
         """Note what is undefined in either group."""
         for name, why in other.undefined.items():
-            mine = self.undefined.get(name, Undefined(0, why.load))
-            self.undefined[name] = Undefined(mine.lanes | why.lanes, mine.load)
+            mine = self.undefined.get(name, Undefined(0, why.origin))
+            self.undefined[name] = Undefined(mine.lanes | why.lanes, mine.origin)
 
 
 def _in(undefined: Mapping[str, Undefined], lanes: int) -> dict[str, Undefined]:
-    return {name: Undefined(why.lanes & lanes, why.load) for name, why in undefined.items() if why.lanes & lanes}
+    return {name: Undefined(why.lanes & lanes, why.origin) for name, why in undefined.items() if why.lanes & lanes}
 
 
 def _narrowed(registers: dict[str, Value], lanes: int, live: Collection[str] | None) -> dict[str, Value]:

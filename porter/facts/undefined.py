@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registers that hold what nobody has written: themselves, or shared memory that they were loaded from.
+"""Registers that hold what nobody has written: themselves, shared memory that they were loaded from, or what a lane
+has that no shuffle reads.
 
 Most of them decide nothing. Where one decides what an instruction does that others wait for, it is an error in the
 order that was executed, and no order that another mistake leads to is needed to see it.
@@ -48,7 +49,7 @@ def carry(flow: Flow, group: Group, at: int) -> None:
         kept = left.lanes & ~taken if left is not None else 0
         why = origin if carried else left
         if why is not None and carried | kept:
-            known[name] = Undefined(carried | kept, why.load)
+            known[name] = Undefined(carried | kept, why.origin)
 
 
 def _may_be_zero(flow: Flow, group: Group, at: int, operand: ast.Operand) -> bool:
@@ -82,11 +83,14 @@ def blame(machine: Machine, group: Group, at: int) -> None:
         if why is None or not why.lanes & _unknown(group.registers.get(name), group.lanes):
             continue
         opcode = machine.code.code[at].opcode
-        if why.load is None:
+        if why.origin is None:
             machine.problem("register", f"{opcode} needs a register that nothing has written", at)
+        elif machine.code.code[why.origin].parts[0] == "shfl":
+            what = f"{opcode} needs what shfl has from a lane that does not execute it or is not in its mask"
+            machine.problem("mask", what, at, other=why.origin)
         else:
             what = f"{opcode} needs what was loaded from shared memory that nothing had written"
-            machine.problem("U1", what, at, other=why.load)
+            machine.problem("U1", what, at, other=why.origin)
         return
 
 

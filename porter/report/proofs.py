@@ -33,6 +33,9 @@ _OWN = {
     "register": "an instruction that others wait for, and a register that nothing has written",
     "registers": "setmaxnreg with a count that the warp cannot have",
     "multicast": "a multicast to a block that is not there",
+    "mask": "a collective instruction by lanes that their member mask leaves out",
+    "aligned": "an address that is no multiple of what its access needs",
+    "outside": "an access beyond the end of memory",
 }
 """Titles of what the catalog of hazards has no ID of."""
 

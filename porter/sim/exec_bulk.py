@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
+from porter.ptx.alignment import BULK_COPY
 from porter.ptx.table import Decoded
 from porter.sim.bulk_operands import BulkForm, BulkLoadOperands, BulkStoreOperands
 from porter.sim.codegen import Context, emits, runtime
@@ -36,8 +37,8 @@ def _combined(old: Array, new: Array, form: BulkForm) -> Array:
 
 
 def _check_multiples(by: Issuer, nbytes: int, source: int, target: int) -> None:
-    if (source | target | nbytes) & 15:
-        what = f"bulk copy of {nbytes} bytes from {source:#x} to {target:#x}: multiples of 16 are needed"
+    if (source | target | nbytes) % BULK_COPY:
+        what = f"bulk copy of {nbytes} bytes from {source:#x} to {target:#x}: multiples of {BULK_COPY} are needed"
         raise Stop(Code.SIM_MISALIGNED, what, by.at, by.warp, by.lane)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.alignment import RESPONSE_BYTES
 from porter.ptx.table import Decoded, items
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.kinds import Unsupported
@@ -22,7 +23,6 @@ from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
 from porter.sim.threads import Issuer, Signal, active_lanes, issuers, per_lane
 
-RESPONSE_BYTES = 16
 _NOBODY = 0xFFFFFFFF
 
 

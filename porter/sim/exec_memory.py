@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.alignment import BULK_STORE
 from porter.ptx.arch import WARP
 from porter.ptx.shared_window import OFFSET_MASK
 from porter.ptx.table import Decoded, items
@@ -271,8 +272,8 @@ def clear_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, si
     for row, lane in np.argwhere(lanes & (sizes > 0)).tolist():
         start, count = int(where[row, lane]), int(sizes[row, lane])
         offset = start % M.smem_stride
-        if count % 8 or start % 8:
-            what = f"st.bulk of {count} bytes at {offset:#x}: multiples of 8 are needed"
+        if count % BULK_STORE or start % BULK_STORE:
+            what = f"st.bulk of {count} bytes at {offset:#x}: multiples of {BULK_STORE} are needed"
             raise Stop(Code.SIM_MISALIGNED, what, at, int(M.warps(idx)[row]), lane)
         if offset + count > M.smem_size:
             what = f"st.bulk of {count} bytes at {offset:#x} passes the end of shared memory"

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
+from porter.ptx.alignment import CHANGED_MAP
 from porter.ptx.table import Decoded
 from porter.ptx.tensormap import ENCODED_BYTES, replaced
 from porter.sim.addresses import shared_place
@@ -34,8 +35,9 @@ def map_bytes(M: Machine, address: int, shared: bool, at: int, warp: int, lane: 
             found = M.everything.view(address, ENCODED_BYTES)
     except MemoryAccessError as problem:
         raise Stop(Code.SIM_OUT_OF_BOUNDS, str(problem), at, warp, lane) from problem
-    if address % 128:
-        raise Stop(Code.SIM_MISALIGNED, f"tensor map at {address:#x}: multiples of 128 are needed", at, warp, lane)
+    if address % CHANGED_MAP:
+        what = f"tensor map at {address:#x}: multiples of {CHANGED_MAP} are needed"
+        raise Stop(Code.SIM_MISALIGNED, what, at, warp, lane)
     return found
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Member masks of collective instructions: who executes one has to be in its mask (PTX ISA 9.7.9.6, 9.7.13.2,
-9.7.13.9 to 14, "the behavior ... is undefined if the executing thread is not in the membermask")."""
+"""Member masks of collective instructions: who executes one has to be in its mask."""
 
 from __future__ import annotations
 
@@ -10,13 +9,13 @@ import numpy as np
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.member_masks import EVERYONE, member_mask
 from porter.ptx.table import Decoded
 from porter.sim.codegen import Context, runtime
 from porter.sim.machine import Machine
 from porter.sim.results import Stop
 from porter.sim.threads import lane_mask
 
-_ALL = 0xFFFFFFFF
 _LANES = np.arange(32, dtype=np.uint32)
 
 
@@ -32,9 +31,7 @@ def require_members(M: Machine, at: int, idx: Any, n: int, mask: Any, members: A
 
 def check_members(cg: Context, ins: Decoded) -> None:
     """Generate the check where a mask may leave somebody out."""
-    members = ins.get("mask")
-    if "sync" not in ins.parts or members is None:
-        return
-    if isinstance(members, ast.Imm) and int(members.value) & _ALL == _ALL:
+    members = member_mask(ins)
+    if members is None or (isinstance(members, ast.Imm) and int(members.value) & EVERYONE == EVERYONE):
         return
     cg.line(cg.call("require_members", cg.src(members, "u32"), repr(".".join(ins.parts[:2]))))

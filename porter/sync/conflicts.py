@@ -11,7 +11,7 @@ from porter.facts.events import Access, Edge, Engine, History, Space, WarpName
 from porter.facts.names import SharedNames
 from porter.facts.values import bits
 from porter.ptx.shared_window import RANK_SHIFT
-from porter.ptx.tensor_order import PIPELINED, PIPELINED_IN_PRACTICE
+from porter.ptx.tensor_order import HAZARDS, PIPELINED, PIPELINED_IN_PRACTICE
 from porter.sync.findings import Findings, Level
 from porter.sync.views import Views
 
@@ -310,12 +310,12 @@ def _is_in_turn(first: Access, second: Access, views: Views) -> bool:
 def _kind(first: Access, second: Access) -> str:
     """The ID that the catalog of hazards has for a pair."""
     engines = first.engine, second.engine
-    if Engine.DEALLOC in engines:
+    if Engine.DEALLOC in engines or second.engine is Engine.ALLOC:
         return "H14"
     if first.engine is Engine.ALLOC:
         return "H15"
     if first.space.tensor:
-        return _TENSOR_KINDS.get(engines, "H7")
+        return HAZARDS[_operations(first, second)]
     if Engine.BARRIER in engines:
         return "M4"
     tensor_core = (Engine.MMA, Engine.WGMMA)
@@ -330,31 +330,3 @@ def _kind(first: Access, second: Access) -> str:
     if second.engine is Engine.LOAD:
         return "H20"
     return "G1"
-
-
-_TENSOR_KINDS = {
-    (Engine.MMA, Engine.TMEM_LD): "H1",
-    (Engine.MMA, Engine.TMEM_ST): "H2",
-    (Engine.TMEM_LD, Engine.MMA): "H3",
-    (Engine.TMEM_ST, Engine.MMA): "H4",
-    (Engine.TMEM_ST, Engine.TMEM_LD): "H5",
-    (Engine.TMEM_ST, Engine.TMEM_ST): "H5",
-    (Engine.TMEM_LD, Engine.TMEM_ST): "H6",
-    (Engine.CP, Engine.MMA): "H9",
-    (Engine.MMA, Engine.CP): "H10",
-    (Engine.TMEM_LD, Engine.CP): "H10",
-    (Engine.TMEM_ST, Engine.CP): "H12",
-    (Engine.CP, Engine.TMEM_LD): "H11",
-    (Engine.CP, Engine.TMEM_ST): "H11",
-    (Engine.CP, Engine.CP): "H12",
-    (Engine.SHIFT, Engine.TMEM_LD): "H13",
-    (Engine.SHIFT, Engine.TMEM_ST): "H13",
-    (Engine.SHIFT, Engine.SHIFT): "H13",
-    (Engine.SHIFT, Engine.MMA): "H9",
-    (Engine.SHIFT, Engine.CP): "H10",
-    (Engine.TMEM_LD, Engine.SHIFT): "H3",
-    (Engine.TMEM_ST, Engine.SHIFT): "H4",
-    (Engine.MMA, Engine.SHIFT): "H9",
-    (Engine.CP, Engine.SHIFT): "H12",
-}
-"""Those of MMAs on two accumulators, and of what is not here, are H7."""

@@ -24,6 +24,7 @@ from porter.facts.executor import run
 from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL, Launched, Triple
 from porter.facts.machine import Machine
+from porter.facts.placed import OUT_OF_PLACE
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder, BuiltKernel
 from porter.verify.case import Case
@@ -188,6 +189,9 @@ class Comparison:
         history = run(machine)
         if history.blocked:
             raise UnknownError("a deadlock", program, flow, history.blocked[0].at)
+        for problem in history.problems:
+            if problem.kind in OUT_OF_PLACE:
+                raise UnknownError(problem.text, program, flow, problem.at)
         self._assumed |= history.assumed
         return of_cluster(follower.contents.stored)
 

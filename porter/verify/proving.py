@@ -63,7 +63,8 @@ def launched_case(problem: Problem, flow: Flow, first: Triple = (0, 0, 0)) -> La
     launch = problem.launch
     geometry = Geometry(launch.block, launch.grid, launch.cluster, launch.dynamic_smem, first)
     return Launched(flow, geometry, parameters, {where: image(name) for name, where in maps.items()},
-                    _integers(problem, tensors))  # fmt: skip
+                    _integers(problem, tensors),
+                    [(start, start + problem.tensors[name].nbytes) for name, start in tensors.items()])  # fmt: skip
 
 
 def _integers(problem: Problem, addresses: Mapping[str, int]) -> list[Area]:

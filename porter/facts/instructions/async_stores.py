@@ -8,8 +8,10 @@ from porter.facts.instructions.copies import land, place_of
 from porter.facts.instructions.memory import touch
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
+from porter.facts.placed import look_at_place
 from porter.facts.state import Block, Group, Warp
 from porter.facts.values import bits, of_lane
+from porter.ptx.alignment import BULK_STORE
 from porter.ptx.bits import type_bytes
 
 
@@ -22,6 +24,7 @@ def store_async(step: Step) -> Run:
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where, arrives = address(machine, warp, group), barrier(machine, warp, group)
+        look_at_place(machine, where, group.lanes, nbytes, step.at)
         for event, lane in machine.lane_starts(warp, group, engine.value, step.at):
             place = place_of(step, where, lane)
             block = machine.block_of(place, step.at)
@@ -48,10 +51,11 @@ def store_bulk(step: Step) -> Run:
         where, nbytes = address(machine, warp, group), size(machine, warp, group)
         if not isinstance(nbytes, int):
             raise step.not_understood("the size")
+        look_at_place(machine, nbytes, group.lanes, 0, step.at, BULK_STORE)
         for event, lanes in machine.single(warp, group.lanes, "st.bulk", step.at):
             for lane in bits(lanes):
                 place = place_of(step, where, lane)
-                touch(machine, warp, event, 1 << lane, place, nbytes, True, step.at)
+                touch(machine, warp, event, 1 << lane, place, nbytes, True, step.at, multiple=BULK_STORE)
                 machine.block_of(place, step.at).write(place, nbytes, None)
         group.pc += 1
         return None

@@ -7,11 +7,12 @@ from porter.facts.events import Event
 from porter.facts.instructions.copies import beside, land, place_of
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
+from porter.facts.placed import look_at_place
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, of_lane, squeezed
+from porter.ptx.alignment import RESPONSE_BYTES
 from porter.ptx.arch import WARP
 
-RESPONSE_BYTES = 16
 _WORD = 32
 
 
@@ -28,6 +29,7 @@ def _try_cancel(step: Step) -> Run:
         where, arrives = response(machine, warp, group), address(machine, warp, group)
         limit = machine.launched.geometry.handed_out
         machine.history.assumed.add(f"try_cancel hands {limit} further blocks to each block, then none")
+        look_at_place(machine, where, group.lanes, RESPONSE_BYTES, step.at)
         for event, lane in machine.lane_starts(warp, group, "try_cancel", step.at):
             place, mbar = place_of(step, where, lane), place_of(step, arrives, lane)
             granted = warp.block.handed_out < limit

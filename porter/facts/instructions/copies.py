@@ -13,10 +13,12 @@ from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.launched import PARAMETERS
 from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
+from porter.facts.placed import look_at_place
 from porter.facts.state import Batches, Group, Warp
 from porter.facts.tensor_maps import Box, box_of
 from porter.facts.values import Value, bits, of_lane
 from porter.ptx import ast
+from porter.ptx.alignment import BULK_COPY, TENSOR_COPY, TENSOR_MAP
 from porter.ptx.bits import unsigned
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT, signal_rank
 
@@ -114,11 +116,14 @@ def _cp_async(step: Step) -> Run:
 
 
 def _cp_async_copy(step: Step) -> Run:
-    target, size = step.value("dst"), step.value("size")
+    target, size, source = step.value("dst"), step.value("size"), step.value("src")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where, nbytes = target(machine, warp, group), size(machine, warp, group)
         assert isinstance(nbytes, int)
+        look_at_place(machine, where, group.lanes, nbytes, step.at)
+        # of the source it may copy less
+        look_at_place(machine, source(machine, warp, group), group.lanes, 0, step.at, nbytes)
         for event, lanes in machine.single(warp, group.lanes, "cp.async", step.at):
             touched = 0
             for lane in bits(lanes):
@@ -171,12 +176,15 @@ def _cp_async_arrive(step: Step) -> Run:
 
 def _bulk_store(step: Step) -> Run:
     """From shared memory to global memory, read until a wait_group."""
-    source = step.value("src")
+    source, target = step.value("src"), step.optional("dst")
     size = None if "map" in step.ins else step.value("size")
     box = _box(step) if size is None else None
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where = source(machine, warp, group)
+        look_at_place(machine, where, group.lanes, 0, step.at, TENSOR_COPY if size is None else BULK_COPY)
+        if size is not None and target is not None:
+            _look_at_bulk(step, machine, group, target(machine, warp, group), size(machine, warp, group))
         for event, lane in machine.lane_starts(warp, group, "bulk store", step.at):
             place = place_of(step, where, lane)
             if box is not None:
@@ -203,6 +211,8 @@ def _bulk_load(step: Step) -> Run:
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where, nbytes, arrives = (v(machine, warp, group) for v in (target, size, barrier))
+        look_at_place(machine, where, group.lanes, 0, step.at, BULK_COPY)
+        _look_at_bulk(step, machine, group, source(machine, warp, group), nbytes)
         for event, lane in machine.lane_starts(warp, group, "bulk copy", step.at):
             place, count, mbar = (place_of(step, v, lane) for v in (where, nbytes, arrives))
             read = None
@@ -216,6 +226,12 @@ def _bulk_load(step: Step) -> Run:
         return None
 
     return run
+
+
+def _look_at_bulk(step: Step, machine: Machine, group: Group, place: Value, nbytes: Value) -> None:
+    """The side of a bulk copy that it is told nothing else of, and its size."""
+    look_at_place(machine, nbytes, group.lanes, 0, step.at, BULK_COPY)
+    look_at_place(machine, place, group.lanes, nbytes if isinstance(nbytes, int) else 0, step.at, BULK_COPY)
 
 
 def _read_source(step: Step, machine: Machine, event: Event, place: int, count: int) -> Access:
@@ -232,6 +248,7 @@ def _tensor_load(step: Step) -> Run:
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where, arrives = target(machine, warp, group), barrier(machine, warp, group)
+        look_at_place(machine, where, group.lanes, 0, step.at, TENSOR_COPY)
         sizes: list[int] = []
         for event, lane in machine.lane_starts(warp, group, "TMA load", step.at):
             place, mbar = place_of(step, where, lane), place_of(step, arrives, lane)
@@ -262,6 +279,7 @@ def _box(step: Step) -> OfBox:
         data = None if address is None else machine.maps.at(address)
         if address is None or data is None:
             raise step.not_understood("the tensor map, whose box nobody tells,")
+        look_at_place(machine, address, 1 << lane, 0, step.at, TENSOR_MAP)
         return address, box_of(data, mode)
 
     return box

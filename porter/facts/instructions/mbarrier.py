@@ -9,6 +9,7 @@ from porter.facts import cells
 from porter.facts.events import Awaited, Edge, Engine, Event, Kind, Mbarrier, Space, Wait
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
+from porter.facts.placed import look_at_place
 from porter.facts.state import Group, Warp
 from porter.facts.unheeded_waits import is_unheeded
 from porter.facts.values import Value, bits, first, of_lane
@@ -46,6 +47,7 @@ def _init(step: Step) -> Run:
             if place is None or number is None:
                 raise step.not_understood("the place or count")
             some = 1 << lane if isinstance(where, tuple) else group.lanes
+            look_at_place(machine, place, some, MBARRIER_BYTES, step.at)
             for event, _ in machine.single(warp, some, "mbarrier.init", step.at, Kind.INIT)[:1]:
                 _initialized(machine, event, place, unsigned(number, 32), step.at)
         group.pc += 1

@@ -12,9 +12,11 @@ from porter.facts.events import Edge, Engine, Event, MapEvent, MapUse, Space
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.launched import GLOBAL
 from porter.facts.machine import Machine
+from porter.facts.placed import look_at_place
 from porter.facts.state import Group, Undefined, Warp
 from porter.facts.tensor_maps import places
 from porter.facts.values import Value, bits, first, is_known, of_lane, shifted, squeezed
+from porter.ptx import table
 from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
 from porter.ptx.memory_order import memory_order
@@ -38,9 +40,11 @@ def lane_addresses(address: Value, lanes: int) -> Iterator[tuple[int, int]]:
 
 def touch(
     machine: Machine, warp: Warp, event: Event, lanes: int, address: Value, nbytes: int, write: bool, at: int,
-    engine: Engine = Engine.THREAD, what: str = "",
+    engine: Engine = Engine.THREAD, what: str = "", multiple: int | None = None,
 ) -> None:  # fmt: skip
-    """An access of threads to shared memory, of whatever blocks."""
+    """An access of threads to shared memory, of whatever blocks. `multiple`: of how many bytes its address has to be
+    one, if not of its own."""
+    look_at_place(machine, address, lanes, nbytes, at, multiple)
     for rank, touched in _touched(address, lanes, nbytes):
         machine.block_of(rank << RANK_SHIFT, at)
         machine.access(Space(rank, False), engine, write, touched, event.index, event.index, at)
@@ -69,12 +73,19 @@ def not_over_barriers(machine: Machine, rank: int, touched: int, at: int) -> Non
             machine.problem("barrier", f"{machine.named(address)} is overwritten", at)
 
 
-def _where(step: Step, machine: Machine, address: Value, lanes: int, space: str) -> bool:
-    """Whether an access is to shared memory.
+def _where(step: Step, machine: Machine, address: Value, lanes: int, space: str, nbytes: int) -> bool:
+    """Whether an access is to shared memory; of another one the place is looked at.
 
     Raises:
         NotUnderstood: its address is data although it is of shared memory.
     """
+    is_shared = _is_shared(step, machine, address, lanes, space)
+    if not is_shared and (space != "global" or machine.knows_global):
+        look_at_place(machine, address, lanes, nbytes, step.at)
+    return is_shared
+
+
+def _is_shared(step: Step, machine: Machine, address: Value, lanes: int, space: str) -> bool:
     if space in _ELSEWHERE or space.startswith("param"):
         return False
     if not is_known(address, lanes):
@@ -101,7 +112,7 @@ def load(step: Step) -> Run:
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where = address(machine, warp, group)
-        if not _where(step, machine, where, group.lanes, space):
+        if not _where(step, machine, where, group.lanes, space, nbytes):
             group.pc += 1
             for index, name in enumerate(names):
                 if name is not None and space == "local":
@@ -253,7 +264,7 @@ def store(step: Step) -> Run:
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         group.pc += 1
         where = address(machine, warp, group)
-        if not _where(step, machine, where, group.lanes, space):
+        if not _where(step, machine, where, group.lanes, space, nbytes):
             if space == "local":
                 for index, read in enumerate(values):
                     warp.local.store(shifted(where, index * size), size, read(machine, warp, group), group.lanes)
@@ -322,7 +333,7 @@ def atomic(step: Step) -> Run:
     name = step.register("d") if "d" in step.ins else None
     amount = step.optional("b")
     change = next((_CHANGES[p] for p in step.ins.parts[1:] if p in _CHANGES), None)
-    size = type_bytes(step.ins.parts[-1])
+    size = type_bytes(step.ins.parts[-1]) * (len(table.items(step.ins["b"])) if "b" in step.ins else 1)
     order = memory_order(step.ins)
     counts = step.ins.parts[0] == "atom" and step.has("add")
 
@@ -330,7 +341,7 @@ def atomic(step: Step) -> Run:
         where = address(machine, warp, group)
         given = amount(machine, warp, group) if amount is not None else None
         group.pc += 1
-        if not _where(step, machine, where, group.lanes, space):
+        if not _where(step, machine, where, group.lanes, space, size):
             _overwrite(machine, where, group.lanes, step.at)
             if name is not None:
                 group.registers[name] = _of_grid(machine, where, given, group.lanes) if counts else None

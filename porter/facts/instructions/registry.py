@@ -189,7 +189,9 @@ def _guarded(step: Step, run: Run, guard: ast.Guard) -> Run:
         if taken is None:
             if opaque and decides:
                 # what may be stored counts as stored, and what may be loaded as loaded
+                machine.is_taken = False
                 outcome = run(machine, warp, group)
+                machine.is_taken = True
                 group.registers.update(dict.fromkeys(written))
                 return outcome
             if decides:

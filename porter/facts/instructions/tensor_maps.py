@@ -9,9 +9,11 @@ from porter.facts.instructions.memory import touch
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.launched import GLOBAL
 from porter.facts.machine import Machine
+from porter.facts.placed import look_at_place
 from porter.facts.state import Group, Warp
 from porter.facts.tensor_maps import whole
 from porter.facts.values import bits, first, of_lane
+from porter.ptx.alignment import CHANGED_MAP
 from porter.ptx.tensormap import ENCODED_BYTES, SIZING_FIELDS, replaced
 
 
@@ -32,6 +34,7 @@ def _replace(step: Step) -> Run:
         for event, lanes in machine.single(warp, group.lanes, "tensormap.replace", step.at):
             for lane in bits(lanes) if isinstance(where, tuple) else (first(lanes),):
                 place, new = place_of(step, where, lane), of_lane(given, lane)
+                look_at_place(machine, place, 1 << lane, 0, step.at, CHANGED_MAP)
                 data = _bytes_at(machine, place, step.at)
                 if new is None and name in SIZING_FIELDS:
                     data = None
@@ -54,6 +57,8 @@ def _publish(step: Step) -> Run:
             return Outcome.BLOCKED
         lane = first(group.lanes)
         where, read = (place_of(step, v(machine, warp, group), lane) for v in (target, source))
+        for place in (where, read):
+            look_at_place(machine, place, 1 << lane, 0, step.at, CHANGED_MAP)
         event = machine.joint(warp, group.lanes, "tensormap.cp_fenceproxy", step.at)
         touch(machine, warp, event, 1 << lane, read, ENCODED_BYTES, False, step.at)
         _write(machine, warp, event, where, _bytes_at(machine, read, step.at), step.at)

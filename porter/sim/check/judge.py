@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from porter.ptx.memory_order import Scope
-from porter.ptx.tensor_order import PIPELINED, PIPELINED_IN_PRACTICE
+from porter.ptx.tensor_order import HAZARDS, PIPELINED, PIPELINED_IN_PRACTICE
 from porter.sim.check.clocks import EXACT, EXEC, ORDER, PARKED, TENSOR, Clocks
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.rulings import Ruling
@@ -55,15 +55,6 @@ def race_name(old: Access | GlobalAccess | None, new: Access | GlobalAccess) -> 
 
 # Tensor Memory ------------------------------------------------------------------------------------------
 
-_TENSOR_IDS = {
-    ("mma", "ld"): "H1", ("mma", "st"): "H2", ("ld", "mma"): "H3", ("st", "mma"): "H4", ("st", "ld"): "H5",
-    ("st", "st"): "H5", ("ld", "st"): "H6", ("mma", "mma"): "H7", ("cp", "mma"): "H9", ("mma", "cp"): "H10",
-    ("ld", "cp"): "H10", ("st", "cp"): "H12", ("cp", "ld"): "H11", ("cp", "st"): "H11", ("cp", "cp"): "H12",
-    ("shift", "ld"): "H13", ("shift", "st"): "H13", ("shift", "mma"): "H9", ("shift", "cp"): "H10",
-    ("shift", "shift"): "H13", ("ld", "shift"): "H3", ("st", "shift"): "H4", ("mma", "shift"): "H9",
-    ("cp", "shift"): "H12",
-}  # fmt: skip
-
 
 def judge_tensor(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
     """Accesses to the same Tensor Memory cells; `new.kind` is ld, st, mma, cp, shift or dealloc."""
@@ -78,7 +69,7 @@ def judge_tensor(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
     keeps = _keeps_order(old, new)
     if keeps and (old.warp, old.lane) == (new.warp, new.lane):
         return None
-    id = "H14" if new.kind == "dealloc" else _TENSOR_IDS[old.kind, new.kind]
+    id = "H14" if new.kind == "dealloc" else HAZARDS[old.kind, new.kind]
     if id == "H7" and keeps:
         id = "H8"
     by_issue = [*old.done, old.issue] if keeps else old.done

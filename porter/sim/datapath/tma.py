@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.ptx.alignment import TENSOR_COPY
 from porter.ptx.operand_errors import OperandError, UnsupportedOperandError
 from porter.ptx.swizzle import PERIOD
 from porter.ptx.tensormap import (
@@ -32,9 +33,6 @@ from porter.ptx.tensormap import (
 from porter.sim.reduction import ReduceOp, combine
 
 Bytes = NDArray[np.uint8]
-
-SMEM_ALIGNMENT = 128
-"""Alignment of the shared-memory side of a tensor copy (PTX ISA, cp.async.bulk.tensor)."""
 
 _CHUNK = np.complex128
 _ADDRESSES = 2**64 - 1
@@ -222,9 +220,9 @@ def _check(tensor_map: TensorMap, coords: Sequence[int], smem_address: int, mode
         raise UnsupportedOperandError("interleaved tensor maps")
     if tensor_map.swizzle not in TMA_SWIZZLES:
         raise UnsupportedOperandError(f"tensor maps with swizzle {tensor_map.swizzle.name}")
-    if smem_address % SMEM_ALIGNMENT:
+    if smem_address % TENSOR_COPY:
         raise OperandError(
-            f"shared-memory address {smem_address:#x} of a tensor copy is not a multiple of {SMEM_ALIGNMENT}"
+            f"shared-memory address {smem_address:#x} of a tensor copy is not a multiple of {TENSOR_COPY}"
         )
 
 
