@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from porter.facts.deciding import deciding
 from porter.facts.events import Blocked, History, NotUnderstood
-from porter.facts.flow import Flow
 from porter.facts.instructions.registry import Outcome, compiled
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
@@ -96,8 +95,10 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
                 machine.steps += 1
                 outcome = _step(machine, warp, group)
                 moved |= outcome is not Outcome.BLOCKED
-            if machine.on_turn is not None and _turns(machine.flow, place, group.pc):
-                machine.on_turn(warp, group, group.pc)
+            if machine.on_head is not None:
+                machine.branched.add((place, group.pc))
+                if group.pc in machine.flow.heads:
+                    machine.on_head(warp, group, place)
             if outcome is Outcome.MET:
                 return True
             if not alone:
@@ -110,11 +111,6 @@ def _is_for(stretch: Stretch, warp: Warp, group: Group) -> bool:
     if group.undefined and not stretch.named.isdisjoint(group.undefined):
         return False
     return len(warp.groups) == 1 or not any(group.pc < g.pc < stretch.end for g in warp.groups)
-
-
-def _turns(flow: Flow, place: int, target: int) -> bool:
-    """Whether a group comes to the head of a loop from a place inside of it."""
-    return target in flow.heads and place in flow.heads[target].members
 
 
 def _step(machine: Machine, warp: Warp, group: Group) -> Outcome | None:

@@ -65,8 +65,8 @@ class ClusterBarrier:
 
 
 class Machine:
-    """What instructions act on. `on_turn` is told when a group comes to the head of a loop from inside of it (warp,
-    group, head), `on_comparison` of each comparison of numbers (warp, instruction, both sides by lane), `on_load` of
+    """What instructions act on. `on_head` is told when a group comes to the head of a loop (warp, group, where
+    from), `on_comparison` of each comparison of numbers (warp, instruction, both sides by lane), `on_load` of
     numbers that come from memory (warp, instruction, registers)."""
 
     def __init__(self, launched: Launched, schedule: Schedule | None = None) -> None:
@@ -87,7 +87,9 @@ class Machine:
         self.taken: set[Area] = set()
         """Memory whose contents at the launch were taken for what is there."""
         self.written: set[Area] = set()
-        self.on_turn: Callable[[Warp, Group, int], None] | None = None
+        self.on_head: Callable[[Warp, Group, int], None] | None = None
+        self.branched: set[tuple[int, int]] = set()
+        """Branches, each with an instruction that it has led to; noted for who is told of heads."""
         self.follow: Callable[[Warp, Group], Callable[[], None] | None] | None = None
         """Told of each instruction that a group comes to; what it gives is called behind it, unless it waits."""
         self.on_comparison: Callable[[Warp, int, tuple[tuple[int, int], ...]], None] | None = None

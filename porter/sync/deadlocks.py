@@ -70,7 +70,7 @@ class _Open:
 def told(machine: Machine) -> tuple[Waiting, ...]:
     """Those that wait at the end of an execution which does not come to its end, the starved first. The machine goes
     on: nothing may be told of its history behind this."""
-    machine.on_turn = machine.on_comparison = None
+    machine.on_head = machine.on_comparison = None
     blocked = list(machine.history.blocked)
     opens: dict[object, _Open] = {}
     for one in blocked:

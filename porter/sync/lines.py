@@ -33,7 +33,7 @@ class Lines:
     """Lines in periods of some turns, over `periods` of them behind the first."""
 
     def __init__(self, period: int, periods: int) -> None:
-        self._period, self._periods = period, periods
+        self._period, self.periods = period, periods
 
     def number(self, number: int) -> Row:
         return (Line(unsigned(number, 64)),)
@@ -96,7 +96,7 @@ class Lines:
         first, step, width = _cut(line, line.width)
         low = -(1 << width - 1) if is_signed else 0
         first = signed(first, width) if is_signed else first
-        if not all(low <= number < low + (1 << width) for number in (first, first + step * self._periods)):
+        if not all(low <= number < low + (1 << width) for number in (first, first + step * self.periods)):
             raise NoLineError
         return first, step
 
@@ -114,7 +114,7 @@ class Lines:
         first, step = line
         for whole in (step // divisor, -(-step // divisor)):
             rest = step - whole * divisor
-            if first // divisor == (first + rest * self._periods) // divisor:
+            if first // divisor == (first + rest * self.periods) // divisor:
                 return first // divisor, whole
         raise NoLineError
 
@@ -190,13 +190,30 @@ def _shifted(lines: Lines, parts: tuple[str, ...], width: int, given: list[Line]
 
 
 def _quotient(lines: Lines, parts: tuple[str, ...], width: int, given: list[Line]) -> Line:
-    if parts[-1][0] == "s" or not (divisor := unsigned(_number(given[1]), width)):
+    """Of numbers that are not less than nothing; where the divisor moves, one that its ends agree on."""
+    pair = [lines.read(line, width, parts[-1][0] == "s") for line in given]
+    (first, step), (divisor, moves) = pair
+    ends = [(number, number + by * lines.periods) for number, by in pair]
+    if min(ends[0]) < 0 or min(ends[1]) < 1:
         raise NoLineError
-    first, step = lines.read(given[0], width, False)
-    found = lines.divided((first, step), divisor)
+    if moves:
+        found = first // divisor, 0
+        if found[0] != ends[0][1] // ends[1][1]:
+            raise NoLineError
+    else:
+        found = lines.divided((first, step), divisor)
     if parts[0] == "div":
         return Line(*found, width)
-    return Line(first - divisor * found[0], step - divisor * found[1], width)
+    return Line(first - divisor * found[0], step - divisor * found[1] - moves * found[0], width)
+
+
+def _extreme(lines: Lines, parts: tuple[str, ...], width: int, given: list[Line]) -> Line:
+    """One that stays the smaller or greater one from end to end."""
+    one, other = (lines.read(line, width, parts[-1][0] == "s") for line in given)
+    apart = one[0] - other[0], one[0] - other[0] + (one[1] - other[1]) * lines.periods
+    if min(apart) < 0 < max(apart):
+        raise NoLineError
+    return Line(*(one if (sum(apart) < 0) == (parts[0] == "min") else other), width)
 
 
 def _masked(lines: Lines, parts: tuple[str, ...], width: int, given: list[Line]) -> Line:
@@ -216,6 +233,6 @@ def _masked(lines: Lines, parts: tuple[str, ...], width: int, given: list[Line])
 _RESULTS: dict[str, Result] = {
     "mov": _moved, "selp": _moved, "cvt": _converted, "cvta": _converted, "add": _sum, "sub": _sum, "neg": _negative,
     "not": _negative, "mul": _product, "mad": _product, "shl": _shifted, "shr": _shifted, "div": _quotient,
-    "rem": _quotient, "and": _masked,
+    "rem": _quotient, "and": _masked, "min": _extreme, "max": _extreme,
 }  # fmt: skip
 _MOST_PARTS = {"mul": 3, "mad": 3, "cvt": 3, "cvta": 4}

@@ -8,8 +8,7 @@ otherwise is looked at for all turns that 31 bits of a size allow, instead of be
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -22,18 +21,14 @@ from porter.facts.code import Loop
 from porter.facts.flow import Flow
 from porter.ptx import ast
 from porter.ptx.bits import unsigned
-from porter.sync.lines import Lines, NoLineError
 
 Numbers = npt.NDArray[np.uint64]
 LARGEST_SIZE = (1 << 31) - (1 << 16)
 """Sizes of kernels are below it: what is rounded up to tiles has to fit as well."""
-_PART = 1 << 16
-_MOST_TURNS = (1 << 26) + (1 << 10)
-"""Turns that are looked at in some seconds."""
 _DEEPEST = 40
 _MOST_WAYS = 16
 """Ways through a turn that give a register other values."""
-_WIDTHS = {"u32": 32, "b32": 32, "s32": 32, "u64": 64, "s64": 64, "b64": 64}
+WIDTHS = {"u32": 32, "b32": 32, "s32": 32, "u64": 64, "s64": 64, "b64": 64}
 
 
 Key = str | tuple[int, str]
@@ -59,7 +54,7 @@ class NoSequenceError(Exception):
 @dataclass(frozen=True)
 class Counted:
     """A register at the head of a loop for any number of turns: `first` are those of one period, and `step` is how far
-    they move in each."""
+    they move in each. No `first`: the lanes have others, and all move so far."""
 
     first: tuple[int, ...]
     step: int
@@ -70,111 +65,14 @@ def evenly(values: Sequence[int], period: int) -> Counted:
     return Counted(tuple(unsigned(v, 64) for v in values[:period]), unsigned(values[period] - values[0], 64))
 
 
-class Repeating:
-    """Which values of a loop are the same in each period, for all of the `most` turns that it can make.
-    `follows` are the registers that follow a counter, `heads` what stands at the head, or is taken from the launch,
-    `symbols` the addresses of shared variables."""
-
-    def __init__(
-        self, flow: Flow, loop: Loop, follows: Collection[str], heads: Mapping[Key, Counted],
-        symbols: Mapping[str, int], period: int, most: int,
-    ) -> None:  # fmt: skip
-        self.flow, self._loop, self._follows = flow, loop, follows
-        self._heads, self._symbols, self._period = heads, symbols, period
-        self._turns = most
-        self._under_way: set[tuple[int, str]] = set()
-        self._known: dict[object, int | None] = flow.__dict__.setdefault("_repeating", {})
-
-    def __call__(self, at: int, operand: ast.Operand) -> bool:
-        """Whether an operand of the instruction at `at` is one of these; of a comparison whether it moves by one number
-        in each period, which says together with what runs show when its sides change places."""
-        if isinstance(operand, ast.Mem):
-            return self(at, operand.base)
-        if not isinstance(operand, ast.Reg) or self.flow.code.renamed(at, operand.name) not in self._follows:
-            return True
-        try:
-            return self._is_seen(at, operand)
-        except NoSequenceError:
-            return self._is_made_of_such(at, operand)
-
-    def _is_seen(self, at: int, operand: ast.Reg) -> bool:
-        """Whether it is for all turns, which are looked at.
-
-        Raises:
-            NoSequenceError: also for more turns than can be.
-        """
-        name = self.flow.code.renamed(at, operand.name)
-        places = reaching(self.flow, self._loop, at, name)
-        moved = self._moved((name, places), lambda values: values.of(at, operand, 0))
-        return moved == 0 or (moved is not None and self.flow.code.code[at].parts[0] == "setp")
-
-    def moved_by(self, at: int) -> int | None:
-        """The number by which what an instruction gives moves in each period, for all turns; None if there is none.
-
-        Raises:
-            NoSequenceError: also for more turns than can be.
-        """
-        if len(self.flow.writes[at]) != 1:
-            raise NoSequenceError
-        (name,) = self.flow.writes[at]
-        return self._moved((name, frozenset((at,))), lambda values: values.given(at, name, 0))
-
-    def _moved(self, named: object, rows: Callable[[Values[Any]], list[Any]]) -> int | None:
-        with suppress(NoLineError, NoSequenceError):
-            lines = Lines(self._period, (self._turns + self._period - 1) // self._period)
-            steps = {lines.step(row) for row in rows(self._values(lines))}
-            return steps.pop() if len(steps) == 1 else None
-        if self._turns > _MOST_TURNS:
-            raise NoSequenceError
-        rows(first := self._values(EachTurn(np.arange(1, dtype=np.uint64))))
-        heads = tuple((key, self._heads[key]) for key in sorted(first.used, key=str))
-        key = named, self._loop.head, self._turns, self._period, heads
-        if key not in self._known:
-            self._known[key] = self._moved_in_all(rows)
-        return self._known[key]
-
-    def _moved_in_all(self, rows: Callable[[Values[Numbers]], list[Numbers]]) -> int | None:
-        number: int | None = None
-        for start in range(0, self._turns, _PART):
-            turns = np.arange(start, min(start + _PART, self._turns) + self._period, dtype=np.uint64)
-            for row in rows(self._values(EachTurn(turns))):
-                moved = np.zeros(1, np.uint64) if row.size == 1 else row[self._period :] - row[: -self._period]
-                number = int(moved[0]) if number is None else number
-                if (moved != number).any():
-                    return None
-        return number
-
-    def _values(self, kind: Holding[Held]) -> Values[Held]:
-        return Values(self.flow, self._loop, self._heads, self._symbols, kind)
-
-    def _is_made_of_such(self, at: int, operand: ast.Reg) -> bool:
-        """Whether it is computed of such operands alone."""
-        name = self.flow.code.renamed(at, operand.name)
-        if (at, name) in self._under_way:
-            return False
-        self._under_way.add((at, name))
-        try:
-            return all(map(self._is_computed_at, reaching(self.flow, self._loop, at, name)))
-        except NoSequenceError:
-            return False
-        finally:
-            self._under_way.discard((at, name))
-
-    def _is_computed_at(self, place: int | None) -> bool:
-        if place is None or self.flow.code.code[place].parts[0] not in PURE:
-            return False
-        return all(self(place, o) for o in self.flow.code.code[place].operands[1:])
-
-
-PURE = frozenset(
-    ("mapa", "mov", "cvt", "cvta", "add", "sub", "and", "or", "xor", "shl", "shr", "mul", "mad", "selp", "min", "max")
-)
+Ways = frozenset[tuple[int, int]]
+"""Branches, each with an instruction that it has led to."""
 
 
 @lru_cache(maxsize=1 << 14)
-def reaching(flow: Flow, loop: Loop, at: int, name: str) -> frozenset[int | None]:
+def reaching(flow: Flow, loop: Loop, at: int, name: str, taken: Ways | None = None) -> frozenset[int | None]:
     """The instructions of a turn of a loop that may give a register the value that it has ahead of another one; None
-    stands for what it is at the head.
+    stands for what it is at the head. Branches go where they are `taken`.
 
     Raises:
         NoSequenceError: the loop is entered elsewhere than at its head.
@@ -189,6 +87,8 @@ def reaching(flow: Flow, loop: Loop, at: int, name: str) -> frozenset[int | None
         for before in flow.code.predecessors[here]:
             if before not in loop.members:
                 raise NoSequenceError
+            if taken is not None and flow.code.code[before].parts[0] == "bra" and (before, here) not in taken:
+                continue
             if name in flow.writes[before]:
                 found.add(before)
                 if flow.code.code[before].guard is None:
@@ -231,9 +131,11 @@ class Values(Generic[Held]):
     them. Which way it is depends on the turn's place in its period alone, so what holds for each row holds."""
 
     def __init__(
-        self, flow: Flow, loop: Loop, heads: Mapping[Key, Counted], symbols: Mapping[str, int], kind: Holding[Held]
-    ) -> None:
+        self, flow: Flow, loop: Loop, heads: Mapping[Key, Counted], symbols: Mapping[str, int], kind: Holding[Held],
+        taken: Ways | None = None,
+    ) -> None:  # fmt: skip
         self._flow, self._loop, self._heads, self._symbols, self._kind = flow, loop, heads, symbols, kind
+        self._taken = taken
         self._known: dict[int, list[Held]] = {}
         self.used: set[Key] = set()
         """What was asked for of what is known from the start."""
@@ -258,7 +160,7 @@ class Values(Generic[Held]):
             return [self._known_from_start((ANYWHERE, name))]
         rows = [
             row
-            for place in reaching(self._flow, self._loop, at, name)
+            for place in reaching(self._flow, self._loop, at, name, self._taken)
             for row in self.given(place, name, depth)
         ]  # fmt: skip
         if len(rows) > 1:
@@ -268,7 +170,7 @@ class Values(Generic[Held]):
         return rows
 
     def _known_from_start(self, key: Key) -> Held:
-        if key not in self._heads:
+        if key not in self._heads or not self._heads[key].first:
             raise NoSequenceError
         self.used.add(key)
         return self._kind.counted(self._heads[key].first, self._heads[key].step)
@@ -304,7 +206,7 @@ def _cut(values: Numbers, width: int) -> Numbers:
 
 def _computed(ins: ast.Instruction, given: Sequence[Numbers]) -> Numbers:
     parts = ins.parts
-    width = _WIDTHS.get(parts[-1], 0)
+    width = WIDTHS.get(parts[-1], 0)
     if not width:
         raise NoSequenceError
     operation = _OPERATIONS.get(parts[0])
@@ -321,7 +223,7 @@ def _computed(ins: ast.Instruction, given: Sequence[Numbers]) -> Numbers:
 def _converted(parts: tuple[str, ...], width: int, given: Numbers) -> Numbers:
     if parts[0] == "cvta":
         return given
-    to = _WIDTHS.get(parts[-2], 0)
+    to = WIDTHS.get(parts[-2], 0)
     if not to or len(parts) != 3:
         raise NoSequenceError
     return _cut(_signed(given, width).view(np.uint64) if parts[-1][0] == "s" else _cut(given, width), to)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from porter.facts.code import Loop
 from porter.facts.deciding import deciding
@@ -22,23 +22,19 @@ from porter.facts.values import Value
 from porter.ptx import ast, table
 from porter.ptx.bits import signed
 from porter.sync.following import Followed, Following, Shape, is_near, that_must_repeat
+from porter.sync.repeating import Repeating, Seen
 from porter.sync.sequences import (
     ANYWHERE,
     LARGEST_SIZE,
-    PURE,
     Counted,
     Key,
-    NoSequenceError,
-    Repeating,
     evenly,
-    reaching,
     whole,
 )
 
 Given = Mapping[tuple[int, str], object]
 """By instruction and register, or special register, what the launch gives it there; equal where it gives the same."""
 
-_DEEPEST = 8
 _BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 
@@ -101,6 +97,7 @@ class Sizes:
     symbols: Mapping[str, int]
     unit: int
     period: int
+    seen: Seen
     stored: set[int] = field(default_factory=set)
     """Instructions that leave in shared memory what follows the size or a counter."""
 
@@ -159,7 +156,7 @@ class Sizes:
         step = abs(end.step)
         heads: dict[Key, Counted] = {(ANYWHERE, name): Counted((0,), 1)}
         most = end.last + step * (self._most // self.period + 1)
-        return Repeating(self.flow, whole(self.flow), follows, heads, self.symbols, step, most)
+        return self._repeating(follows, heads, step, most)
 
     def _of_block(self, rank: int) -> tuple[dict[Key, Counted], dict[str, Followed]]:
         """What is known of what a launch gives a block for any number of turns, and the registers that follow it."""
@@ -183,59 +180,32 @@ class Sizes:
         reach = abs(signed(step, 32)) * (len(self.given) // self.period)
         return Followed(Shape.EVEN, reach)
 
-    def _step(self, moving: Repeating, at: int, follow: Mapping[str, Followed], depth: int = 0) -> int | None:
-        """By how much what an instruction gives moves in each period; None if that is not known. The indices of threads
-        in it do not move."""
-        try:
-            return moving.moved_by(at)
-        except NoSequenceError:
-            ins = self.flow.code.code[at]
-        if ins.parts[0] not in PURE or depth > _DEEPEST:
-            return None
-        steps = [self._step_of(moving, at, o, follow, depth) for o in ins.operands[1:]]
-        if None in steps:
-            return None
-        known = [step for step in steps if step is not None]
-        match ins.parts[0]:
-            case "min" | "max":
-                # the smaller one stays it
-                return known[0] if known[0] == known[1] else None
-            case "add" if len(ins.parts) == 2:
-                return known[0] + known[1]
-            case "mov":
-                return known[0]
-        return None if any(known) else 0
-
-    def _step_of(
-        self, moving: Repeating, at: int, operand: ast.Operand, follow: Mapping[str, Followed], depth: int
-    ) -> int | None:
-        if isinstance(operand, ast.SpecialReg):
-            values = [of_block.get((at, operand.name)) for of_run in self.given for of_block in of_run]
-            return 0 if values.count(values[0]) == len(values) else None
-        name = self.flow.code.register(at, operand)
-        if name is None or name not in follow:
-            return 0
-        places = reaching(self.flow, whole(self.flow), at, name)
-        steps = {None if place is None else self._step(moving, place, follow, depth + 1) for place in places}
-        return steps.pop() if len(steps) == 1 else None
-
     def _checked(self, numbers: Mapping[Key, Counted], kinds: Mapping[str, Followed]) -> Iterator[tuple[str, int]]:
-        moving = Repeating(self.flow, whole(self.flow), (), numbers, self.symbols, self.period, self._most)
+        moving = self._repeating(kinds.keys(), numbers, self.period, self._most)
 
         def settled(at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:
-            step = self._step(moving, at, follow)
+            step = moving.moved_by(at, follow.keys())
             return kind if step is None else self._moved(step) if step else None
 
         sources = {name: [at for at, written in self.given[-1][0] if name in self.flow.writes[at]] for name in kinds}
         following = Following(self.flow, whole(self.flow).body, kinds, settled, sources)
         self.stored.update(following.stored(whole(self.flow).body))
-        repeating = Repeating(
-            self.flow, whole(self.flow), following.kinds.keys(), numbers, self.symbols, self.period, self._most
-        )  # fmt: skip
+        repeating = self._repeating(following.kinds.keys(), numbers, self.period, self._most)
         for at in whole(self.flow).body:
             if not all(repeating(at, operand) for operand in that_must_repeat(self.flow, at, following)):
                 name = self.flow.code.code[at].parts[0]
                 yield f"{'a comparison' if name == 'setp' else f'an operand of {name}'} follows the size", at
+
+    def _repeating(self, follows: Collection[str], heads: Mapping[Key, Counted], period: int, most: int) -> Repeating:
+        return Repeating(
+            self.flow, whole(self.flow), follows, heads, self.symbols, period, most, self.seen, self._uneven
+        )
+
+    @cached_property
+    def _uneven(self) -> frozenset[tuple[int, str]]:
+        """What launches give blocks that is not the same for all of them."""
+        blocks = [of_block for of_run in self.given for of_block in of_run]
+        return frozenset(key for key in blocks[-1] if any(of_block.get(key) != blocks[-1][key] for of_block in blocks))
 
 
 _UNKNOWN = Followed(Shape.OTHER, 0, None)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -29,8 +29,10 @@ from porter.facts.values import Value, of_lane
 from porter.ptx.arch import WARP
 from porter.ptx.bits import signed, unsigned
 from porter.sync.following import Followed, Following, Shape, that_must_repeat
-from porter.sync.sequences import LARGEST_SIZE, Counted, Key, NoSequenceError, Repeating, evenly
+from porter.sync.repeating import Repeating
+from porter.sync.sequences import LARGEST_SIZE, Counted, Key, evenly
 from porter.sync.sizes import End, Sizes, given_by
+from porter.sync.ways import seen_in, steady_in
 
 Trace = list[tuple[object, ...]]
 
@@ -51,13 +53,19 @@ class Recorder:
         self._around: dict[tuple[WarpName, int], int] = defaultdict(int)
         self.loads: dict[tuple[WarpName, int, str], set[Value]] = defaultdict(set)
         """By warp, instruction and register the numbers that come from memory and decide something."""
-        machine.on_turn = self._turn
+        self.entries: dict[int, list[dict[str, Value]]] = defaultdict(list)
+        """By head of a loop the registers of who comes to it from outside."""
+        self.branched = machine.branched
+        machine.on_head = self._head
         machine.on_comparison = self._comparison
         machine.on_load = self._load
 
-    def _turn(self, warp: Warp, group: Group, target: int) -> None:
-        known = group.registers
+    def _head(self, warp: Warp, group: Group, place: int) -> None:
+        known, target = group.registers, group.pc
         state = {name: known[name] for name in self._deciding[target] if name in known}
+        if place not in self.flow.heads[target].members:
+            self.entries[target].append(state)
+            return
         self.states[warp.name, target].append((self._around[warp.name, target], state))
         for inner in self.flow.inside[target]:
             self._around[warp.name, inner] += 1
@@ -108,7 +116,8 @@ def find_lasso(runs: Sequence[Recorder], unit: int = 1) -> Lasso | None:
 
 def _broken(runs: Sequence[Recorder], period: int, unit: int) -> tuple[str, int | None]:
     shorter, longer = runs[-1 - period], runs[-1]
-    sizes = Sizes(longer.flow, [run.given for run in runs], longer.symbols, unit, period)
+    seen = seen_in(runs[-2 * period :])
+    sizes = Sizes(longer.flow, [run.given for run in runs], longer.symbols, unit, period, seen)
     for found in (
         _registers(shorter, longer, period),
         _comparisons(shorter, longer, (LARGEST_SIZE // unit - len(runs)) // period),
@@ -353,7 +362,9 @@ def _operands(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[tup
             counters |= _moving_loads(longer, warp, flow.heads[head], turns)
             loop, heads = flow.heads[head], _at_head(states, turns)
             most = len(states) + -(-LARGEST_SIZE // sizes.unit) * turns // sizes.period
-            of_loop = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most)
+            seen = replace(sizes.seen, steady=steady_in(longer, warp, head, turns))
+            of_loop = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most,
+                              seen=seen)  # fmt: skip
             following = Following(flow, loop.body, counters, partial(_settled, of_loop(())))
             sizes.stored.update(following.stored(loop.body))
             repeating = of_loop(following.kinds.keys())
@@ -379,10 +390,7 @@ def _settled(values: Repeating, at: int, kind: Followed, follow: Mapping[str, Fo
     others give is looked at where it is asked for."""
     if values.flow.code.code[at].parts[0] not in ("min", "max"):
         return kind
-    try:
-        step = values.moved_by(at)
-    except NoSequenceError:
-        return kind
+    step = values.moved_by(at)
     return kind if step is None else Followed(Shape.EVEN, kind.reach, None) if step else None
 
 
@@ -392,10 +400,21 @@ def _at_head(states: Sequence[Mapping[str, Value]], period: int) -> dict[Key, Co
     start = max(0, (len(states) - 2 * period) // 2)
     for name in states[start]:
         values = [state.get(name) for state in states[start : start + 2 * period]]
+        lanes = range(WARP if any(isinstance(v, tuple) for v in values) else 1)
+        pairs = [
+            (of_lane(now, lane), of_lane(later, lane))
+            for now, later in zip(values, values[period:], strict=False)
+            for lane in lanes
+        ]
+        steps = {
+            None if now is None or later is None else later - now
+            for now, later in pairs
+            if now is not None or later is not None
+        }
+        step = steps.pop() if len(steps) == 1 and len(values) == 2 * period else None
         numbers = [v for v in values if isinstance(v, int)]
-        steps = {numbers[i + period] - numbers[i] for i in range(len(numbers) - period)}
-        if len(numbers) == 2 * period and len(steps) == 1:
-            found[name] = evenly(numbers, period)
+        if step is not None:
+            found[name] = evenly(numbers, period) if len(numbers) == len(values) else Counted((), unsigned(step, 64))
     return found
 
 

@@ -36,6 +36,7 @@ def branch(step: Step) -> Run:
         if taken in (0, group.lanes):
             group.pc = there if taken else here
             return None
+        machine.branched.add((step.at, there))
         warp.groups.append(group.parted(there, taken, step.flow.live[there]))
         group.narrow(step.flow.live[here])
         group.pc = here
@@ -55,7 +56,9 @@ def _undecided(step: Step, machine: Machine, warp: Warp, group: Group) -> Outcom
     meet = flow.meets.get(step.at)
     if meet is None:
         raise NotUnderstood("a branch on data whose ways do not meet", step.at)
-    for at in flow.between(step.at, meet):
+    between = flow.between(step.at, meet)
+    machine.branched.update((at, to) for at in (step.at, *between) for to in flow.code.successors[at])
+    for at in between:
         if orders(flow.code.code[at]) and flow.code.code[at].parts[0] not in ("elect", "fence", "membar"):
             what = f"a branch on data, on which {flow.code.code[at].opcode} depends"
             raise NotUnderstood(what, step.at)
