@@ -56,7 +56,7 @@ def compute(step: Step) -> Means | None:
     result = _result(step, kinds)
 
     def results(contents: Contents, data: list[Words]) -> list[Words]:
-        found = result(data) if result is not None else _extreme(contents, ".".join(step.ins.parts), size, data)
+        found = result(data) if result is not None else extreme(contents, ".".join(step.ins.parts), size, data)
         return [found[:, i * each : (i + 1) * each] for i in range(len(names))]
 
     return _putting(step, names, given, results)
@@ -170,7 +170,7 @@ def _opaque(parts: tuple[str, ...], size: int) -> Result:
     return result
 
 
-def _extreme(contents: Contents, opcode: str, size: int, given: list[Words]) -> Words:
+def extreme(contents: Contents, opcode: str, size: int, given: list[Words]) -> Words:
     """The greatest of some values is made of all of them, in whatever order they are compared: the sum of their words
     stands for them."""
     key, sums = word(opcode), contents.sums[opcode]
