@@ -316,3 +316,59 @@ TCGEN05 = (
 def test_a_sparse_wgmma_and_its_port(selector: int, taken_from: int) -> None:
     wgmma, port = WGMMA.replace("SELECT", str(selector)), TCGEN05.replace("FROM", str(taken_from))
     assert are_equal(wgmma, port, threads=128) is (taken_from == 2 * selector)
+
+
+# Products of a warp -----------------------------------------------------------------------------------
+
+BITS = "".join(f"mov.b32 %r{20 + i}, %f{i};\n" for i in range(4))
+OF_LANE_5 = "setp.eq.u32 %p5, %r0, 5;\n@%p5 mov.b32 %r{}, %r22;\n"
+MMA = (
+    "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f4, %f5, %f6, %f7}, {%r20, %r21}, {%r23}, "
+    "{%f0, %f1, %f2, %f3};\n"
+)
+MMA_INT8 = (
+    "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%r30, %r31, %r32, %r33}, {%r20, %r21}, {%r23}, {0, 0, 0, 0};\n"
+)
+MMA_SPARSE = (
+    "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f4, %f5, %f6, %f7}, {%r20, %r21}, {%r23, %r22}, "
+    "{%f0, %f1, %f2, %f3}, %r24, 0x0;\n"
+)
+OF_FIRST = "setp.eq.u32 %p1, %r0, 0;\n@%p1 st.global.f32 [%d1], %f4;\n"
+OF_INT8 = "mov.b32 %f4, %r30;\n" + OF_FIRST
+TURNED = "movmatrix.sync.aligned.m8n8.trans.b16 %r24, %r20;\n"
+HALF = "st.global.b32 [%d1], %r24;\n"
+META_5 = "mov.b32 %r24, %r22;\n" + OF_LANE_5.format(24).replace("%r22;", "%r20;")
+
+SAME_WARP = {
+    "lanes of other columns": (MMA + OF_FIRST, OF_LANE_5.format(23) + MMA + OF_FIRST),
+    "lanes of other rows": (MMA + OF_FIRST, OF_LANE_5.format(20) + MMA + OF_FIRST),
+    "registers of other rows": (MMA + OF_FIRST, "mov.b32 %r21, %r22;\n" + MMA + OF_FIRST),
+    "turned twice": (TURNED + TURNED.replace("%r20", "%r24") + HALF, "mov.b32 %r24, %r20;\n" + HALF),
+    "the first element turned": (
+        TURNED + "setp.eq.u32 %p1, %r0, 0;\n@%p1 st.global.b16 [%d1], %r24;\n",
+        "setp.eq.u32 %p1, %r0, 0;\n@%p1 st.global.b16 [%d1], %r20;\n",
+    ),
+}
+LANE_1, LANE_4 = (OF_LANE_5.replace("%r0, 5", f"%r0, {lane}") for lane in (1, 4))
+OTHER_WARP = {
+    "a lane of the same column": (MMA + OF_FIRST, LANE_1.format(23) + MMA + OF_FIRST),
+    "a lane of the same row": (MMA + OF_FIRST, LANE_1.format(20) + MMA + OF_FIRST),
+    "another accumulator": (MMA + OF_FIRST, MMA.replace("{%f0, %f1, %f2", "{%f1, %f0, %f2") + OF_FIRST),
+    "A and B": (MMA + OF_FIRST, MMA.replace("%r20, %r21", "%r23, %r21").replace("{%r23}", "{%r20}") + OF_FIRST),
+    "another element": (MMA + OF_FIRST, MMA + OF_FIRST.replace("%f4", "%f5")),
+    "another type": (MMA + OF_FIRST, MMA.replace("f32.f16.f16", "f32.bf16.bf16") + OF_FIRST),
+    "a lane of the same row of bytes": (MMA_INT8 + OF_INT8, LANE_1.format(20) + MMA_INT8 + OF_INT8),
+    "other metadata": (META_5 + MMA_SPARSE + OF_FIRST, "mov.b32 %r24, %r22;\n" + MMA_SPARSE + OF_FIRST),
+    "not turned": (TURNED + HALF, "mov.b32 %r24, %r20;\n" + HALF),
+    "another lane turned": (TURNED + HALF, LANE_4.format(20) + TURNED + HALF),
+}
+
+
+@pytest.mark.parametrize("name", SAME_WARP)
+def test_products_of_a_warp_that_leave_the_same(name: str) -> None:
+    assert are_equal(*(BITS + body for body in SAME_WARP[name]))
+
+
+@pytest.mark.parametrize("name", OTHER_WARP)
+def test_products_of_a_warp_that_leave_something_else(name: str) -> None:
+    assert not are_equal(*(BITS + body for body in OTHER_WARP[name]))
