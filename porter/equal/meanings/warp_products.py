@@ -13,11 +13,11 @@ from porter.facts.state import Group, Warp
 from porter.facts.values import ALL
 from porter.ptx import table
 from porter.ptx.arch import WARP
-from porter.ptx.matrix_rows import ROWS, element_places
+from porter.ptx.matrix_rows import ROWS, Indices, element_places
 from porter.ptx.mma import MmaOp, N, a_position, b_position, d_position
-from porter.ptx.swizzle import IntLike
 
-_LANE = np.arange(WARP)[:, None]
+_LANE: Indices = np.arange(WARP)[:, None]
+_FIRST: Indices = np.zeros((1, 1), np.int64)
 
 
 @meaning("mma")
@@ -67,19 +67,19 @@ def _require_all(step: Step, taken: Taken) -> None:
 
 def _matrix_rows(op: MmaOp, registers: Words) -> Words:
     """The words of the rows of A, from registers [32, number, bytes]."""
-    place = a_position(_LANE, np.arange(registers.shape[1])[None, :], 0, op.a_type.bits, op.m)
+    place = a_position(_LANE, np.arange(registers.shape[1])[None, :], _FIRST, op.a_type.bits, op.m)
     return _rows(op.m, place, op.a_type.bits, registers)
 
 
 def _matrix_columns(op: MmaOp, registers: Words) -> Words:
-    place = b_position(_LANE, np.arange(registers.shape[1])[None, :], 0, op.b_type.bits)
+    place = b_position(_LANE, np.arange(registers.shape[1])[None, :], _FIRST, op.b_type.bits)
     return _rows(N, place, op.b_type.bits, registers)
 
 
-def _rows(count: int, place: tuple[IntLike, IntLike], bits: int, registers: Words) -> Words:
+def _rows(count: int, place: tuple[Indices, Indices], bits: int, registers: Words) -> Words:
     """The words of rows of which registers have some bytes; `place`: the row, and the element that they begin with."""
     whole = np.zeros((count, registers.size // count), np.uint64)
-    row, k = np.broadcast_arrays(*(np.asarray(index) for index in place))
+    row, k = np.broadcast_arrays(*place)
     first = k * bits // 8
     whole[row[..., None], first[..., None] + np.arange(registers.shape[2])] = registers
     return joined(whole)
