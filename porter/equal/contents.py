@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from porter.equal.words import Words, chosen, constant, of_addresses, opposite, word
+from porter.equal.words import Words, chosen, constant, joined, mixed, of_addresses, opposite, spread, word
 from porter.facts.events import NotUnderstood
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
@@ -21,6 +22,9 @@ from porter.ptx.tmem import COLUMNS, LANES
 
 Addresses = npt.NDArray[np.int64]
 UNDEFINED = word("undefined")
+Threads = Sequence[tuple[Warp, int]]
+"""Warp and lane of each."""
+_UNIT = 4
 _TENSOR = 34
 """Bits of an address below those that tell tensors apart."""
 
@@ -64,7 +68,7 @@ class Contents:
     machine: Machine
     stored: list[Stored] = field(default_factory=list)
     sums: dict[str, dict[int, np.uint64]] = field(default_factory=lambda: defaultdict(dict))
-    """By opcode and the word of its result the sum of what a greatest or least value is made of."""
+    """By opcode and the word of its result the sum of what that is made of, in any order."""
     registers: dict[Warp, dict[str, Words]] = field(default_factory=lambda: defaultdict(dict))
 
     def __post_init__(self) -> None:
@@ -77,7 +81,27 @@ class Contents:
         self._chosen: dict[tuple[Warp, str], _Choice] = {}
         """The newest value of registers, where that is one of some way behind a branch."""
         self._written: set[int] = set()
+        self._reduced: set[int] = set()
+        """Units of memory that reductions have changed."""
+        self._before: dict[tuple[Warp, int, int, str], np.uint64] = {}
+        """The newest reduction of a thread at a place, of those whose order counts."""
         self._newest: dict[int, np.uint64] | None = None
+
+    def in_any_order(self, opcode: str, size: int, given: Sequence[Words]) -> Words:
+        """The greatest of some values [..., size], or their sum, is made of all of them, in whatever order they are
+        taken: the sum of their words stands for them."""
+        key, sums = word(opcode), self.sums[opcode]
+        total = np.zeros(given[0].shape[:-1], np.uint64)
+        for data in given:
+            one = joined(data)
+            leaf = mixed(key, one)
+            for place, value in np.ndenumerate(one):
+                if int(value) in sums:
+                    leaf[place] = sums[int(value)]
+            total += leaf
+        found = spread(mixed(key, total), size)
+        sums.update(zip(joined(found).reshape(-1).tolist(), total.reshape(-1), strict=True))
+        return found
 
     # Registers ----------------------------------------------------------------------------------------
 
@@ -174,7 +198,12 @@ class Contents:
     # Global memory ------------------------------------------------------------------------------------
 
     def global_bytes(self, addresses: Addresses) -> Words:
-        """Bytes at addresses of global memory, as the cluster itself has left them."""
+        """Bytes at addresses of global memory, as the cluster itself has left them.
+
+        Raises:
+            NotUnderstood: a reduction has changed them.
+        """
+        self._require_unreduced(addresses)
         found = of_addresses(addresses)
         if self._written.isdisjoint(np.unique(addresses >> _TENSOR).tolist()):
             return found
@@ -185,6 +214,10 @@ class Contents:
                 flat[index] = newest[address]
         return flat.reshape(found.shape)
 
+    def _require_unreduced(self, addresses: Addresses) -> None:
+        if self._reduced and not self._reduced.isdisjoint(np.unique(addresses // _UNIT).tolist()):
+            raise NotUnderstood("what reductions have left in global memory")
+
     def _latest(self) -> dict[int, np.uint64]:
         if self._newest is None:
             self._newest = {}
@@ -193,12 +226,34 @@ class Contents:
                     self._newest.update(zip(stored.addresses.tolist(), stored.words, strict=True))
         return self._newest
 
-    def put_global(self, addresses: Addresses, data: Words, at: int, how: str = "") -> None:
+    def put_global(self, addresses: Addresses, data: Words, at: int) -> None:
+        """Raises NotUnderstood: a reduction has changed what was there."""
+        self._require_unreduced(addresses)
         flat = addresses.reshape(-1)
-        self.stored.append(Stored(flat, data.reshape(-1), at, how))
-        if not how:
-            self._written.update(np.unique(flat >> _TENSOR).tolist())
-            self._newest = None
+        self.stored.append(Stored(flat, data.reshape(-1), at))
+        self._written.update(np.unique(flat >> _TENSOR).tolist())
+        self._newest = None
+
+    def reduce_global(
+        self, addresses: Addresses, data: Words, at: int, how: str, threads: Threads | None = None
+    ) -> None:
+        """Reductions of values [number, bytes] to places [number]. `threads`: who makes them, where the order of those
+        that one makes counts. Nobody knows that of different ones."""
+        values = joined(data)
+        places = addresses[:, None] + np.arange(data.shape[1])
+        if not self._written.isdisjoint(np.unique(places >> _TENSOR).tolist()):
+            newest = self._latest()
+            for index, row in enumerate(places.tolist()):
+                before = [newest[place] for place in row if place in newest]
+                if before:
+                    values[index] = mixed(values[index], joined(np.array(before, np.uint64)))
+        for index, (warp, lane) in enumerate(threads or ()):
+            key = warp, lane, int(addresses[index]), how
+            if key in self._before:
+                values[index] = mixed(self._before[key], values[index])
+            self._before[key] = values[index]
+        self._reduced.update(np.unique(places // _UNIT).tolist())
+        self.stored.append(Stored(addresses, values, at, how))
 
 
 def fitted(data: Words, size: int) -> Words:

@@ -9,7 +9,6 @@ import numpy as np
 
 from porter.equal.contents import UNDEFINED, Contents, Taken
 from porter.equal.meaning import Means, Then, meaning, read
-from porter.equal.meanings.computing import extreme
 from porter.equal.meanings.products import operand_bytes
 from porter.equal.words import Words, is_number, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
@@ -83,7 +82,7 @@ def _reduced(contents: Contents, reduction: LoadReduction, data: Words) -> Words
     if reduction.absolute:
         data = spread(mixed(word(f"abs.{kind}"), joined(data)), 4)
     parts = ("max" if reduction.largest else "min", *(("NaN",) if reduction.propagate_nan else ()), kind)
-    return extreme(contents, ".".join(parts), 4, list(data.swapaxes(0, 1)))
+    return contents.in_any_order(".".join(parts), 4, list(data.swapaxes(0, 1)))
 
 
 def _numbers(step: Step, contents: Contents, warp: Warp, group: Group, *readers: Reader) -> list[int]:
