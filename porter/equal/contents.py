@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +14,16 @@ import numpy.typing as npt
 
 from porter.equal.words import Words, chosen, constant, joined, mixed, of_addresses, opposite, spread, word
 from porter.facts.events import NotUnderstood
+from porter.facts.launched import VARIABLE_ROOM, VARIABLES
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import ALL, Value, bits
+from porter.ptx import ast
 from porter.ptx.arch import SHARED_LIMIT, WARP
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT, SYSTEM_SHARED
+from porter.ptx.symbols import without_file
 from porter.ptx.tmem import COLUMNS, LANES
+from porter.sim.launch import initial_bytes
 
 Addresses = npt.NDArray[np.int64]
 UNDEFINED = word("undefined")
@@ -81,6 +86,7 @@ class Contents:
         self._chosen: dict[tuple[Warp, str], _Choice] = {}
         """The newest value of registers, where that is one of some way behind a branch."""
         self._written: set[int] = set()
+        self._variables: dict[int, Words] = {}
         self._reduced: set[int] = set()
         """Units of memory that reductions have changed."""
         self._before: dict[tuple[Warp, int, int, str], np.uint64] = {}
@@ -204,7 +210,7 @@ class Contents:
             NotUnderstood: a reduction has changed them.
         """
         self._require_unreduced(addresses)
-        found = of_addresses(addresses)
+        found = self._at_launch(addresses)
         if self._written.isdisjoint(np.unique(addresses >> _TENSOR).tolist()):
             return found
         newest = self._latest()
@@ -213,6 +219,37 @@ class Contents:
             if address in newest:
                 flat[index] = newest[address]
         return flat.reshape(found.shape)
+
+    def _at_launch(self, addresses: Addresses) -> Words:
+        found = of_addresses(addresses)
+        inside = addresses >= VARIABLES
+        if inside.any():
+            numbers, offsets = np.divmod(addresses[inside] - VARIABLES, VARIABLE_ROOM)
+            data = [self._of_variable(int(n)) for n in range(int(numbers.max()) + 1)]
+            if any(offset >= len(data[n]) for n, offset in zip(numbers.tolist(), offsets.tolist(), strict=True)):
+                raise NotUnderstood("an address behind the end of a variable")
+            found[inside] = [data[n][offset] for n, offset in zip(numbers.tolist(), offsets.tolist(), strict=True)]
+        return found
+
+    def _of_variable(self, number: int) -> Words:
+        """The bytes of a variable of the module: by its name, as hosts may have written it, and by what it begins
+        with."""
+        if number not in self._variables:
+            variable = self.machine.launched.module_variables[number]
+            begins_with = np.full(variable.size, 256, np.uint64)
+            data = initial_bytes(variable, self.machine.launched.variable_addresses)[: variable.size]
+            begins_with[: len(data)] = list(data)
+            name = word(f"variable {without_file(variable.name)}")
+            self._variables[number] = mixed(name, np.arange(variable.size, dtype=np.uint64), begins_with)
+        return self._variables[number]
+
+    @cached_property
+    def tables(self) -> np.uint64:
+        """What all variables hold that the entry names: one of them may be what a pointer leads to."""
+        launched = self.machine.launched
+        named = {o.name for i in launched.flow.code.code for o in _symbols(i.operands)}
+        words = [joined(self._of_variable(n)) for n, v in enumerate(launched.module_variables) if v.name in named]
+        return np.uint64(joined(np.array(words, np.uint64)))
 
     def _require_unreduced(self, addresses: Addresses) -> None:
         if self._reduced and not self._reduced.isdisjoint(np.unique(addresses // _UNIT).tolist()):
@@ -254,6 +291,12 @@ class Contents:
             self._before[key] = values[index]
         self._reduced.update(np.unique(places // _UNIT).tolist())
         self.stored.append(Stored(addresses, values, at, how))
+
+
+def _symbols(operands: Iterable[ast.Operand]) -> Iterator[ast.Sym]:
+    for operand in operands:
+        inner = operand.base if isinstance(operand, ast.Mem) else operand
+        yield from [inner] if isinstance(inner, ast.Sym) else ()
 
 
 def fitted(data: Words, size: int) -> Words:

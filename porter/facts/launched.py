@@ -20,6 +20,9 @@ LOCAL = 1 << 59
 """Where variables of local memory lie among them."""
 GLOBAL = 1 << 40
 """Addresses from here on are of global memory."""
+VARIABLES = GLOBAL + (1 << 43)
+"""Where variables of a module lie, of global and of constant memory, each in a room of its own."""
+VARIABLE_ROOM = 1 << 34
 _PARAMETER_ALIGNMENT = 128
 _DYNAMIC_ALIGNMENT = 1024
 _LOCAL_ALIGNMENT = 128
@@ -124,6 +127,16 @@ class Launched:
                 found[variable.name] = at
                 at += -(-variable.size // _LOCAL_ALIGNMENT) * _LOCAL_ALIGNMENT
         return found
+
+    @cached_property
+    def module_variables(self) -> list[ast.VarDecl]:
+        """Those of global and constant memory; each lies `VARIABLE_ROOM` behind the one before it."""
+        found = _variables(self.flow.code.module.variables, self.flow.code.entry.body or ())
+        return [v for v in found if v.space in ("global", "const")]
+
+    @cached_property
+    def variable_addresses(self) -> dict[str, int]:
+        return {v.name: VARIABLES + VARIABLE_ROOM * number for number, v in enumerate(self.module_variables)}
 
     @cached_property
     def shared_offsets(self) -> dict[str, int]:

@@ -15,6 +15,7 @@ from porter.ptx.parser import parse_module
 HEAD = """.version 8.8
 .target sm_100a
 .address_size 64
+{variables}
 .visible .entry k(.param .u64 input, .param .u64 output, .param .u32 n)
 {
 .reg .pred %p<9>;
@@ -35,9 +36,9 @@ ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%d0];
 """
 
 
-def left(body: str, n: int = 4, threads: int = 32) -> Outcome:
+def left(body: str, n: int = 4, threads: int = 32, variables: str = "") -> Outcome:
     """What the kernel with a body leaves: it has four values in %f0 to %f3, and room for as many at %d1."""
-    module = parse_module(f"{HEAD}{body}ret;\n}}\n")
+    module = parse_module(f"{HEAD.replace('{variables}', variables)}{body}ret;\n}}\n")
     flow = Flow(Code(module, module.entries()[0]))
     values = {"input": GLOBAL.to_bytes(8, "little"), "output": (GLOBAL + (1 << 34)).to_bytes(8, "little"),
               "n": n.to_bytes(4, "little")}  # fmt: skip

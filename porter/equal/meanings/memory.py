@@ -57,8 +57,6 @@ def load(step: Step) -> Means | None:
     base, offset = read(step, place.base, 8), place.offset
     if space.startswith("param"):
         return None
-    if space == "const":
-        return refused(step, "constant memory")
     nbytes = size * len(names)
     strong, is_signed = memory_order(step.ins).strong, step.ins.parts[-1][0] == "s"
 
@@ -74,7 +72,7 @@ def load(step: Step) -> Means | None:
             if at_data is not None:
                 if strong or space == "local":
                     raise step.not_understood("the address, which is data,")
-                key = mixed(word("behind a pointer"), joined(at_data), np.uint64(offset % (1 << 64)))
+                key = mixed(word("behind a pointer"), contents.tables, joined(at_data), np.uint64(offset % (1 << 64)))
                 data = spread(key, nbytes)
             else:
                 places = lane_addresses(step, where, taken.mask)

@@ -11,7 +11,7 @@ from porter.facts import cells
 from porter.facts.events import Edge, Engine, Event, MapEvent, MapUse, Space
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.integers import Operation, operation
-from porter.facts.launched import GLOBAL
+from porter.facts.launched import GLOBAL, VARIABLES
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Undefined, Warp
 from porter.facts.tensor_maps import places
@@ -374,7 +374,7 @@ def atomic(step: Step) -> Run:
 
 def _of_grid(machine: Machine, address: Value, amount: Value, lanes: int) -> Value:
     """A counter in global memory by which blocks take their work: the first one is that behind the grid's."""
-    if not isinstance(address, int) or not isinstance(amount, int) or lanes.bit_count() != 1:
+    if not isinstance(address, int) or not isinstance(amount, int) or lanes.bit_count() != 1 or address >= VARIABLES:
         return None
     old = machine.counters.get(address, machine.launched.geometry.grid[0])
     machine.counters[address] = old + amount
