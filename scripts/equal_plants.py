@@ -6,7 +6,8 @@
 
 Each is an edit of one line of the port's PTX: a number, two registers that change places, a product that is left out,
 another comparison, another rounding. It is effective where the simulator's run of the case, with inputs of one family,
-leaves other bits than the port does, or does not end: then it must not be called equal.
+leaves other bits than the port does, or does not end: then it must not be called equal. That run stands for the ones
+that `porter equal` makes to show what differs.
 """
 
 from __future__ import annotations
@@ -112,10 +113,11 @@ def of_port(task: tuple[str, str, tuple[Any, Any, Any]]) -> list[Said]:
     from porter.verify.budget import Budget
     from porter.verify.builder import parse_ptx
     from porter.verify.case_program import Program
-    from porter.verify.equality import Comparison, UnknownError
+    from porter.verify.equality import Comparison
     from porter.verify.images import make_image
     from porter.verify.inputs import choose, generate
     from porter.verify.settings import SimOptions
+    from porter.verify.shown import Shown
 
     name, style, (case, plan, made) = task
     builder = Unpacker(made)
@@ -123,7 +125,8 @@ def of_port(task: tuple[str, str, tuple[Any, Any, Any]]) -> list[Said]:
     comparison = Comparison(case.name, original, port, Budget(None))
     ours, theirs = original.at({}), port.at({})
     problem = theirs[1]
-    inputs = generate(ours[1], choose(None, ours[1])[0], 0)
+    family = choose(None, ours[1])[0]
+    inputs = generate(ours[1], family, 0)
 
     def run(kernel: Any, budget: int | None = None) -> Any:
         images = {n: make_image(t, inputs.get(n), 0) for n, t in problem.tensors.items()}
@@ -136,16 +139,17 @@ def of_port(task: tuple[str, str, tuple[Any, Any, Any]]) -> list[Said]:
         try:
             kernel = replace(theirs[0], ptx=text, module=parse_ptx(text, name))
             result = run(kernel, 4 * right.warp_instructions + 50_000)
-            left = {n: result.after[n].data.tobytes() for n in outputs} if result.status == "ok" else None
-            effective = left != {n: right.after[n].data.tobytes() for n in outputs}
         except (PorterError, ValueError):
             continue
-        try:
-            apart, _ = comparison.at(ours, (kernel, problem))
-            status = "differs" if apart is not None else _order(kernel, problem) if effective else "equal"
-            found.append(Said(f"{name} {style}", kind, line, effective, status, ""))
-        except (UnknownError, ValueError) as error:
-            found.append(Said(f"{name} {style}", kind, line, effective, "unknown", str(error)))
+        left = {n: result.after[n].data.tobytes() for n in outputs}
+        effective = result.status != "ok" or left != {n: right.after[n].data.tobytes() for n in outputs}
+        shown = Shown("nothing")
+        if effective and result.status != "incomplete":
+            shown = Shown("bits" if result.status == "ok" else "end", family.name)
+        comparison.show = lambda original, port, shown=shown: shown
+        answer = comparison.answer(ours, (kernel, problem))
+        status = _order(kernel, problem) if answer.status == "equal" and effective else answer.status
+        found.append(Said(f"{name} {style}", kind, line, effective, status, answer.why))
     return found
 
 

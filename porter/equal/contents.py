@@ -4,23 +4,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from porter.equal.words import Words, chosen, constant, of_addresses, opposite, word
+from porter.equal.words import Words, chosen, constant, joined, mixed, of_addresses, opposite, spread, word
 from porter.facts.events import NotUnderstood
+from porter.facts.launched import VARIABLE_ROOM, VARIABLES
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import ALL, Value, bits
+from porter.ptx import ast
 from porter.ptx.arch import SHARED_LIMIT, WARP
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT, SYSTEM_SHARED
+from porter.ptx.symbols import without_file
 from porter.ptx.tmem import COLUMNS, LANES
+from porter.sim.launch import initial_bytes
 
 Addresses = npt.NDArray[np.int64]
-_UNDEFINED = word("undefined")
+UNDEFINED = word("undefined")
+Threads = Sequence[tuple[Warp, int]]
+"""Warp and lane of each."""
+_UNIT = 4
 _TENSOR = 34
 """Bits of an address below those that tell tensors apart."""
 
@@ -64,20 +73,41 @@ class Contents:
     machine: Machine
     stored: list[Stored] = field(default_factory=list)
     sums: dict[str, dict[int, np.uint64]] = field(default_factory=lambda: defaultdict(dict))
-    """By opcode and the word of its result the sum of what a greatest or least value is made of."""
+    """By opcode and the word of its result the sum of what that is made of, in any order."""
     registers: dict[Warp, dict[str, Words]] = field(default_factory=lambda: defaultdict(dict))
 
     def __post_init__(self) -> None:
         blocks = len(self.machine.blocks)
-        self.shared = np.full((blocks, SHARED_LIMIT + SYSTEM_SHARED), _UNDEFINED, np.uint64)
-        self.tensor = np.full((blocks, LANES, COLUMNS, 4), _UNDEFINED, np.uint64)
+        self.shared = np.full((blocks, SHARED_LIMIT + SYSTEM_SHARED), UNDEFINED, np.uint64)
+        self.tensor = np.full((blocks, LANES, COLUMNS, 4), UNDEFINED, np.uint64)
         self._local: dict[Warp, dict[int, Words]] = defaultdict(dict)
         self.path: Words | None = None
         """What holds where an instruction is executed behind a branch on data."""
         self._chosen: dict[tuple[Warp, str], _Choice] = {}
         """The newest value of registers, where that is one of some way behind a branch."""
         self._written: set[int] = set()
+        self._variables: dict[int, Words] = {}
+        self._reduced: set[int] = set()
+        """Units of memory that reductions have changed."""
+        self._before: dict[tuple[Warp, int, int, str], np.uint64] = {}
+        """The newest reduction of a thread at a place, of those whose order counts."""
         self._newest: dict[int, np.uint64] | None = None
+
+    def in_any_order(self, opcode: str, size: int, given: Sequence[Words]) -> Words:
+        """The greatest of some values [..., size], or their sum, is made of all of them, in whatever order they are
+        taken: the sum of their words stands for them."""
+        key, sums = word(opcode), self.sums[opcode]
+        total = np.zeros(given[0].shape[:-1], np.uint64)
+        for data in given:
+            one = joined(data)
+            leaf = mixed(key, one)
+            for place, value in np.ndenumerate(one):
+                if int(value) in sums:
+                    leaf[place] = sums[int(value)]
+            total += leaf
+        found = spread(mixed(key, total), size)
+        sums.update(zip(joined(found).reshape(-1).tolist(), total.reshape(-1), strict=True))
+        return found
 
     # Registers ----------------------------------------------------------------------------------------
 
@@ -89,7 +119,7 @@ class Contents:
         newest = self._chosen.get((warp, name)) if self.path is not None else None
         if newest is not None and self.path is not None and bool((newest.where == self.path).all()):
             data = newest.data
-        found = fitted(data, size) if data is not None else np.full((WARP, size), _UNDEFINED, np.uint64)
+        found = fitted(data, size) if data is not None else np.full((WARP, size), UNDEFINED, np.uint64)
         if isinstance(value, tuple):
             found = found.copy()
             for lane, number in enumerate(value):
@@ -158,7 +188,7 @@ class Contents:
 
     def local_bytes(self, warp: Warp, lanes: npt.NDArray[np.intp], addresses: Addresses) -> Words:
         """Bytes [lanes, bytes] of the lanes' own memory."""
-        found = np.full(addresses.shape, _UNDEFINED, np.uint64)
+        found = np.full(addresses.shape, UNDEFINED, np.uint64)
         memory = self._local[warp]
         for (row, column), address in np.ndenumerate(addresses):
             if address in memory:
@@ -168,14 +198,19 @@ class Contents:
     def put_local(self, warp: Warp, lanes: npt.NDArray[np.intp], addresses: Addresses, data: Words) -> None:
         memory = self._local[warp]
         for (row, column), address in np.ndenumerate(addresses):
-            words = memory.setdefault(int(address), np.full(WARP, _UNDEFINED, np.uint64))
+            words = memory.setdefault(int(address), np.full(WARP, UNDEFINED, np.uint64))
             words[lanes[row]] = data[row, column]
 
     # Global memory ------------------------------------------------------------------------------------
 
     def global_bytes(self, addresses: Addresses) -> Words:
-        """Bytes at addresses of global memory, as the cluster itself has left them."""
-        found = of_addresses(addresses)
+        """Bytes at addresses of global memory, as the cluster itself has left them.
+
+        Raises:
+            NotUnderstood: a reduction has changed them.
+        """
+        self._require_unreduced(addresses)
+        found = self._at_launch(addresses)
         if self._written.isdisjoint(np.unique(addresses >> _TENSOR).tolist()):
             return found
         newest = self._latest()
@@ -185,6 +220,41 @@ class Contents:
                 flat[index] = newest[address]
         return flat.reshape(found.shape)
 
+    def _at_launch(self, addresses: Addresses) -> Words:
+        found = of_addresses(addresses)
+        inside = addresses >= VARIABLES
+        if inside.any():
+            numbers, offsets = np.divmod(addresses[inside] - VARIABLES, VARIABLE_ROOM)
+            data = [self._of_variable(int(n)) for n in range(int(numbers.max()) + 1)]
+            if any(offset >= len(data[n]) for n, offset in zip(numbers.tolist(), offsets.tolist(), strict=True)):
+                raise NotUnderstood("an address behind the end of a variable")
+            found[inside] = [data[n][offset] for n, offset in zip(numbers.tolist(), offsets.tolist(), strict=True)]
+        return found
+
+    def _of_variable(self, number: int) -> Words:
+        """The bytes of a variable of the module: by its name, as hosts may have written it, and by what it begins
+        with."""
+        if number not in self._variables:
+            variable = self.machine.launched.module_variables[number]
+            begins_with = np.full(variable.size, 256, np.uint64)
+            data = initial_bytes(variable, self.machine.launched.variable_addresses)[: variable.size]
+            begins_with[: len(data)] = list(data)
+            name = word(f"variable {without_file(variable.name)}")
+            self._variables[number] = mixed(name, np.arange(variable.size, dtype=np.uint64), begins_with)
+        return self._variables[number]
+
+    @cached_property
+    def tables(self) -> np.uint64:
+        """What all variables hold that the entry names: one of them may be what a pointer leads to."""
+        launched = self.machine.launched
+        named = {o.name for i in launched.flow.code.code for o in _symbols(i.operands)}
+        words = [joined(self._of_variable(n)) for n, v in enumerate(launched.module_variables) if v.name in named]
+        return np.uint64(joined(np.array(words, np.uint64)))
+
+    def _require_unreduced(self, addresses: Addresses) -> None:
+        if self._reduced and not self._reduced.isdisjoint(np.unique(addresses // _UNIT).tolist()):
+            raise NotUnderstood("what reductions have left in global memory")
+
     def _latest(self) -> dict[int, np.uint64]:
         if self._newest is None:
             self._newest = {}
@@ -193,12 +263,40 @@ class Contents:
                     self._newest.update(zip(stored.addresses.tolist(), stored.words, strict=True))
         return self._newest
 
-    def put_global(self, addresses: Addresses, data: Words, at: int, how: str = "") -> None:
+    def put_global(self, addresses: Addresses, data: Words, at: int) -> None:
+        """Raises NotUnderstood: a reduction has changed what was there."""
+        self._require_unreduced(addresses)
         flat = addresses.reshape(-1)
-        self.stored.append(Stored(flat, data.reshape(-1), at, how))
-        if not how:
-            self._written.update(np.unique(flat >> _TENSOR).tolist())
-            self._newest = None
+        self.stored.append(Stored(flat, data.reshape(-1), at))
+        self._written.update(np.unique(flat >> _TENSOR).tolist())
+        self._newest = None
+
+    def reduce_global(
+        self, addresses: Addresses, data: Words, at: int, how: str, threads: Threads | None = None
+    ) -> None:
+        """Reductions of values [number, bytes] to places [number]. `threads`: who makes them, where the order of those
+        that one makes counts. Nobody knows that of different ones."""
+        values = joined(data)
+        places = addresses[:, None] + np.arange(data.shape[1])
+        if not self._written.isdisjoint(np.unique(places >> _TENSOR).tolist()):
+            newest = self._latest()
+            for index, row in enumerate(places.tolist()):
+                before = [newest[place] for place in row if place in newest]
+                if before:
+                    values[index] = mixed(values[index], joined(np.array(before, np.uint64)))
+        for index, (warp, lane) in enumerate(threads or ()):
+            key = warp, lane, int(addresses[index]), how
+            if key in self._before:
+                values[index] = mixed(self._before[key], values[index])
+            self._before[key] = values[index]
+        self._reduced.update(np.unique(places // _UNIT).tolist())
+        self.stored.append(Stored(addresses, values, at, how))
+
+
+def _symbols(operands: Iterable[ast.Operand]) -> Iterator[ast.Sym]:
+    for operand in operands:
+        inner = operand.base if isinstance(operand, ast.Mem) else operand
+        yield from [inner] if isinstance(inner, ast.Sym) else ()
 
 
 def fitted(data: Words, size: int) -> Words:

@@ -14,6 +14,10 @@ from porter.equal.words import Words
 from porter.facts.events import NotUnderstood
 
 
+class WrittenTwice(NotUnderstood):
+    """A place that two clusters write different things to."""
+
+
 class Difference(NamedTuple):
     """A byte of global memory that two kernels leave otherwise, and the instructions that have written it; None for one
     that has not."""
@@ -55,7 +59,7 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
     """What clusters leave that run in any order.
 
     Raises:
-        NotUnderstood: two write different things to one place.
+        WrittenTwice: two write different things to one place.
     """
     addresses = np.concatenate([o.addresses for o in outcomes])
     words = np.concatenate([o.words for o in outcomes])
@@ -65,7 +69,7 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
     again = addresses[1:] == addresses[:-1]
     if bool((again & (words[1:] != words[:-1])).any()):
         where = int(np.flatnonzero(again & (words[1:] != words[:-1]))[0])
-        raise NotUnderstood("two blocks write different things to one place", int(at[where]))
+        raise WrittenTwice("two blocks write different things to one place", int(at[where]))
     first = np.concatenate(([True], ~again)) if len(addresses) else np.empty(0, bool)
     reductions = tuple(sorted(r for o in outcomes for r in o.reductions))
     return Outcome(addresses[first], words[first], at[first], reductions)

@@ -21,6 +21,9 @@ LOCAL = 1 << 59
 """Where variables of local memory lie among them."""
 GLOBAL = 1 << 40
 """Addresses from here on are of global memory."""
+VARIABLES = GLOBAL + (1 << 43)
+"""Where variables of a module lie, of global and of constant memory, each in a room of its own."""
+VARIABLE_ROOM = 1 << 34
 _PARAMETER_ALIGNMENT = 128
 
 Triple = tuple[int, int, int]
@@ -134,9 +137,23 @@ class Launched:
     def accessible(self) -> list[tuple[int, int]]:
         """The first byte and the first one behind of what there is of other memory than shared memory; all of global
         memory where nobody knows what is allocated. Shared memory may stand there by a generic address."""
-        known = (*self.allocated, *((at, at + len(data)) for at, data in self.maps.items()))
+        variables = ((self.variable_addresses[v.name], v.size) for v in self.module_variables)
+        known = (
+            *self.allocated,
+            *((at, at + len(data)) for at, data in self.maps.items()),
+            *((at, at + size) for at, size in variables),
+        )
         of_global = known if self.allocated else ((GLOBAL, LOCAL),)
         return [*of_global, (LOCAL, LOCAL + self._local.size), (0, GLOBAL), (PARAMETERS, 1 << 64)]
+
+    @cached_property
+    def module_variables(self) -> list[ast.VarDecl]:
+        """Those of global and constant memory; each lies `VARIABLE_ROOM` behind the one before it."""
+        return [v for v in self._declared if v.space in ("global", "const")]
+
+    @cached_property
+    def variable_addresses(self) -> dict[str, int]:
+        return {v.name: VARIABLES + VARIABLE_ROOM * number for number, v in enumerate(self.module_variables)}
 
     @cached_property
     def shared_offsets(self) -> dict[str, int]:
@@ -145,9 +162,12 @@ class Launched:
 
     def _variables(self, space: str) -> list[ast.VarDecl]:
         """Those of the module that the kernel names, and its own."""
+        return [v for v in self._declared if v.space == space and v.name in self.flow.symbols]
+
+    @cached_property
+    def _declared(self) -> list[ast.VarDecl]:
         code = self.flow.code
-        found = (*code.module.variables, *_declared(code.entry.body or ()))
-        return [v for v in found if v.space == space and v.name in self.flow.symbols]
+        return [*code.module.variables, *_declared(code.entry.body or ())]
 
 
 def _sized(variable: ast.VarDecl) -> Variable:

@@ -69,7 +69,8 @@ def _symbol(name: str, offset: int) -> Reader:
             return launched.local_addresses[name] + offset
         if name in launched.parameter_addresses:
             return launched.parameter_addresses[name] + offset
-        return None
+        address = launched.variable_addresses.get(name)
+        return None if address is None else address + offset
 
     return value
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 _LENGTH = re.compile(r"E(\d+)")
+_OF_FILE = re.compile(r"(\d+)_INTERNAL_")
 _NESTED = re.compile(r"\d+")
 
 
@@ -27,6 +28,16 @@ def local_name(symbol: str) -> str:
         if len(name) == int(found[1]) and re.fullmatch(r"(_\d+_?)?", rest):
             return name
     return symbol
+
+
+def without_file(symbol: str) -> str:
+    """A symbol without the name that nvcc gives to what a file keeps for itself, which has a hash of the file in it.
+
+    >>> without_file("_ZN34_INTERNAL_0a1b2c3d_4_k_cu_1234567_5tableE")
+    '_ZN5tableE'
+    """
+    found = _OF_FILE.search(symbol)
+    return symbol if found is None else symbol[: found.start()] + symbol[found.end(1) + int(found[1]) :]
 
 
 def _last_component(nested: str) -> str:

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal, NamedTuple
 
-from porter.build.port_plan import PortPlan
 from porter.diagnostics import PorterError
 from porter.equal.meaning import Follower
-from porter.equal.outcome import Difference, Outcome, difference, of_cluster, together
+from porter.equal.outcome import Difference, Outcome, WrittenTwice, difference, of_cluster, together
 from porter.facts.code import Code
 from porter.facts.events import NotUnderstood
 from porter.facts.executor import run
@@ -25,13 +24,13 @@ from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL, Launched, Triple
 from porter.facts.machine import Machine
 from porter.facts.placed import OUT_OF_PLACE
+from porter.sync.deadlocks import told
 from porter.verify.budget import Budget
-from porter.verify.builder import Builder, BuiltKernel
-from porter.verify.case import Case
+from porter.verify.builder import BuiltKernel
 from porter.verify.case_program import Program
 from porter.verify.problem import Problem
 from porter.verify.proving import APART, Sizes, launched_case, listed
-from porter.verify.shown import shown_by
+from porter.verify.shown import Built, Show, shown_by
 
 MOST_CLUSTERS = 16
 """Clusters of a grid that are looked at where others do the same with other indices."""
@@ -40,11 +39,12 @@ _ALL_CLUSTERS = 256
 
 
 class UnknownError(Exception):
-    """Something that keeps two programs from being compared, at an instruction of one of them."""
+    """Something that keeps two programs from being compared, at an instruction of one of them. `is_wrong`: the program
+    itself does what no schedule makes right, if a run shows it."""
 
-    def __init__(self, why: str, program: str, flow: Flow, at: int | None) -> None:
+    def __init__(self, why: str, program: str, flow: Flow, at: int | None, is_wrong: bool = False) -> None:
         super().__init__(why)
-        self.why, self.program, self.flow, self.at = why, program, flow, at
+        self.why, self.program, self.flow, self.at, self.is_wrong = why, program, flow, at, is_wrong
 
 
 class Place(NamedTuple):
@@ -55,6 +55,19 @@ class Place(NamedTuple):
     at: int | None
 
 
+Status = Literal["equal", "differs", "unknown"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is said at one size; `bytes` that are equal."""
+
+    status: Status
+    why: str = ""
+    places: tuple[Place, ...] = ()
+    bytes: int = 0
+
+
 @dataclass(frozen=True)
 class Equality:
     """`looked_at`: sizes at which both leave the same, `bytes` of it in all. `why`: what is not understood, or what
@@ -63,7 +76,7 @@ class Equality:
     the schedule that was executed."""
 
     case: str
-    status: Literal["equal", "differs", "unknown"]
+    status: Status
     looked_at: tuple[str, ...]
     bytes: int
     seconds: float
@@ -73,21 +86,13 @@ class Equality:
     assumed: frozenset[str] = frozenset()
 
 
-def compare(case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes], seconds: float) -> Equality:
-    """A case's original with its port, at some sizes; the first ones are looked at however long it takes.
-
-    Raises:
-        PorterError: what binding, porting and compiling raise at the first of them.
-    """
-    return Comparison(case.name, Program(case, builder), Program(case, builder, plan), Budget(seconds)).run(chosen)
-
-
 @dataclass
 class Comparison:
     case: str
     original: Program
     port: Program
     budget: Budget
+    show: Show = shown_by
     _flows: dict[str, Flow] = field(default_factory=dict)
     _assumed: set[str] = field(default_factory=set)
     _outcomes: dict[object, Outcome] = field(default_factory=dict)
@@ -99,7 +104,7 @@ class Comparison:
         looked_at: list[str] = []
         total = 0
 
-        def result(status: Literal["equal", "differs", "unknown"], why: str = "", at: str = "",
+        def result(status: Status, why: str = "", at: str = "",
                    places: tuple[Place, ...] = ()) -> Equality:  # fmt: skip
             return Equality(self.case, status, tuple(looked_at), total, time.perf_counter() - began, why, at, places,
                             frozenset(self._assumed))  # fmt: skip
@@ -115,29 +120,40 @@ class Comparison:
                 # the port does not take these
                 continue
             at = listed(original[1].sizes)
-            try:
-                found, count = self.at(original, port)
-            except UnknownError as error:
-                return result("unknown", error.why, at, (Place(error.program, error.flow, error.at),))
-            if found is not None:
-                places = tuple(
-                    Place(program, self._flow(built[0]), where)
-                    for program, built, where in (("original", original, found.original), ("port", port, found.port))
-                    if where is not None
-                )
-                why, shown = _told(original[1], found), shown_by(original, port)
-                if shown is None:
-                    return result("unknown", f"{why}; no run of the case leaves other bits", at, places)
-                return result("differs", f"{why}; a run with inputs of the family {shown} shows it", at, places)
+            answer = self.answer(original, port)
+            if answer.status != "equal":
+                return result(answer.status, answer.why, at, answer.places)
             looked_at.append(at)
-            total += count
+            total += answer.bytes
         if not total:
             return result("unknown", "neither writes anything", looked_at[0] if looked_at else "")
         return result("equal")
 
-    def at(
-        self, original: tuple[BuiltKernel, Problem], port: tuple[BuiltKernel, Problem]
-    ) -> tuple[Difference | None, int]:
+    def answer(self, original: Built, port: Built) -> Answer:
+        """What is to be said at one size. What differs is run: what no run shows may be the same number made in another
+        way. So is a port that is not understood, which may stop with an error."""
+        try:
+            found, count = self.at(original, port)
+        except UnknownError as error:
+            where = Place(error.program, error.flow, error.at)
+            if error.program == "original":
+                return Answer("unknown", error.why, (where,))
+            shown = self.show(original, port)
+            if shown.how == "end" or (error.is_wrong and shown.how == "bits"):
+                return Answer("differs", f"{error.why}; {shown}", (where,))
+            return Answer("unknown", f"{error.why}; {shown}" if error.is_wrong else error.why, (where,))
+        if found is None:
+            return Answer("equal", bytes=count)
+        places = tuple(
+            Place(program, self._flow(built[0]), where)
+            for program, built, where in (("original", original, found.original), ("port", port, found.port))
+            if where is not None
+        )
+        shown = self.show(original, port)
+        status: Status = "differs" if shown.how in ("bits", "end") else "unknown"
+        return Answer(status, f"{_what(original[1], found)}; {shown}", places)
+
+    def at(self, original: Built, port: Built) -> tuple[Difference | None, int]:
         """Where they differ at one size, or how many bytes are the same.
 
         Raises:
@@ -157,9 +173,8 @@ class Comparison:
         return self._compared(original, all_ours, port, all_theirs)
 
     def _compared(
-        self, original: tuple[BuiltKernel, Problem], of_original: Sequence[Triple],
-        port: tuple[BuiltKernel, Problem], of_port: Sequence[Triple],
-    ) -> tuple[Difference | None, int]:  # fmt: skip
+        self, original: Built, of_original: Sequence[Triple], port: Built, of_port: Sequence[Triple]
+    ) -> tuple[Difference | None, int]:
         key = original[0].ptx, listed(original[1].sizes), tuple(of_original)
         if key not in self._outcomes:
             self._outcomes[key] = self._outcome("original", original, of_original)
@@ -167,12 +182,13 @@ class Comparison:
         theirs = self._outcome("port", port, of_port)
         return difference(ours, theirs), len(ours.addresses) + len(ours.reductions)
 
-    def _outcome(self, program: str, built: tuple[BuiltKernel, Problem], firsts: Sequence[Triple]) -> Outcome:
+    def _outcome(self, program: str, built: Built, firsts: Sequence[Triple]) -> Outcome:
         flow = self._flow(built[0])
         try:
             return together([self._of(program, flow, launched_case(built[1], flow, first)) for first in firsts])
         except NotUnderstood as error:
-            raise UnknownError(str(error), program, flow, error.at) from error
+            is_wrong = isinstance(error, WrittenTwice)
+            raise UnknownError(str(error), program, flow, error.at, is_wrong) from error
 
     def _of(self, program: str, flow: Flow, launched: Launched) -> Outcome:
         """What a cluster leaves; small tensors of integers are those of the case only where they decide something."""
@@ -188,7 +204,9 @@ class Comparison:
         follower = Follower(machine)
         history = run(machine)
         if history.blocked:
-            raise UnknownError("a deadlock", program, flow, history.blocked[0].at)
+            first, *_ = told(machine)
+            why = f": {first.why}" if first.why else ""
+            raise UnknownError(f"a deadlock at {first.awaited}{why}", program, flow, first.by[0].at, is_wrong=True)
         for problem in history.problems:
             if problem.kind in OUT_OF_PLACE:
                 raise UnknownError(problem.text, program, flow, problem.at)
@@ -217,7 +235,7 @@ def _spread(clusters: Sequence[Triple]) -> list[Triple]:
     return [clusters[i * (count - 1) // (MOST_CLUSTERS - 1)] for i in range(MOST_CLUSTERS)]
 
 
-def _told(problem: Problem, found: Difference) -> str:
+def _what(problem: Problem, found: Difference) -> str:
     """What differs, by the tensor and the element."""
     number, offset = divmod(found.address - GLOBAL, APART)
     names = list(problem.tensors)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -15,30 +17,73 @@ from porter.verify.inputs import choose, generate
 from porter.verify.problem import Problem
 from porter.verify.settings import SimOptions
 
+SECONDS = 60.0
+"""For all runs that look for one difference."""
 _GUARD = 0
 Built = tuple[BuiltKernel, Problem]
 
 
-def shown_by(original: Built, port: Built) -> str | None:
-    """The family of inputs whose run leaves other bits in an output of the case, or that the port does not end with;
-    None if there is none, or nobody can run them."""
-    problem = original[1]
+class Shown(NamedTuple):
+    """What runs show. `how`: other bits in an output of the case, a port that stops with an error, nothing, or, as far
+    as there was time, nothing. `family`: the inputs that show it."""
+
+    how: Literal["bits", "end", "nothing", "out of time"]
+    family: str = ""
+
+    def __str__(self) -> str:
+        match self.how:
+            case "bits":
+                return f"a run with inputs of the family {self.family} shows it"
+            case "end":
+                return f"a run with inputs of the family {self.family} does not come to its end"
+            case "out of time":
+                return f"runs of the case were given up after {SECONDS:g} s without showing it"
+        return "no run of the case leaves other bits"
+
+
+Show = Callable[[Built, Built], Shown]
+
+
+class _OutOfTimeError(Exception):
+    pass
+
+
+def shown_by(original: Built, port: Built, seconds: float = SECONDS) -> Shown:
+    """The first family of inputs whose runs differ, where there are any and somebody can run them."""
+    problem, end = original[1], time.monotonic() + seconds
     try:
         for family in choose(None, problem):
             inputs = generate(problem, family, 0)
-            ours, theirs = (_left(built, inputs) for built in (original, port))
-            if ours is None:
-                return None
-            if theirs is None or any(not np.array_equal(ours[t.name], theirs[t.name]) for t in problem.outputs):
-                return family.name
+            ours, theirs = (_left(built, inputs, end) for built in (original, port))
+            if not isinstance(ours, dict) or theirs == "incomplete":
+                break
+            if not isinstance(theirs, dict):
+                return Shown("end", family.name)
+            if any(not np.array_equal(ours[t.name], theirs[t.name]) for t in problem.outputs):
+                return Shown("bits", family.name)
+    except _OutOfTimeError:
+        return Shown("out of time")
     except PorterError:
-        return None
-    return None
+        pass
+    return Shown("nothing")
 
 
-def _left(built: Built, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-    """The bits of all tensors behind a run; None if it did not come to its end."""
+def _left(
+    built: Built, inputs: Mapping[str, np.ndarray], end: float
+) -> dict[str, np.ndarray] | Literal["incomplete", "error"]:
+    """The bits of all tensors behind a run, or why it did not come to its end.
+
+    Raises:
+        _OutOfTimeError: it is later than `end`.
+    """
+
+    def look_at_the_clock(_: int) -> None:
+        if time.monotonic() > end:
+            raise _OutOfTimeError
+
+    look_at_the_clock(0)
     kernel, problem = built
     images: dict[str, Image] = {n: make_image(t, inputs.get(n), _GUARD) for n, t in problem.tensors.items()}
-    result = SimBackend(SimOptions()).run(kernel, problem, kernel.launch(problem), images)
-    return {name: image.data for name, image in result.after.items()} if result.status == "ok" else None
+    options = SimOptions(progress=look_at_the_clock)
+    result = SimBackend(options).run(kernel, problem, kernel.launch(problem), images)
+    return {name: image.data for name, image in result.after.items()} if result.status == "ok" else result.status

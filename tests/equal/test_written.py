@@ -23,6 +23,10 @@ BRANCH = "setp.lt.f32 %p1, %f0, %f1;\n@%p1 bra ON;\nmov.f32 %f4, %f2;\nbra MEET;
 LOCAL = "mov.b64 %d4, own;\nst.local.f32 [%d4+8], %f0;\nld.local.f32 %f4, [%d4+{}];\n" + OUT
 EXTREME = "max.f32 %f4, %f{0}, %f{1};\nmax.f32 %f4, %f4, %f{2};\n" + OUT
 REDUCED = "red.global.add.f32 [%d1], %f{};\n"
+COUNTED = "mov.b32 %r2, %f{};\nred.global.add.u32 [%d1], %r2;\n"
+# each pair of lanes adds to one place
+PAIRED = "and.b32 %r7, %r0, 1;\nshl.b32 %r7, %r7, 4;\ncvt.u64.u32 %d5, %r7;\nsub.s64 %d1, %d1, %d5;\n" + REDUCED
+SWAPPED = "shfl.sync.bfly.b32 %f5, %f0, 1, 31, -1;\n" + PAIRED.format(5)
 SMALL = "ld.global.{} %r2, [%d0+3];\nst.global.b32 [%d1], %r2;\n"
 MATCHED = (
     "mov.b32 %r2, %f0;\nmov.b32 %r3, %f1;\nmov.b32 %r4, %f2;\nmov.b64 %d4, {{%r2, {}}};\n"
@@ -64,7 +68,8 @@ SAME = {
     "what is read back": (
         OUT.replace("%f4", "%f0"), OUT.replace("%f4", "%f0") + "ld.global.f32 %f5, [%d1];\nst.global.f32 [%d1], %f5;\n",
     ),
-    "reductions in any order": (REDUCED.format(0) + REDUCED.format(1), REDUCED.format(1) + REDUCED.format(0)),
+    "counts in any order": (COUNTED.format(0) + COUNTED.format(1), COUNTED.format(1) + COUNTED.format(0)),
+    "reductions of lanes in any order": (PAIRED.format(0), SWAPPED),
 }  # fmt: skip
 
 OTHER = {
@@ -97,6 +102,9 @@ OTHER = {
     "the greatest and the least": (EXTREME.format(0, 1, 2), EXTREME.format(0, 1, 2).replace("max", "min")),
     "the greatest of others": (EXTREME.format(0, 1, 2), EXTREME.format(0, 1, 3)),
     "a reduction less": (REDUCED.format(0) + REDUCED.format(1), REDUCED.format(0)),
+    "reductions of one lane in another order": (
+        REDUCED.format(0) + REDUCED.format(1), REDUCED.format(1) + REDUCED.format(0),
+    ),
     "another reduction": ("red.global.add.u32 [%d1], %r0;\n", "red.global.max.u32 [%d1], %r0;\n"),
 }  # fmt: skip
 
@@ -125,6 +133,8 @@ NOT_UNDERSTOOD = {
     "an index of local memory": BITS + "mov.b64 %d4, own;\nst.local.f32 [%d4], %f1;\nand.b32 %r2, %r2, 12;\n"
                                 "cvt.u64.u32 %d5, %r2;\nadd.s64 %d4, %d4, %d5;\nld.local.f32 %f4, [%d4];\n" + OUT,
     "what others have left": BITS + "mov.b64 %d4, {%r2, %r3};\nld.acquire.gpu.global.f32 %f4, [%d4];\n" + OUT,
+    "a store behind a reduction": REDUCED.format(0) + OUT,
+    "a load behind a reduction": REDUCED.format(0) + "ld.global.f32 %f4, [%d1];\nst.global.f32 [%d1+4], %f4;\n",
     "two comparisons": BITS + "setp.lt.f16x2 %p1|%p2, %r2, %r3;\nselp.f32 %f4, %f2, %f3, %p2;\n" + OUT,
 }  # fmt: skip
 

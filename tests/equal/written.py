@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small kernels of one warp in PTX, and whether two of them leave the same."""
+"""Small kernels of one warp, or of some, in PTX, and whether two of them leave the same."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from porter.ptx.parser import parse_module
 HEAD = """.version 8.8
 .target sm_100a
 .address_size 64
+{variables}
 .visible .entry k(.param .u64 input, .param .u64 output, .param .u32 n)
-.reqntid 32
 {
 .reg .pred %p<9>;
 .reg .b16 %h<9>;
-.reg .b32 %r<20>;
-.reg .f32 %f<20>;
-.reg .b64 %d<9>;
-.shared .align 1024 .b8 room[4096];
+.reg .b32 %r<60>;
+.reg .f32 %f<60>;
+.reg .b64 %d<20>;
+.shared .align 1024 .b8 room[16384];
 .local .align 4 .b8 own[64];
 mov.u32 %r0, %tid.x;
 ld.param.u64 %d0, [input];
@@ -36,19 +36,19 @@ ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%d0];
 """
 
 
-def left(body: str, n: int = 4) -> Outcome:
+def left(body: str, n: int = 4, threads: int = 32, variables: str = "") -> Outcome:
     """What the kernel with a body leaves: it has four values in %f0 to %f3, and room for as many at %d1."""
-    module = parse_module(f"{HEAD}{body}ret;\n}}\n")
+    module = parse_module(f"{HEAD.replace('{variables}', variables)}{body}ret;\n}}\n")
     flow = Flow(Code(module, module.entries()[0]))
     values = {"input": GLOBAL.to_bytes(8, "little"), "output": (GLOBAL + (1 << 34)).to_bytes(8, "little"),
               "n": n.to_bytes(4, "little")}  # fmt: skip
-    machine = Machine(Launched(flow, Geometry((32, 1, 1)), values))
+    machine = Machine(Launched(flow, Geometry((threads, 1, 1)), values))
     follower = Follower(machine)
     run(machine)
     return of_cluster(follower.contents.stored)
 
 
-def are_equal(one: str, other: str, n: int = 4) -> bool:
-    first, second = left(one, n), left(other, n)
+def are_equal(one: str, other: str, n: int = 4, threads: int = 32) -> bool:
+    first, second = left(one, n, threads), left(other, n, threads)
     assert len(first.addresses) or first.reductions
     return difference(first, second) is None

@@ -56,7 +56,7 @@ def compute(step: Step) -> Means | None:
     result = _result(step, kinds)
 
     def results(contents: Contents, data: list[Words]) -> list[Words]:
-        found = result(data) if result is not None else _extreme(contents, ".".join(step.ins.parts), size, data)
+        found = result(data) if result is not None else contents.in_any_order(".".join(step.ins.parts), size, data)
         return [found[:, i * each : (i + 1) * each] for i in range(len(names))]
 
     return _putting(step, names, given, results)
@@ -168,23 +168,6 @@ def _opaque(parts: tuple[str, ...], size: int) -> Result:
         return spread(mixed(key, *values), size)
 
     return result
-
-
-def _extreme(contents: Contents, opcode: str, size: int, given: list[Words]) -> Words:
-    """The greatest of some values is made of all of them, in whatever order they are compared: the sum of their words
-    stands for them."""
-    key, sums = word(opcode), contents.sums[opcode]
-    total = np.zeros(len(given[0]), np.uint64)
-    for data in given:
-        one = joined(data)
-        leaf = mixed(key, one)
-        for lane, value in enumerate(one.tolist()):
-            if value in sums:
-                leaf[lane] = sums[value]
-        total += leaf
-    found = spread(mixed(key, total), size)
-    sums.update(zip(joined(found).tolist(), total, strict=True))
-    return found
 
 
 def _by_halves(step: Step, size: int) -> Result:

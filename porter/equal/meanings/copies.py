@@ -10,7 +10,8 @@ import numpy as np
 
 from porter.equal.contents import Addresses, Contents, Taken
 from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
-from porter.equal.words import Words, joined
+from porter.equal.meanings.atomics import add_to_shared, in_any_order
+from porter.equal.words import Words
 from porter.facts.instructions.registry import Step
 from porter.facts.operands import Reader
 from porter.facts.state import Group, Warp
@@ -98,7 +99,8 @@ def _bulk(step: Step) -> Means:
                          type_bytes(step.ins.parts[-1]) if how else 1)  # fmt: skip
                     continue
                 if how:
-                    raise step.not_understood("a reduction in shared memory")
+                    _add(step, contents, to[lane], data)
+                    continue
                 for place in _targets(step, contents, warp, group, mask, to[lane]):
                     contents.put_shared(place + np.arange(len(data), dtype=np.int64), data)
 
@@ -107,9 +109,23 @@ def _bulk(step: Step) -> Means:
     return means
 
 
+def _add(step: Step, contents: Contents, place: int, data: Words) -> None:
+    """A reduction in shared memory.
+
+    Raises:
+        NotUnderstood: its order counts.
+    """
+    op, kind = step.ins.modifiers["op"], step.ins.parts[-1]
+    if not in_any_order(op, kind):
+        raise step.not_understood("the operation")
+    values = data.reshape(-1, type_bytes(kind))
+    addresses = place + np.arange(data.size).reshape(values.shape)
+    add_to_shared(contents, f"{op} {kind}", addresses, values)
+
+
 def _out(step: Step, contents: Contents, addresses: Addresses, data: Words, how: str, size: int) -> None:
     if how:
-        contents.put_global(addresses[::size], joined(data.reshape(-1, size)), step.at, how)
+        contents.reduce_global(addresses[::size], data.reshape(-1, size), step.at, how)
     else:
         contents.put_global(addresses, data, step.at)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads, stores and atomics of threads, and matrices that a warp loads or stores."""
+"""Loads and stores of threads, and matrices that a warp loads or stores."""
 
 from __future__ import annotations
 
@@ -57,8 +57,6 @@ def load(step: Step) -> Means | None:
     base, offset = read(step, place.base, 8), place.offset
     if space.startswith("param"):
         return None
-    if space == "const":
-        return refused(step, "constant memory")
     nbytes = size * len(names)
     strong, is_signed = memory_order(step.ins).strong, step.ins.parts[-1][0] == "s"
 
@@ -74,7 +72,7 @@ def load(step: Step) -> Means | None:
             if at_data is not None:
                 if strong or space == "local":
                     raise step.not_understood("the address, which is data,")
-                key = mixed(word("behind a pointer"), joined(at_data), np.uint64(offset % (1 << 64)))
+                key = mixed(word("behind a pointer"), contents.tables, joined(at_data), np.uint64(offset % (1 << 64)))
                 data = spread(key, nbytes)
             else:
                 places = lane_addresses(step, where, taken.mask)
@@ -97,7 +95,7 @@ def load(step: Step) -> Means | None:
     return means
 
 
-def _given(step: Step, name: str, size: int) -> Read:
+def given(step: Step, name: str, size: int) -> Read:
     operands = [read(step, o, size) for o in table.items(step.ins[name])]
     return lambda contents, warp, group: np.concatenate([o(contents, warp, group) for o in operands], axis=1)
 
@@ -105,7 +103,7 @@ def _given(step: Step, name: str, size: int) -> Read:
 @meaning("st")
 def store(step: Step) -> Means | None:
     size, space, address = type_bytes(step.ins.parts[-1]), step.ins.space("a"), step.value("a")
-    values = _given(step, "b", size)
+    values = given(step, "b", size)
     if space.startswith("param"):
         return None
 
@@ -136,30 +134,20 @@ def store(step: Step) -> Means | None:
     return means
 
 
-@meaning("atom", "red")
-def atomic(step: Step) -> Means | None:
-    """One that gives no data, to global memory: it is a part of the output. In shared memory only numbers."""
-    behind = step.flow.live[step.at + 1]
-    name = step.register("d") if "d" in step.ins else None
-    name = name if name in behind else None
-    address, space = step.value("a"), step.ins.space("a")
-    amount = _given(step, "b", type_bytes(step.ins.parts[-1])) if "b" in step.ins else None
-    how = " ".join(p for p in step.ins.parts[1:] if not p.startswith(("shared", "global", "relaxed", "release", "acq")))
+@meaning("st.bulk")
+def store_bulk(step: Step) -> Means:
+    """Zeros (PTX ISA 9.7.9.13)."""
+    address, size = step.value("a"), step.value("size")
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         places = lane_addresses(step, address(contents.machine, warp, group), taken.mask)
-        shared = is_shared(step, places, space)
-        data = amount(contents, warp, group) if amount is not None else constant(0, 4)
+        count = size(contents.machine, warp, group)
+        if taken.where is not None or not isinstance(count, int):
+            raise step.not_understood("the guard or the size, which is data,")
 
         def then() -> None:
-            if name is not None and not is_known(group.registers.get(name), taken.mask):
-                raise step.not_understood("the result")
-            if shared or name is not None:
-                return
-            if taken.where is not None:
-                raise step.not_understood("the guard, which is data,")
-            lanes, addresses = rows(places, 1)
-            contents.put_global(addresses, joined(data)[lanes], step.at, how)
+            _, addresses = rows(places, count)
+            contents.put_shared(addresses, np.zeros(addresses.shape, np.uint64))
 
         return then
 

@@ -1,54 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of the tensor cores, by wgmma and by tcgen05.mma, in one vocabulary.
+"""Products of the tensor cores in one vocabulary, and those of wgmma.
 
 An element of an accumulator is the word of what was there, of its row of A and its column of B as one instruction takes
 them, and of the types: so it stands for the products that were added to it, in order. Where the accumulator lies, how
-large the instruction's tile is and who has issued it is no part of that.
+large the instruction's tile is and who has issued it is no part of that. A row of a sparse A is what is stored of it
+and its metadata, a row or column with scale factors is its elements and these.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from porter.equal.contents import Contents, Taken
 from porter.equal.meaning import Means, Read, Then, meaning, read, refused
-from porter.equal.words import Words, joined, mixed, spread, word
+from porter.equal.words import Words, is_number, joined, mixed, spread, word
+from porter.facts.events import NotUnderstood
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
 from porter.facts.values import first
 from porter.ptx import ast, table
 from porter.ptx.arch import WARP
-from porter.ptx.idesc import InstructionDescriptor
-from porter.ptx.mma_cells import a_cells, decode_idesc, mma_cells
 from porter.ptx.operand_chunks import operand_chunks
 from porter.ptx.packing import operand_element_bits
 from porter.ptx.smem_desc import Generation
+from porter.ptx.sparse import NIBBLE, chunk_elements, metadata_register
 from porter.ptx.types import ElementType
-from porter.ptx.umma import UmmaOp
 from porter.ptx.wgmma import THREADS, WgmmaOp, a_position, d_position, umma_kind
 
 _CHUNK = 16
+_ROWS = 16
+"""Of A and of the accumulator that a warp of a warpgroup holds."""
+
+
+def operand_bytes(
+    shared: Words, descriptor: int, generation: Generation, rows: int, k: int, bits: int, mn_major: bool
+) -> Words:
+    """The bytes [rows, k] of an operand in a block's shared memory [bytes]; of one that is MN-major [k, rows].
+
+    Raises:
+        ValueError: the descriptor is none, or it passes the end.
+    """
+    chunks = operand_chunks(descriptor, generation, rows, k, bits, mn_major)
+    if int(chunks.max()) * _CHUNK + _CHUNK > len(shared):
+        raise ValueError("an operand that passes the end of shared memory")
+    data: Words = shared[chunks[..., None] * _CHUNK + np.arange(_CHUNK)]
+    return data.reshape(len(chunks), -1)
 
 
 def operand(
     shared: Words, descriptor: int, generation: Generation, rows: int, k: int, bits: int, mn_major: bool
 ) -> Words:
-    """The words [rows] of an operand's rows (of B's columns) of k elements each in a block's shared memory [bytes]."""
-    chunks = operand_chunks(descriptor, generation, rows, k, bits, mn_major)
-    if int(chunks.max()) * _CHUNK + _CHUNK > len(shared):
-        raise ValueError("an operand that passes the end of shared memory")
-    data = shared[chunks[..., None] * _CHUNK + np.arange(_CHUNK)]
+    """The words [rows] of an operand's rows (of B's columns) of k elements each in a block's shared memory."""
+    data = operand_bytes(shared, descriptor, generation, rows, k, bits, mn_major)
     if mn_major:
         if bits < 8:
-            raise ValueError("elements of less than a byte that are not K-major")
-        # [k, chunks of rows, bytes]: rows first
-        size = bits // 8
-        data = data.reshape(k, -1, size)[:, :rows].swapaxes(0, 1)
+            raise NotUnderstood("elements of less than a byte that are not K-major")
+        # [k, rows, bytes]: rows first
+        data = data.reshape(k, -1, bits // 8)[:, :rows].swapaxes(0, 1)
     return joined(data.reshape(rows, -1))
 
 
-def _key(k: int, types: tuple[ElementType, ...], signs: tuple[bool, bool], saturates: bool) -> np.uint64:
-    return word(" ".join(("product", str(k), *(t.value for t in types), str(signs), str(saturates))))
+def key_of(k: int, types: tuple[ElementType, ...], signs: tuple[bool, bool], saturates: bool, *more: str) -> np.uint64:
+    """The word of a kind of product. `more`: what it has besides."""
+    return word(" ".join(("product", str(k), *(t.value for t in types), str(signs), str(saturates), *more)))
+
+
+def nibbles(data: Words, low: npt.NDArray[np.int64]) -> Words:
+    """Of registers or cells [..., 4] the four bits from `low` on."""
+    held = np.take_along_axis(data, low[..., None] // 8, axis=-1)[..., 0]
+    upper = (low // NIBBLE % 2).astype(np.uint64)
+    number = held >> upper * np.uint64(NIBBLE) & np.uint64((1 << NIBBLE) - 1)
+    return np.where(is_number(held), number, mixed(word("nibble"), held, upper))
+
+
+def sparse_rows(stored: Words, metadata: Words) -> Words:
+    """The words of rows of A, half of which is stored, with nibbles [..., chunks] that say where."""
+    return mixed(word("sparse"), stored, joined(metadata))
 
 
 def accumulated(key: np.uint64, a: Words, b: Words, before: Words | None, size: int) -> Words:
@@ -71,7 +99,7 @@ def wgmma(step: Step) -> Means | None:
 
 def _wgmma(step: Step) -> Means:
     op = WgmmaOp.of(step.ins.modifiers)
-    if op.sparse:
+    if op.a_type is ElementType.B1:
         return refused(step, "the kind of product")
     a_words: list[Read] = []
     in_registers = isinstance(step.ins["a"], ast.Vec)
@@ -81,6 +109,7 @@ def _wgmma(step: Step) -> Means:
     majors = [step.optional(name) for name in ("trans_a", "trans_b")]
     signs = [step.optional(name) for name in ("scale_a", "scale_b")]
     adds = read(step, step.ins["scale_d"], 1)
+    metadata, selector = (read(step, step.ins["meta"], 4), step.value("select")) if op.sparse else (None, None)
     names = step.registers("d")
     held = [read(step, o, 4) for o in table.items(step.ins["d"])]
     bits = operand_element_bits(umma_kind(op.a_type), op.a_type)
@@ -102,15 +131,20 @@ def _wgmma(step: Step) -> Means:
         registers = [r(contents, warp, group) for r in a_words]
         before = np.stack([r(contents, warp, group) for r in held], axis=1) if adding else None
         shared = contents.shared[warp.block.rank]
-        key = _key(op.k, (op.a_type, op.b_type, op.d_type), (negated[0], negated[1]), op.satfinite)
+        key = key_of(op.k, (op.a_type, op.b_type, op.d_type), (negated[0], negated[1]), op.satfinite)
+        number = warp.number % (THREADS // WARP)
+        chosen = selector(machine, warp, group) if selector is not None else 0
+        of_metadata = metadata(contents, warp, group) if metadata is not None else None
 
         def then() -> None:
             if isinstance(of_a, int):
-                of_rows = operand(shared, of_a, "sm_90", op.m, op.k, bits, mn_a)
+                of_rows = operand(shared, of_a, "sm_90", op.m, op.stored_k, bits, mn_a)
             else:
-                of_rows = _in_registers(registers, warp.number % (THREADS // WARP), bits)
+                of_rows = _in_registers(registers, number, bits)
+            if of_metadata is not None and isinstance(chosen, int):
+                of_rows = sparse_rows(of_rows, _metadata(of_metadata, number, op, bits, chosen))
             of_columns = operand(shared, of_b, "sm_90", op.n, op.k, bits, mn_b)
-            place = rows + 16 * (warp.number % (THREADS // WARP))
+            place = rows + _ROWS * number
             old = None if before is None else before.reshape(WARP, -1, size)
             found = accumulated(key, of_rows[place], of_columns[columns], old, size).reshape(WARP, len(names), 4)
             for index, name in enumerate(names):
@@ -120,6 +154,15 @@ def _wgmma(step: Step) -> Means:
         return then
 
     return means
+
+
+def _metadata(register: Words, warp: int, op: WgmmaOp, bits: int, selector: int) -> Words:
+    """The nibbles [64, chunks] of the rows that a warp of a warpgroup holds, from its register; of others nothing."""
+    found = np.zeros((op.m, op.k // chunk_elements(bits)), np.uint64)
+    rows = np.arange(_ROWS * warp, _ROWS * (warp + 1))[:, None]
+    thread, low = metadata_register(rows, np.arange(found.shape[1])[None, :], bits, selector)
+    found[rows[:, 0]] = nibbles(register[thread - WARP * warp], low + 0 * thread)
+    return found
 
 
 def _in_registers(registers: list[Words], warp: int, bits: int) -> Words:
@@ -134,80 +177,3 @@ def _in_registers(registers: list[Words], warp: int, bits: int) -> Words:
             for byte in range(size):
                 whole[row, column * size + byte] = data[:, element * size + byte]
     return joined(whole)
-
-
-# tcgen05.mma ------------------------------------------------------------------------------------------
-
-
-@meaning("tcgen05.mma")
-def tcgen05_mma(step: Step) -> Means:
-    op = UmmaOp.of(step.ins.modifiers)
-    if op.sparse or op.block_scale or op.ashift or "zero_column_mask" in step.ins:
-        return refused(step, "the kind of product")
-    names = ("d", "a", "b", "idesc", "enable_input_d")
-    operands = {name: step.value(name) for name in names}
-    scaled = step.optional("scale_d") if "scale_d" in step.ins else None
-    disabled = step.values("disable_output_lane") if "disable_output_lane" in step.ins else []
-    in_tensor = isinstance(step.ins["a"], ast.Mem)
-
-    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
-        machine = contents.machine
-        given = {name: value(machine, warp, group) for name, value in operands.items()}
-        numbers = {name: v for name, v in given.items() if isinstance(v, int)}
-        if len(numbers) < len(given):
-            raise step.not_understood("an operand, which is data,")
-        masks = [value(machine, warp, group) for value in disabled]
-        if any(m != 0 for m in masks) or (scaled is not None and scaled(machine, warp, group) != 0):
-            raise step.not_understood("lanes that are left out, or a scaled accumulator")
-        idesc = decode_idesc(op, numbers["idesc"])
-        rank = warp.block.rank
-        ranks = [rank & ~1, rank | 1] if op.cta_group == 2 else [rank]
-
-        def then() -> None:
-            _Product(contents, op, idesc, numbers, in_tensor).run(ranks)
-
-        return then
-
-    return means
-
-
-class _Product:
-    def __init__(
-        self, contents: Contents, op: UmmaOp, idesc: InstructionDescriptor, numbers: dict[str, int], in_tensor: bool
-    ) -> None:
-        self._contents, self._op, self._idesc, self._given = contents, op, idesc, numbers
-        self._in_tensor = in_tensor
-
-    def run(self, ranks: list[int]) -> None:
-        """In the Tensor Memory of these blocks, each of which has a part of the columns of B."""
-        op, idesc, given = self._op, self._idesc, self._given
-        bits = operand_element_bits(op.kind, idesc.b_type)
-        columns = [
-            operand(self._contents.shared[r], given["b"], "sm_100", idesc.n // len(ranks), op.k, bits, idesc.b_mn_major)
-            for r in ranks
-        ]
-        b = np.concatenate(columns)
-        types = (idesc.a_type, idesc.b_type, idesc.d_type)
-        key = _key(op.k, types, (idesc.negate_a, idesc.negate_b), idesc.saturate)
-        lanes, cells = mma_cells(op, given["idesc"], given["d"])
-        for rank in ranks:
-            tensor = self._contents.tensor[rank]
-            a = self._rows(rank)
-            if len(a) < len(lanes):
-                raise ValueError("a layout whose rows of A are not those of the accumulator")
-            before = tensor[lanes, cells] if given["enable_input_d"] & 1 else None
-            size = element_bytes(idesc.d_type)
-            tensor[lanes, cells, :size] = accumulated(key, a[: len(lanes), None], b[None, :], before, size)
-            tensor[lanes, cells, size:] = 0
-
-    def _rows(self, rank: int) -> Words:
-        op, idesc = self._op, self._idesc
-        bits = operand_element_bits(op.kind, idesc.a_type)
-        if self._in_tensor:
-            lanes, columns = a_cells(op, self._given["idesc"], self._given["a"])
-            if len(lanes) != len(mma_cells(op, self._given["idesc"], self._given["d"])[0]):
-                raise ValueError("a layout that has A twice")
-            data = self._contents.tensor[rank][lanes, columns]
-            return joined(data.reshape(len(lanes), -1))
-        rows = idesc.m // op.cta_group
-        return operand(self._contents.shared[rank], self._given["a"], "sm_100", rows, op.k, bits, idesc.a_mn_major)

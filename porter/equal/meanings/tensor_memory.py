@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads from Tensor Memory and stores to it (PTX ISA 9.7.16.8)."""
+"""Loads from Tensor Memory and stores to it (PTX ISA 9.7.16.8), copies from shared memory and shifts (9.7.16.9)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from porter.equal.contents import Contents, Taken
-from porter.equal.meaning import Means, Then, meaning, read, refused
-from porter.equal.words import Words
+from porter.equal.contents import UNDEFINED, Contents, Taken
+from porter.equal.meaning import Means, Then, meaning, read
+from porter.equal.meanings.products import operand_bytes
+from porter.equal.words import Words, is_number, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
+from porter.facts.operands import Reader
 from porter.facts.state import Group, Warp
 from porter.ptx import table
 from porter.ptx.arch import WARP
-from porter.ptx.mma_cells import Indices
+from porter.ptx.mma_cells import Indices, shift_cells
+from porter.ptx.packing import CHUNK_ELEMENTS, SOURCE_BITS, SOURCE_SHIFT
 from porter.ptx.tmem import WARP_LANES, column_of, lane_of
-from porter.ptx.tmem_access import Shape, TmemAccess, cell, leaves_quarter_out, unpacked_columns
+from porter.ptx.tmem_access import LoadReduction, Shape, TmemAccess, cell, leaves_quarter_out, unpacked_columns
+from porter.ptx.tmem_copy import TmemCopy, copy_cells
+from porter.sim.datapath.tcgen05 import shift_rows
 
 
 @meaning("tcgen05")
@@ -24,16 +29,15 @@ def tcgen05(step: Step) -> Means | None:
     head = step.ins.parts[1]
     if head in ("ld", "st"):
         return _access(step)
-    return refused(step, "what it moves") if head in ("cp", "shift") else None
+    return {"cp": _copy, "shift": _shift}[head](step) if head in ("cp", "shift") else None
 
 
 def _access(step: Step) -> Means:
     access = TmemAccess.of(step.ins.modifiers)
-    if access.reduction is not None:
-        return refused(step, "what it moves")
     address, split = step.value("taddr"), step.optional("split")
     row, vector = next((row, o) for row, o in step.ins.bound if row.kind != "memory")
-    names = step.registers(row.name)
+    names, reduction = step.registers(row.name), access.reduction
+    value = step.register("value") if reduction is not None else None
     pieces = [read(step, o, 4) for o in table.items(vector)]
     thread, register = np.arange(WARP)[:, None], np.arange(len(names))[None, :]
     rows, columns = (np.broadcast_to(x, (WARP, len(names))) for x in cell(access.shape, thread, register))
@@ -64,6 +68,78 @@ def _access(step: Step) -> Means:
             for index, name in enumerate(names):
                 if name is not None:
                     contents.put(warp, name, taken, found[:, index])
+            if reduction is not None and value is not None:
+                contents.put(warp, value, taken, _reduced(contents, reduction, found))
+
+        return then
+
+    return means
+
+
+def _reduced(contents: Contents, reduction: LoadReduction, data: Words) -> Words:
+    """The greatest or least [32, 4] of what each thread loads, as `max` and `min` make it of two."""
+    kind = reduction.kind
+    if reduction.absolute:
+        data = spread(mixed(word(f"abs.{kind}"), joined(data)), 4)
+    parts = ("max" if reduction.largest else "min", *(("NaN",) if reduction.propagate_nan else ()), kind)
+    return contents.in_any_order(".".join(parts), 4, list(data.swapaxes(0, 1)))
+
+
+def _numbers(step: Step, contents: Contents, warp: Warp, group: Group, *readers: Reader) -> list[int]:
+    found = [v for r in readers if isinstance(v := r(contents.machine, warp, group), int)]
+    if len(found) < len(readers):
+        raise step.not_understood("an operand, which is data,")
+    return found
+
+
+def _blocks(contents: Contents, warp: Warp, cta_group: str) -> list[int]:
+    rank = warp.block.rank
+    return [rank & ~1, rank | 1] if cta_group.endswith("2") else [rank]
+
+
+def _copy(step: Step) -> Means:
+    op = TmemCopy.of(step.ins.modifiers)
+    address, descriptor = step.value("taddr"), step.value("source_desc")
+    rows = np.concatenate([np.arange(first, first + count) for first, count, _ in op.blocks])
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        where, source = _numbers(step, contents, warp, group, address, descriptor)
+        lanes, columns = copy_cells(op, where)
+
+        def then() -> None:
+            for rank in _blocks(contents, warp, step.ins.modifiers["cta_group"]):
+                data = operand_bytes(contents.shared[rank], source, "sm_100", op.rows, op.row_bytes, 8, False)
+                if op.source_format:
+                    data = _unpacked(data, op.source_format)
+                contents.tensor[rank][lanes, columns] = data.reshape(op.rows, -1, 4)[rows]
+
+        return then
+
+    return means
+
+
+def _unpacked(data: Words, source: str) -> Words:
+    """Rows whose chunks hold elements of 4 or 6 bits, with each in a byte."""
+    width, chunks = SOURCE_BITS[source], data.reshape(len(data), -1, CHUNK_ELEMENTS)
+    first = np.arange(CHUNK_ELEMENTS) * width
+    low, high = chunks[..., first // 8], chunks[..., (first + width - 1) // 8]
+    bit = (first % 8).astype(np.uint64)
+    number = (low | high << np.uint64(8)) >> bit & np.uint64((1 << width) - 1)
+    made = mixed(word(f"element of {source}"), low, high, bit)
+    known = is_number(low) & is_number(high)
+    return np.where(known, number << np.uint64(SOURCE_SHIFT[source]), made).reshape(data.shape)
+
+
+def _shift(step: Step) -> Means:
+    address = step.value("taddr")
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        (where,) = _numbers(step, contents, warp, group, address)
+        lanes, columns = shift_cells(where)
+
+        def then() -> None:
+            for rank in _blocks(contents, warp, step.ins.modifiers["cta_group"]):
+                shift_rows(contents.tensor[rank], lanes[:, 0], columns[0])
 
         return then
 
@@ -76,4 +152,4 @@ def _store(tensor: Words, lanes: Indices, places: Sequence[Indices], data: Words
         return
     for number, place in enumerate(places):
         half = data[..., 2 * number : 2 * number + 2]
-        tensor[lanes, place] = np.concatenate((half, np.zeros_like(half)), axis=2)
+        tensor[lanes, place] = np.concatenate((half, np.full_like(half, UNDEFINED)), axis=2)

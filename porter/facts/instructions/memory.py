@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
 from porter.facts import cells
 from porter.facts.events import Edge, Engine, Event, MapEvent, MapUse, Space
 from porter.facts.instructions.registry import Outcome, Run, Step, family
-from porter.facts.launched import GLOBAL
+from porter.facts.integers import Operation, operation
+from porter.facts.launched import GLOBAL, VARIABLES
 from porter.facts.machine import Machine
 from porter.facts.placed import look_at_place
 from porter.facts.state import Group, Undefined, Warp
@@ -321,10 +322,22 @@ def matrix(step: Step) -> Run:
     return run
 
 
-_CHANGES: dict[str, Callable[[int, int], int]] = {
-    "add": lambda old, new: old + new, "or": lambda old, new: old | new, "and": lambda old, new: old & new,
-    "xor": lambda old, new: old ^ new, "exch": lambda old, new: new, "max": max, "min": min,
-}  # fmt: skip
+_CHANGES: dict[str, Operation] = {
+    "exch": lambda old, new: new,
+    "inc": lambda old, most: 0 if old >= most else old + 1,
+    "dec": lambda old, most: most if not 0 < old <= most else old - 1,
+}
+_ATOMIC = frozenset((*_CHANGES, "add", "and", "or", "xor", "min", "max"))
+
+
+def _no_number(old: int, new: int) -> None:
+    return None
+
+
+def _change(step: Step) -> Operation | None:
+    """What an atomic makes of what is there; None where somebody may wait for that."""
+    name = next((p for p in step.ins.parts[1:] if p in _ATOMIC), None)
+    return None if name is None else _CHANGES.get(name) or operation((name, step.ins.parts[-1])) or _no_number
 
 
 @family("atom", "red")
@@ -332,7 +345,7 @@ def atomic(step: Step) -> Run:
     space, address = step.ins.space("a"), step.value("a")
     name = step.register("d") if "d" in step.ins else None
     amount = step.optional("b")
-    change = next((_CHANGES[p] for p in step.ins.parts[1:] if p in _CHANGES), None)
+    change = _change(step)
     size = type_bytes(step.ins.parts[-1]) * (len(table.items(step.ins["b"])) if "b" in step.ins else 1)
     order = memory_order(step.ins)
     counts = step.ins.parts[0] == "atom" and step.has("add")
@@ -349,18 +362,20 @@ def atomic(step: Step) -> Run:
             if order.acquires and machine.history.unfollowed is None:
                 machine.history.unfollowed = step.at
             return None
-        if change is None or not isinstance(where, int):
-            raise step.not_understood("the address or operation")
+        if change is None:
+            raise step.not_understood("the operation")
         machine.history.assumed.add(_ORDER)
         found: list[int | None] = [None] * WARP
-        block = machine.block_of(where, step.at)
         for event, lane in machine.lane_starts(warp, group, "atomic", step.at):
-            _see(machine, where, event, order.acquires)
-            machine.atomics[where].append((event.index, order.releases))
-            touch(machine, warp, event, 1 << lane, where, size, True, step.at, Engine.ATOMIC, "an atomic")
-            old, new = block.read(where, size), of_lane(given, lane)
+            place = of_lane(where, lane)
+            assert place is not None
+            _see(machine, place, event, order.acquires)
+            machine.atomics[place].append((event.index, order.releases))
+            touch(machine, warp, event, 1 << lane, place, size, True, step.at, Engine.ATOMIC, "an atomic")
+            block = machine.block_of(place, step.at)
+            old, new = block.read(place, size), of_lane(given, lane)
             found[lane] = old
-            block.write(where, size, None if old is None or new is None else change(old, new))
+            block.write(place, size, None if old is None or new is None else change(old, new))
         if name is not None:
             group.registers[name] = squeezed(tuple(found), group.lanes)
             _tell(machine, warp, group, step.at, [name])
@@ -371,7 +386,7 @@ def atomic(step: Step) -> Run:
 
 def _of_grid(machine: Machine, address: Value, amount: Value, lanes: int) -> Value:
     """A counter in global memory by which blocks take their work: the first one is that behind the grid's."""
-    if not isinstance(address, int) or not isinstance(amount, int) or lanes.bit_count() != 1:
+    if not isinstance(address, int) or not isinstance(amount, int) or lanes.bit_count() != 1 or address >= VARIABLES:
         return None
     old = machine.counters.get(address, machine.launched.geometry.grid[0])
     machine.counters[address] = old + amount
