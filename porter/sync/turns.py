@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from porter.facts.code import Loop
@@ -115,20 +116,21 @@ def find_lasso(runs: Sequence[Recorder], unit: int = 1) -> Lasso | None:
 
 
 def _broken(runs: Sequence[Recorder], period: int, unit: int) -> tuple[str, int | None]:
-    shorter, longer = runs[-1 - period], runs[-1]
+    """What keeps numbers of turns from going on as they do: each of the last period stands for those of its class."""
     seen = seen_in(runs[-2 * period :])
-    sizes = Sizes(longer.flow, [run.given for run in runs], longer.symbols, unit, period, seen)
-    for found in (
-        _registers(shorter, longer, period),
-        _comparisons(shorter, longer, (LARGEST_SIZE // unit - len(runs)) // period),
-        _operands(shorter, longer, sizes),
-        sizes.uneven(),
-        _left_behind(shorter, longer, sizes),
-        sizes.loaded(),
-    ):
-        for why, at in found:
-            return why, at
+    sizes = Sizes(runs[-1].flow, [run.given for run in runs], runs[-1].symbols, unit, period, seen)
+    of_each = (_broken_in(runs[-1 - period - back], runs[-1 - back], sizes, 1 if back else 2) for back in range(period))
+    for why, at in chain(chain.from_iterable(of_each), sizes.uneven(), sizes.loaded()):
+        return why, at
     return "", None
+
+
+def _broken_in(shorter: Recorder, longer: Recorder, sizes: Sizes, least: int) -> Iterator[tuple[str, int]]:
+    """The same of one run and that for a period less. `least`: periods for which it has to show what moves evenly."""
+    yield from _registers(shorter, longer, sizes.period, least)
+    yield from _comparisons(shorter, longer, (LARGEST_SIZE // sizes.unit - len(sizes.given)) // sizes.period)
+    yield from _operands(shorter, longer, sizes)
+    yield from _left_behind(shorter, longer, sizes)
 
 
 # Traces -----------------------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ def _put_in(shorter: Trace, longer: Trace, size: int, must_repeat: bool) -> bool
 # Registers --------------------------------------------------------------------------------------------
 
 
-def _registers(shorter: Recorder, longer: Recorder, period: int) -> Iterator[tuple[str, int]]:
+def _registers(shorter: Recorder, longer: Recorder, period: int, least: int) -> Iterator[tuple[str, int]]:
     """Registers at the head of a loop that are neither periodic nor move evenly."""
     for (warp, head), entries in longer.states.items():
         for states, before in _rounds(entries, shorter.states.get((warp, head), [])):
@@ -206,7 +208,7 @@ def _registers(shorter: Recorder, longer: Recorder, period: int) -> Iterator[tup
                 lanes = range(WARP) if any(isinstance(v, tuple) for v in values) else range(1)
                 for lane in lanes:
                     now, then = ([of_lane(v, lane) for v in run] for run in (values, of_shorter))
-                    if not _moves_evenly(now, then, turns):
+                    if not _moves_evenly(now, then, turns, least):
                         yield f"a register of {warp} neither repeats nor moves evenly", head
                         break
 
@@ -227,13 +229,13 @@ def _rounds(longer: Sequence[tuple[int, T]], shorter: Sequence[tuple[int, T]]) -
     yield from by_round.values()
 
 
-def _moves_evenly(now: Sequence[int | None], before: Sequence[int | None], period: int) -> bool:
-    """Whether a value moves by one number in each period, for two of them or more, and what is ahead of that and behind
-    it is as in the run that has a period less: moved by one number as well."""
+def _moves_evenly(now: Sequence[int | None], before: Sequence[int | None], period: int, least: int) -> bool:
+    """Whether a value moves by one number in each period, for so many of them or more, and what is ahead of that and
+    behind it is as in the run that has a period less: moved by one number as well."""
     if not any(v is not None for v in now):
         return True
     start, end, _ = _even_part(now, period)
-    if end - start < 2 * period or len(before) != len(now) - period:
+    if end - start < least * period or len(before) != len(now) - period:
         return False
     ahead, behind = _moved(before[:end], now), _moved(before[start:], now[start + period :])
     return all(len(set(moved)) <= 1 and None not in moved for moved in (ahead, behind))

@@ -61,6 +61,25 @@ def test_a_mistake_that_begins_late_keeps_it_from_all_numbers(name: str) -> None
     assert late.verdict is Verdict.ERROR
 
 
+OF_ONE_CLASS = """and.b32 %r30, %r1, 1;
+setp.ne.u32 %p8, %r30, {};
+@%p8 bra $WAITS;
+setp.gt.u32 %p7, %r10, 64;
+@%p7 bra $GO;
+$WAITS:
+"""
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_so_does_one_that_begins_late_for_odd_numbers_alone(odd: int) -> None:
+    """The longest run of all is of one class."""
+    text = ring(before_wait=OF_ONE_CLASS.format(odd))
+    found, verdicts = runs(text)
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert not is_proved(find_lasso(found))
+    assert check(launched(flow_of(text), 110 + odd)).verdict is Verdict.ERROR
+
+
 OTHER_BARRIER = (
     # from turn 64 on another stage's barrier is arrived at
     "shr.u32 %r30, %r10, 6;\nmin.u32 %r30, %r30, 1;\nshl.b32 %r30, %r30, 3;\nxor.b32 %r14, %r13, %r30;\n"
