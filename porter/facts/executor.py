@@ -38,7 +38,7 @@ def run(machine: Machine, most: int = MOST_STEPS) -> History:
         moved |= machine.land(some=True)
         if moved:
             tries = 0
-        elif not machine.land(some=False) and not _has_failed(machine):
+        elif not (machine.land(some=False) or _has_failed(machine) or (machine.on_rest is not None and machine.on_rest())):
             tries += 1
             if machine.dice is None or tries > _PATIENCE:
                 _stuck(machine)
@@ -98,6 +98,8 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
                 moved |= outcome is not Outcome.BLOCKED
             if machine.on_turn is not None and _turns(machine.flow, place, group.pc):
                 machine.on_turn(warp, group, group.pc)
+                if group.ready is not None:
+                    return True
             if outcome is Outcome.MET:
                 return True
             if not alone:

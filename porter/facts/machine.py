@@ -64,7 +64,8 @@ class ClusterBarrier:
 
 class Machine:
     """What instructions act on. `on_turn` is told when a group comes to the head of a loop from inside of it (warp,
-    group, head), `on_comparison` of each comparison of numbers (warp, instruction, both sides by lane), `on_load` of
+    group, head), and may have it wait; `on_rest` when nothing moves, and says whether it has changed that;
+    `on_comparison` of each comparison of numbers (warp, instruction, both sides by lane), `on_load` of
     numbers that come from memory (warp, instruction, registers)."""
 
     def __init__(self, launched: Launched, schedule: Schedule | None = None) -> None:
@@ -86,6 +87,7 @@ class Machine:
         """Memory whose contents at the launch were taken for what is there."""
         self.written: set[Area] = set()
         self.on_turn: Callable[[Warp, Group, int], None] | None = None
+        self.on_rest: Callable[[], bool] | None = None
         self.follow: Callable[[Warp, Group], Callable[[], None] | None] | None = None
         """Told of each instruction that a group comes to; what it gives is called behind it, unless it waits."""
         self.on_comparison: Callable[[Warp, int, tuple[tuple[int, int], ...]], None] | None = None
