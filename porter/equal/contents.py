@@ -20,7 +20,7 @@ from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT, SYSTEM_SHARED
 from porter.ptx.tmem import COLUMNS, LANES
 
 Addresses = npt.NDArray[np.int64]
-_UNDEFINED = word("undefined")
+UNDEFINED = word("undefined")
 _TENSOR = 34
 """Bits of an address below those that tell tensors apart."""
 
@@ -69,8 +69,8 @@ class Contents:
 
     def __post_init__(self) -> None:
         blocks = len(self.machine.blocks)
-        self.shared = np.full((blocks, SHARED_LIMIT + SYSTEM_SHARED), _UNDEFINED, np.uint64)
-        self.tensor = np.full((blocks, LANES, COLUMNS, 4), _UNDEFINED, np.uint64)
+        self.shared = np.full((blocks, SHARED_LIMIT + SYSTEM_SHARED), UNDEFINED, np.uint64)
+        self.tensor = np.full((blocks, LANES, COLUMNS, 4), UNDEFINED, np.uint64)
         self.local: dict[Warp, dict[int, Words]] = defaultdict(dict)
         self.path: Words | None = None
         """What holds where an instruction is executed behind a branch on data."""
@@ -95,7 +95,7 @@ class Contents:
         newest = self._chosen.get((warp, name)) if self.path is not None else None
         if newest is not None and self.path is not None and bool((newest.where == self.path).all()):
             data = newest.data
-        found = fitted(data, size) if data is not None else np.full((WARP, size), _UNDEFINED, np.uint64)
+        found = fitted(data, size) if data is not None else np.full((WARP, size), UNDEFINED, np.uint64)
         if isinstance(value, tuple):
             found = found.copy()
             for lane, number in enumerate(value):
@@ -164,7 +164,7 @@ class Contents:
 
     def local_bytes(self, warp: Warp, lanes: npt.NDArray[np.intp], addresses: Addresses) -> Words:
         """Bytes [lanes, bytes] of the lanes' own memory."""
-        found = np.full(addresses.shape, _UNDEFINED, np.uint64)
+        found = np.full(addresses.shape, UNDEFINED, np.uint64)
         memory = self.local[warp]
         for (row, column), address in np.ndenumerate(addresses):
             if address in memory:
@@ -174,7 +174,7 @@ class Contents:
     def put_local(self, warp: Warp, lanes: npt.NDArray[np.intp], addresses: Addresses, data: Words) -> None:
         memory = self.local[warp]
         for (row, column), address in np.ndenumerate(addresses):
-            words = memory.setdefault(int(address), np.full(WARP, _UNDEFINED, np.uint64))
+            words = memory.setdefault(int(address), np.full(WARP, UNDEFINED, np.uint64))
             words[lanes[row]] = data[row, column]
 
     # Global memory ------------------------------------------------------------------------------------

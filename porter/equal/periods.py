@@ -4,7 +4,6 @@ numbers that repeat or move evenly; and where its cuts are to be."""
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,9 +17,6 @@ from porter.ptx.arch import WARP
 
 Entered = tuple[WarpName, int, int]
 """A warp, the head of a loop, and the turns so far of the loops around it when it is come to."""
-STEPS = 3
-"""Periods between the first and the last cut: a line that two turns share is one, and of three turns two have operands
-that commute in the same order."""
 
 
 class IrregularError(Exception):
@@ -47,8 +43,8 @@ class Growing:
         found = {key: divmod(more * period, self.units) for key, more in self.more.items()}
         return None if any(rest for _, rest in found.values()) else {key: turns for key, (turns, _) in found.items()}
 
-    def stops(self, period: int, first: int) -> dict[Stop, int]:
-        """The cuts of `first` periods and of STEPS ones behind it, in each loop that a warp comes to, one after another.
+    def stops(self, period: int, first: int, cuts: int) -> dict[Stop, int]:
+        """So many cuts, the first one after `first` periods, in each loop that a warp comes to, one after another.
 
         Raises:
             IrregularError: warps come to more or fewer of them.
@@ -63,8 +59,8 @@ class Growing:
         if len({len(keys) for keys in by_warp.values()}) > 1:
             raise IrregularError("warps that come to loops more often than others do")
         return {
-            (*key, turns[key] * (first + cut)): number * (STEPS + 1) + cut
-            for keys in by_warp.values() for number, key in enumerate(keys) for cut in range(STEPS + 1)
+            (*key, turns[key] * (first + cut)): number * cuts + cut
+            for keys in by_warp.values() for number, key in enumerate(keys) for cut in range(cuts)
         }  # fmt: skip
 
 
@@ -187,7 +183,3 @@ def _differences(before: Sequence[Value], now: Sequence[Value]) -> Iterator[int 
 def periods_of(units: int) -> list[int]:
     """The divisors of a period, the shortest first."""
     return [n for n in range(1, units + 1) if units % n == 0]
-
-
-def common(*units: int) -> int:
-    return math.lcm(*units)

@@ -8,15 +8,18 @@ that are lines at the head of the loop, which in turn have to be what the turn b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from porter.equal.periods import Entered, Growing, IrregularError
+from porter.equal.periods import Growing, IrregularError
 from porter.equal.turning import Log, Turn
 from porter.facts.code import Loop
 from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL
 from porter.facts.values import bits, of_lane
+from porter.ptx import ast, table
+from porter.ptx.bits import signed
 from porter.ptx.shared_window import RANK_SHIFT
 from porter.sync.lines import Line, Lines, NoLineError, Row
 from porter.sync.sequences import LARGEST_SIZE, Counted, Key, NoSequenceError, Values, evenly, reaching, whole
@@ -25,16 +28,16 @@ from porter.sync.sizes import Given
 _ACCESSES = frozenset(("ld", "st", "ldu", "atom", "red"))
 
 
-def require_lines(found: Growing, period: int, first: int, symbols: Mapping[str, int], step: int) -> None:
-    """That numbers of data operations in all loops move evenly, from `first` periods on, as long as a size can be that
-    grows by `step` with each of its units.
+def loops_of_lines(found: Growing, period: int, first: int, symbols: Mapping[str, int], step: int) -> list[LoopLines]:
+    """What is known of numbers in loops from `first` periods on, as long as a size can be that grows by `step` with
+    each of its units.
 
     Raises:
-        IrregularError: at the instruction that takes one that does not, as far as is known.
+        IrregularError: at an instruction with data that takes a number that does not move evenly, as far as is known.
     """
     turns = found.of_period(period)
     assert turns is not None
-    seen: set[object] = set()
+    seen: dict[object, LoopLines] = {}
     periods = LARGEST_SIZE // (step * period) + 1
     for key, of_loop in found.turns.items():
         warp, head, _ = key
@@ -50,8 +53,10 @@ def require_lines(found: Growing, period: int, first: int, symbols: Mapping[str,
             heads = _heads(window, turns[key], lane)
             known = head, tuple(sorted(heads.items(), key=str)), base
             if known not in seen:
-                seen.add(known)
-                _InLoop(found.flow, loop, heads, own, Lines(turns[key], periods), found.log).require(tainted)
+                lines = Lines(turns[key], periods)
+                seen[known] = LoopLines(found.flow, loop, heads, own, lines, found.log, frozenset(tainted))
+                seen[known].require()
+    return list(seen.values())
 
 
 def _counters(window: Sequence[Turn], period: int) -> set[str]:
@@ -96,7 +101,7 @@ def _heads(window: Sequence[Turn], period: int, lane: int) -> dict[Key, Counted]
 
 
 @dataclass
-class _InLoop:
+class LoopLines:
     """One lane of a warp in a loop: `heads` are lines at its head, as far as was seen."""
 
     flow: Flow
@@ -105,14 +110,16 @@ class _InLoop:
     symbols: Mapping[str, int]
     lines: Lines
     log: Log
+    moving: frozenset[str]
+    """Registers that do not repeat, as far as they are numbers."""
 
     def __post_init__(self) -> None:
         self._values: Values[Row] = Values(self.flow, self.loop, self.heads, self.symbols, self.lines)
 
-    def require(self, tainted: Collection[str]) -> None:
-        """Raises IrregularError: at an instruction that takes a register among these that is no line."""
+    def require(self) -> None:
+        """Raises IrregularError: at an instruction with data that takes a register that is no line."""
         for at in self.loop.body:
-            names = self.flow.uses[at] & tainted if at in self.log.on_data else ()
+            names = self.flow.uses[at] & self.moving if at in self.log.on_data else ()
             for name in names:
                 try:
                     self._require_line(at, name)
@@ -120,6 +127,17 @@ class _InLoop:
                     opcode = self.flow.code.code[at].parts[0]
                     raise IrregularError(f"an operand of {opcode} is not known to move evenly", at) from error
         self._require_heads()
+
+    def leaves(self, name: str) -> bool:
+        """Whether what the loop leaves in a register is a line in the number of its periods."""
+        try:
+            for at in self.loop.body:
+                if any(to not in self.loop.members for to in self.flow.code.successors[at]):
+                    self._require_line(at, name)
+            self._require_heads()
+        except (NoLineError, NoSequenceError, IrregularError):
+            return False
+        return True
 
     def _require_line(self, at: int, name: str) -> None:
         for place in reaching(self.flow, self.loop, at, name):
@@ -135,7 +153,7 @@ class _InLoop:
         decoded = self.flow.decoded[at]
         assert decoded is not None
         values = [operand for row, operand in decoded.bound if row.kind != "memory"]
-        names = (self.flow.code.register(at, part) for operand in values for part in _parts(operand))
+        names = (self.flow.code.register(at, part) for operand in values for part in table.items(operand))
         return frozenset(name for name in names if name is not None)
 
     def _require_heads(self) -> None:
@@ -182,46 +200,143 @@ class _InLoop:
         return found
 
 
-def _parts(operand: object) -> Iterator[object]:
-    yield from getattr(operand, "items", None) or (operand,)
+# Outside of loops, and by the size --------------------------------------------------------------------
 
 
-# The size ---------------------------------------------------------------------------------------------
+@dataclass
+class Behind:
+    """Numbers that follow the size, or what loops leave in their counters: they have to be sums and multiples of it.
+    `given`: the instructions that take from the launch what moves with the size, `fits`: whether the numbers of one
+    have room in their type for all sizes."""
+
+    flow: Flow
+    log: Log
+    loops: Sequence[LoopLines]
+    given: Collection[int]
+    fits: Callable[[int], bool]
+
+    def __post_init__(self) -> None:
+        body = range(len(self.flow.writes))
+        self._inside = {at: loop for loop in self.loops for at in loop.loop.body}
+        of_size = _moving(self.flow, body, set(), self.log, self.given)
+        left = set[str]().union(*(loop.moving for loop in self.loops))
+        self._moving = of_size | _moving(self.flow, [at for at in body if at not in self._inside], left, self.log)
+        self._of_size = of_size
+        self._under_way: set[tuple[int, str]] = set()
+
+    def require(self) -> None:
+        """Raises IrregularError: at an instruction with data that takes a number that is no such sum, as far as is
+        known."""
+        for at in sorted(self.log.on_data):
+            names = self.flow.uses[at] & (self._of_size if at in self._inside else self._moving)
+            if not all(self._is_even(at, name) for name in names):
+                opcode = self.flow.code.code[at].parts[0]
+                raise IrregularError(f"an operand of {opcode} is not known to move evenly with the size", at)
+
+    def _is_even(self, at: int, name: str) -> bool:
+        if (at, name) in self._under_way:
+            return True
+        self._under_way.add((at, name))
+        # what is found to be no sum ends all
+        return all(self._is_sum(place, name) for place in reaching(self.flow, whole(self.flow), at, name))
+
+    def _is_sum(self, place: int | None, name: str) -> bool:
+        if place is None:
+            return True
+        inside = self._inside.get(place)
+        if inside is not None and name in inside.moving:
+            loops = [loop for loop in self.loops if loop.loop is inside.loop]
+            if not all(loop.leaves(name) for loop in loops):
+                return False
+            if name not in self._of_size:
+                return True
+        if place in self.given:
+            return True
+        ins = self.flow.code.code[place]
+        moving = [n for o in ins.operands[1:] if (n := self.flow.code.register(place, o)) in self._moving]
+        if not moving:
+            return self.flow.uses[place].isdisjoint(self._moving)
+        return self._keeps_sums(place) and all(self._is_even(place, n) for n in moving if n is not None)
+
+    def _keeps_sums(self, at: int) -> bool:
+        parts, operands = self.flow.code.code[at].parts, self.flow.code.code[at].operands
+        plain = all(isinstance(o, (ast.Reg, ast.Imm, ast.Sym, ast.SpecialReg)) for o in operands)
+        if not plain or parts[-1] not in _INTEGERS:
+            return False
+        match parts[0]:
+            case "mov" | "cvta" | "add" | "sub" | "neg":
+                return len(parts) < 4
+            case "shl":
+                return isinstance(operands[2], ast.Imm)
+            case "mul" | "mad" if "hi" not in parts:
+                factors = [self.flow.code.register(at, o) in self._moving for o in operands[1:3]]
+                return sum(factors) < 2 and ("lo" in parts or self.fits(at))
+            case "cvt":
+                return len(parts) == 3 and parts[1] in _INTEGERS and (parts[1][1:] <= parts[2][1:] or self.fits(at))
+        return False
 
 
-def require_lines_of_size(
-    flow: Flow, log: Log, given: Sequence[Given], symbols: Mapping[str, int], step: int
-) -> None:
-    """That numbers of data operations that follow a size move evenly with it. `given`: what the launch gives a block
-    for one unit of the size, two, …
+_INTEGERS = frozenset(("u32", "b32", "s32", "u64", "s64", "b64"))
+
+
+def given_as_lines(given: Sequence[Given]) -> set[int]:
+    """The instructions that take from the launch what moves with a size. `given`: what it gives a block for some units
+    of the size, for one more, …
 
     Raises:
-        IrregularError: as above.
+        IrregularError: it does not move evenly.
     """
-    numbers: dict[Key, Counted] = {}
     moving: set[int] = set()
     for key in given[-1]:
         values = [of_run.get(key) for of_run in given]
+        if values.count(values[0]) == len(values):
+            continue
         known = [v for v in values if isinstance(v, int)]
-        if len(known) == len(values) and len({b - a for a, b in zip(known, known[1:], strict=False)}) == 1:
-            numbers[key] = evenly(known, 1)
-        if values.count(values[0]) < len(values):
-            moving.add(key[0])
-    lines = Lines(1, LARGEST_SIZE // step)
-    values_of: Values[Row] = Values(flow, whole(flow), numbers, symbols, lines)
-    tainted = _moving(flow, range(len(flow.writes)), set(), log, moving)
-    # what a parameter is loaded by is an instruction with data as well
-    for at in sorted(log.on_data):
-        for name in flow.uses[at] & tainted:
-            places = reaching(flow, whole(flow), at, name)
-            try:
-                if any(lines.step(row) is None for p in places for row in values_of.given(p, name, 0)):
-                    raise NoLineError
-            except (NoLineError, NoSequenceError) as error:
-                opcode = flow.code.code[at].parts[0]
-                raise IrregularError(f"an operand of {opcode} is not known to move evenly with the size", at) \
-                    from error  # fmt: skip
+        if len(known) < len(values) or len({b - a for a, b in pairwise(known)}) > 1:
+            raise IrregularError("what the launch gives does not move evenly with the size", key[0])
+        moving.add(key[0])
+    return moving
 
 
-def entered(found: Growing) -> list[Entered]:
-    return list(found.turns)
+@dataclass
+class Room:
+    """Whether numbers that an instruction takes have room in their type for all sizes: they go on, for so many periods,
+    as they have moved from one execution to another one."""
+
+    flow: Flow
+    shorter: Log
+    longer: Log
+    periods: int
+
+    def __post_init__(self) -> None:
+        self._taken = [_numbers_by_place(log) for log in (self.shorter, self.longer)]
+
+    def __call__(self, at: int) -> bool:
+        before, now = (taken.get(at, []) for taken in self._taken)
+        kind = self.flow.code.code[at].parts[-1]
+        width, is_signed = int(kind[1:]), kind[0] == "s"
+        low, high = (-(1 << width - 1), 1 << width - 1) if is_signed else (0, 1 << width)
+        if len(before) != len(now) or not now:
+            return False
+        for one, other in zip(before, now, strict=True):
+            if one is None or other is None:
+                return False
+            first, last = (signed(v, width) if is_signed else v for v in (one, other))
+            if not low <= last + (last - first) * self.periods < high:
+                return False
+        return True
+
+
+def _numbers_by_place(log: Log) -> dict[int, list[int | None]]:
+    """By instruction the numbers that it takes, lane by lane, in order."""
+    found: dict[int, list[int | None]] = {}
+    for _, streams in sorted(log.streams.items()):
+        for _, stream in sorted(streams.items()):
+            for entry, values in stream:
+                at, lanes = entry[0], entry[1]
+                if not isinstance(at, int) or not isinstance(lanes, int):
+                    continue
+                numbers = found.setdefault(at, [])
+                for value in values:
+                    numbers += [of_lane(value, lane) for lane in bits(lanes)] if isinstance(value, tuple) else [value]
+    return found

@@ -34,13 +34,13 @@ Stream = list[tuple[Entry, tuple[Value, ...]]]
 
 
 class Turn(NamedTuple):
-    """A way back to the head of a loop. `around`: turns so far of the loops around it, `begins`: how long the streams of
-    its warp are then. `numbers` are registers at the head."""
+    """A way back to the head of a loop. `around`: turns so far of the loops around it, `begins`: how long the streams
+    of its warp are then. `numbers` are registers at the head."""
 
     around: int
     lanes: int
     begins: dict[int, int]
-    numbers: dict[str, Value]
+    numbers: Mapping[str, Value]
 
 
 @dataclass
@@ -143,8 +143,7 @@ class TurnFollower(Follower):
         return found
 
     def _compared(self, warp: Warp, at: int, sides: tuple[tuple[int, int], ...]) -> None:
-        signs = tuple((one == other, one < other, signed(one, 32) < signed(other, 32), signed(one, 64) < signed(other, 64))
-                      for one, other in sides)  # fmt: skip
+        signs = tuple((a == b, a < b, signed(a, 32) < signed(b, 32), signed(a, 64) < signed(b, 64)) for a, b in sides)
         self._told(warp, (at, signs))
 
     def _loaded(self, warp: Warp, at: int, found: Mapping[str, Value]) -> None:

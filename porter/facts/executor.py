@@ -38,7 +38,7 @@ def run(machine: Machine, most: int = MOST_STEPS) -> History:
         moved |= machine.land(some=True)
         if moved:
             tries = 0
-        elif not (machine.land(some=False) or _has_failed(machine) or (machine.on_rest is not None and machine.on_rest())):
+        elif not machine.land(some=False) and not _has_failed(machine) and not _is_stirred(machine):
             tries += 1
             if machine.dice is None or tries > _PATIENCE:
                 _stuck(machine)
@@ -57,6 +57,10 @@ def _has_failed(machine: Machine) -> bool:
                 group.fails, group.ready = True, None
                 return True
     return False
+
+
+def _is_stirred(machine: Machine) -> bool:
+    return machine.on_rest is not None and machine.on_rest()
 
 
 def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:
