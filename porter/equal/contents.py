@@ -80,7 +80,7 @@ class Contents:
         blocks = len(self.machine.blocks)
         self.shared = np.full((blocks, SHARED_LIMIT + SYSTEM_SHARED), UNDEFINED, np.uint64)
         self.tensor = np.full((blocks, LANES, COLUMNS, 4), UNDEFINED, np.uint64)
-        self._local: dict[Warp, dict[int, Words]] = defaultdict(dict)
+        self.local: dict[Warp, dict[int, Words]] = defaultdict(dict)
         self.path: Words | None = None
         """What holds where an instruction is executed behind a branch on data."""
         self._chosen: dict[tuple[Warp, str], _Choice] = {}
@@ -92,6 +92,12 @@ class Contents:
         self._before: dict[tuple[Warp, int, int, str], np.uint64] = {}
         """The newest reduction of a thread at a place, of those whose order counts."""
         self._newest: dict[int, np.uint64] | None = None
+        self.loads_what_it_stores = False
+
+    def forget(self) -> None:
+        """What registers hold has been changed: nothing is known of how it was made."""
+        self._chosen.clear()
+        self.sums.clear()
 
     def in_any_order(self, opcode: str, size: int, given: Sequence[Words]) -> Words:
         """The greatest of some values [..., size], or their sum, is made of all of them, in whatever order they are
@@ -189,14 +195,14 @@ class Contents:
     def local_bytes(self, warp: Warp, lanes: npt.NDArray[np.intp], addresses: Addresses) -> Words:
         """Bytes [lanes, bytes] of the lanes' own memory."""
         found = np.full(addresses.shape, UNDEFINED, np.uint64)
-        memory = self._local[warp]
+        memory = self.local[warp]
         for (row, column), address in np.ndenumerate(addresses):
             if address in memory:
                 found[row, column] = memory[int(address)][lanes[row]]
         return found
 
     def put_local(self, warp: Warp, lanes: npt.NDArray[np.intp], addresses: Addresses, data: Words) -> None:
-        memory = self._local[warp]
+        memory = self.local[warp]
         for (row, column), address in np.ndenumerate(addresses):
             words = memory.setdefault(int(address), np.full(WARP, UNDEFINED, np.uint64))
             words[lanes[row]] = data[row, column]
@@ -213,6 +219,7 @@ class Contents:
         found = self._at_launch(addresses)
         if self._written.isdisjoint(np.unique(addresses >> _TENSOR).tolist()):
             return found
+        self.loads_what_it_stores = True
         newest = self._latest()
         flat = found.reshape(-1)
         for index, address in enumerate(addresses.reshape(-1).tolist()):

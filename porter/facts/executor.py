@@ -37,7 +37,7 @@ def run(machine: Machine, most: int = MOST_STEPS) -> History:
         moved |= machine.land(some=True)
         if moved:
             tries = 0
-        elif not machine.land(some=False) and not _has_failed(machine):
+        elif not machine.land(some=False) and not _has_failed(machine) and not _is_stirred(machine):
             tries += 1
             if machine.dice is None or tries > _PATIENCE:
                 _stuck(machine)
@@ -56,6 +56,10 @@ def _has_failed(machine: Machine) -> bool:
                 group.fails, group.ready = True, None
                 return True
     return False
+
+
+def _is_stirred(machine: Machine) -> bool:
+    return machine.on_rest is not None and machine.on_rest()
 
 
 def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:
@@ -99,6 +103,8 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
                 machine.branched.add((place, group.pc))
                 if group.pc in machine.flow.heads:
                     machine.on_head(warp, group, place)
+                    if group.ready is not None:
+                        return True
             if outcome is Outcome.MET:
                 return True
             if not alone:

@@ -65,9 +65,10 @@ class ClusterBarrier:
 
 
 class Machine:
-    """What instructions act on. `on_head` is told when a group comes to the head of a loop (warp, group, where
-    from), `on_comparison` of each comparison of numbers (warp, instruction, both sides by lane), `on_load` of
-    numbers that come from memory (warp, instruction, registers)."""
+    """What instructions act on. `on_head` is told when a group comes to the head of a loop (warp, group, where from),
+    and may have it wait; `on_rest` when nothing moves, and says whether it has changed that; `on_comparison` of each
+    comparison of numbers (warp, instruction, both sides by lane), `on_load` of numbers that come from memory (warp,
+    instruction, registers)."""
 
     def __init__(self, launched: Launched, schedule: Schedule | None = None) -> None:
         self.launched = launched
@@ -90,6 +91,7 @@ class Machine:
         self.on_head: Callable[[Warp, Group, int], None] | None = None
         self.branched: set[tuple[int, int]] = set()
         """Branches, each with an instruction that it has led to; noted for who is told of heads."""
+        self.on_rest: Callable[[], bool] | None = None
         self.follow: Callable[[Warp, Group], Callable[[], None] | None] | None = None
         """Told of each instruction that a group comes to; what it gives is called behind it, unless it waits."""
         self.on_comparison: Callable[[Warp, int, tuple[tuple[int, int], ...]], None] | None = None

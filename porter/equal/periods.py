@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From which turn on, and with which period, an execution comes to the same instructions for the same lanes, with
+numbers that repeat or move evenly; and where its cuts are to be."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from porter.equal.turning import Log, LoopOf, Stop, Stream, Turn
+from porter.facts.events import WarpName
+from porter.facts.flow import Flow
+from porter.facts.values import Value, of_lane
+from porter.ptx.arch import WARP
+
+Entered = tuple[WarpName, int, int]
+"""A warp, the head of a loop, and the turns so far of the loops around it when it is come to."""
+
+
+class IrregularError(Exception):
+    """Why turns cannot be cut, at an instruction."""
+
+    def __init__(self, why: str, at: int | None = None) -> None:
+        super().__init__(why)
+        self.at = at
+
+
+@dataclass(frozen=True)
+class Growing:
+    """The loops that make more turns for a larger size: by warp, head and round its turns, and `more`, how many of
+    those come with `units` more of the size."""
+
+    flow: Flow
+    log: Log
+    units: int
+    turns: dict[Entered, list[Turn]]
+    more: dict[Entered, int]
+
+    def of_period(self, period: int) -> dict[Entered, int] | None:
+        """Turns that come with a period of the size; None if that is no whole number."""
+        found = {key: divmod(more * period, self.units) for key, more in self.more.items()}
+        return None if any(rest for _, rest in found.values()) else {key: turns for key, (turns, _) in found.items()}
+
+    def stops(self, period: int, first: int, cuts: int) -> dict[Stop, int]:
+        """So many cuts, the first one after `first` periods, in each loop that a warp comes to, one after another.
+
+        Raises:
+            IrregularError: warps come to more or fewer of them.
+        """
+        turns = self.of_period(period)
+        assert turns is not None
+        by_warp: dict[WarpName, list[Entered]] = defaultdict(list)
+        for key, of_loop in sorted(self.turns.items(), key=lambda item: sum(item[1][0].begins.values())):
+            by_warp[key[0]].append(key)
+            if len({turn.lanes for turn in of_loop}) > 1:
+                raise IrregularError("lanes of a warp that make turns of a loop apart", key[1])
+        if len({len(keys) for keys in by_warp.values()}) > 1:
+            raise IrregularError("warps that come to loops more often than others do")
+        return {
+            (*key, turns[key] * (first + cut)): number * cuts + cut
+            for keys in by_warp.values() for number, key in enumerate(keys) for cut in range(cuts)
+        }  # fmt: skip
+
+
+def growing(flow: Flow, shorter: Log, longer: Log, units: int) -> Growing:
+    """The loops that make more turns in an execution whose size is so many units larger.
+
+    Raises:
+        IrregularError: there are none, or they are come to more often as well.
+    """
+    turns: dict[Entered, list[Turn]] = {}
+    more: dict[Entered, int] = {}
+    others: list[LoopOf] = []
+    for key, of_loop in longer.turns.items():
+        now, before = _rounds(of_loop), _rounds(shorter.turns.get(key, []))
+        if now.keys() != before.keys():
+            others.append(key)
+            continue
+        for around, of_round in now.items():
+            if (count := len(of_round) - len(before[around])) > 0:
+                turns[(*key, around)], more[(*key, around)] = of_round, count
+            elif count:
+                raise IrregularError("a loop that makes fewer turns for a larger size", key[1])
+    heads = {(warp, head) for warp, head, _ in turns}
+    for warp, head in others:
+        if not any(w == warp and head in flow.inside[outer] for w, outer in heads):
+            raise IrregularError("a loop that is come to more often for a larger size", head)
+    for warp, head in heads:
+        if any(w == warp and head in flow.inside[outer] for w, outer in heads):
+            raise IrregularError("loops in each other that both make more turns", head)
+    if not turns:
+        raise IrregularError("no loop makes more turns for a larger size")
+    return Growing(flow, longer, units, turns, more)
+
+
+def _rounds(turns: Sequence[Turn]) -> dict[int, list[Turn]]:
+    found: dict[int, list[Turn]] = defaultdict(list)
+    for turn in turns:
+        found[turn.around].append(turn)
+    return found
+
+
+# Periods ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Regular:
+    """What repeats with a period of the size: from `first` periods on, up to `rest` units ahead of the end."""
+
+    period: int
+    first: int
+    rest: int
+
+
+def regular(found: Growing, period: int, units: int, least: int) -> Regular | None:
+    """Whether all loops do the same in each period of an execution of so many units, over `least` units or more."""
+    turns = found.of_period(period)
+    if turns is None:
+        return None
+    first, rest = 1, 0
+    for key, of_loop in found.turns.items():
+        stretch = _longest(_bodies(found, key, of_loop), turns[key])
+        if stretch is None:
+            return None
+        start, end = stretch
+        first = max(first, -(-(start + 1) // turns[key]))
+        rest = max(rest, -(-(len(of_loop) - end) * period // turns[key]))
+    return Regular(period, first, rest) if units - rest - first * period >= least else None
+
+
+Body = tuple[object, list[tuple[Value, ...]]]
+"""What a turn comes to, and the numbers of it that have to do with data."""
+
+
+def _bodies(found: Growing, key: Entered, turns: Sequence[Turn]) -> list[Body]:
+    streams = found.log.streams[key[0]]
+    return [_body(streams, one, other, found.log.on_data) for one, other in pairwise(turns)]
+
+
+def _body(streams: dict[int, Stream], begins: Turn, ends: Turn, on_data: set[int]) -> Body:
+    shape: list[object] = []
+    numbers: list[tuple[Value, ...]] = []
+    for lane, stop in sorted(ends.begins.items()):
+        part = streams[lane][begins.begins.get(lane, 0) : stop]
+        shape.append((lane, tuple(entry for entry, _ in part)))
+        numbers += [values for entry, values in part if entry[0] in on_data]
+    return tuple(shape), numbers
+
+
+def _longest(bodies: Sequence[Body], period: int) -> tuple[int, int] | None:
+    """The turns, around the middle of all, in which bodies repeat and numbers move evenly with a period."""
+    good = [one[0] == other[0] for one, other in zip(bodies, bodies[period:], strict=False)]
+    moved = [_moved(one, other) if is_good else None
+             for is_good, one, other in zip(good, bodies, bodies[period:], strict=False)]  # fmt: skip
+    even = [one is not None and one == other for one, other in zip(moved, moved[period:], strict=False)]
+    if not even or not even[len(even) // 2]:
+        return None
+    start = end = len(even) // 2
+    while start and even[start - 1]:
+        start -= 1
+    while end < len(even) and even[end]:
+        end += 1
+    return start, end + 2 * period
+
+
+def _moved(one: Body, other: Body) -> list[tuple[int | None, ...]]:
+    return [tuple(_differences(before, now)) for before, now in zip(one[1], other[1], strict=True)]
+
+
+def _differences(before: Sequence[Value], now: Sequence[Value]) -> Iterator[int | None]:
+    """How far each number lies from its counterpart, by lane; None for data, which both have to be."""
+    for one, other in zip(before, now, strict=True):
+        if isinstance(one, int) and isinstance(other, int):
+            yield other - one
+            continue
+        for lane in range(WARP):
+            a, b = of_lane(one, lane), of_lane(other, lane)
+            yield None if a is None and b is None else b - a if a is not None and b is not None else 1 << 70
+
+
+def periods_of(units: int) -> list[int]:
+    """The divisors of a period, the shortest first."""
+    return [n for n in range(1, units + 1) if units % n == 0]

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the numbers that data operations take, coordinates, addresses, descriptors, counts, are lines in the turn for
+every turn that there can be, and lines in the size.
+
+A number that moves with the turn has to be computed by instructions that keep lines (`porter.sync.lines`) of registers
+that are lines at the head of the loop, which in turn have to be what the turn before leaves in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from porter.equal.periods import Growing, IrregularError
+from porter.equal.turning import Log, Turn
+from porter.facts.code import Loop
+from porter.facts.flow import Flow
+from porter.facts.launched import GLOBAL
+from porter.facts.values import bits, of_lane
+from porter.ptx import ast, table
+from porter.ptx.bits import signed
+from porter.ptx.shared_window import RANK_SHIFT
+from porter.sync.lines import Line, Lines, NoLineError, Row
+from porter.sync.sequences import LARGEST_SIZE, Counted, Key, NoSequenceError, Values, evenly, reaching, whole
+from porter.sync.sizes import Given
+
+_ACCESSES = frozenset(("ld", "st", "ldu", "atom", "red"))
+
+
+def loops_of_lines(found: Growing, period: int, first: int, symbols: Mapping[str, int], step: int) -> list[LoopLines]:
+    """What is known of numbers in loops from `first` periods on, as long as a size can be that grows by `step` with
+    each of its units.
+
+    Raises:
+        IrregularError: at an instruction with data that takes a number that does not move evenly, as far as is known.
+    """
+    turns = found.of_period(period)
+    assert turns is not None
+    seen: dict[object, LoopLines] = {}
+    periods = LARGEST_SIZE // (step * period) + 1
+    for key, of_loop in found.turns.items():
+        warp, head, _ = key
+        start = first * turns[key] - 1
+        window = of_loop[start : start + 2 * turns[key]]
+        if len(window) < 2 * turns[key]:
+            raise IrregularError("a loop with too few turns", head)
+        base = warp.rank << RANK_SHIFT
+        own = {name: base + offset for name, offset in symbols.items()}
+        loop = found.flow.heads[head]
+        tainted = _moving(found.flow, loop.body, _counters(window, turns[key]), found.log)
+        for lane in _lanes(window, tainted):
+            heads = _heads(window, turns[key], lane)
+            known = head, tuple(sorted(heads.items(), key=str)), base
+            if known not in seen:
+                lines = Lines(turns[key], periods)
+                seen[known] = LoopLines(found.flow, loop, heads, own, lines, found.log, frozenset(tainted))
+                seen[known].require()
+    return list(seen.values())
+
+
+def _counters(window: Sequence[Turn], period: int) -> set[str]:
+    """Registers that do not repeat."""
+    names = set[str]().union(*(turn.numbers for turn in window))
+    return {
+        name for name in names
+        if any(a.numbers.get(name) != b.numbers.get(name) for a, b in zip(window, window[period:], strict=False))
+    }  # fmt: skip
+
+
+def _moving(flow: Flow, body: Collection[int], moving: set[str], log: Log, sources: Collection[int] = ()) -> set[str]:
+    """The registers whose numbers are computed of those that move. Comparisons are looked at by themselves."""
+    found = set(moving)
+    places = [at for at in body if flow.writes[at] and flow.code.code[at].parts[0] != "setp"
+              and (at not in log.on_data or at in log.gives_numbers)]  # fmt: skip
+    grows = True
+    while grows:
+        grows = False
+        for at in places:
+            if not flow.writes[at] <= found and (at in sources or not flow.uses[at].isdisjoint(found)):
+                found |= flow.writes[at]
+                grows = True
+    return found
+
+
+def _lanes(window: Sequence[Turn], tainted: Collection[str]) -> Sequence[int]:
+    """Those whose registers may differ."""
+    lanes = bits(window[0].lanes)
+    differ = any(isinstance(value, tuple) for turn in window for value in turn.numbers.values())
+    return lanes if differ and tainted else lanes[:1]
+
+
+def _heads(window: Sequence[Turn], period: int, lane: int) -> dict[Key, Counted]:
+    """The registers that are lines at the head of a loop."""
+    found: dict[Key, Counted] = {}
+    for name in window[0].numbers:
+        numbers = [v for turn in window if (v := of_lane(turn.numbers.get(name), lane)) is not None]
+        if len(numbers) == 2 * period and len({b - a for a, b in zip(numbers, numbers[period:], strict=False)}) == 1:
+            found[name] = evenly(numbers, period)
+    return found
+
+
+@dataclass
+class LoopLines:
+    """One lane of a warp in a loop: `heads` are lines at its head, as far as was seen."""
+
+    flow: Flow
+    loop: Loop
+    heads: Mapping[Key, Counted]
+    symbols: Mapping[str, int]
+    lines: Lines
+    log: Log
+    moving: frozenset[str]
+    """Registers that do not repeat, as far as they are numbers."""
+
+    def __post_init__(self) -> None:
+        self._values: Values[Row] = Values(self.flow, self.loop, self.heads, self.symbols, self.lines)
+
+    def require(self) -> None:
+        """Raises IrregularError: at an instruction with data that takes a register that is no line."""
+        for at in self.loop.body:
+            names = self.flow.uses[at] & self.moving if at in self.log.on_data else ()
+            for name in names:
+                try:
+                    self._require_line(at, name)
+                except (NoLineError, NoSequenceError) as error:
+                    opcode = self.flow.code.code[at].parts[0]
+                    raise IrregularError(f"an operand of {opcode} is not known to move evenly", at) from error
+        self._require_heads()
+
+    def leaves(self, name: str) -> bool:
+        """Whether what the loop leaves in a register is a line in the number of its periods."""
+        try:
+            for at in self.loop.body:
+                if any(to not in self.loop.members for to in self.flow.code.successors[at]):
+                    self._require_line(at, name)
+            self._require_heads()
+        except (NoLineError, NoSequenceError, IrregularError):
+            return False
+        return True
+
+    def _require_line(self, at: int, name: str) -> None:
+        for place in reaching(self.flow, self.loop, at, name):
+            for row in self._values.given(place, name, 0):
+                step = self.lines.step(row)
+                first = self.lines.exact(row[0])[0]
+                if step is None or (step and self.flow.code.code[at].parts[0] in _ACCESSES and first < GLOBAL
+                                    and name not in self._stored(at)):  # fmt: skip
+                    raise NoLineError
+
+    def _stored(self, at: int) -> frozenset[str]:
+        """Registers that an access stores."""
+        decoded = self.flow.decoded[at]
+        assert decoded is not None
+        values = [operand for row, operand in decoded.bound if row.kind != "memory"]
+        names = (self.flow.code.register(at, part) for operand in values for part in table.items(operand))
+        return frozenset(name for name in names if name is not None)
+
+    def _require_heads(self) -> None:
+        """What was taken for a line at the head is what the turn before leaves there."""
+        done: set[Key] = set()
+        while todo := self._values.used - done:
+            key = todo.pop()
+            done.add(key)
+            if not isinstance(key, str):
+                continue
+            try:
+                if not self._is_left(key):
+                    raise NoLineError
+            except (NoLineError, NoSequenceError) as error:
+                raise IrregularError("a register that data are found by is not known to move evenly", self.loop.head) \
+                    from error  # fmt: skip
+
+    def _is_left(self, name: str) -> bool:
+        counted = self.heads[name]
+        head = self.lines.counted(counted.first, counted.step)
+        ahead = [*head[1:], Line(head[0].first + head[0].step, head[0].step, head[0].width)]
+        rows = [row for place in self._latches(name) for row in self._values.given(place, name, 0)]
+        return all(
+            any(self._same(row[turn % len(row)], line) for row in rows) for turn, line in enumerate(ahead)
+        )  # fmt: skip
+
+    def _same(self, one: Line, other: Line) -> bool:
+        try:
+            return self.lines.exact(one) == self.lines.exact(other)
+        except NoLineError:
+            return False
+
+    def _latches(self, name: str) -> set[int | None]:
+        """The instructions that may give a register what it has when the loop begins again."""
+        found: set[int | None] = set()
+        for before in self.flow.code.predecessors[self.loop.head]:
+            if before not in self.loop.members:
+                continue
+            writes = name in self.flow.writes[before]
+            if writes:
+                found.add(before)
+            if not writes or self.flow.code.code[before].guard is not None:
+                found |= reaching(self.flow, self.loop, before, name)
+        return found
+
+
+# Outside of loops, and by the size --------------------------------------------------------------------
+
+
+@dataclass
+class Behind:
+    """Numbers that follow the size, or what loops leave in their counters: they have to be sums and multiples of it.
+    `given`: the instructions that take from the launch what moves with the size, `fits`: whether the numbers of one
+    have room in their type for all sizes."""
+
+    flow: Flow
+    log: Log
+    loops: Sequence[LoopLines]
+    given: Collection[int]
+    fits: Callable[[int], bool]
+
+    def __post_init__(self) -> None:
+        body = range(len(self.flow.writes))
+        self._inside = {at: loop for loop in self.loops for at in loop.loop.body}
+        of_size = _moving(self.flow, body, set(), self.log, self.given)
+        left = set[str]().union(*(loop.moving for loop in self.loops))
+        self._moving = of_size | _moving(self.flow, [at for at in body if at not in self._inside], left, self.log)
+        self._of_size = of_size
+        self._under_way: set[tuple[int, str]] = set()
+
+    def require(self) -> None:
+        """Raises IrregularError: at an instruction with data that takes a number that is no such sum, as far as is
+        known."""
+        for at in sorted(self.log.on_data):
+            names = self.flow.uses[at] & (self._of_size if at in self._inside else self._moving)
+            if not all(self._is_even(at, name) for name in names):
+                opcode = self.flow.code.code[at].parts[0]
+                raise IrregularError(f"an operand of {opcode} is not known to move evenly with the size", at)
+
+    def _is_even(self, at: int, name: str) -> bool:
+        if (at, name) in self._under_way:
+            return True
+        self._under_way.add((at, name))
+        # what is found to be no sum ends all
+        return all(self._is_sum(place, name) for place in reaching(self.flow, whole(self.flow), at, name))
+
+    def _is_sum(self, place: int | None, name: str) -> bool:
+        if place is None:
+            return True
+        inside = self._inside.get(place)
+        if inside is not None and name in inside.moving:
+            loops = [loop for loop in self.loops if loop.loop is inside.loop]
+            if not all(loop.leaves(name) for loop in loops):
+                return False
+            if name not in self._of_size:
+                return True
+        if place in self.given:
+            return True
+        ins = self.flow.code.code[place]
+        moving = [n for o in ins.operands[1:] if (n := self.flow.code.register(place, o)) in self._moving]
+        if not moving:
+            return self.flow.uses[place].isdisjoint(self._moving)
+        return self._keeps_sums(place) and all(self._is_even(place, n) for n in moving if n is not None)
+
+    def _keeps_sums(self, at: int) -> bool:
+        parts, operands = self.flow.code.code[at].parts, self.flow.code.code[at].operands
+        plain = all(isinstance(o, (ast.Reg, ast.Imm, ast.Sym, ast.SpecialReg)) for o in operands)
+        if not plain or parts[-1] not in _INTEGERS:
+            return False
+        match parts[0]:
+            case "mov" | "cvta" | "add" | "sub" | "neg":
+                return len(parts) < 4
+            case "shl":
+                return isinstance(operands[2], ast.Imm)
+            case "mul" | "mad" if "hi" not in parts:
+                factors = [self.flow.code.register(at, o) in self._moving for o in operands[1:3]]
+                return sum(factors) < 2 and ("lo" in parts or self.fits(at))
+            case "cvt":
+                return len(parts) == 3 and parts[1] in _INTEGERS and (parts[1][1:] <= parts[2][1:] or self.fits(at))
+        return False
+
+
+_INTEGERS = frozenset(("u32", "b32", "s32", "u64", "s64", "b64"))
+
+
+def given_as_lines(given: Sequence[Given]) -> set[int]:
+    """The instructions that take from the launch what moves with a size. `given`: what it gives a block for some units
+    of the size, for one more, …
+
+    Raises:
+        IrregularError: it does not move evenly.
+    """
+    moving: set[int] = set()
+    for key in given[-1]:
+        values = [of_run.get(key) for of_run in given]
+        if values.count(values[0]) == len(values):
+            continue
+        known = [v for v in values if isinstance(v, int)]
+        if len(known) < len(values) or len({b - a for a, b in pairwise(known)}) > 1:
+            raise IrregularError("what the launch gives does not move evenly with the size", key[0])
+        moving.add(key[0])
+    return moving
+
+
+@dataclass
+class Room:
+    """Whether numbers that an instruction takes have room in their type for all sizes: they go on, for so many periods,
+    as they have moved from one execution to another one."""
+
+    flow: Flow
+    shorter: Log
+    longer: Log
+    periods: int
+
+    def __post_init__(self) -> None:
+        self._taken = [_numbers_by_place(log) for log in (self.shorter, self.longer)]
+
+    def __call__(self, at: int) -> bool:
+        before, now = (taken.get(at, []) for taken in self._taken)
+        kind = self.flow.code.code[at].parts[-1]
+        width, is_signed = int(kind[1:]), kind[0] == "s"
+        low, high = (-(1 << width - 1), 1 << width - 1) if is_signed else (0, 1 << width)
+        if len(before) != len(now) or not now:
+            return False
+        for one, other in zip(before, now, strict=True):
+            if one is None or other is None:
+                return False
+            first, last = (signed(v, width) if is_signed else v for v in (one, other))
+            if not low <= last + (last - first) * self.periods < high:
+                return False
+        return True
+
+
+def _numbers_by_place(log: Log) -> dict[int, list[int | None]]:
+    """By instruction the numbers that it takes, lane by lane, in order."""
+    found: dict[int, list[int | None]] = {}
+    for _, streams in sorted(log.streams.items()):
+        for _, stream in sorted(streams.items()):
+            for entry, values in stream:
+                at, lanes = entry[0], entry[1]
+                if not isinstance(at, int) or not isinstance(lanes, int):
+                    continue
+                numbers = found.setdefault(at, [])
+                for value in values:
+                    numbers += [of_lane(value, lane) for lane in bits(lanes)] if isinstance(value, tuple) else [value]
+    return found

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follows an execution turn by turn: which instructions each turn of a loop comes to, with which numbers, and what the
+whole cluster holds where all of its warps have made as many periods of their loops.
+
+Such a cut stands still: each warp waits at the head of its loop, and every other one until nothing moves. Where the
+synchronization is right that is one state whatever the schedule, and what is behind it can be followed from any words.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from porter.equal.contents import Stored, Taken
+from porter.equal.meaning import Follower, Then
+from porter.equal.outcome import Outcome, of_cluster
+from porter.equal.words import Words
+from porter.facts.events import NotUnderstood, WarpName
+from porter.facts.instructions.registry import computes
+from porter.facts.machine import Machine
+from porter.facts.state import Group, Warp
+from porter.facts.values import Value, bits, first, is_known
+from porter.ptx.bits import signed
+
+LoopOf = tuple[WarpName, int]
+"""A warp, and the head of a loop."""
+Entry = tuple[object, ...]
+Stream = list[tuple[Entry, tuple[Value, ...]]]
+"""What is come to, with the numbers that it takes."""
+
+
+class Turn(NamedTuple):
+    """A way back to the head of a loop. `around`: turns so far of the loops around it, `begins`: how long the streams
+    of its warp are then. `numbers` are registers at the head."""
+
+    around: int
+    lanes: int
+    begins: dict[int, int]
+    numbers: Mapping[str, Value]
+
+
+@dataclass
+class Log:
+    """What an execution comes to: by warp, and by the lowest lane of those that go together, instructions with the
+    lanes that they are executed for; under -1 signs of comparisons, and numbers that are loaded. `on_data`:
+    instructions that take or give data, or access memory."""
+
+    streams: dict[WarpName, dict[int, Stream]] = field(default_factory=lambda: defaultdict(dict))
+    turns: dict[LoopOf, list[Turn]] = field(default_factory=lambda: defaultdict(list))
+    on_data: set[int] = field(default_factory=set)
+    gives_numbers: set[int] = field(default_factory=set)
+    """Those of them that have given numbers as well."""
+
+
+Stop = tuple[WarpName, int, int, int]
+"""A warp, the head of a loop, its turns so far around it, and its number of turns."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What a cluster holds at a cut, as one array of words. `shape` says which, and is the same at cuts that are
+    alike."""
+
+    words: Words
+    shape: tuple[object, ...]
+
+
+class TurnFollower(Follower):
+    """`stops`: the cut at which a warp stops there. At those of `given` the words that stand there are taken for what
+    the cluster holds, if they are of the same shape."""
+
+    def __init__(self, machine: Machine, stops: Mapping[Stop, int] | None = None,
+                 given: Mapping[int, State] | None = None) -> None:  # fmt: skip
+        super().__init__(machine)
+        self.log = Log()
+        self.states: list[State] = []
+        self._stops, self._given = stops or {}, given or {}
+        self._taken_lanes = 0
+        self._warps = {name for name, *_ in self._stops}
+        self._waiting: dict[WarpName, tuple[int, Group]] = {}
+        self._counts: dict[tuple[WarpName, int, int], int] = defaultdict(int)
+        self._around: dict[LoopOf, int] = defaultdict(int)
+        self._marks = [0]
+        machine.on_head, machine.on_rest = self._turn, self._cut
+        machine.on_comparison, machine.on_load = self._compared, self._loaded
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What is left between cuts."""
+        stored = self.contents.stored
+        ends = [*self._marks[1:], len(stored)]
+        parts: list[Sequence[Stored]] = [stored[a:b] for a, b in zip(self._marks, ends, strict=True)]
+        return [of_cluster(part) for part in parts]
+
+    # What is come to ----------------------------------------------------------------------------------
+
+    def follow(self, warp: Warp, group: Group) -> Then | None:
+        self._taken_lanes = 0
+        then = super().follow(warp, group)
+        self._note(warp, group)
+        return self._watched(warp, group, then)
+
+    def _one(self, warp: Warp, group: Group, path: Words, paths: dict[int, Words]) -> None:
+        self._note(warp, group)
+        self.log.on_data.add(group.pc)
+        super()._one(warp, group, path, paths)
+
+    def _note(self, warp: Warp, group: Group) -> None:
+        stream = self._stream(warp, group.lanes)
+        entry = group.pc, group.lanes, self._taken_lanes
+        if stream and stream[-1][0] == entry:
+            # it has waited
+            return
+        uses = sorted(self._machine.flow.uses[group.pc])
+        stream.append((entry, tuple(group.registers.get(name) for name in uses)))
+
+    def _stream(self, warp: Warp, lanes: int) -> Stream:
+        return self.log.streams[warp.name].setdefault(first(lanes), [])
+
+    def _watched(self, warp: Warp, group: Group, then: Then | None) -> Then | None:
+        """Note whether the instruction has to do with data."""
+        flow, at, lanes = self._machine.flow, group.pc, group.lanes
+        ins, log = flow.decoded[at], self.log
+        if then is None or ins is None or (at in log.on_data and at in log.gives_numbers):
+            return then
+        if not computes(ins) or not all(is_known(group.registers.get(name), lanes) for name in flow.uses[at]):
+            log.on_data.add(at)
+
+        def noted() -> None:
+            then()
+            known = all(is_known(group.registers.get(name), lanes) for name in flow.writes[at])
+            (log.gives_numbers if known else log.on_data).add(at)
+
+        return noted
+
+    def _taken(self, warp: Warp, group: Group, path: Words | None) -> Taken | None:
+        found = super()._taken(warp, group, path)
+        self._taken_lanes = found.mask if found is not None else 0
+        return found
+
+    def _compared(self, warp: Warp, at: int, sides: tuple[tuple[int, int], ...]) -> None:
+        signs = tuple((a == b, a < b, signed(a, 32) < signed(b, 32), signed(a, 64) < signed(b, 64)) for a, b in sides)
+        self._told(warp, (at, signs))
+
+    def _loaded(self, warp: Warp, at: int, found: Mapping[str, Value]) -> None:
+        self._told(warp, (at, tuple(sorted(found.items()))))
+
+    def _told(self, warp: Warp, entry: Entry) -> None:
+        self.log.streams[warp.name].setdefault(-1, []).append((entry, ()))
+
+    def _turn(self, warp: Warp, group: Group, place: int) -> None:
+        head = group.pc
+        if place not in self._machine.flow.heads[head].members:
+            return
+        key = warp.name, head
+        around = self._around[key]
+        numbers = {
+            name: value for name in self._machine.flow.live[head]
+            if (value := group.registers.get(name)) is not None and is_known(value, group.lanes)
+        }  # fmt: skip
+        begins = {lane: len(stream) for lane, stream in self.log.streams[warp.name].items()}
+        self.log.turns[key].append(Turn(around, group.lanes, begins, numbers))
+        for inner in self._machine.flow.inside[head]:
+            self._around[warp.name, inner] += 1
+        self._counts[(*key, around)] += 1
+        cut = self._stops.get((*key, around, self._counts[(*key, around)]))
+        if cut is not None:
+            self._waiting[warp.name] = cut, group
+            group.wait(lambda: len(self.states) > cut, lambda: "other warps have to make as many turns")
+
+    # Cuts ---------------------------------------------------------------------------------------------
+
+    def _cut(self) -> bool:
+        """Nothing moves: all warps with a loop are at the same cut.
+
+        Raises:
+            NotUnderstood: some are not.
+        """
+        if not self._waiting:
+            return False
+        number = len(self.states)
+        groups = [group for block in self._machine.blocks for warp in block.warps for group in warp.groups]
+        here = all(cut == number and group in groups and group.ready is not None
+                   for cut, group in self._waiting.values())  # fmt: skip
+        if not here or self._waiting.keys() != self._warps:
+            raise NotUnderstood("turns of loops that do not come to one cut")
+        self._waiting.clear()
+        pieces, shape = self._pieces()
+        self.states.append(State(np.concatenate([piece.reshape(-1) for piece in pieces]), tuple(shape)))
+        self._marks.append(len(self.contents.stored))
+        given = self._given.get(number)
+        if given is not None:
+            if given.shape != tuple(shape):
+                raise NotUnderstood("a cut that holds something else than the one before")
+            self._put(given.words)
+        return True
+
+    def _pieces(self) -> tuple[list[Words], list[object]]:
+        contents, flow = self.contents, self._machine.flow
+        pieces: list[Words] = [contents.shared, contents.tensor]
+        shape: list[object] = []
+        for warp, group in self._groups():
+            held = contents.registers[warp]
+            lanes = np.fromiter(bits(group.lanes), np.intp)
+            names = sorted(flow.live[group.pc] & held.keys()) if group.pc < len(flow.live) else []
+            for name in names:
+                if not is_known(group.registers.get(name), group.lanes):
+                    pieces.append(held[name][lanes])
+                    shape.append((warp.name, group.pc, group.lanes, name, held[name].shape[1]))
+        for warp, memory in sorted(contents.local.items(), key=lambda item: item[0].name):
+            for address, data in sorted(memory.items()):
+                pieces.append(data)
+                shape.append((warp.name, address))
+        return pieces, shape
+
+    def _groups(self) -> list[tuple[Warp, Group]]:
+        found = [(warp, group) for block in self._machine.blocks for warp in block.warps for group in warp.groups]
+        return sorted(found, key=lambda one: (one[0].name, one[1].pc, one[1].lanes))
+
+    def _put(self, words: Words) -> None:
+        """Have the cluster hold other words in the same places."""
+        contents, start = self.contents, 0
+
+        def taken(old: Words) -> Words:
+            nonlocal start
+            start += old.size
+            return words[start - old.size : start].reshape(old.shape)
+
+        contents.shared[...] = taken(contents.shared)
+        contents.tensor[...] = taken(contents.tensor)
+        flow = self._machine.flow
+        for warp, group in self._groups():
+            held = contents.registers[warp]
+            lanes = np.fromiter(bits(group.lanes), np.intp)
+            for name in sorted(flow.live[group.pc] & held.keys()) if group.pc < len(flow.live) else []:
+                if not is_known(group.registers.get(name), group.lanes):
+                    data = held[name].copy()
+                    data[lanes] = taken(data[lanes])
+                    held[name] = data
+        for _, memory in sorted(contents.local.items(), key=lambda item: item[0].name):
+            for _, data in sorted(memory.items()):
+                data[...] = taken(data)
+        contents.forget()
