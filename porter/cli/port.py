@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,9 @@ from porter.build.files import placed_below, require_clean, write_all, write_bel
 from porter.build.gate import Gated
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
-from porter.build.trust import is_granted
 from porter.cli.auto import SECONDS, Auto, made, unrun, untried
 from porter.cli.building import make_builder
+from porter.cli.comparing import Comparing, Told, lines_of, subjects_of, wrong_in
 from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, command, styled
 from porter.cli.endings import named
 from porter.cli.full_rate import verified
@@ -35,7 +35,6 @@ from porter.passes.marks import marked
 from porter.passes.ported import Ported
 from porter.report import gate as report_gate
 from porter.report import json as report_json
-from porter.report import proofs as report_proofs
 from porter.report.exits import gate_exit, port_exit
 from porter.report.grade import Brief
 from porter.report.groups import group_bodies
@@ -43,7 +42,6 @@ from porter.verify.budget import Budget
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.gate import GateOptions
 from porter.verify.preprocessed import preprocessed
-from porter.verify.proved import CaseProofs, prove_case
 
 _LISTED = 3
 """Files with nothing to port that are named."""
@@ -89,7 +87,8 @@ def port(
     port = placed(ported, whole, include_dirs, paths)
     options = options if output is None else _away(ported, port, options)
     gated = _compile(session, ported, options, ASTRAY if port.astray else "" if compiles else "--no-compile")
-    proofs, hazards = _proved(session, ported, gated, prove_seconds if compiles and not check else 0)
+    compared = _compared(session, ported, gated, options, prove_seconds if compiles and not check else 0)
+    hazards = wrong_in(compared)
     refused = gate_exit(gated) is not ExitCode.OK or bool(hazards)
     graded = _grade(session, ported) if grades and not refused else []
     diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics), *hazards]
@@ -101,20 +100,20 @@ def port(
     shows_diff = output is None and not apply and not check
     if shows_diff and not refused and not session.json:
         session.write(unified_diff(ported.old, ported.new, ported.groups))
-    lines = [*(one.line for one in graded), *(line for found in proofs for line in report_proofs.brief(found))]
+    lines = [*(one.line for one in graded), *lines_of(compared)]
     # standard output is the diff's alone, for whoever applies it
     (session.remark if shows_diff else session.show)(*report_gate.summary(gated), *map(Text, lines))
     if not refused:
         session.show(*(Text(f"{'would change' if check else 'wrote'} {path}")
                        for path in (ported.changed if check else written)))  # fmt: skip
-    more = _more(proofs, graded if grades else None)
-    session.write_json(port_document(ported, gated, [*diagnostics, *said], written, code) | more)
+    document = port_document(ported, gated, [*diagnostics, *said], written, code)
+    session.write_json(document | _more(compared, graded if grades else None))
     return code
 
 
-def _more(proofs: Sequence[CaseProofs], graded: Sequence[Brief] | None) -> dict[str, object]:
-    """What a document has where there is a case."""
-    more: dict[str, object] = {"proofs": [report_proofs.case_body(found) for found in proofs]} if proofs else {}
+def _more(compared: Sequence[Told], graded: Sequence[Brief] | None) -> dict[str, object]:
+    """What a document has where kernels were looked at, and where there is a case."""
+    more: dict[str, object] = {"proofs": [one.body for one in compared]} if compared else {}
     return more if graded is None else more | {"grades": [one.body() for one in graded]}
 
 
@@ -159,28 +158,12 @@ def _plan(session: Session, ported: Ported, case: Case) -> tuple[PortPlan | None
     return port_plan(session, ported).on(case.template, case.launch.grid, case.map_params), []
 
 
-def _proved(
-    session: Session, ported: Ported, gated: list[Gated], seconds: float
-) -> tuple[list[CaseProofs], list[Diagnostic]]:
-    """What is proved of the ports of kernels with a case, also that they leave what the originals do, and what is wrong
-    with them; code that nobody trusts is not run for it."""
-    found: list[CaseProofs] = []
+def _compared(session: Session, ported: Ported, gated: list[Gated], options: GateOptions, seconds: float) -> list[Told]:
+    """What is proved of the kernels that changed, also that they leave what the originals do."""
     if not seconds or gate_exit(gated) is not ExitCode.OK:
-        return found, []
-    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
-    with session.progress() as tell:
-        for root in ported.changed_roots:
-            for path in cases_if_any(Path(root.path))[:1]:
-                # a case that cannot be read, or does not fit, is the business of `porter verify`
-                with suppress(PorterError):
-                    case = load_case(path).on(Path(root.path))
-                    plan = _plan(session, ported, case)[0] if case.dsl is None or is_granted() else None
-                    if plan is None:
-                        continue
-                    if tell is not None:
-                        tell(f"proving {case.name}")
-                    found.append(prove_case(case, plan, builder, [case.sizes], seconds, always=False))
-    return found, [d for one in found for d in report_proofs.wrong(one, Code.PORT_HAZARD, Code.PORT_UNEQUAL)]
+        return []
+    subjects = subjects_of(ported, gated, lambda case: _plan(session, ported, case)[0])
+    return Comparing(session, seconds, options).compare(subjects)
 
 
 def _require_options(output: Path | None, apply: bool, check: bool, allow_dirty: bool, whole: bool) -> None:

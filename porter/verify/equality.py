@@ -59,7 +59,7 @@ class Equality:
     """`looked_at`: sizes at which both leave the same, `bytes` of it in all. `why`: what is not understood, or what
     differs first, with the inputs whose run shows it: what no run shows may be the same number made in another way, and
     is not known to differ. `places` are where, `at` are the sizes. Without proved synchronization of both it holds for
-    the schedule that was executed."""
+    the schedule that was executed. `remedy`: what to do about what is not known, where it is not that of all."""
 
     case: str
     status: Literal["equal", "differs", "unknown"]
@@ -70,6 +70,7 @@ class Equality:
     at: str = ""
     places: tuple[Place, ...] = ()
     assumed: frozenset[str] = frozenset()
+    remedy: str = ""
 
 
 def compare(case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes], seconds: float) -> Equality:

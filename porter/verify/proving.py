@@ -340,7 +340,7 @@ def _all_differ(runs: Sequence[Recorder]) -> bool:
 
 
 def listed(sizes: Mapping[str, Number]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in sizes.items())
+    return ", ".join(f"{name}={value}" for name, value in sizes.items()) or "its launch"
 
 
 def _coordinates(launched: Launched) -> str:
