@@ -23,10 +23,12 @@ from porter.build.trust import is_granted
 from porter.cli.building import make_builder
 from porter.cli.context import Session
 from porter.cli.launched import launches_in_host_code, launches_of_main
-from porter.diagnostics import Code, Diagnostic, PorterError
+from porter.cli.porting import plan_in
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.diagnostics.spread import spread
 from porter.passes.ported import Ported
 from porter.report import proofs as report_proofs
+from porter.report.exits import gate_exit
 from porter.verify.budget import digest_of
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import Case, cases_if_any, load_case
@@ -62,18 +64,25 @@ class Told:
 class As(NamedTuple):
     """The errors of a port that brings hazards in, and of one that leaves something else."""
 
-    hazard: Code = Code.PORT_HAZARD
-    differs: Code = Code.PORT_UNEQUAL
+    hazard: Code
+    differs: Code
+
+
+TO_WRITE = As(Code.PORT_HAZARD, Code.PORT_UNEQUAL)
+"""Of a port that is to be written."""
+THERE = As(Code.HAZARD_PROVED, Code.UNEQUAL_PROVED)
+"""Of one that is there, or is looked at alone."""
 
 
 @dataclass(frozen=True)
 class Subject:
     """A file that is ported: `plan_of` gives the port as a case launches it, None where there is none; `entries` are
-    the mangled names of the kernels that the compiler made of the original."""
+    the mangled names of the kernels that the compiler made of the original. `cases`: None for those beside it."""
 
     path: Path
     plan_of: Callable[[Case], PortPlan | None]
     entries: Sequence[str]
+    cases: Sequence[Case] | None = None
 
 
 class _Work(NamedTuple):
@@ -87,10 +96,10 @@ class Comparing:
     compile gate compiles."""
 
     def __init__(
-        self, session: Session, seconds: float, options: GateOptions, said: As | None = None,
+        self, session: Session, seconds: float, options: GateOptions, said: As = TO_WRITE,
         sizes_of: Callable[[Case], Sequence[Sequence[Sizes]]] | None = None,
     ) -> None:  # fmt: skip
-        self._session, self._seconds, self._options, self._said = session, seconds, options, said or As()
+        self._session, self._seconds, self._options, self._said = session, seconds, options, said
         self._sizes_of = sizes_of or instantiations
         self._builder: ToolkitBuilder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
 
@@ -180,10 +189,19 @@ class Comparing:
         return told(CaseProofs(None, None, untried=f"{why}; next: {next_}"), subject.path.name, self._said)
 
 
-def subjects_of(ported: Ported, gated: Sequence[Gated], plan_of: Callable[[Case], PortPlan | None]) -> list[Subject]:
-    """The files of a port that changed, with what the compile gate made of them."""
-    entries = {g.path: [row.entries[0] for row in g.rows if row.entries[0]] for g in gated}
-    return [Subject(Path(r.path), plan_of, entries.get(r.path, ())) for r in ported.changed_roots]
+def compared_ports(
+    session: Session, ported: Ported, gated: Sequence[Gated], options: GateOptions, seconds: float
+) -> list[Told]:
+    """What is proved of the kernels of files that a port changed, and that the compile gate let pass."""
+    if not seconds or gate_exit(gated) is not ExitCode.OK:
+        return []
+    plan_of = partial(plan_in, session, ported)
+    made = {g.path: [row.entries[0] for row in g.rows if row.entries[0]] for g in gated}
+    subjects = []
+    for root in ported.changed_roots:
+        entries = [e for e in made.get(root.path, ()) if not ported.leaves(function_name(e))]
+        subjects.append(Subject(Path(root.path), plan_of, entries))
+    return Comparing(session, seconds, options).compare(subjects)
 
 
 def wrong_in(compared: Sequence[Told]) -> list[Diagnostic]:
@@ -209,6 +227,8 @@ def told(found: CaseProofs, case: Case | str, said: As) -> Told:
 def _beside(subject: Subject, left: Sequence[str]) -> list[Case]:
     """A case that cannot be read, or does not fit, is the business of `porter verify`. Code that nobody trusts is not
     run for one."""
+    if subject.cases is not None:
+        return list(subject.cases)
     found: list[Case] = []
     with suppress(PorterError):
         for path in cases_if_any(subject.path):

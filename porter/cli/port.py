@@ -17,7 +17,7 @@ from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.auto import SECONDS, Auto, made, unrun, untried
 from porter.cli.building import make_builder
-from porter.cli.comparing import Comparing, Told, lines_of, subjects_of, wrong_in
+from porter.cli.comparing import Told, compared_ports, lines_of, wrong_in
 from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, command, styled
 from porter.cli.endings import named
 from porter.cli.full_rate import verified
@@ -27,8 +27,7 @@ from porter.cli.inputs import processes, require_directories
 from porter.cli.mending import mend
 from porter.cli.options import split_list
 from porter.cli.placing import ASTRAY, Placed, how_to_compile, placed
-from porter.cli.porting import port_paths, unasked
-from porter.cli.staging import port_plan
+from porter.cli.porting import plan_in, port_paths, unasked
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.lang.diff import file_diff, unified_diff
 from porter.passes.marks import marked
@@ -70,8 +69,7 @@ def port(
     jobs: int | None,
     prove_seconds: float,
 ) -> ExitCode:
-    _require_options(output, apply, check, allow_dirty, whole)
-    require_directories("-I", include_dirs)
+    _require_options(output, apply, check, allow_dirty, whole, include_dirs)
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target, named)
     make = partial(
         port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, processes(jobs, paths),
@@ -86,8 +84,8 @@ def port(
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
     port = placed(ported, whole, include_dirs, paths)
     options = options if output is None else _away(ported, port, options)
-    gated = _compile(session, ported, options, ASTRAY if port.astray else "" if compiles else "--no-compile")
-    compared = _compared(session, ported, gated, options, prove_seconds if compiles and not check else 0)
+    unseen = ASTRAY if port.astray else "" if compiles else "--no-compile"
+    gated, compared = _seen(session, ported, options, unseen, 0 if check else prove_seconds)
     hazards = wrong_in(compared)
     refused = gate_exit(gated) is not ExitCode.OK or bool(hazards)
     graded = _grade(session, ported) if grades and not refused else []
@@ -153,21 +151,15 @@ def _grade(session: Session, ported: Ported) -> list[Brief]:
 
 def _plan(session: Session, ported: Ported, case: Case) -> tuple[PortPlan | None, list[Diagnostic]]:
     """This port, as a case launches it."""
-    if ported.leaves(case.entry):
-        return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(case.to_port)})]
-    return port_plan(session, ported).on(case.template, case.launch.grid, case.map_params), []
+    plan = plan_in(session, ported, case)
+    return plan, [] if plan is not None else [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(case.to_port)})]
 
 
-def _compared(session: Session, ported: Ported, gated: list[Gated], options: GateOptions, seconds: float) -> list[Told]:
-    """What is proved of the kernels that changed, also that they leave what the originals do."""
-    if not seconds or gate_exit(gated) is not ExitCode.OK:
-        return []
-    subjects = subjects_of(ported, gated, lambda case: _plan(session, ported, case)[0])
-    return Comparing(session, seconds, options).compare(subjects)
-
-
-def _require_options(output: Path | None, apply: bool, check: bool, allow_dirty: bool, whole: bool) -> None:
+def _require_options(
+    output: Path | None, apply: bool, check: bool, allow_dirty: bool, whole: bool, include_dirs: tuple[Path, ...]
+) -> None:
     """Raises BAD_OPTION."""
+    require_directories("-I", include_dirs)
     if sum([output is not None, apply, check]) > 1:
         raise PorterError(Code.BAD_OPTION, option="-o, --apply, --check", problem="choose one")
     if allow_dirty and not apply:
@@ -198,10 +190,13 @@ def _exit_code(ported: Ported, gated: list[Gated], hazards: list[Diagnostic], ch
     return port_exit(left, gated, check and bool(ported.changed))
 
 
-def _compile(session: Session, ported: Ported, options: GateOptions, unseen: str) -> list[Gated]:
-    """What the compiler says of the port; nothing where it is `unseen` for a reason."""
+def _seen(
+    session: Session, ported: Ported, options: GateOptions, unseen: str, seconds: float
+) -> tuple[list[Gated], list[Told]]:
+    """What the compiler says of the port, and what is proved of what it makes of both; nothing where it is `unseen`
+    for a reason."""
     if unseen:
-        return not_compiled(ported, unseen)
+        return not_compiled(ported, unseen), []
     with session.progress() as status:
         tell = None
         if status is not None:
@@ -211,7 +206,8 @@ def _compile(session: Session, ported: Ported, options: GateOptions, unseen: str
                 show(f"compiling: {done} of {total} done")
 
             tell(0, 2 * len(ported.roots))
-        return compile_ports(ported, options, tell)
+        gated = compile_ports(ported, options, tell)
+    return gated, compared_ports(session, ported, gated, options, seconds)
 
 
 def _differs(path: str, data: bytes) -> bool:
