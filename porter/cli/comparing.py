@@ -27,6 +27,7 @@ from porter.cli.porting import plan_in
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.diagnostics.spread import spread
 from porter.passes.ported import Ported
+from porter.report import equality as report_equality
 from porter.report import proofs as report_proofs
 from porter.report.exits import gate_exit
 from porter.verify.budget import digest_of
@@ -54,11 +55,12 @@ class Told:
     wrong: tuple[Diagnostic, ...] = ()
     entries: tuple[str, ...] = ()
     equality: str = ""
+    extent: str = ""
+    """For which sizes."""
 
     @property
-    def sizes(self) -> str:
-        """Those at which both are equal."""
-        return "; ".join(self.body["equality"]["sizes"]) if self.body["equality"] else ""
+    def kernel(self) -> str:
+        return kernel_name(self.entries[0]) if self.entries else self.case
 
 
 class As(NamedTuple):
@@ -100,7 +102,7 @@ class Comparing:
         sizes_of: Callable[[Case], Sequence[Sequence[Sizes]]] | None = None,
     ) -> None:  # fmt: skip
         self._session, self._seconds, self._options, self._said = session, seconds, options, said
-        self._sizes_of = sizes_of or instantiations
+        self._sizes_of = sizes_of or first_sizes
         self._builder: ToolkitBuilder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
 
     def compare(self, subjects: Sequence[Subject]) -> list[Told]:
@@ -221,6 +223,7 @@ def told(found: CaseProofs, case: Case | str, said: As) -> Told:
         tuple(report_proofs.wrong(found, said.hazard, said.differs)),
         () if found.original is None else (found.original.entry,),
         found.equality.status if found.equality is not None else "",
+        report_equality.extent(found.equality) if found.equality is not None else "",
     )
 
 
@@ -239,15 +242,20 @@ def _beside(subject: Subject, left: Sequence[str]) -> list[Case]:
     return found
 
 
-def instantiations(case: Case) -> list[list[Sizes]]:
+def first_sizes(case: Case) -> list[list[Sizes]]:
     """The default size of a case, and the first other one for each kernel that is compiled otherwise."""
+    return [sizes[:1] for sizes in instantiations(case)]
+
+
+def instantiations(case: Case) -> list[list[Sizes]]:
+    """The sizes of a case, apart for each kernel that is compiled for them, the default one first."""
     found: dict[object, list[Sizes]] = {}
     for sizes in case.all_sizes():
         key: object = None
         with suppress(PorterError):
             problem = bind(case, sizes)
             key = problem.template, tuple(sorted(problem.defines.items()))
-        found.setdefault(key, [sizes])
+        found.setdefault(key, []).append(sizes)
     return list(found.values())
 
 

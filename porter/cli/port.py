@@ -24,6 +24,7 @@ from porter.cli.full_rate import verified
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
 from porter.cli.inputs import processes, require_directories
+from porter.cli.licence import licensed
 from porter.cli.mending import mend
 from porter.cli.options import split_list
 from porter.cli.placing import ASTRAY, Placed, how_to_compile, placed
@@ -31,7 +32,7 @@ from porter.cli.porting import plan_in, port_paths, unasked
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.lang.diff import file_diff, unified_diff
 from porter.passes.marks import marked
-from porter.passes.ported import Ported
+from porter.passes.ported import Ported, PortedRoot
 from porter.report import gate as report_gate
 from porter.report import json as report_json
 from porter.report.exits import gate_exit, port_exit
@@ -75,11 +76,10 @@ def port(
         port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, processes(jobs, paths),
         storage=storage, gate=options, compiles=compiles, ask=partial(preprocessed, options) if compiles else unasked,
     )  # fmt: skip
-    ported = _made(session, make, "" if compiles else "with `--no-compile` nothing is run", check, seconds)
-    if session.mend and ported.exit_code is ExitCode.OK:
-        mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
-    if marks:
-        ported.new |= marked(ported.old, ported.new, [*ported.diagnostics, *ported.left_over], ported.groups)
+    compares = partial(licensed, session, options=options, seconds=prove_seconds) if prove_seconds else None
+    held = "" if compiles else "with `--no-compile` nothing is run"
+    ported = _made(session, make, held, check, seconds, compares)
+    _added(session, ported, marks)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
     port = placed(ported, whole, include_dirs, paths)
@@ -115,9 +115,12 @@ def _more(compared: Sequence[Told], graded: Sequence[Brief] | None) -> dict[str,
     return more if graded is None else more | {"grades": [one.body() for one in graded]}
 
 
-def _made(session: Session, make: Callable[..., Ported], held: str, check: bool, seconds: float | None) -> Ported:
+def _made(
+    session: Session, make: Callable[..., Ported], held: str, check: bool, seconds: float | None,
+    compares: Callable[[Ported, PortedRoot], Diagnostic | str] | None,
+) -> Ported:  # fmt: skip
     """The port in the session's style. `held`: why nothing is run; with `check` it does not matter how MMAs are
-    issued, as nothing is written."""
+    issued, as nothing is written. `compares`: see `Auto`."""
     auto = session.style == AUTO
     held = held or (unrun(session) if auto and not check else "")
     compat = auto and (bool(held) or check)
@@ -129,10 +132,18 @@ def _made(session: Session, make: Callable[..., Ported], held: str, check: bool,
             ported.diagnostics.append(untried("all kernels", held))
         return ported
     if auto:
-        return Auto(session, Budget(SECONDS if seconds is None else seconds)).choose(ported, make)
+        return Auto(session, Budget(SECONDS if seconds is None else seconds), compares=compares).choose(ported, make)
     if session.style in (FULL_RATE, NATIVE):
         return verified(session, ported, make, Budget(seconds))
     return ported
+
+
+def _added(session: Session, ported: Ported, marks: bool) -> None:
+    """What a port has beside its edits, where that was asked for."""
+    if session.mend and ported.exit_code is ExitCode.OK:
+        mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
+    if marks:
+        ported.new |= marked(ported.old, ported.new, [*ported.diagnostics, *ported.left_over], ported.groups)
 
 
 def _grade(session: Session, ported: Ported) -> list[Brief]:

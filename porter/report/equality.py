@@ -50,9 +50,14 @@ def different(one: Equality, as_code: Code) -> Diagnostic:
 def _verdict(one: Equality) -> str:
     if one.status == "equal":
         took = f"{one.bytes} bytes, {one.seconds:.1f} s"
-        return f"equal on PTX, with proved synchronization, at {'; '.join(one.looked_at)} ({took})"
+        return f"equal on PTX, with proved synchronization, {extent(one)} ({took})"
     at = f" ({one.at})" if one.at else ""
     return f"{'differs' if one.status == 'differs' else 'not known to be equal'}: {one.why}{at}"
+
+
+def extent(one: Equality) -> str:
+    """For which sizes both are equal."""
+    return f"at {'; '.join(one.looked_at)}"
 
 
 def _places(one: Equality) -> Iterator[str]:
