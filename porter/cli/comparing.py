@@ -37,7 +37,7 @@ from porter.verify.case_program import Program
 from porter.verify.gate import GateOptions
 from porter.verify.problem import bind
 from porter.verify.proved import CaseProofs, prove_case
-from porter.verify.proving import Sizes
+from porter.verify.proving import Sizes, listed
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _NAMED = 4
@@ -57,6 +57,8 @@ class Told:
     equality: str = ""
     extent: str = ""
     """For which sizes."""
+    left_out: str = ""
+    """The first of those that were asked for and not looked at."""
 
     @property
     def kernel(self) -> str:
@@ -143,9 +145,9 @@ class Comparing:
         if key is not None and (known := store.get(key)) is not None:
             earlier: Told = pickle.loads(known)
             return earlier
-        found = told(
-            prove_case(*work[:2], self._builder, work.sizes, self._seconds, always=False), work.case, self._said
-        )
+        case, plan, sizes = work
+        proofs = prove_case(case, plan, self._builder, sizes, self._seconds, always=False)
+        found = told(proofs, case, self._said, sizes)
         if key is not None and found.entries:
             store.put(key, pickle.dumps(found))
         return found
@@ -214,16 +216,18 @@ def lines_of(compared: Sequence[Told]) -> list[str]:
     return [line for one in compared for line in one.lines]
 
 
-def told(found: CaseProofs, case: Case | str, said: As) -> Told:
-    name = case if isinstance(case, str) else case.name
+def told(found: CaseProofs, case: Case | str, said: As, sizes: Sequence[Sizes] = ()) -> Told:
+    name, equality = case if isinstance(case, str) else case.name, found.equality
+    looked_at = equality.looked_at if equality is not None else ()
     return Told(
         name,
         report_proofs.case_body(found),
         tuple(report_proofs.brief(found, name)),
         tuple(report_proofs.wrong(found, said.hazard, said.differs)),
         () if found.original is None else (found.original.entry,),
-        found.equality.status if found.equality is not None else "",
-        report_equality.extent(found.equality) if found.equality is not None else "",
+        "" if equality is None else equality.status,
+        "" if equality is None else report_equality.extent(equality),
+        next((text for text in map(listed, sizes) if text not in looked_at), ""),
     )
 
 
