@@ -85,10 +85,10 @@ def proofs_of(
     proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
     equality = Comparison(case.name, original, port, Budget(seconds)).run(proved or taken[:1])
     reorders = plan.reorders or (plan.source is not None and case.compare == "bound")
-    return replace(found, equality=_with_proofs(equality, found, reorders))
+    return replace(found, equality=with_proofs(equality, found, reorders))
 
 
-def _with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equality:
+def with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equality:
     """What is said of two programs. One schedule stands for all where nothing races, and no other statement is made of
     it. `reorders`: sums may be made in another order, as was asked for."""
     if equality.status == "differs" and reorders:
