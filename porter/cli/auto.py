@@ -87,6 +87,8 @@ class Auto:
     budget: Budget = field(default_factory=lambda: Budget(SECONDS))
     proves: bool = True
     asks: bool = False
+    compares: Callable[[Ported, PortedRoot], Diagnostic | str] | None = None
+    """Says on PTX that a port with M=128 MMAs is right, or why it does not, where no run can."""
     known: Known = field(default_factory=Known)
     """Rows of the runs that proved ports."""
     assumed: bool = False
@@ -123,7 +125,7 @@ class Auto:
         found = outlook(Path(root.path), root.full_rate, root.dsl)
         barred = found.missing or ("" if self.asks or is_granted() else _untrusted(root, found.code))
         if barred:
-            return untried(root.path, barred, root.path)
+            return self._compared(ported, root, barred)
         if self.budget.is_spent:
             return untried(root.path, "")
         try:
@@ -132,6 +134,20 @@ class Auto:
             # the compat port, which needs no run, is there all the same
             known = error.diagnostic if isinstance(error, PorterError) else unforeseen(error)
             return unproved(root.path, f"it could not be run: {known.message}")
+
+    def _compared(self, ported: Ported, root: PortedRoot, barred: str) -> Diagnostic:
+        """What PTX says where no run can be made, as is said by `barred`."""
+        found: Diagnostic | str = ""
+        if self.compares is not None and not self.budget.is_spent:
+            try:
+                found = self.compares(ported, root)
+            except Exception as error:
+                # the compat port, which needs no comparison, is there all the same
+                known = error.diagnostic if isinstance(error, PorterError) else unforeseen(error)
+                found = f"it could not be compared: {known.message}"
+        if isinstance(found, Diagnostic):
+            return found
+        return untried(root.path, f"{barred}; {found}" if found else barred, root.path)
 
     def _tried(self, ported: Ported, root: PortedRoot, half: _Half) -> Diagnostic:
         lost = slower(self.session, ported, lambda: half.port, root.path, self.proofs.builder)

@@ -18,6 +18,7 @@ from porter.build.files import write_all
 from porter.build.toolchain import find_toolkit
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file
+from porter.cli.launched import LONGEST_RUN
 from porter.cli.programs import program_request
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import json as report_json
@@ -34,8 +35,6 @@ from porter.verify.program.source import executable_of
 from porter.verify.record import environment
 from porter.verify.yaml_file import load_yaml
 
-LONGEST_RUN = 20_000_000
-"""Warp instructions of a launch that nobody asked for."""
 MOST_GUESSES = 3
 """Values that somebody can be asked to fill in."""
 

@@ -9,6 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
+from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.choosing import Chosen
@@ -88,12 +89,8 @@ class Proofs:
 
     def _run(self, ported: Ported, root: PortedRoot, tell: ProgressCall | None = None) -> Proof:
         plan = port_plan(self._session, ported, root)
-        if root.stages and plan.relaunch is None:
-            return Proof(missing="the shared memory that its host code asks for is no number")
-        if root.halved is not None and (plan.relaunch is None or (what := not_followed(self._session, plan, root))):
-            return Proof(missing=what if plan.relaunch is not None else NOT_SAID)
-        if root.permuted and plan.relaunch is None:
-            return Proof(missing="the tensor maps that its host code makes are not known")
+        if what := unsaid(self._session, plan, root):
+            return Proof(missing=what)
         kernels = root.full_rate or root.kernels
         steps = root.native if root.dsl else ()
         over = TILES in root.native
@@ -140,6 +137,17 @@ class Proofs:
         proof = self.of(ported, root)
         cases = ", ".join(proof.cases)
         return [native.proved(root.path, step, cases, proof.sizes) for step in root.native]
+
+
+def unsaid(session: Session | None, plan: PortPlan, root: PortedRoot) -> str:
+    """What a port changes of the launch without saying it; empty where there is nothing."""
+    if root.stages and plan.relaunch is None:
+        return "the shared memory that its host code asks for is no number"
+    if root.halved is not None:
+        return NOT_SAID if plan.relaunch is None else not_followed(session, plan, root)
+    if root.permuted and plan.relaunch is None:
+        return "the tensor maps that its host code makes are not known"
+    return ""
 
 
 @dataclass

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -15,27 +15,26 @@ from porter.build.files import placed_below, require_clean, write_all, write_bel
 from porter.build.gate import Gated
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
-from porter.build.trust import is_granted
 from porter.cli.auto import SECONDS, Auto, made, unrun, untried
 from porter.cli.building import make_builder
+from porter.cli.comparing import Told, compared_ports, lines_of, wrong_in
 from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, command, styled
 from porter.cli.endings import named
 from porter.cli.full_rate import verified
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
 from porter.cli.inputs import processes, require_directories
+from porter.cli.licence import licensed
 from porter.cli.mending import mend
 from porter.cli.options import split_list
 from porter.cli.placing import ASTRAY, Placed, how_to_compile, placed
-from porter.cli.porting import port_paths, unasked
-from porter.cli.staging import port_plan
+from porter.cli.porting import plan_in, port_paths, unasked
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.lang.diff import file_diff, unified_diff
 from porter.passes.marks import marked
-from porter.passes.ported import Ported
+from porter.passes.ported import Ported, PortedRoot
 from porter.report import gate as report_gate
 from porter.report import json as report_json
-from porter.report import proofs as report_proofs
 from porter.report.exits import gate_exit, port_exit
 from porter.report.grade import Brief
 from porter.report.groups import group_bodies
@@ -43,7 +42,6 @@ from porter.verify.budget import Budget
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.gate import GateOptions
 from porter.verify.preprocessed import preprocessed
-from porter.verify.proved import CaseProofs, prove_case
 
 _LISTED = 3
 """Files with nothing to port that are named."""
@@ -72,24 +70,23 @@ def port(
     jobs: int | None,
     prove_seconds: float,
 ) -> ExitCode:
-    _require_options(output, apply, check, allow_dirty, whole)
-    require_directories("-I", include_dirs)
+    _require_options(output, apply, check, allow_dirty, whole, include_dirs)
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target, named)
     make = partial(
         port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, processes(jobs, paths),
         storage=storage, gate=options, compiles=compiles, ask=partial(preprocessed, options) if compiles else unasked,
     )  # fmt: skip
-    ported = _made(session, make, "" if compiles else "with `--no-compile` nothing is run", check, seconds)
-    if session.mend and ported.exit_code is ExitCode.OK:
-        mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
-    if marks:
-        ported.new |= marked(ported.old, ported.new, [*ported.diagnostics, *ported.left_over], ported.groups)
+    compares = partial(licensed, session, options=options, seconds=prove_seconds) if prove_seconds else None
+    held = "" if compiles else "with `--no-compile` nothing is run"
+    ported = _made(session, make, held, check, seconds, compares)
+    _added(session, ported, marks)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
     port = placed(ported, whole, include_dirs, paths)
     options = options if output is None else _away(ported, port, options)
-    gated = _compile(session, ported, options, ASTRAY if port.astray else "" if compiles else "--no-compile")
-    proofs, hazards = _proved(session, ported, gated, prove_seconds if compiles and not check else 0)
+    unseen = ASTRAY if port.astray else "" if compiles else "--no-compile"
+    gated, compared = _seen(session, ported, options, unseen, 0 if check else prove_seconds)
+    hazards = wrong_in(compared)
     refused = gate_exit(gated) is not ExitCode.OK or bool(hazards)
     graded = _grade(session, ported) if grades and not refused else []
     diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics), *hazards]
@@ -101,26 +98,29 @@ def port(
     shows_diff = output is None and not apply and not check
     if shows_diff and not refused and not session.json:
         session.write(unified_diff(ported.old, ported.new, ported.groups))
-    lines = [*(one.line for one in graded), *(line for found in proofs for line in report_proofs.brief(found))]
+    lines = [*(one.line for one in graded), *lines_of(compared)]
     # standard output is the diff's alone, for whoever applies it
     (session.remark if shows_diff else session.show)(*report_gate.summary(gated), *map(Text, lines))
     if not refused:
         session.show(*(Text(f"{'would change' if check else 'wrote'} {path}")
                        for path in (ported.changed if check else written)))  # fmt: skip
-    more = _more(proofs, graded if grades else None)
-    session.write_json(port_document(ported, gated, [*diagnostics, *said], written, code) | more)
+    document = port_document(ported, gated, [*diagnostics, *said], written, code)
+    session.write_json(document | _more(compared, graded if grades else None))
     return code
 
 
-def _more(proofs: Sequence[CaseProofs], graded: Sequence[Brief] | None) -> dict[str, object]:
-    """What a document has where there is a case."""
-    more: dict[str, object] = {"proofs": [report_proofs.case_body(found) for found in proofs]} if proofs else {}
+def _more(compared: Sequence[Told], graded: Sequence[Brief] | None) -> dict[str, object]:
+    """What a document has where kernels were looked at, and where there is a case."""
+    more: dict[str, object] = {"proofs": [one.body for one in compared]} if compared else {}
     return more if graded is None else more | {"grades": [one.body() for one in graded]}
 
 
-def _made(session: Session, make: Callable[..., Ported], held: str, check: bool, seconds: float | None) -> Ported:
+def _made(
+    session: Session, make: Callable[..., Ported], held: str, check: bool, seconds: float | None,
+    compares: Callable[[Ported, PortedRoot], Diagnostic | str] | None,
+) -> Ported:  # fmt: skip
     """The port in the session's style. `held`: why nothing is run; with `check` it does not matter how MMAs are
-    issued, as nothing is written."""
+    issued, as nothing is written. `compares`: see `Auto`."""
     auto = session.style == AUTO
     held = held or (unrun(session) if auto and not check else "")
     compat = auto and (bool(held) or check)
@@ -132,10 +132,18 @@ def _made(session: Session, make: Callable[..., Ported], held: str, check: bool,
             ported.diagnostics.append(untried("all kernels", held))
         return ported
     if auto:
-        return Auto(session, Budget(SECONDS if seconds is None else seconds)).choose(ported, make)
+        return Auto(session, Budget(SECONDS if seconds is None else seconds), compares=compares).choose(ported, make)
     if session.style in (FULL_RATE, NATIVE):
         return verified(session, ported, make, Budget(seconds))
     return ported
+
+
+def _added(session: Session, ported: Ported, marks: bool) -> None:
+    """What a port has beside its edits, where that was asked for."""
+    if session.mend and ported.exit_code is ExitCode.OK:
+        mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
+    if marks:
+        ported.new |= marked(ported.old, ported.new, [*ported.diagnostics, *ported.left_over], ported.groups)
 
 
 def _grade(session: Session, ported: Ported) -> list[Brief]:
@@ -154,37 +162,15 @@ def _grade(session: Session, ported: Ported) -> list[Brief]:
 
 def _plan(session: Session, ported: Ported, case: Case) -> tuple[PortPlan | None, list[Diagnostic]]:
     """This port, as a case launches it."""
-    if ported.leaves(case.entry):
-        return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(case.to_port)})]
-    return port_plan(session, ported).on(case.template, case.launch.grid, case.map_params), []
+    plan = plan_in(session, ported, case)
+    return plan, [] if plan is not None else [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(case.to_port)})]
 
 
-def _proved(
-    session: Session, ported: Ported, gated: list[Gated], seconds: float
-) -> tuple[list[CaseProofs], list[Diagnostic]]:
-    """What is proved of the ports of kernels with a case, also that they leave what the originals do, and what is wrong
-    with them; code that nobody trusts is not run for it."""
-    found: list[CaseProofs] = []
-    if not seconds or gate_exit(gated) is not ExitCode.OK:
-        return found, []
-    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
-    with session.progress() as tell:
-        for root in ported.changed_roots:
-            for path in cases_if_any(Path(root.path))[:1]:
-                # a case that cannot be read, or does not fit, is the business of `porter verify`
-                with suppress(PorterError):
-                    case = load_case(path).on(Path(root.path))
-                    plan = _plan(session, ported, case)[0] if case.dsl is None or is_granted() else None
-                    if plan is None:
-                        continue
-                    if tell is not None:
-                        tell(f"proving {case.name}")
-                    found.append(prove_case(case, plan, builder, [case.sizes], seconds, always=False))
-    return found, [d for one in found for d in report_proofs.wrong(one, Code.PORT_HAZARD, Code.PORT_UNEQUAL)]
-
-
-def _require_options(output: Path | None, apply: bool, check: bool, allow_dirty: bool, whole: bool) -> None:
+def _require_options(
+    output: Path | None, apply: bool, check: bool, allow_dirty: bool, whole: bool, include_dirs: tuple[Path, ...]
+) -> None:
     """Raises BAD_OPTION."""
+    require_directories("-I", include_dirs)
     if sum([output is not None, apply, check]) > 1:
         raise PorterError(Code.BAD_OPTION, option="-o, --apply, --check", problem="choose one")
     if allow_dirty and not apply:
@@ -215,10 +201,13 @@ def _exit_code(ported: Ported, gated: list[Gated], hazards: list[Diagnostic], ch
     return port_exit(left, gated, check and bool(ported.changed))
 
 
-def _compile(session: Session, ported: Ported, options: GateOptions, unseen: str) -> list[Gated]:
-    """What the compiler says of the port; nothing where it is `unseen` for a reason."""
+def _seen(
+    session: Session, ported: Ported, options: GateOptions, unseen: str, seconds: float
+) -> tuple[list[Gated], list[Told]]:
+    """What the compiler says of the port, and what is proved of what it makes of both; nothing where it is `unseen`
+    for a reason."""
     if unseen:
-        return not_compiled(ported, unseen)
+        return not_compiled(ported, unseen), []
     with session.progress() as status:
         tell = None
         if status is not None:
@@ -228,7 +217,8 @@ def _compile(session: Session, ported: Ported, options: GateOptions, unseen: str
                 show(f"compiling: {done} of {total} done")
 
             tell(0, 2 * len(ported.roots))
-        return compile_ports(ported, options, tell)
+        gated = compile_ports(ported, options, tell)
+    return gated, compared_ports(session, ported, gated, options, seconds)
 
 
 def _differs(path: str, data: bytes) -> bool:

@@ -227,13 +227,19 @@ def plan_of_case(
     """The port of a case's kernel. What a case says of a port is said of one that is given: what Porter makes says
     itself what it changes."""
     plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry, target, stages, auto)
-    if plan is not None:
-        plan = (
-            replace(plan, section=case.port)
-            if port is not None
-            else plan.on(case.template, case.launch.grid, case.map_params)
-        )
-    return plan, said
+    return None if plan is None else plan_on(case, plan), said
+
+
+def plan_in(session: Session, ported: Ported, case: Case) -> PortPlan | None:
+    """A port as a case launches it; None if the case's kernel was left."""
+    return None if ported.leaves(case.entry) else plan_on(case, port_plan(session, ported))
+
+
+def plan_on(case: Case, plan: PortPlan) -> PortPlan:
+    """A port as a case launches it."""
+    if plan.source is not None:
+        return replace(plan, section=case.port)
+    return plan.on(case.template, case.launch.grid, case.map_params)
 
 
 def case_of_port(case: Case, port: Path | None) -> Case:

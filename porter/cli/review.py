@@ -15,6 +15,7 @@ import click
 from rich.text import Text
 
 from porter.build.files import placed_below, write_all, write_below
+from porter.cli.comparing import compared_ports, lines_of, wrong_in
 from porter.cli.context import Session, command, current, install
 from porter.cli.endings import named
 from porter.cli.gate import compile_ports, not_compiled
@@ -60,6 +61,7 @@ def review(
     accept_safe: bool,
     include_dirs: tuple[Path, ...],
     compiles: bool,
+    prove_seconds: float,
 ) -> ExitCode:
     require_directories("-I", include_dirs)
     memory = _memory(session, record, paths, output, include_dirs)
@@ -87,7 +89,8 @@ def review(
         )
     else:
         diagnostics += _said(seen)
-        written = _finish(session, seen, memory, searched, compiles, diagnostics)
+        seconds = prove_seconds if compiles else 0
+        written = _finish(session, seen, memory, searched, compiles, seconds, diagnostics)
     write_all({record: memory.dump()})
     session.report(diagnostics)
     session.show(*(Text(f"wrote {path}") for path in written))
@@ -294,9 +297,10 @@ def _finish(
     memory: kept.Record,
     include_dirs: Sequence[Path],
     compiles: bool,
+    seconds: float,
     diagnostics: list[Diagnostic],
 ) -> list[str]:
-    """Compile and write what stands, merged with what was edited by hand; the files written."""
+    """Compile, compare and write what stands, merged with what was edited by hand; the files written."""
     result = seen.result()
     port, output = placed(result, False, include_dirs, map(Path, memory.paths)), Path(str(memory.output))
     diagnostics += port.astray
@@ -315,7 +319,10 @@ def _finish(
     gated = compile_ports(result, options, None) if compiles else not_compiled(result, "--no-compile")
     diagnostics += [d for g in gated for d in g.diagnostics]
     session.show(*report_gate.summary(gated))
-    if gate_exit(gated) is not ExitCode.OK:
+    compared = compared_ports(session, result, gated, options, seconds)
+    diagnostics += wrong_in(compared)
+    session.show(*map(Text, lines_of(compared)))
+    if gate_exit(gated) is not ExitCode.OK or wrong_in(compared):
         return []
     targets = placed_below(port.files, output, seen.ported.new, port.layout)
     wanted = {path: data for path, data in targets.items() if any(data == result.new[p] for p in result.changed)}

@@ -210,6 +210,13 @@ FULL_RATE_PROVED = note(
     "One M=128 MMA does the work of two m64 tiles, at twice their rate.",
     "Nothing has to be done.",
 )
+FULL_RATE_EQUAL = note(
+    "PT2543",
+    "{path} issues M=128 MMAs; it is equal to its original on PTX, with proved synchronization: {kernels}",
+    "No case has run the port. What the compiler made of both was compared, as host code launches each kernel: each "
+    "byte of the output is made of the same data, by the same operations, in the same order (docs/equality.md).",
+    "Nothing has to be done. A case runs it, too (`porter case new`).",
+)
 FULL_RATE_PERMUTED = note(
     "PT2529",
     "rows of A change places in shared memory, for M=128 MMAs of {kernel}: {what}",
@@ -301,7 +308,8 @@ FULL_RATE_UNTRIED = note(
     "PT2534",
     "M=64 in {files}: no run could show that M=128 is right, as {why}",
     "With `--style auto` M=128 MMAs, which run at twice the rate, are given only where the case beside a kernel "
-    "verifies them in the same run. The port is that of the compat style.",
+    "verifies them in the same run, or where all kernels of the file are equal to their originals on PTX, with proved "
+    "synchronization, as host code launches them. The port is that of the compat style.",
     "Correct as it is. Where no case runs the kernel, `porter case new` drafts one (docs/cases.md); `--trust` lets "
     "code run that a case brings along. `--seconds` says how long runs of `auto` may take, `--style full-rate` takes "
     "what it needs.",

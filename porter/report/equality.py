@@ -11,6 +11,8 @@ from porter.report import json as report_json
 from porter.report.places import instruction, place_of
 from porter.verify.equality import Equality, Place
 
+REMEDY = "`porter verify` holds runs of both against each other"
+"""What to do about what PTX alone does not tell."""
 _EXIT = {"equal": ExitCode.OK, "differs": ExitCode.DIFFERENT, "unknown": ExitCode.INCONCLUSIVE}
 
 
@@ -29,9 +31,11 @@ def text(found: Sequence[Equality]) -> Iterator[str]:
 
 
 def brief(one: Equality) -> str:
-    """One line, beside what else is said of a port."""
-    where = f" at {_place(one.places[0])}" if one.status == "unknown" and one.places else ""
-    return f"output of {one.case}: {_verdict(one)}{where}"
+    """One line, beside what else is said of a port; of what is not known, with what to do next."""
+    if one.status != "unknown":
+        return f"output of {one.case}: {_verdict(one)}"
+    where = f" at {_place(one.places[0])}" if one.places else ""
+    return f"output of {one.case}: {_verdict(one)}{where}; next: {one.remedy or REMEDY}"
 
 
 def different(one: Equality, as_code: Code) -> Diagnostic:
@@ -46,9 +50,14 @@ def different(one: Equality, as_code: Code) -> Diagnostic:
 def _verdict(one: Equality) -> str:
     if one.status == "equal":
         took = f"{one.bytes} bytes, {one.seconds:.1f} s"
-        return f"equal on PTX, with proved synchronization, at {'; '.join(one.looked_at)} ({took})"
+        return f"equal on PTX, with proved synchronization, {extent(one)} ({took})"
     at = f" ({one.at})" if one.at else ""
     return f"{'differs' if one.status == 'differs' else 'not known to be equal'}: {one.why}{at}"
+
+
+def extent(one: Equality) -> str:
+    """For which sizes both are equal."""
+    return f"at {'; '.join(one.looked_at)}"
 
 
 def _places(one: Equality) -> Iterator[str]:

@@ -58,10 +58,11 @@ def text(proofs: Sequence[Proof]) -> Iterator[str]:
         yield from (f"    {line}" for line in _details(proof))
 
 
-def brief(found: CaseProofs) -> Iterator[str]:
-    """A line for each program of a case, and for what both leave."""
+def brief(found: CaseProofs, name: str = "") -> Iterator[str]:
+    """A line for each program of a case, and for what both leave. `name`: of what nothing could be looked at."""
     if found.untried:
-        yield f"synchronization: nothing proved: {found.untried}"
+        of = f" of {name}" if name else ""
+        yield f"synchronization and output{of}: not known: {found.untried}"
     for proof in found.all:
         wrong = found.introduced if proof is found.port else wrong_in(proof)
         yield f"synchronization of {proof.case} {proof.program}: {_in_brief(proof, wrong)}"

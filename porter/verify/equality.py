@@ -9,8 +9,9 @@ indices and addresses are numbers, all data are terms.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Literal, NamedTuple
 
@@ -73,7 +74,7 @@ class Equality:
     """`looked_at`: sizes at which both leave the same, `bytes` of it in all. `why`: what is not understood, or what
     differs first, with the inputs whose run shows it: what no run shows may be the same number made in another way, and
     is not known to differ. `places` are where, `at` are the sizes. Without proved synchronization of both it holds for
-    the schedule that was executed."""
+    the schedule that was executed. `remedy`: what to do about what is not known, where it is not that of all."""
 
     case: str
     status: Status
@@ -84,6 +85,7 @@ class Equality:
     at: str = ""
     places: tuple[Place, ...] = ()
     assumed: frozenset[str] = frozenset()
+    remedy: str = ""
 
 
 @dataclass
@@ -104,8 +106,7 @@ class Comparison:
         looked_at: list[str] = []
         total = 0
 
-        def result(status: Status, why: str = "", at: str = "",
-                   places: tuple[Place, ...] = ()) -> Equality:  # fmt: skip
+        def result(status: Status, why: str = "", at: str = "", places: tuple[Place, ...] = ()) -> Equality:
             return Equality(self.case, status, tuple(looked_at), total, time.perf_counter() - began, why, at, places,
                             frozenset(self._assumed))  # fmt: skip
 
@@ -144,11 +145,7 @@ class Comparison:
             return Answer("unknown", f"{error.why}; {shown}" if error.is_wrong else error.why, (where,))
         if found is None:
             return Answer("equal", bytes=count)
-        places = tuple(
-            Place(program, self._flow(built[0]), where)
-            for program, built, where in (("original", original, found.original), ("port", port, found.port))
-            if where is not None
-        )
+        places = places_of(found, self._flow(original[0]), self._flow(port[0]))
         shown = self.show(original, port)
         status: Status = "differs" if shown.how in ("bits", "end") else "unknown"
         return Answer(status, f"{_what(original[1], found)}; {shown}", places)
@@ -159,47 +156,75 @@ class Comparison:
         Raises:
             UnknownError: something is not understood.
         """
-        ours, theirs = original[1].launch, port[1].launch
-        if (ours.grid, ours.cluster) == (theirs.grid, theirs.cluster):
-            firsts = _spread(list(_clusters(ours.grid, ours.cluster)))
-            found, count = self._compared(original, firsts, port, firsts)
-            if found is None or len(firsts) == len(list(_clusters(ours.grid, ours.cluster))):
-                return found, count
-        # work may be shared out among blocks in another way
-        all_ours, all_theirs = (list(_clusters(launch.grid, launch.cluster)) for launch in (ours, theirs))
-        if max(len(all_ours), len(all_theirs)) > _ALL_CLUSTERS:
-            flow = self._flow(port[0])
-            raise UnknownError(f"a grid of another shape with more than {_ALL_CLUSTERS} clusters", "port", flow, None)
-        return self._compared(original, all_ours, port, all_theirs)
 
-    def _compared(
-        self, original: Built, of_original: Sequence[Triple], port: Built, of_port: Sequence[Triple]
-    ) -> tuple[Difference | None, int]:
-        key = original[0].ptx, listed(original[1].sizes), tuple(of_original)
-        if key not in self._outcomes:
-            self._outcomes[key] = self._outcome("original", original, of_original)
-        ours = self._outcomes[key]
-        theirs = self._outcome("port", port, of_port)
-        return difference(ours, theirs), len(ours.addresses) + len(ours.reductions)
+        def left(firsts: Sequence[Triple]) -> Outcome:
+            key = original[0].ptx, listed(original[1].sizes), tuple(firsts)
+            if key not in self._outcomes:
+                self._outcomes[key] = self._outcome("original", original, firsts)
+            return self._outcomes[key]
+
+        launches = original[1].launch, port[1].launch
+        return difference_between(
+            Side(launches[0].grid, launches[0].cluster, self._flow(original[0]), left),
+            Side(launches[1].grid, launches[1].cluster, self._flow(port[0]), partial(self._outcome, "port", port)),
+        )
 
     def _outcome(self, program: str, built: Built, firsts: Sequence[Triple]) -> Outcome:
         flow = self._flow(built[0])
-        try:
-            return together([self._of(program, flow, launched_case(built[1], flow, first)) for first in firsts])
-        except NotUnderstood as error:
-            is_wrong = isinstance(error, WrittenTwice)
-            raise UnknownError(str(error), program, flow, error.at, is_wrong) from error
+        return left_by_clusters(program, flow, partial(launched_case, built[1], flow), firsts, self._assumed)
 
-    def _of(self, program: str, flow: Flow, launched: Launched) -> Outcome:
-        """What a cluster leaves; small tensors of integers are those of the case only where they decide something."""
-        try:
-            return self._executed(program, flow, replace(launched, areas=()))
-        except NotUnderstood:
-            if not launched.areas:
-                raise
-        return self._executed(program, flow, launched)
+    def _flow(self, kernel: BuiltKernel) -> Flow:
+        found = self._flows.get(kernel.ptx)
+        if found is None:
+            assert kernel.function is not None
+            found = self._flows[kernel.ptx] = Flow(Code(kernel.module, kernel.function))
+        return found
 
-    def _executed(self, program: str, flow: Flow, launched: Launched) -> Outcome:
+
+@dataclass(frozen=True)
+class Side:
+    """A launch of one of two programs. `left` gives what the clusters with these first blocks leave."""
+
+    grid: Triple
+    cluster: Triple
+    flow: Flow
+    left: Callable[[Sequence[Triple]], Outcome]
+
+
+def difference_between(original: Side, port: Side) -> tuple[Difference | None, int]:
+    """Where two launches differ, or how many bytes are the same.
+
+    Raises:
+        UnknownError: something is not understood.
+    """
+
+    def compared(of_original: Sequence[Triple], of_port: Sequence[Triple]) -> tuple[Difference | None, int]:
+        ours = original.left(of_original)
+        return difference(ours, port.left(of_port)), len(ours.addresses) + len(ours.reductions)
+
+    all_ours, all_theirs = (list(_clusters(side.grid, side.cluster)) for side in (original, port))
+    if (original.grid, original.cluster) == (port.grid, port.cluster):
+        firsts = _spread(all_ours)
+        found, count = compared(firsts, firsts)
+        if found is None or len(firsts) == len(all_ours):
+            return found, count
+    # work may be shared out among blocks in another way
+    if max(len(all_ours), len(all_theirs)) > _ALL_CLUSTERS:
+        why = f"a grid of another shape with more than {_ALL_CLUSTERS} clusters"
+        raise UnknownError(why, "port", port.flow, None)
+    return compared(all_ours, all_theirs)
+
+
+def left_by_clusters(
+    program: str, flow: Flow, launched_at: Callable[[Triple], Launched], firsts: Sequence[Triple], assumed: set[str]
+) -> Outcome:
+    """What clusters leave, by their first blocks; what is assumed of it is added.
+
+    Raises:
+        UnknownError: something is not understood.
+    """
+
+    def executed(launched: Launched) -> Outcome:
         machine = Machine(launched)
         follower = Follower(machine)
         history = run(machine)
@@ -210,15 +235,28 @@ class Comparison:
         for problem in history.problems:
             if problem.kind in OUT_OF_PLACE:
                 raise UnknownError(problem.text, program, flow, problem.at)
-        self._assumed |= history.assumed
+        assumed.update(history.assumed)
         return of_cluster(follower.contents.stored)
 
-    def _flow(self, kernel: BuiltKernel) -> Flow:
-        found = self._flows.get(kernel.ptx)
-        if found is None:
-            assert kernel.function is not None
-            found = self._flows[kernel.ptx] = Flow(Code(kernel.module, kernel.function))
-        return found
+    def of(launched: Launched) -> Outcome:
+        """Small tensors of integers are those of the launch only where they decide something."""
+        try:
+            return executed(replace(launched, areas=()))
+        except NotUnderstood:
+            if not launched.areas:
+                raise
+        return executed(launched)
+
+    try:
+        return together([of(launched_at(first)) for first in firsts])
+    except NotUnderstood as error:
+        raise UnknownError(str(error), program, flow, error.at, isinstance(error, WrittenTwice)) from error
+
+
+def places_of(found: Difference, original: Flow, port: Flow) -> tuple[Place, ...]:
+    """The instructions that leave what differs."""
+    both = ("original", original, found.original), ("port", port, found.port)
+    return tuple(Place(program, flow, at) for program, flow, at in both if at is not None)
 
 
 def _clusters(grid: Triple, cluster: Triple) -> Iterator[Triple]:
@@ -243,8 +281,11 @@ def _what(problem: Problem, found: Difference) -> str:
     if 0 <= number < len(names):
         tensor = problem.tensors[names[number]]
         where = f"{names[number]}, element {offset // tensor.dtype.bits.itemsize}"
+    return f"{where}: {how(found)}"
+
+
+def how(found: Difference) -> str:
+    """In what way a byte differs."""
     if found.original is None:
-        return f"{where}: written by the port alone"
-    if found.port is None:
-        return f"{where}: not written by the port"
-    return f"{where}: made of something else"
+        return "written by the port alone"
+    return "not written by the port" if found.port is None else "made of something else"

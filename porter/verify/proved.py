@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import PorterError
@@ -85,45 +85,58 @@ def proofs_of(
     proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
     equality = Comparison(case.name, original, port, Budget(seconds)).run(proved or taken[:1])
     reorders = plan.reorders or (plan.source is not None and case.compare == "bound")
-    return replace(found, equality=_with_proofs(equality, found, reorders))
+    return replace(found, equality=with_proofs(equality, found, reorders))
 
 
-def _with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equality:
+def with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equality:
     """What is said of two programs. One schedule stands for all where nothing races, and no other statement is made of
     it. `reorders`: sums may be made in another order, as was asked for."""
     if equality.status == "differs" and reorders:
         return replace(
-            equality, status="unknown", why=f"sums may be in another order, as was asked for: {equality.why}"
+            equality,
+            status="unknown",
+            why=f"sums may be in another order, as was asked for: {equality.why}",
+            remedy="`porter verify` holds both against their bound",
         )
     if equality.status != "equal":
         return equality
     for proof in found.all:
-        why, at = _not_proved(proof, found, equality)
-        if why:
-            place = Place(proof.program, proof.flow, at)
-            why = f"equal for the schedule that was executed; {why}"
-            return replace(equality, status="unknown", why=why, at=proof.at, places=(place,))
+        lack = _not_proved(proof, found, equality)
+        if lack is not None:
+            place = Place(proof.program, proof.flow, lack.at)
+            why = f"equal for the schedule that was executed; {lack.why}"
+            return replace(equality, status="unknown", why=why, at=proof.at, places=(place,), remedy=lack.remedy)
     assumed = [p.assumed for p in found.all]
     tolerated = [f"{kinds} of the {p.program}, which docs/rulings.md tolerates" for p in found.all
                  if (kinds := _kinds(p.checked.findings))]  # fmt: skip
     return replace(equality, assumed=equality.assumed.union(*assumed, tolerated))
 
 
-def _not_proved(proof: Proof, found: CaseProofs, equality: Equality) -> tuple[str, int | None]:
-    """What the proof of a program lacks for the sizes at which it was compared, as published kernels are held to it,
-    and the place; nothing where all is proved."""
+class _Lack(NamedTuple):
+    """What the proof of a program lacks, the place, and what to do about it."""
+
+    why: str
+    at: int | None
+    remedy: str
+
+
+def _not_proved(proof: Proof, found: CaseProofs, equality: Equality) -> _Lack | None:
+    """What the proof of a program lacks for the sizes at which it was compared, as published kernels are held to it;
+    None where all is proved."""
     if proof.status == "unknown":
-        return (
-            f"the synchronization of the {proof.program} is not known: {proof.checked.unknown}",
-            proof.checked.unknown_at,
-        )
+        why = f"the synchronization of the {proof.program} is not known: {proof.checked.unknown}"
+        return _Lack(why, proof.checked.unknown_at, "`porter hazards` looks at runs")
     wrong = [f for f in proof.checked.findings if f.level == "error"]
     if wrong:
         own = proof is found.original or all(f in found.inherited for f in wrong)
         whose = "the original's own hazards" if own else f"the {proof.program} has hazards"
-        return f"{whose}: {_kinds(wrong)}", wrong[0].second
+        remedy = "`porter hazards --prove` has their places; mend the original" if own else "`porter hazards --prove`"
+        return _Lack(f"{whose}: {_kinds(wrong)}", wrong[0].second, remedy)
     missing = [sizes for sizes in equality.looked_at if sizes not in proof.sizes]
-    return (f"no time for the synchronization of the {proof.program} at {missing[0]}" if missing else ""), None
+    if missing:
+        why = f"no time for the synchronization of the {proof.program} at {missing[0]}"
+        return _Lack(why, None, "more `--prove-seconds`")
+    return None
 
 
 def _kinds(findings: Sequence[Finding]) -> str:

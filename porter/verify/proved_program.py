@@ -5,22 +5,59 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
+from porter.equal.outcome import Difference, Outcome
 from porter.facts.code import Code
 from porter.facts.flow import Flow
-from porter.facts.launched import Geometry, Launched, Triple
+from porter.facts.launched import Area, Geometry, Launched, Triple
 from porter.sync.checked import Checked, Rulings, check, worse
+from porter.verify.budget import Budget
 from porter.verify.builder import parse_ptx
+from porter.verify.equality import (
+    Equality,
+    Place,
+    Side,
+    Status,
+    UnknownError,
+    difference_between,
+    how,
+    left_by_clusters,
+    places_of,
+)
 from porter.verify.hazards import usual_level
 from porter.verify.line_map import LineMap
 from porter.verify.program.device import LaunchRecord
-from porter.verify.proved import CaseProofs, compared
+from porter.verify.proved import CaseProofs, compared, with_proofs
 from porter.verify.proving import Proof, firsts
 
 _MOST = 4
 """Launches of a kernel that are looked at: those that differ from the ones before."""
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Those that a run of a program made. `held`: of each, allocations that it left as they were and that may hold
+    counts and indices, by address."""
+
+    path: Path
+    records: Sequence[LaunchRecord]
+    held: Sequence[Mapping[int, bytes]] = ()
+
+    def of_kernels(self) -> list[list[int]]:
+        """The numbers of those that differ from the ones before, by kernel."""
+        chosen: dict[tuple[str, str], list[int]] = {}
+        seen: set[object] = set()
+        for number, record in enumerate(self.records):
+            key = record.kernel, record.grid, record.block, record.cluster, record.dynamic_smem, record.params
+            if key not in seen:
+                seen.add(key)
+                chosen.setdefault((record.ptx, record.kernel), []).append(number)
+        return list(chosen.values())
 
 
 def prove_launches(
@@ -28,16 +65,14 @@ def prove_launches(
 ) -> Iterator[Proof]:
     """A proof for each kernel that a program launches, at the first launches that differ, for `seconds` each: what its
     loops do in others is not known."""
-    chosen: dict[tuple[str, str], list[LaunchRecord]] = {}
-    seen: set[object] = set()
-    for record in launches:
-        key = record.kernel, record.grid, record.block, record.cluster, record.dynamic_smem, record.params
-        if key not in seen:
-            seen.add(key)
-            chosen.setdefault((record.ptx, record.kernel), []).append(record)
-    for (ptx, kernel), records in chosen.items():
-        module = parse_ptx(ptx, case)
-        yield _proof(case, program, Flow(Code(module, module.function(kernel))), records, seconds, rulings)
+    for numbers in Launches(Path(case), launches).of_kernels():
+        records = [launches[n] for n in numbers]
+        yield _proof(case, program, _flow(records[0], case), records, seconds, rulings)
+
+
+def _flow(record: LaunchRecord, case: str) -> Flow:
+    module = parse_ptx(record.ptx, case)
+    return Flow(Code(module, module.function(record.kernel)))
 
 
 def _proof(
@@ -50,36 +85,117 @@ def _proof(
     for record in records[:_MOST]:
         if looked_at and time.perf_counter() - began > seconds:
             break
-        text = f"a grid of {_extents(record.grid)} blocks of {_extents(record.block)} threads"
+        text = _text(record)
         for first in firsts(record.grid, record.cluster):
             found = check(launched_record(record, flow, first), rulings=rulings)
             assumed |= found.assumed
             if not at or worse(found, worst):
                 worst, at = found, f"{text}, block {','.join(map(str, first))}"
         looked_at.append(text)
-    shown = tuple(f"{text}{f' ({n} launches)' if n > 1 else ''}" for text, n in Counter(looked_at).items())
+    shown = _counted(looked_at)
     took = time.perf_counter() - began
     return Proof(case, program, flow.code.entry.name, worst, at, (), shown, took, frozenset(assumed), flow)
 
 
-def launched_record(record: LaunchRecord, flow: Flow, first: Triple = (0, 0, 0)) -> Launched:
+def launched_record(
+    record: LaunchRecord, flow: Flow, first: Triple = (0, 0, 0), held: Mapping[int, bytes] | None = None
+) -> Launched:
     """A launch as the cluster with the block `first` sees it."""
     names = [param.name for param in flow.code.entry.params]
     parameters = dict(zip(names, record.params, strict=False))
     geometry = Geometry(record.block, record.grid, record.cluster, record.dynamic_smem, first)
-    return Launched(flow, geometry, parameters)
+    areas = [Area(address, len(data), partial(bytes, data)) for address, data in (held or {}).items()]
+    return Launched(flow, geometry, parameters, areas=areas)
 
 
 def prove_programs(
-    original: tuple[Path, Sequence[LaunchRecord]], port: tuple[Path, Sequence[LaunchRecord]], seconds: float
+    original: Launches, port: Launches, differing: Collection[int], seconds: float
 ) -> Iterator[CaseProofs]:
-    """Proofs of a program's kernels and of those that its port launches in their place."""
-    lines = LineMap(original[0], port[0])
-    name = original[0].name
-    proofs = [prove_launches(name, which, launches, seconds, usual_level(which))
-              for which, (_, launches) in (("original", original), ("port", port))]  # fmt: skip
-    for one, other in zip(*proofs, strict=False):
-        yield compared(one, other, lines)
+    """Proofs of a program's kernels and of those that its port launches in their place, and whether both leave the
+    same. `differing`: the numbers of launches that left other bits in the run."""
+    lines = LineMap(original.path, port.path)
+    name = original.path.name
+    proofs = [prove_launches(name, which, launches.records, seconds, usual_level(which))
+              for which, launches in (("original", original), ("port", port))]  # fmt: skip
+    for numbers, one, other in zip(original.of_kernels(), *proofs, strict=False):
+        found = compared(one, other, lines)
+        equality = _Pairs(original, port, (one.flow, other.flow), differing).compare(numbers, seconds)
+        yield replace(found, equality=with_proofs(equality, found, reorders=False))
+
+
+@dataclass
+class _Pairs:
+    """Launches of one kernel in two programs, the n-th of one with the n-th of the other."""
+
+    original: Launches
+    port: Launches
+    flows: tuple[Flow, Flow]
+    differing: Collection[int]
+    _assumed: set[str] = field(default_factory=set)
+
+    def compare(self, numbers: Sequence[int], seconds: float) -> Equality:
+        began, budget = time.perf_counter(), Budget(seconds)
+        looked_at: list[str] = []
+        total = 0
+
+        def result(status: Status, why: str = "", at: str = "", places: tuple[Place, ...] = ()) -> Equality:
+            took = time.perf_counter() - began
+            return Equality(self.original.path.name, status, _counted(looked_at), total, took, why, at, places,
+                            frozenset(self._assumed))  # fmt: skip
+
+        for number in numbers[:_MOST]:
+            if looked_at and budget.is_spent:
+                break
+            at = f"launch {number + 1}"
+            if (why := self._unlike(number)) is not None:
+                return result("unknown", why, at)
+            try:
+                found, count = difference_between(self._side("original", number), self._side("port", number))
+            except UnknownError as error:
+                return result("unknown", error.why, at, (Place(error.program, error.flow, error.at),))
+            if found is not None:
+                shown = number in self.differing
+                run = "the run of both programs shows it" if shown else "the run of both leaves the same bits"
+                return result("differs" if shown else "unknown", f"{self._told(number, found)}; {run}", at,
+                              places_of(found, *self.flows))  # fmt: skip
+            looked_at.append(_text(self.original.records[number]))
+            total += count
+        return result("equal") if total else result("unknown", "neither writes anything")
+
+    def _unlike(self, number: int) -> str | None:
+        if len(self.original.records) != len(self.port.records):
+            return "the programs do not make the same number of launches"
+        if self.original.records[number].allocations != self.port.records[number].allocations:
+            return "the programs do not allocate memory alike"
+        return None
+
+    def _side(self, program: Literal["original", "port"], number: int) -> Side:
+        launches, flow = (self.original, self.flows[0]) if program == "original" else (self.port, self.flows[1])
+        record = launches.records[number]
+        held = launches.held[number] if launches.held else {}
+
+        def left(firsts: Sequence[Triple]) -> Outcome:
+            return left_by_clusters(program, flow, lambda f: launched_record(record, flow, f, held), firsts,
+                                    self._assumed)  # fmt: skip
+
+        return Side(record.grid, record.cluster, flow, left)
+
+    def _told(self, number: int, found: Difference) -> str:
+        """What differs, by the number of an allocation in the order in which they were made."""
+        allocations = self.original.records[number].allocations
+        where = next(
+            (f"allocation {i}, byte {found.address - a}" for i, (a, n) in enumerate(allocations)
+             if a <= found.address < a + n), f"byte {found.address:#x}",
+        )  # fmt: skip
+        return f"{where}: {how(found)}"
+
+
+def _text(record: LaunchRecord) -> str:
+    return f"a grid of {_extents(record.grid)} blocks of {_extents(record.block)} threads"
+
+
+def _counted(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{text}{f' ({n} launches)' if n > 1 else ''}" for text, n in Counter(texts).items())
 
 
 def _extents(values: Sequence[int]) -> str:

@@ -34,7 +34,7 @@ Sizes = Mapping[str, Number]
 APART = 1 << 34
 """Bytes between the addresses that tensors are given."""
 _MAPS = GLOBAL + (1 << 42)
-_MOST_INTEGERS = 1 << 16
+MOST_INTEGERS = 1 << 16
 """Bytes of a tensor of indices; larger ones hold data."""
 
 
@@ -78,7 +78,7 @@ def _integers(problem: Problem, addresses: Mapping[str, int]) -> list[Area]:
 
     small = [
         name for name, t in problem.tensors.items()
-        if t.nbytes <= _MOST_INTEGERS and t.role in ("input", "scratch") and t.after is None
+        if t.nbytes <= MOST_INTEGERS and t.role in ("input", "scratch") and t.after is None
         and not t.dtype.is_float and not t.contains
     ]  # fmt: skip
     return [Area(addresses[name], problem.tensors[name].nbytes, partial(_bytes_of, images, name)) for name in small]
@@ -341,7 +341,7 @@ def _all_differ(runs: Sequence[Recorder]) -> bool:
 
 
 def listed(sizes: Mapping[str, Number]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in sizes.items())
+    return ", ".join(f"{name}={value}" for name, value in sizes.items()) or "its launch"
 
 
 def _coordinates(launched: Launched) -> str:

@@ -10,6 +10,7 @@ import click
 from porter.cli.commands.shared import (
     Command,
     keep_option,
+    prove_option,
     rules_option,
     target_option,
     tmem_check_option,
@@ -26,6 +27,7 @@ from porter.cli.commands.shared import (
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are (repeatable).")  # fmt: skip
 @tmem_check_option
+@prove_option
 @rules_option
 @keep_option
 @target_option
@@ -34,5 +36,5 @@ def build() -> None:
     """Build FILE for sm_90a and its port for sm_100a; registers, spills, stack, shared memory side by side.
 
     A case beside FILE names the kernel and its template arguments; without one, all kernels that the file
-    itself instantiates are built.
+    itself instantiates are built. What both leave is compared on their PTX (docs/equality.md).
     """

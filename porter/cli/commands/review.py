@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, keep_option, no_mend_option, rules_option, trust_option
+from porter.cli.commands.shared import Command, keep_option, no_mend_option, prove_option, rules_option, trust_option
 
 
 @click.command(cls=Command)
@@ -26,6 +26,7 @@ from porter.cli.commands.shared import Command, keep_option, no_mend_option, rul
               help="Where else local headers are; they are ported with the file.")  # fmt: skip
 @click.option("--compile/--no-compile", "compiles", default=True, show_default=True,
               help="Compile what is accepted (sm_100a), where there is a CUDA compiler.")  # fmt: skip
+@prove_option
 @trust_option
 def review() -> None:
     """Port PATH, and accept or refuse the edits group by group; what is accepted is written to DIR.

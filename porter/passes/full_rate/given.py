@@ -18,7 +18,9 @@ SHARED = "it shares a header with a file that stays at M=64"
 SHARED_MODULE = "it shares a module with a file that stays at M=64"
 
 Verify = Callable[[Ported, PortedRoot], Diagnostic]
-"""Runs the port of a root, and answers with `proved`, or with why it stays at M=64."""
+"""Runs the port of a root, or compares it on PTX, and answers with `proved`, `equal`, or with why it stays at M=64."""
+RIGHT = (Code.FULL_RATE_PROVED, Code.FULL_RATE_EQUAL)
+"""What is said of M=128 MMAs that are right."""
 
 
 class Make(Protocol):
@@ -30,7 +32,7 @@ class Make(Protocol):
 def given(ported: Ported, make: Make, verify: Verify) -> Ported:
     """The port with M=128 MMAs where they are verified, and M=64 in other roots; both are said."""
     said = {root.path: _said(ported, root, verify) for root in taken(ported)}
-    failed = {path for path, one in said.items() if one.code is not Code.FULL_RATE_PROVED}
+    failed = {path for path, one in said.items() if one.code not in RIGHT}
     sharing = sharing_modules(taken(ported), failed)
     said |= {path: unproved(path, SHARED_MODULE) for path in sharing}
     failed |= sharing
@@ -57,6 +59,10 @@ def unproved(path: str, what: str) -> Diagnostic:
 
 def proved(path: str, cases: str, sizes: int) -> Diagnostic:
     return Diagnostic(Code.FULL_RATE_PROVED, Location(path), {"path": path, "cases": cases, "sizes": sizes})
+
+
+def equal(path: str, kernels: str) -> Diagnostic:
+    return Diagnostic(Code.FULL_RATE_EQUAL, Location(path), {"path": path, "kernels": kernels})
 
 
 def _said(ported: Ported, root: PortedRoot, verify: Verify) -> Diagnostic:

@@ -16,7 +16,7 @@ from porter.scan.draft import classes as cls
 from porter.scan.draft import indices, references, sizes, tensors
 from porter.scan.draft import numbers as nums
 from porter.scan.draft.draft import UNKNOWN, Draft
-from porter.scan.draft.launches import best_launch, cluster_of, placed_tiles, struct_types
+from porter.scan.draft.launches import Known, best_launch, cluster_of, placed_tiles, struct_types
 from porter.scan.draft.numbers import Num
 from porter.scan.draft.references import Epilogue, Product, Proposal
 from porter.scan.draft.templates import is_open
@@ -50,9 +50,9 @@ _RELU = re.compile(r"fmaxf?\s*\([^;]*\b0(?:\.0?f?)?\s*\)|__hmax2?\w*\s*\(|max\.f
 class CudaDraft:
     """Makes the draft of one kernel of a program."""
 
-    def __init__(self, program: Program, kernel: Function) -> None:
+    def __init__(self, program: Program, kernel: Function, known: Known | None = None) -> None:
         self.program, self.kernel = program, kernel
-        self.facts, self.host, self.has_host = best_launch(program, kernel)
+        self.facts, self.host, self.has_host = known or best_launch(program, kernel)
         self.draft = Draft()
         self.scope = Scope(function=kernel)
         for name, text in zip(kernel.template_params, self.facts.kernel.template, strict=False):

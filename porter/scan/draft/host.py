@@ -72,6 +72,8 @@ class Host(Statements):
         self.program, self.kernel = program, kernel
         self._attributes = {**_ATTRIBUTES, _MAJOR: major}
         self.kernels = {f.name for f in program.kernels}
+        self.passed_over: set[tuple[str, ...]] = set()
+        """Template arguments with which launches are none that a function comes to."""
         self.globals = Scope()
         self._calls: list[CallSite] = []
         self._by_name: dict[str, list[Function]] = {}
@@ -638,6 +640,8 @@ class Host(Statements):
         self, kernel: Any, grid: Any, block: Any, smem: Any, given: list[Any], cluster: Any, cooperative: bool
     ) -> None:
         if not isinstance(kernel, KernelName) or kernel.name.split("::")[-1].strip() != self.kernel.name:
+            return
+        if kernel.template in self.passed_over:
             return
         raise Launched(
             LaunchFacts(

@@ -22,7 +22,11 @@ _LAUNCHES = re.compile(r"<<<|\w*[lL]aunch\w*[kK]ernel")
 _CLUSTER = re.compile(r"__cluster_dims__\s*\(([^()]*)\)")
 
 
-def best_launch(program: Program, kernel: Function, major: int = HOPPER) -> tuple[LaunchFacts, Host, bool]:
+Known = tuple[LaunchFacts, Host, bool]
+"""What is known of a launch, who read it, and whether host code says it."""
+
+
+def best_launch(program: Program, kernel: Function, major: int = HOPPER) -> Known:
     """What is known of a kernel's launch on a device of compute capability `major`, and whether host code says it."""
     host = Host(program, kernel, major)
     found = [
@@ -32,6 +36,17 @@ def best_launch(program: Program, kernel: Function, major: int = HOPPER) -> tupl
     if found:
         return min(found, key=lambda f: f[:3])[3], host, True
     return _alone(program, kernel, host), host, False
+
+
+def launches_apart(program: Program, kernel: Function) -> list[Known]:
+    """The launches of a kernel that host code makes, one for each set of template arguments."""
+    host = Host(program, kernel)
+    found: list[Known] = []
+    while more := [facts for _, facts in _launches(program, kernel, host)]:
+        best = min(more, key=_unknown)
+        found.append((best, host, True))
+        host.passed_over.add(best.kernel.template)
+    return found
 
 
 def all_launches(program: Program, kernel: Function, major: int = HOPPER) -> list[LaunchFacts]:

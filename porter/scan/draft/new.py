@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from porter.diagnostics import Code, Location, PorterError
@@ -16,6 +16,7 @@ from porter.rules.recognize import vocabulary
 from porter.scan.draft import dsl
 from porter.scan.draft.cuda import CudaDraft, kernels_to_draft
 from porter.scan.draft.draft import Draft
+from porter.scan.draft.launches import launches_apart
 
 
 def draft_case(
@@ -36,6 +37,25 @@ def draft_case(
     if len({k.name for k in kernels}) > 1:
         raise PorterError(Code.ENTRY_AMBIGUOUS, path=str(path), entry=entry or "the file alone", detail=listed)
     return CudaDraft(program, kernels[0]).make()
+
+
+RESULT = frozenset({"reference", "reduction"})
+"""Fields of a case that say what a kernel computes, not how it is launched."""
+
+
+def launches_in_text(path: Path, include_dirs: Sequence[Path] = (), rules: Sequence[str] = ()) -> Iterator[Draft]:
+    """A draft of each launch that the host code of a CUDA C++ file makes of its kernels, one for each set of template
+    arguments, in which nothing is a guess but what the kernel computes.
+
+    Raises:
+        PorterError: what reading a source raises.
+    """
+    program = build_program(load_sources(path, include_dirs), vocabulary(load_rules(tuple(rules))))
+    for kernel in program.kernels:
+        for known in launches_apart(program, kernel):
+            draft = CudaDraft(program, kernel, known).make()
+            if draft.guesses.keys() <= RESULT:
+                yield draft
 
 
 def has_main(path: Path, defines: Sequence[str] = ()) -> bool:

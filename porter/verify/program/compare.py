@@ -31,11 +31,15 @@ from porter.verify.program.device import LaunchRecord
 from porter.verify.program.results import as_run
 from porter.verify.program.runner import ProgramOutcome
 from porter.verify.program.source import Request, run_source_or_executable
-from porter.verify.proved_program import prove_programs
+from porter.verify.proved import CaseProofs
+from porter.verify.proved_program import Launches, prove_programs
+from porter.verify.proving import MOST_INTEGERS
 from porter.verify.results import Row, VerifyResult
 from porter.verify.settings import SimOptions
 
 _U8 = DTYPES["u8"]
+_LARGE = 1 << 24
+"""Indices are smaller."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,9 @@ def verify_programs(
     options = replace(options, arithmetic="exact", rules="sm_100")
     ours = _run("original", replace(original, arch=ORIGINAL_ARCH), toolkit, options, hazards)
     theirs = _run("port", replace(port, arch=target), toolkit, options, hazards)
-    between = tuple(_comparisons(ours.launches, theirs.launches))
+    numbered = list(_comparisons(ours.launches, theirs.launches))
+    between = tuple(c for _, c in numbered)
+    differing = {number - 1 for number, c in numbered if not c.ok}
     checked = judged([r.hazards for r in (ours, theirs) if r.hazards is not None], [original.path, port.path])
     diagnostics = [*_unfinished(original.path, port.path, ours, theirs), *_unlike(port.path, ours, theirs)]
     diagnostics += [_differs(port.path, c) for c in between if not c.ok]
@@ -112,8 +118,9 @@ def verify_programs(
         hazards=checked,
     )
     seconds = time.perf_counter() - began
-    ran = [(request.path, one.outcome.launches) for request, one in ((original, ours), (port, theirs))]
-    proofs = tuple(prove_programs(ran[0], ran[1], prove_seconds)) if hazards and prove_seconds else ()
+    proofs: tuple[CaseProofs, ...] = ()
+    if hazards and prove_seconds:
+        proofs = tuple(prove_programs(_of_run(original, ours), _of_run(port, theirs), differing, prove_seconds))
     return VerifyResult((row,), "sim", options.schedule, options.arithmetic, options.seed, seconds, proofs=proofs)
 
 
@@ -138,14 +145,30 @@ def _run(program: str, request: Request, toolkit: Toolkit, options: SimOptions, 
     return _Ran(outcomes[0], recorder.launches, summary, checked)
 
 
-def _comparisons(ours: Sequence[_Written], theirs: Sequence[_Written]) -> Iterator[Comparison]:
-    """Each allocation that a launch of either program changed, byte by byte, as far as launches pair up."""
+def _of_run(request: Request, ran: _Ran) -> Launches:
+    held = [
+        {record.allocations[i][0]: data for i, data in written.unchanged.items() if _may_count(data)}
+        for record, written in zip(ran.outcome.launches, ran.launches, strict=False)
+    ]
+    return Launches(request.path, ran.outcome.launches, held)
+
+
+def _may_count(data: bytes) -> bool:
+    """Whether memory may hold counts and indices, as floating-point numbers and pairs of narrow ones hardly do."""
+    if len(data) > MOST_INTEGERS or len(data) % 4:
+        return False
+    return bool((np.abs(np.frombuffer(data, np.int32).astype(np.int64)) < _LARGE).all())
+
+
+def _comparisons(ours: Sequence[_Written], theirs: Sequence[_Written]) -> Iterator[tuple[int, Comparison]]:
+    """With the number of the launch, each allocation that a launch of either program changed, byte by byte, as far as
+    launches pair up."""
     for number, (a, b) in enumerate(zip(ours, theirs, strict=False), 1):
         if a.sizes != b.sizes:
             continue
         for i in sorted({*a.changed, *b.changed}):
             name = f"launch {number} ({a.kernel}), allocation {i}"
-            yield compare.same_bits(name, _U8, _bytes(a, i), _bytes(b, i))
+            yield number, compare.same_bits(name, _U8, _bytes(a, i), _bytes(b, i))
 
 
 def _bytes(written: _Written, i: int) -> Array:

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ports compared with their originals on PTX, beside other checks: every kernel of every file that a port changes, as
+the cases beside it launch it, else as its host code says, else as its own main() does."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from porter.build.cache import Cache, digest
+from porter.build.entry import function_name, kernel_name
+from porter.build.gate import Gated
+from porter.build.port_plan import PortPlan
+from porter.build.toolchain import find_toolkit
+from porter.build.trust import is_granted
+from porter.cli.building import make_builder
+from porter.cli.context import Session
+from porter.cli.launched import launches_in_host_code, launches_of_main
+from porter.cli.porting import plan_in
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.diagnostics.spread import spread
+from porter.passes.ported import Ported
+from porter.report import equality as report_equality
+from porter.report import proofs as report_proofs
+from porter.report.exits import gate_exit
+from porter.verify.budget import digest_of
+from porter.verify.builder import ToolkitBuilder
+from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.case_program import Program
+from porter.verify.gate import GateOptions
+from porter.verify.problem import bind
+from porter.verify.proved import CaseProofs, prove_case
+from porter.verify.proving import Sizes, listed
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_NAMED = 4
+"""Kernels that a line names."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A comparison as other processes and later runs hand it on, without the programs themselves. `entries`: mangled
+    names of the original's kernels that were looked at; `equality`: its status, empty where nothing was compared."""
+
+    case: str
+    body: dict[str, Any]
+    lines: tuple[str, ...] = ()
+    wrong: tuple[Diagnostic, ...] = ()
+    entries: tuple[str, ...] = ()
+    equality: str = ""
+    extent: str = ""
+    """For which sizes."""
+    left_out: str = ""
+    """The first of those that were asked for and not looked at."""
+
+    @property
+    def kernel(self) -> str:
+        return kernel_name(self.entries[0]) if self.entries else self.case
+
+
+class As(NamedTuple):
+    """The errors of a port that brings hazards in, and of one that leaves something else."""
+
+    hazard: Code
+    differs: Code
+
+
+TO_WRITE = As(Code.PORT_HAZARD, Code.PORT_UNEQUAL)
+"""Of a port that is to be written."""
+THERE = As(Code.HAZARD_PROVED, Code.UNEQUAL_PROVED)
+"""Of one that is there, or is looked at alone."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A file that is ported: `plan_of` gives the port as a case launches it, None where there is none; `entries` are
+    the mangled names of the kernels that the compiler made of the original. `cases`: None for those beside it."""
+
+    path: Path
+    plan_of: Callable[[Case], PortPlan | None]
+    entries: Sequence[str]
+    cases: Sequence[Case] | None = None
+
+
+class _Work(NamedTuple):
+    case: Case
+    plan: PortPlan
+    sizes: Sequence[Sizes]
+
+
+class Comparing:
+    """Compares what programs leave, `seconds` for each proof and each comparison, several at once. `options`: how the
+    compile gate compiles."""
+
+    def __init__(
+        self, session: Session, seconds: float, options: GateOptions, said: As = TO_WRITE,
+        sizes_of: Callable[[Case], Sequence[Sequence[Sizes]]] | None = None,
+    ) -> None:  # fmt: skip
+        self._session, self._seconds, self._options, self._said = session, seconds, options, said
+        self._sizes_of = sizes_of or first_sizes
+        self._builder: ToolkitBuilder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
+
+    def compare(self, subjects: Sequence[Subject]) -> list[Told]:
+        """What is known of each kernel of some files. One that nobody launches is not known to be equal."""
+        found: list[Told] = []
+        left = {subject.path: list(dict.fromkeys(subject.entries)) for subject in subjects}
+        with tempfile.TemporaryDirectory(prefix="porter-") as spare:
+            for cases_of in (_beside, partial(self._in_host_code, Path(spare)), partial(self._of_main, Path(spare))):
+                works = [(s, w) for s in subjects for w in self._works(s, cases_of(s, left[s.path]))]
+                told = self._each([w for _, w in works])
+                for (subject, _), one in zip(works, told, strict=True):
+                    left[subject.path] = [e for e in left[subject.path] if e not in one.entries]
+                found += told
+        return [*found, *(self._unlaunched(s, left[s.path]) for s in subjects if left[s.path])]
+
+    def _works(self, subject: Subject, cases: Sequence[Case]) -> Iterator[_Work]:
+        for case in cases:
+            plan = subject.plan_of(case)
+            if plan is not None:
+                yield from (_Work(case, plan, sizes) for sizes in self._sizes_of(case))
+
+    def _each(self, works: Sequence[_Work]) -> list[Told]:
+        jobs = self._options.jobs or os.cpu_count() or 1
+        with self._session.progress() as tell:
+            show = None
+            if tell is not None and works:
+                status, names = tell, ", ".join(dict.fromkeys(w.case.name for w in works))
+
+                def show(done: int, total: int) -> None:
+                    status(f"comparing on PTX: {done} of {total} done ({names})")
+
+                show(0, len(works))
+            return spread(self._told, works, jobs, show, chunk=1)
+
+    def _told(self, work: _Work) -> Told:
+        """The comparison of one case, which is made once for the same programs."""
+        store, key = Cache.default(), self._key(work)
+        if key is not None and (known := store.get(key)) is not None:
+            earlier: Told = pickle.loads(known)
+            return earlier
+        case, plan, sizes = work
+        proofs = prove_case(case, plan, self._builder, sizes, self._seconds, always=False)
+        found = told(proofs, case, self._said, sizes)
+        if key is not None and found.entries:
+            store.put(key, pickle.dumps(found))
+        return found
+
+    def _key(self, work: _Work) -> str | None:
+        """Of all that a comparison is made of; None for what is not kept."""
+        case, plan, sizes = work
+        if case.dsl is not None or case.recorded is not None:
+            return None
+        programs = [Program(case, self._builder), Program(case, self._builder, plan)]
+        try:
+            built = [program.at(sizes[0]) for program in programs]
+            sources = [case.kernel.read_bytes(), *(data for _, data in sorted(plan.files.items()))]
+        except (PorterError, OSError):
+            # what is wrong is told where it is compared
+            return None
+        words = [_own_digest(), digest(sources), f"{self._seconds:g} {self._said} {plan.reorders}", *map(repr, sizes)]
+        words += [repr((problem.arguments, problem.tensor_maps, problem.launch)) for _, problem in built]
+        return digest_of(case, [kernel for kernel, _ in built], words)
+
+    def _in_host_code(self, spare: Path, subject: Subject, left: Sequence[str]) -> list[Case]:
+        """Launches that the text of host code says, of kernels that no case launches."""
+        if not left or subject.path.suffix == ".py":
+            return []
+        with suppress(PorterError):
+            cases = launches_in_host_code(self._session, subject.path, self._options, spare)
+            return [case for case in cases if any(case.entry.rsplit("::", 1)[-1] == function_name(e) for e in left)]
+        return []
+
+    def _of_main(self, spare: Path, subject: Subject, left: Sequence[str]) -> list[Case]:
+        """Launches that the file's own main() makes, where it may run."""
+        if not left or not is_granted():
+            return []
+        with suppress(PorterError):
+            cases = launches_of_main(self._session, subject.path, self._options, spare)
+            return [case for case in cases if case.entry in left]
+        return []
+
+    def _unlaunched(self, subject: Subject, left: Sequence[str]) -> Told:
+        names = ", ".join(f"`{kernel_name(e)}`" for e in left[:_NAMED]) + (", and others" if left[_NAMED:] else "")
+        why = f"no case and no host code that is understood says how {names} {'are' if left[1:] else 'is'} launched"
+        next_ = f"`porter case new {subject.path}`" + ("" if is_granted() else ", or `--trust` to run its main()")
+        return told(CaseProofs(None, None, untried=f"{why}; next: {next_}"), subject.path.name, self._said)
+
+
+def compared_ports(
+    session: Session, ported: Ported, gated: Sequence[Gated], options: GateOptions, seconds: float
+) -> list[Told]:
+    """What is proved of the kernels of files that a port changed, and that the compile gate let pass."""
+    if not seconds or gate_exit(gated) is not ExitCode.OK:
+        return []
+    plan_of = partial(plan_in, session, ported)
+    made = {g.path: [row.entries[0] for row in g.rows if row.entries[0]] for g in gated}
+    subjects = []
+    for root in ported.changed_roots:
+        entries = [e for e in made.get(root.path, ()) if not ported.leaves(function_name(e))]
+        subjects.append(Subject(Path(root.path), plan_of, entries))
+    return Comparing(session, seconds, options).compare(subjects)
+
+
+def wrong_in(compared: Sequence[Told]) -> list[Diagnostic]:
+    return [d for one in compared for d in one.wrong]
+
+
+def lines_of(compared: Sequence[Told]) -> list[str]:
+    return [line for one in compared for line in one.lines]
+
+
+def told(found: CaseProofs, case: Case | str, said: As, sizes: Sequence[Sizes] = ()) -> Told:
+    name, equality = case if isinstance(case, str) else case.name, found.equality
+    looked_at = equality.looked_at if equality is not None else ()
+    return Told(
+        name,
+        report_proofs.case_body(found),
+        tuple(report_proofs.brief(found, name)),
+        tuple(report_proofs.wrong(found, said.hazard, said.differs)),
+        () if found.original is None else (found.original.entry,),
+        "" if equality is None else equality.status,
+        "" if equality is None else report_equality.extent(equality),
+        next((text for text in map(listed, sizes) if text not in looked_at), ""),
+    )
+
+
+def _beside(subject: Subject, left: Sequence[str]) -> list[Case]:
+    """A case that cannot be read, or does not fit, is the business of `porter verify`. Code that nobody trusts is not
+    run for one."""
+    if subject.cases is not None:
+        return list(subject.cases)
+    found: list[Case] = []
+    with suppress(PorterError):
+        for path in cases_if_any(subject.path):
+            with suppress(PorterError):
+                case = load_case(path).on(subject.path)
+                if case.dsl is None or is_granted():
+                    found.append(case)
+    return found
+
+
+def first_sizes(case: Case) -> list[list[Sizes]]:
+    """The default size of a case, and the first other one for each kernel that is compiled otherwise."""
+    return [sizes[:1] for sizes in instantiations(case)]
+
+
+def instantiations(case: Case) -> list[list[Sizes]]:
+    """The sizes of a case, apart for each kernel that is compiled for them, the default one first."""
+    found: dict[object, list[Sizes]] = {}
+    for sizes in case.all_sizes():
+        key: object = None
+        with suppress(PorterError):
+            problem = bind(case, sizes)
+            key = problem.template, tuple(sorted(problem.defines.items()))
+        found.setdefault(key, []).append(sizes)
+    return list(found.values())
+
+
+@cache
+def _own_digest() -> str:
+    """Of the code that proves, compares and tells."""
+    parts = [_PACKAGE / name for name in ("equal", "facts", "ptx", "report", "sync", "verify")]
+    return digest(path.read_bytes() for part in parts for path in sorted(part.rglob("*.py")))
