@@ -111,6 +111,47 @@ def test_something_else(name: str) -> None:
     assert not are_equal(*OTHER[name])
 
 
+WHOLE = "mov.b32 %r2, %f0;\ncvt.u16.u32 %h0, %r2;\ncvt.s64.s32 %d4, %r2;\n"
+SECOND_BYTE = WHOLE + "bfe.s32 %r3, %r2, 8, 8;\ncvt.rn.f32.s32 %f4, %r3;\n" + OUT
+WITH_ITS_SIGN = {
+    "shifts": "shl.b32 %r3, %r2, 16;\nshr.s32 %r3, %r3, 24;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "a conversion": "shr.u32 %r3, %r2, 8;\ncvt.s32.s8 %r3, %r3;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "one that gives a byte": "shr.s32 %r3, %r2, 8;\ncvt.s8.s32 %h1, %r3;\ncvt.rn.f32.s16 %f4, %h1;\n",
+    "the byte alone": "shr.s32 %r3, %r2, 8;\ncvt.rn.f32.s8 %f4, %r3;\n",
+    "a shift of half of it": "shr.s16 %h1, %h0, 8;\ncvt.rn.f32.s16 %f4, %h1;\n",
+    "half of it, and its sign": "shr.s16 %h1, %h0, 8;\ncvt.s32.s16 %r3, %h1;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "a field of twice as much": "bfe.s64 %d5, %d4, 8, 8;\ncvt.u32.u64 %r3, %d5;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "one that is converted so": "bfe.s64 %d5, %d4, 8, 8;\ncvt.rn.f32.s64 %f4, %d5;\n",
+    "bytes and signs": "prmt.b32 %r3, %r2, 0, 0x9991;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "its sign twice": "prmt.b32 %r3, %r2, 0, 0x9991;\nprmt.b32 %r3, %r3, 0, 0x9990;\ncvt.rn.f32.s16 %f4, %r3;\n",
+    "a field put on top": "bfe.u32 %r3, %r2, 8, 8;\nbfi.b32 %r3, %r3, 0, 24, 8;\nshr.s32 %r3, %r3, 24;\n"
+                          "cvt.rn.f32.s32 %f4, %r3;\n",
+}  # fmt: skip
+OTHERWISE = {
+    "no sign": "bfe.u32 %r3, %r2, 8, 8;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "a sign that is cut off": "shr.s32 %r3, %r2, 8;\ncvt.s8.s32 %h1, %r3;\nand.b16 %h1, %h1, 255;\n"
+                              "cvt.rn.f32.s16 %f4, %h1;\n",
+    "one that is no sign": "bfe.s32 %r3, %r2, 8, 8;\ncvt.rn.f32.u32 %f4, %r3;\n",
+    "another byte": "bfe.s32 %r3, %r2, 16, 8;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "two bytes": "bfe.s32 %r3, %r2, 8, 16;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "the sign of another byte": "prmt.b32 %r3, %r2, 0, 0xaaa1;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "another rounding": "bfe.s32 %r3, %r2, 8, 8;\ncvt.rz.f32.s32 %f4, %r3;\n",
+    "not all of a byte": "bfe.s32 %r3, %r2, 8, 7;\ncvt.rn.f32.s32 %f4, %r3;\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_ITS_SIGN)
+def test_a_byte_with_its_sign(name: str) -> None:
+    assert are_equal(SECOND_BYTE, WHOLE + WITH_ITS_SIGN[name] + OUT)
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_another_number_than_a_byte_with_its_sign(name: str) -> None:
+    other = WHOLE + OTHERWISE[name] + OUT
+    assert not are_equal(SECOND_BYTE, other)
+    assert not are_equal(WHOLE + WITH_ITS_SIGN["one that gives a byte"] + OUT, other)
+
+
 def test_numbers_of_the_launch_count() -> None:
     guarded = "setp.lt.u32 %p1, %r0, %r1;\n@%p1 st.global.f32 [%d1], %f0;\n"
     assert are_equal(guarded, guarded.replace("%r1;", "4;"))
