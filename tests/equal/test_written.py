@@ -51,6 +51,16 @@ SAME = {
         HALVES,
         "cvt.rn.bf16.f32 %h0, %f0;\ncvt.rn.bf16.f32 %h1, %f1;\nmov.b32 %r2, {%h0, %h1};\nst.global.b32 [%d1], %r2;\n",
     ),
+    "one put above the other": (
+        HALVES,
+        "cvt.rn.bf16.f32 %h0, %f0;\ncvt.rn.bf16.f32 %h1, %f1;\ncvt.u32.u16 %r2, %h0;\ncvt.u32.u16 %r3, %h1;\n"
+        "mul.wide.u32 %d4, %r3, 65536;\ncvt.u64.u32 %d5, %r2;\nor.b64 %d4, %d4, %d5;\nst.global.b32 [%d1], %d4;\n",
+    ),
+    "one added above the other": (
+        HALVES,
+        "cvt.rn.bf16.f32 %h0, %f0;\ncvt.rn.bf16.f32 %h1, %f1;\ncvt.u32.u16 %r2, %h0;\ncvt.u32.u16 %r3, %h1;\n"
+        "mad.lo.s32 %r2, 65536, %r3, %r2;\nst.global.b32 [%d1], %r2;\n",
+    ),
     "stored one by one": (
         "st.global.v2.f32 [%d1], {%f0, %f1};\n", "st.global.f32 [%d1+4], %f1;\nst.global.f32 [%d1], %f0;\n",
     ),
@@ -81,6 +91,20 @@ OTHER = {
     ),
     "another rounding": (HALVES, HALVES.replace(".rn.", ".rz.")),
     "halves exchanged": (HALVES, HALVES.replace("%f1, %f0", "%f0, %f1")),
+    "one put above by its half": (
+        HALVES,
+        "cvt.rn.bf16.f32 %h0, %f0;\ncvt.rn.bf16.f32 %h1, %f1;\ncvt.u32.u16 %r2, %h0;\ncvt.u32.u16 %r3, %h1;\n"
+        "mad.lo.s32 %r2, 32768, %r3, %r2;\nst.global.b32 [%d1], %r2;\n",
+    ),
+    "one added with its sign": (
+        HALVES,
+        "cvt.rn.bf16.f32 %h0, %f0;\ncvt.rn.bf16.f32 %h1, %f1;\ncvt.s32.s16 %r2, %h0;\ncvt.u32.u16 %r3, %h1;\n"
+        "mad.lo.s32 %r2, 65536, %r3, %r2;\nst.global.b32 [%d1], %r2;\n",
+    ),
+    "a sum in place of either": (
+        "mov.b32 %r2, %f0;\nmov.b32 %r3, %f1;\nadd.s32 %r2, %r2, %r3;\nst.global.b32 [%d1], %r2;\n",
+        "mov.b32 %r2, %f0;\nmov.b32 %r3, %f1;\nor.b32 %r2, %r2, %r3;\nst.global.b32 [%d1], %r2;\n",
+    ),
     "NaN otherwise": (
         "setp.lt.f32 %p1, %f0, %f1;\nselp.f32 %f4, %f2, %f3, %p1;\n" + OUT,
         "setp.ge.f32 %p1, %f0, %f1;\nselp.f32 %f4, %f3, %f2, %p1;\n" + OUT,

@@ -142,6 +142,8 @@ def _result(step: Step, kinds: list[str]) -> Result | None:
         return (lambda given: of_predicates(head, given[0], given[1])) if kinds[0] == "pred" else _bytewise(head)
     if head in ("shl", "shr"):
         return _shifted(step, size, kinds[0][0] == "s")
+    if head in ("add", "mul", "mad") and _is_integer(parts[-1]) and not {"sat", "hi"} & set(parts):
+        return _summed(step, size)
     if head in ("bfe", "bfi"):
         return _field(step, size, kinds[0][0] == "s")
     if head == "prmt" and len(parts) == 2:
@@ -256,6 +258,28 @@ def _shifted(step: Step, size: int, is_signed: bool) -> Result:
             return np.concatenate((np.zeros((len(data), count // 8), np.uint64), data), axis=1)[:, :size]
         high = signs(data)[:, -1:] if is_signed else np.zeros((len(data), 1), np.uint64)
         return np.concatenate((data, np.repeat(high, count // 8, axis=1)), axis=1)[:, count // 8 :]
+
+    return result
+
+
+def _summed(step: Step, size: int) -> Result:
+    """Products by powers of two that move whole bytes, and sums of numbers whose bytes do not meet."""
+    head, kind = step.ins.parts[0], step.ins.parts[-1]
+    opaque, zero = _opaque(step.ins.parts, size), np.uint64(0)
+
+    def product(one: Words, other: Words) -> Words | None:
+        for data, factor in ((one, _known(other)), (other, _known(one))):
+            if factor is not None and factor.bit_count() == 1 and factor.bit_length() % 8 == 1:
+                zeros = np.zeros((len(data), factor.bit_length() // 8), np.uint64)
+                return np.concatenate((zeros, _as_number(data, kind, size)), axis=1)[:, :size]
+        return None
+
+    def result(given: list[Words]) -> Words:
+        first = given[0] if head == "add" else product(given[0], given[1])
+        if first is None or head == "mul":
+            return opaque(given) if first is None else first
+        apart = bool(((first == zero) | (given[-1] == zero)).all())
+        return np.where(first == zero, given[-1], first) if apart else opaque(given)
 
     return result
 
