@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/results/equality.txt: what `porter equal` says of each kernel of the corpus, by the style of its port.
 
-    python scripts/equal_corpus.py [--seconds 60] [NAME ...] > docs/results/equality.txt
-    python scripts/equal_corpus.py --pack FILE [NAME ...]
+    python scripts/equal_corpus.py [--seconds 60] [--style STYLE] [NAME ...] > docs/results/equality.txt
+    python scripts/equal_corpus.py --pack FILE [--style STYLE] [NAME ...]
     python scripts/equal_corpus.py --packed FILE [--seconds 60] [--jobs N] [NAME ...]
 
 With `--pack` what is compiled of raw CUDA and CuTe C++ goes into a file; with `--packed` it comes from there, and is
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -24,9 +24,9 @@ Row = tuple[str, str, list[dict[str, Any]], str]
 """Name, style, comparisons, and what kept others from being made."""
 
 
-def compared(names: list[str], seconds: float) -> Iterator[Row]:
+def compared(names: list[str], styles: Sequence[str], seconds: float) -> Iterator[Row]:
     for name in names:
-        for style in STYLES:
+        for style in styles:
             document, left = asked(name, "equal", "--style", style, "--seconds", str(seconds))
             yield name, style, document.get("cases", []), left
 
@@ -55,9 +55,9 @@ def said_of(one: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    args = options(__doc__, "for each kernel and style")
+    args = options(__doc__, "for each kernel and style", STYLES)
     if args.pack is not None:
-        pack(args.pack, args.names, STYLES)
+        pack(args.pack, args.names, args.styles)
         return
     print(f"python scripts/equal_corpus.py {args.words}")
     seen: Counter[tuple[str, str]] = Counter()
@@ -65,7 +65,7 @@ def main() -> None:
     with ProcessPoolExecutor(args.jobs) as pool:
         tasks = [(*one, args.seconds) for one in unpacked(args.packed, args.names)] if args.packed else []
         for name, style, cases, left in (
-            pool.map(packed_comparison, tasks) if tasks else compared(args.names, args.seconds)
+            pool.map(packed_comparison, tasks) if tasks else compared(args.names, args.styles, args.seconds)
         ):
             for one in cases:
                 print(f"{name:28} {style:9} {one['status']:8} {one['seconds']:6.1f} s  {said_of(one)}", flush=True)

@@ -19,19 +19,23 @@ from typing import Any
 CORPUS = Path("corpus")
 
 
-def options(description: str | None, seconds: str) -> argparse.Namespace:
-    """Options of a script that goes over the corpus; `names` are those of its kernels. `seconds`: what they are for."""
+def options(description: str | None, seconds: str, styles: Sequence[str] = ()) -> argparse.Namespace:
+    """Options of a script that goes over the corpus; `names` are those of its kernels. `seconds`: what they are for.
+    `styles`: those of ports, of which some may be asked for."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help=seconds)
     parser.add_argument("--pack", type=Path)
     parser.add_argument("--packed", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
+    if styles:
+        parser.add_argument("--style", dest="styles", action="append", choices=styles)
     parser.add_argument("names", nargs="*")
     found = parser.parse_args()
     sys.path.insert(0, str(Path.cwd()))
-    found.words = (
-        f"{'--packed FILE ' if found.packed else ''}--seconds {found.seconds:g} {' '.join(found.names)}".rstrip()
-    )
+    chosen = (found.styles or ()) if styles else ()
+    words = [*(["--packed FILE"] if found.packed else []), f"--seconds {found.seconds:g}"]
+    found.words = " ".join([*words, *(f"--style {style}" for style in chosen), *found.names])
+    found.styles = chosen or styles
     found.names = found.names or sorted(d.name for d in CORPUS.iterdir() if (d / "case.yaml").exists())
     return found
 

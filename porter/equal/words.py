@@ -90,12 +90,17 @@ def chosen(predicate: Words, first: Words, second: Words) -> Words:
     return np.where(is_number(predicate), known, found)
 
 
-def extended(data: Words) -> Words:
-    """Signed numbers [.., bytes] in the widest register: above them stands their sign."""
-    top = data[..., -1:]
-    numbers = np.where(top < np.uint64(0x80), np.uint64(0), np.uint64(0xFF))
-    sign = np.where(is_number(top), numbers, mixed(word("sign"), top))
-    above = np.broadcast_to(sign, (*data.shape[:-1], REGISTER - data.shape[-1]))
+def signs(data: Words) -> Words:
+    """Of each byte of data [..., bytes] the byte that stands for its highest bit, zeros or ones. That of a byte which
+    stands for the sign of another one of them is itself."""
+    made = mixed(word("sign"), data)
+    made = np.where((made[..., None, :] == data[..., :, None]).any(axis=-1), data, made)
+    return np.where(is_number(data), np.where(data < np.uint64(0x80), np.uint64(0), np.uint64(0xFF)), made)
+
+
+def extended(data: Words, size: int = REGISTER) -> Words:
+    """Signed numbers [.., bytes] in so many bytes: above them stands their sign."""
+    above = np.broadcast_to(signs(data)[..., -1:], (*data.shape[:-1], max(size - data.shape[-1], 0)))
     return np.concatenate((data, above), axis=-1)
 
 

@@ -55,6 +55,16 @@ SAME = {
         HALVES,
         "cvt.rn.bf16.f32 %h0, %f0;\ncvt.rn.bf16.f32 %h1, %f1;\nmov.b32 %r2, {%h0, %h1};\nst.global.b32 [%d1], %r2;\n",
     ),
+    "one put above the other": (
+        HALVES,
+        "cvt.rn.bf16.f32 %h0, %f0;\ncvt.rn.bf16.f32 %h1, %f1;\ncvt.u32.u16 %r2, %h0;\ncvt.u32.u16 %r3, %h1;\n"
+        "mul.wide.u32 %d4, %r3, 65536;\ncvt.u64.u32 %d5, %r2;\nor.b64 %d4, %d4, %d5;\nst.global.b32 [%d1], %d4;\n",
+    ),
+    "one added above the other": (
+        HALVES,
+        "cvt.rn.bf16.f32 %h0, %f0;\ncvt.rn.bf16.f32 %h1, %f1;\ncvt.u32.u16 %r2, %h0;\ncvt.u32.u16 %r3, %h1;\n"
+        "mad.lo.s32 %r2, 65536, %r3, %r2;\nst.global.b32 [%d1], %r2;\n",
+    ),
     "stored one by one": (
         "st.global.v2.f32 [%d1], {%f0, %f1};\n", "st.global.f32 [%d1+4], %f1;\nst.global.f32 [%d1], %f0;\n",
     ),
@@ -86,6 +96,20 @@ OTHER = {
     ),
     "another rounding": (HALVES, HALVES.replace(".rn.", ".rz.")),
     "halves exchanged": (HALVES, HALVES.replace("%f1, %f0", "%f0, %f1")),
+    "one put above by its half": (
+        HALVES,
+        "cvt.rn.bf16.f32 %h0, %f0;\ncvt.rn.bf16.f32 %h1, %f1;\ncvt.u32.u16 %r2, %h0;\ncvt.u32.u16 %r3, %h1;\n"
+        "mad.lo.s32 %r2, 32768, %r3, %r2;\nst.global.b32 [%d1], %r2;\n",
+    ),
+    "one added with its sign": (
+        HALVES,
+        "cvt.rn.bf16.f32 %h0, %f0;\ncvt.rn.bf16.f32 %h1, %f1;\ncvt.s32.s16 %r2, %h0;\ncvt.u32.u16 %r3, %h1;\n"
+        "mad.lo.s32 %r2, 65536, %r3, %r2;\nst.global.b32 [%d1], %r2;\n",
+    ),
+    "a sum in place of either": (
+        "mov.b32 %r2, %f0;\nmov.b32 %r3, %f1;\nadd.s32 %r2, %r2, %r3;\nst.global.b32 [%d1], %r2;\n",
+        "mov.b32 %r2, %f0;\nmov.b32 %r3, %f1;\nor.b32 %r2, %r2, %r3;\nst.global.b32 [%d1], %r2;\n",
+    ),
     "NaN otherwise": (
         "setp.lt.f32 %p1, %f0, %f1;\nselp.f32 %f4, %f2, %f3, %p1;\n" + OUT,
         "setp.ge.f32 %p1, %f0, %f1;\nselp.f32 %f4, %f3, %f2, %p1;\n" + OUT,
@@ -117,6 +141,47 @@ def test_the_same_made_in_another_way(name: str) -> None:
 @pytest.mark.parametrize("name", OTHER)
 def test_something_else(name: str) -> None:
     assert not are_equal(*OTHER[name])
+
+
+WHOLE = "mov.b32 %r2, %f0;\ncvt.u16.u32 %h0, %r2;\ncvt.s64.s32 %d4, %r2;\n"
+SECOND_BYTE = WHOLE + "bfe.s32 %r3, %r2, 8, 8;\ncvt.rn.f32.s32 %f4, %r3;\n" + OUT
+WITH_ITS_SIGN = {
+    "shifts": "shl.b32 %r3, %r2, 16;\nshr.s32 %r3, %r3, 24;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "a conversion": "shr.u32 %r3, %r2, 8;\ncvt.s32.s8 %r3, %r3;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "one that gives a byte": "shr.s32 %r3, %r2, 8;\ncvt.s8.s32 %h1, %r3;\ncvt.rn.f32.s16 %f4, %h1;\n",
+    "the byte alone": "shr.s32 %r3, %r2, 8;\ncvt.rn.f32.s8 %f4, %r3;\n",
+    "a shift of half of it": "shr.s16 %h1, %h0, 8;\ncvt.rn.f32.s16 %f4, %h1;\n",
+    "half of it, and its sign": "shr.s16 %h1, %h0, 8;\ncvt.s32.s16 %r3, %h1;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "a field of twice as much": "bfe.s64 %d5, %d4, 8, 8;\ncvt.u32.u64 %r3, %d5;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "one that is converted so": "bfe.s64 %d5, %d4, 8, 8;\ncvt.rn.f32.s64 %f4, %d5;\n",
+    "bytes and signs": "prmt.b32 %r3, %r2, 0, 0x9991;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "its sign twice": "prmt.b32 %r3, %r2, 0, 0x9991;\nprmt.b32 %r3, %r3, 0, 0x9990;\ncvt.rn.f32.s16 %f4, %r3;\n",
+    "a field put on top": "bfe.u32 %r3, %r2, 8, 8;\nbfi.b32 %r3, %r3, 0, 24, 8;\nshr.s32 %r3, %r3, 24;\n"
+                          "cvt.rn.f32.s32 %f4, %r3;\n",
+}  # fmt: skip
+OTHERWISE = {
+    "no sign": "bfe.u32 %r3, %r2, 8, 8;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "a sign that is cut off": "shr.s32 %r3, %r2, 8;\ncvt.s8.s32 %h1, %r3;\nand.b16 %h1, %h1, 255;\n"
+                              "cvt.rn.f32.s16 %f4, %h1;\n",
+    "one that is no sign": "bfe.s32 %r3, %r2, 8, 8;\ncvt.rn.f32.u32 %f4, %r3;\n",
+    "another byte": "bfe.s32 %r3, %r2, 16, 8;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "two bytes": "bfe.s32 %r3, %r2, 8, 16;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "the sign of another byte": "prmt.b32 %r3, %r2, 0, 0xaaa1;\ncvt.rn.f32.s32 %f4, %r3;\n",
+    "another rounding": "bfe.s32 %r3, %r2, 8, 8;\ncvt.rz.f32.s32 %f4, %r3;\n",
+    "not all of a byte": "bfe.s32 %r3, %r2, 8, 7;\ncvt.rn.f32.s32 %f4, %r3;\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_ITS_SIGN)
+def test_a_byte_with_its_sign(name: str) -> None:
+    assert are_equal(SECOND_BYTE, WHOLE + WITH_ITS_SIGN[name] + OUT)
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_another_number_than_a_byte_with_its_sign(name: str) -> None:
+    other = WHOLE + OTHERWISE[name] + OUT
+    assert not are_equal(SECOND_BYTE, other)
+    assert not are_equal(WHOLE + WITH_ITS_SIGN["one that gives a byte"] + OUT, other)
 
 
 def test_numbers_of_the_launch_count() -> None:

@@ -10,15 +10,18 @@ import numpy as np
 from porter.equal.contents import Contents, Taken, fitted
 from porter.equal.meaning import Means, Read, Then, meaning, read, width
 from porter.equal.words import (
+    REGISTER,
     Words,
     chosen,
     constant,
+    extended,
     in_order,
     is_number,
     joined,
     mixed,
     of_predicates,
     opposite,
+    signs,
     spread,
     word,
 )
@@ -54,10 +57,13 @@ def compute(step: Step) -> Means | None:
         return _putting(step, names, given, lambda contents, data: compared(data)[: len(names)])
     each = size // len(names) if isinstance(rows[0][1], ast.Vec) else size
     result = _result(step, kinds)
+    # what a conversion makes stands as a number of its type in a register that may be wider
+    is_signed = step.ins.parts[0] == "cvt" and kinds[0][0] == "s"
 
     def results(contents: Contents, data: list[Words]) -> list[Words]:
         found = result(data) if result is not None else contents.in_any_order(".".join(step.ins.parts), size, data)
-        return [found[:, i * each : (i + 1) * each] for i in range(len(names))]
+        pieces = [found[:, i * each : (i + 1) * each] for i in range(len(names))]
+        return [extended(piece) for piece in pieces] if is_signed else pieces
 
     return _putting(step, names, given, results)
 
@@ -126,14 +132,20 @@ def _result(step: Step, kinds: list[str]) -> Result | None:
         return lambda given: fitted(given[0], size)
     if head == "selp":
         return lambda given: chosen(given[2], given[0], given[1])
-    if head == "cvt" and _is_extension(parts, kinds):
-        return lambda given: fitted(given[0], size)
+    if head == "cvt" and len(parts) == 3 and _is_integer(kinds[0]) and _is_integer(kinds[1]):
+        return lambda given: _as_number(given[0], kinds[1], size)
+    if head == "cvt" and len(kinds) == 2 and _is_integer(kinds[1]):
+        return _from_integer(step, kinds[1], size)
     if head == "not":
         return (lambda given: opposite(given[0])) if kinds[0] == "pred" else _bytewise(head)
     if head in ("and", "or", "xor"):
         return (lambda given: of_predicates(head, given[0], given[1])) if kinds[0] == "pred" else _bytewise(head)
-    if head in ("shl", "shr") and kinds[0][0] in "bu":
-        return _shifted(step, size)
+    if head in ("shl", "shr"):
+        return _shifted(step, size, kinds[0][0] == "s")
+    if head in ("add", "mul", "mad") and _is_integer(parts[-1]) and not {"sat", "hi"} & set(parts):
+        return _summed(step, size)
+    if head in ("bfe", "bfi"):
+        return _field(step, size, kinds[0][0] == "s")
     if head == "prmt" and len(parts) == 2:
         return _permuted(step)
     if head == "cvt" and kinds[0].endswith("x2") and len(kinds) == 3:
@@ -146,12 +158,19 @@ def _result(step: Step, kinds: list[str]) -> Result | None:
     return _opaque(step.ins.parts, size)
 
 
-def _is_extension(parts: tuple[str, ...], kinds: list[str]) -> bool:
-    """Whether a conversion of integers takes the lowest bytes, or puts zeros above."""
-    plain = len(parts) == 3 and all(k[0] in "bus" and k[1].isdigit() for k in kinds)
-    narrower = width(kinds[0]) < width(kinds[1]) or kinds[0] == kinds[1]
-    # what is signed and narrower than its register has its sign above it
-    return plain and (kinds[0][0] == "u" or width(kinds[0]) >= 4) and (narrower or kinds[1][0] == "u")
+def _is_integer(kind: str) -> bool:
+    return kind[0] in "bus" and kind[1:].isdigit()
+
+
+def _as_number(data: Words, kind: str, size: int) -> Words:
+    """The lowest bytes of a number of a type; above it stands its sign, if it has one, or zeros."""
+    return fitted(extended(data, size) if kind[0] == "s" else data, size)
+
+
+def _from_integer(step: Step, kind: str, size: int) -> Result:
+    """The same of a number of whatever width."""
+    of_any = _opaque((*step.ins.parts[:-1], "integer"), size)
+    return lambda given: of_any([_as_number(given[0], kind, REGISTER + 1)])
 
 
 def _made(key: np.uint64, given: list[Words], size: int) -> Words:
@@ -203,37 +222,80 @@ def _bytewise(head: str) -> Result:
     return result
 
 
-def _shifted(step: Step, size: int) -> Result:
+def _known(data: Words) -> int | None:
+    """The number that all lanes have, if there is one."""
+    if not bool(is_number(data).all()) or not bool((data == data[0]).all()):
+        return None
+    return sum(int(byte) << 8 * i for i, byte in enumerate(data[0]))
+
+
+def _shifted(step: Step, size: int, is_signed: bool) -> Result:
     """By whole bytes."""
     opaque, left = _opaque(step.ins.parts, size), step.ins.parts[0] == "shl"
 
     def result(given: list[Words]) -> Words:
-        amount = given[1][:, 0]
-        count = int(amount[0])
-        if (
-            not bool((amount == amount[0]).all())
-            or not bool(is_number(given[1]).all())
-            or count % 8
-            or count > 8 * size
-        ):
+        data, count = fitted(given[0], size), _known(given[1])
+        if count is None or count % 8 or count > 8 * size:
             return opaque(given)
-        zeros, data, rest = np.zeros((len(amount), count // 8), np.uint64), fitted(given[0], size), size - count // 8
-        return np.concatenate((zeros, data[:, :rest]) if left else (data[:, count // 8 :], zeros), axis=1)
+        if left:
+            return np.concatenate((np.zeros((len(data), count // 8), np.uint64), data), axis=1)[:, :size]
+        high = signs(data)[:, -1:] if is_signed else np.zeros((len(data), 1), np.uint64)
+        return np.concatenate((data, np.repeat(high, count // 8, axis=1)), axis=1)[:, count // 8 :]
+
+    return result
+
+
+def _summed(step: Step, size: int) -> Result:
+    """Products by powers of two that move whole bytes, and sums of numbers whose bytes do not meet."""
+    head, kind = step.ins.parts[0], step.ins.parts[-1]
+    opaque, zero = _opaque(step.ins.parts, size), np.uint64(0)
+
+    def product(one: Words, other: Words) -> Words | None:
+        for data, factor in ((one, _known(other)), (other, _known(one))):
+            if factor is not None and factor.bit_count() == 1 and factor.bit_length() % 8 == 1:
+                zeros = np.zeros((len(data), factor.bit_length() // 8), np.uint64)
+                return np.concatenate((zeros, _as_number(data, kind, size)), axis=1)[:, :size]
+        return None
+
+    def result(given: list[Words]) -> Words:
+        first = given[0] if head == "add" else product(given[0], given[1])
+        if first is None or head == "mul":
+            return opaque(given) if first is None else first
+        apart = bool(((first == zero) | (given[-1] == zero)).all())
+        return np.where(first == zero, given[-1], first) if apart else opaque(given)
+
+    return result
+
+
+def _field(step: Step, size: int, is_signed: bool) -> Result:
+    """bfe and bfi of whole bytes that lie inside of the number."""
+    opaque, extracts = _opaque(step.ins.parts, size), step.ins.parts[0] == "bfe"
+
+    def result(given: list[Words]) -> Words:
+        first, bits = (_known(data[:, :1]) for data in given[-2:])
+        if first is None or bits is None or first % 8 or bits % 8 or not bits or first + bits > 8 * size:
+            return opaque(given)
+        start, end = first // 8, (first + bits) // 8
+        if extracts:
+            return _as_number(given[0][:, start:end], "s" if is_signed else "u", size)
+        data = given[1].copy()
+        data[:, start:end] = given[0][:, : end - start]
+        return data
 
     return result
 
 
 def _permuted(step: Step) -> Result:
-    """prmt.b32 without a mode: four bytes of eight."""
+    """prmt.b32 without a mode: four of eight bytes, or of their signs."""
     opaque = _opaque(step.ins.parts, 4)
 
     def result(given: list[Words]) -> Words:
         selector = given[2][:, :2]
-        nibbles = np.stack([selector[:, i // 2] >> np.uint64(4 * (i % 2)) & np.uint64(15) for i in range(4)], axis=1)
-        if not bool(is_number(selector).all()) or bool((nibbles > np.uint64(7)).any()):
+        if not bool(is_number(selector).all()):
             return opaque(given)
+        nibbles = np.stack([selector[:, i // 2] >> np.uint64(4 * (i % 2)) & np.uint64(15) for i in range(4)], axis=1)
         both = np.concatenate(given[:2], axis=1)
-        return np.take_along_axis(both, nibbles.astype(np.intp), axis=1)
+        return np.take_along_axis(np.concatenate((both, signs(both)), axis=1), nibbles.astype(np.intp), axis=1)
 
     return result
 
@@ -248,12 +310,9 @@ _OF_INTEGERS = {"le": "lt", "ls": "lo", "ne": "eq"}
 
 def _one_more(data: Words, signed: bool) -> Words | None:
     """The number behind one that all lanes have, if there is one."""
-    if not bool(is_number(data).all()) or not bool((data == data[0]).all()):
-        return None
-    bits = 8 * data.shape[1]
-    number = sum(int(byte) << 8 * i for i, byte in enumerate(data[0]))
+    number, bits = _known(data), 8 * data.shape[1]
     largest = (1 << bits - 1) - 1 if signed else (1 << bits) - 1
-    return None if number == largest else constant(number + 1, data.shape[1])
+    return None if number in (None, largest) else constant(number + 1, data.shape[1])
 
 
 def _compared(step: Step) -> Callable[[list[Words]], list[Words]]:
