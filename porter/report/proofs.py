@@ -21,7 +21,7 @@ from porter.sim.check.catalog import KINDS
 from porter.sync.deadlocks import Waiting
 from porter.sync.findings import Finding, by_cause
 from porter.verify.proved import CaseProofs, wrong_in
-from porter.verify.proving import Count, Proof
+from porter.verify.proving import Count, Pair, Proof
 
 _EXIT = {"proved": ExitCode.OK, "hazard": ExitCode.DIFFERENT, "unknown": ExitCode.INCONCLUSIVE}
 _OWN = {
@@ -170,10 +170,23 @@ def _details(proof: Proof) -> Iterator[str]:
     yield f"at {'; '.join(proof.sizes)}"
     yield from map(_counted, proof.counts)
     varied = [count.name for count in proof.counts if count.step]
-    if len(varied) > 1:
+    yield from map(_paired, proof.pairs)
+    if len(varied) > 1 and not _is_whole(proof, varied):
         yield f"{' and '.join(varied)} each by itself, with the others as in the case: not together"
     for assumed in sorted(proof.assumed):
         yield f"assumed: {assumed}"
+
+
+def _is_whole(proof: Proof, varied: Sequence[str]) -> bool:
+    """Whether the sizes are known together, and not only in pairs."""
+    return len(varied) == 2 and len(proof.pairs) == 1 and not proof.pairs[0].why
+
+
+def _paired(pair: Pair) -> str:
+    first, second = pair.names
+    if not pair.why:
+        return f"{first} and {second}: all of both together"
+    return f"{first} and {second}: together up to {first}={pair.upto}, not all: {pair.why}"
 
 
 def _counted(count: Count) -> str:
@@ -263,6 +276,7 @@ def proof_body(proof: Proof) -> dict[str, Any]:
             }
             for c in proof.counts
         ],
+        "together": [{"names": list(p.names), "all": not p.why, "upto": p.upto, "why": p.why} for p in proof.pairs],
         "findings": [
             {
                 "id": f.kind,

@@ -71,6 +71,12 @@ class Recorder:
         for inner in self.flow.inside[target]:
             self._around[warp.name, inner] += 1
 
+    def forget(self) -> None:
+        """Keep what the launch gives alone."""
+        self.traces = {}
+        self.states.clear()
+        self.comparisons.clear()
+
     def _load(self, warp: Warp, at: int, found: Mapping[str, Value]) -> None:
         if at in self.flow.innermost:
             behind = frozenset().union(*(self._deciding[t] for t in self.flow.code.successors[at]))
@@ -107,7 +113,7 @@ def find_lasso(runs: Sequence[Recorder], unit: int = 1) -> Lasso | None:
         start = _regular_from(runs, period)
         if start is None:
             continue
-        why, at = _broken(runs, period, unit)
+        why, at = broken(runs, period, unit)
         found = Lasso(period, start, why, at)
         if not why:
             return found
@@ -115,7 +121,7 @@ def find_lasso(runs: Sequence[Recorder], unit: int = 1) -> Lasso | None:
     return last
 
 
-def _broken(runs: Sequence[Recorder], period: int, unit: int) -> tuple[str, int | None]:
+def broken(runs: Sequence[Recorder], period: int, unit: int) -> tuple[str, int | None]:
     """What keeps numbers of turns from going on as they do: each of the last period stands for those of its class."""
     seen = seen_in(runs[-2 * period :])
     sizes = Sizes(runs[-1].flow, [run.given for run in runs], runs[-1].symbols, unit, period, seen)
@@ -153,25 +159,28 @@ def _grows(runs: Sequence[Recorder], start: int, period: int, warp: WarpName) ->
     for turns in range(start, len(runs) - period + 1):
         shorter = runs[turns - 1].traces.get(warp, [])
         longer = runs[turns - 1 + period].traces.get(warp, [])
-        must_repeat = turns >= start + period
         grown = len(longer) - len(shorter)
-        if grown < 0 or sizes.setdefault(turns % period, grown) != grown:
-            return False
-        if not any(
-            grown % times == 0 and _put_in(shorter, longer, grown // times, must_repeat)
-            for times in range(1, _MOST_ROUNDS + 1)
-        ):
+        if sizes.setdefault(turns % period, grown) != grown or not has_grown(shorter, longer, turns >= start + period):
             return False
     return True
 
 
-_MOST_ROUNDS = 8
+def has_grown(shorter: Trace, longer: Trace, must_repeat: bool) -> bool:
+    """Whether the longer trace is the shorter one with blocks of one size put in, each of which equals the one before
+    it where it must."""
+    grown = len(longer) - len(shorter)
+    return grown >= 0 and any(
+        grown % times == 0 and _put_in(shorter, longer, grown // times, must_repeat)
+        for times in range(1, _MOST_ROUNDS + 1)
+    )
+
+
+_MOST_ROUNDS = 64
 """How often a loop may be come to in one execution, as one inside of another is."""
 
 
 def _put_in(shorter: Trace, longer: Trace, size: int, must_repeat: bool) -> bool:
-    """Whether the longer trace is the shorter one with blocks of a size put in, each of which equals the one before it
-    where it must."""
+    """The same for blocks of this size."""
     at = 0
     for entry in shorter:
         if at >= len(longer):
@@ -229,6 +238,15 @@ def _rounds(longer: Sequence[tuple[int, T]], shorter: Sequence[tuple[int, T]]) -
     yield from by_round.values()
 
 
+def ends(entries: Sequence[tuple[int, T]]) -> list[T]:
+    """What a run shows of a loop in the first turn and in the last one, of the first time that it comes to it and of
+    the last one."""
+    if not entries:
+        return []
+    rounds = [[one for around, one in entries if around == of] for of in (entries[0][0], entries[-1][0])]
+    return [of_round[at] for of_round in rounds for at in (0, -1)]
+
+
 def _moves_evenly(now: Sequence[int | None], before: Sequence[int | None], period: int, least: int) -> bool:
     """Whether a value moves by one number in each period, for so many of them or more, and what is ahead of that and
     behind it is as in the run that has a period less: moved by one number as well."""
@@ -274,7 +292,7 @@ def _comparisons(shorter: Recorder, longer: Recorder, more: int) -> Iterator[tup
     for (warp, at), entries in longer.comparisons.items():
         kind = longer.flow.code.code[at].parts[-1]
         for sides, of_shorter in _rounds(entries, shorter.comparisons.get((warp, at), [])):
-            now, before = _numbers(sides, kind), _numbers(of_shorter, kind)
+            now, before = numbers(sides, kind), numbers(of_shorter, kind)
             if why := _changing(now, before) or _leaving(now, before, kind, more):
                 yield f"a comparison of {warp} {why}", at
 
@@ -282,7 +300,7 @@ def _comparisons(shorter: Recorder, longer: Recorder, more: int) -> Iterator[tup
 Sides = list[tuple[int, int]]
 
 
-def _numbers(sides: Sequence[tuple[int, int]], kind: str) -> Sides:
+def numbers(sides: Sequence[tuple[int, int]], kind: str) -> Sides:
     """The sides as numbers of the type that is compared."""
     width = _width(kind)
     read = unsigned if kind[0] == "u" else signed

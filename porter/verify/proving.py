@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Literal
 
 from porter.diagnostics import PorterError
@@ -18,6 +18,7 @@ from porter.facts.launched import GLOBAL, Area, Geometry, Launched, Triple
 from porter.facts.machine import DATA, Machine
 from porter.ptx.tensormap import ENCODED_BYTES
 from porter.sync.checked import Checked, Rulings, Verdict, check, worse
+from porter.sync.together import Columns
 from porter.sync.turns import Lasso, Recorder, find_lasso
 from porter.verify.arguments import MapAddress, Pointer
 from porter.verify.barrier_names import initialized
@@ -121,6 +122,15 @@ class Count:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """What is known of two sizes together: all pairs, or, with `why`, those whose first one is at most `upto`."""
+
+    names: tuple[str, str]
+    upto: int
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Proof:
     """What is known of a program's synchronization. `at`: sizes and block of the first execution that shows what is
     wrong or not understood. `flow` gives the instructions that findings name."""
@@ -135,6 +145,7 @@ class Proof:
     seconds: float
     assumed: frozenset[str]
     flow: Flow = field(repr=False)
+    pairs: tuple[Pair, ...] = ()
 
     @property
     def status(self) -> Literal["proved", "hazard", "unknown"]:
@@ -189,6 +200,7 @@ class Prover:
                     worst, place, flow = found, where, launched.flow
             looked_at.append(listed(problem.sizes))
         counts: list[Count] = []
+        pairs: list[Pair] = []
         if DATA in self._assumed:
             counts += [Count(name, why="the data of the case decide what is done") for name in base.sizes]
         elif turns and worst.verdict in (Verdict.CLEAN, Verdict.REVIEW):
@@ -199,9 +211,14 @@ class Prover:
                 if broken is not None:
                     worst, place = broken, where
                     break
+            else:
+                for pair, broken, where in self._pairs((kernel, base), counts):
+                    pairs.append(pair)
+                    if broken is not None:
+                        worst, place = broken, where
         seconds = time.perf_counter() - self._began
         return Proof(base.case.name, self._program, kernel.entry, worst, place, tuple(counts), tuple(looked_at),
-                     seconds, frozenset(self._assumed), flow)  # fmt: skip
+                     seconds, frozenset(self._assumed), flow, tuple(pairs))  # fmt: skip
 
     def _flow(self, kernel: BuiltKernel) -> Flow:
         found = self._flows.get(kernel.ptx)
@@ -316,6 +333,48 @@ class Prover:
                 return Count(name, step, step * len(runs), lasso, runs=len(runs) + 1), found, where
         return self._given_up(name, step, runs, lasso), None, ""
 
+    # Pairs of sizes -----------------------------------------------------------------------------------
+
+    def _pairs(self, base: Base, counts: Sequence[Count]) -> Iterator[tuple[Pair, Checked | None, str]]:
+        """What is known of two sizes together, up to the first pair that is not right. Those that repeat latest come
+        first, and in each pair that which does gives the columns."""
+        of_all = [(count, count.lasso) for count in counts if count.step and count.is_all and count.lasso is not None]
+        of_all.sort(key=lambda one: -one[1].needed)
+        for (first, lasso), (second, _) in combinations(of_all, 2):
+            if self._budget.is_spent:
+                return
+            columns = Columns(lasso, first.step)
+            turns, why, broken, where = 0, "", None, ""
+            while not why and broken is None and not columns.is_complete:
+                turns += 1
+                why, broken, where = self._column(base, columns, (first, turns), second)
+            yield Pair((first.name, second.name), first.step * (turns - bool(why)), why), broken, where
+            if broken is not None:
+                return
+
+    def _column(
+        self, base: Base, columns: Columns, first: tuple[Count, int], second: Count
+    ) -> tuple[str, Checked | None, str]:
+        """Add a column; gives what keeps it from that, with the execution that is not right."""
+        runs: list[Recorder] = []
+        for most in (least for least in _MOST_OF_COLUMN if least >= columns.least):
+            while len(runs) < most:
+                if self._budget.is_spent:
+                    return "no time for more", None, ""
+                sizes = {first[0].name: first[0].step * first[1], second.name: second.step * (len(runs) + 1)}
+                found, recorder, where = self._run(base, sizes)
+                if found is None or recorder is None:
+                    return "the kernel takes no other", None, ""
+                if found.verdict is Verdict.UNKNOWN:
+                    return found.unknown, None, ""
+                if found.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
+                    return "it is not clean", found, where
+                runs.append(recorder)
+            lasso = find_lasso(runs, second.step)
+            if lasso is not None and not lasso.why_not and lasso.needed <= len(runs):
+                return columns.add(runs, lasso.period), None, ""
+        return "no period of the second shows within so many turns", None, ""
+
     @staticmethod
     def _given_up(name: str, step: int, runs: Sequence[Recorder], lasso: Lasso | None) -> Count:
         why = lasso.why_not if lasso is not None and lasso.why_not else "no period shows within so many turns"
@@ -326,6 +385,8 @@ _FEW_TURNS = 16
 """As many come to each stage of a ring and each parity again."""
 _MOST_TURNS = (10, 13, 16, 19, 22, 25, 29, 33, 37, 39, 41, 44, 50, 56, 64, 73, 77, 80)
 """Where a period is looked for: three of them, and some turns ahead of the first."""
+
+_MOST_OF_COLUMN = (4, 7, *_MOST_TURNS)
 
 
 def _differ(runs: Sequence[Recorder]) -> bool:

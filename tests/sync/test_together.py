@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns and tiles together: mistakes that no execution shows that varies one of them alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from test_nested_turns import tiled
+from turning_kernels import flow_of, launched, ring
+
+from porter.facts.machine import Machine
+from porter.sync import together
+from porter.sync.checked import Verdict, check
+from porter.sync.together import Columns
+from porter.sync.turns import Recorder, find_lasso
+
+TILES, TURNS, COUNT = 2, 2, 16
+UNIT = 1 << 14
+
+
+def of_both(text: str) -> str:
+    text = tiled(text.replace("(.param .u32 turns)", "(.param .u32 turns, .param .u32 tiles)"))
+    text = text.replace("setp.lt.u32 %p9, %r40, 3;", "setp.lt.u32 %p9, %r40, %r41;")
+    return text.replace("ld.param.u32 %r1, [turns];\n", "ld.param.u32 %r1, [turns];\nld.param.u32 %r41, [tiles];\n")
+
+
+class Kernel:
+    def __init__(self, text: str) -> None:
+        self._flow = flow_of(of_both(text))
+
+    def run(self, turns: int, tiles: int) -> tuple[Recorder, Verdict]:
+        one = launched(self._flow, turns)
+        one = replace(one, parameters=dict(one.parameters) | {"tiles": tiles.to_bytes(4, "little")})
+        recorder = Recorder(machine := Machine(one))
+        return recorder, check(one, machine=machine).verdict
+
+    def line(self, fixed: int, of_tiles: bool) -> list[Recorder]:
+        found = [self.run(*(fixed, n) if of_tiles else (n, fixed)) for n in range(1, COUNT + 1)]
+        assert {verdict for _, verdict in found} == {Verdict.CLEAN}
+        return [run for run, _ in found]
+
+    def together(self) -> tuple[str, int]:
+        """Why turns and tiles are not known together, empty if they are, and columns."""
+        lasso = find_lasso(self.line(TILES, of_tiles=False), UNIT)
+        assert lasso is not None
+        assert not lasso.why_not
+        columns = Columns(lasso, UNIT)
+        for turns in range(1, lasso.needed + 1):
+            runs: list[Recorder] = []
+            while True:
+                run, verdict = self.run(turns, len(runs) + 1)
+                if verdict is not Verdict.CLEAN:
+                    return str(verdict), turns
+                runs.append(run)
+                of_tiles = find_lasso(runs, UNIT) if len(runs) >= columns.least else None
+                if of_tiles is not None and not of_tiles.why_not and of_tiles.needed <= len(runs):
+                    break
+                if len(runs) > COUNT:
+                    return "no period", turns
+            if why := columns.add(runs, of_tiles.period):
+                return why, turns
+        return "", turns
+
+
+EXTRA = ".shared .align 8 .b64 full[4];\n.shared .align 8 .b64 extra[1];"
+
+
+def at_the_end(parity: str) -> str:
+    """A wait behind all tiles for a phase that never ends, unless its parity is 1."""
+    text = ring().replace(".shared .align 8 .b64 full[4];", EXTRA)
+    text = text.replace("@%p1 bra $READY;\n", "@%p1 bra $READY;\nmbarrier.init.shared::cta.b64 [extra], 1;\n")
+    wait = "$LAST:\nmbarrier.try_wait.parity.shared::cta.b64 %p4, [extra], %r30;\n@!%p4 bra $LAST;\n"
+    return text.replace("$OUT:\n", parity + "xor.b32 %r30, %r30, 1;\n" + wait + "$OUT:\n")
+
+
+THIRD = "and.b32 %r30, %r1, 1;\nsetp.gt.u32 %p7, %r40, 1;\nselp.b32 %r30, %r30, 0, %p7;\n"
+OF_BOTH = {
+    "a parity, in the third tile of odd numbers of turns": ring(before_wait=THIRD + "xor.b32 %r19, %r19, %r30;\n"),
+    "an index that drifts, from the third such tile on": ring(
+        before_wait=THIRD + "add.u32 %r30, %r11, %r30;\nand.b32 %r30, %r30, 1;\nshl.b32 %r30, %r30, 3;\n"
+        "add.u32 %r15, %r7, %r30;\n"
+    ),
+    "a release, in the third such tile": ring(
+        before_release=THIRD + "setp.ne.u32 %p8, %r30, 0;\n@%p8 bra $ON;\n"
+    ),
+    "a stage, in the third such tile": ring(
+        before_wait=THIRD + "shl.b32 %r30, %r30, 2;\nxor.b32 %r17, %r17, %r30;\n"
+    ),
+    "a wait at the end, for odd numbers of odd tiles": at_the_end("mul.lo.u32 %r30, %r1, %r41;\nand.b32 %r30, %r30, 1;\n"),
+    "the same by the turns in all": at_the_end("and.b32 %r30, %r42, 1;\n").replace(
+        "mov.u32 %r10, 0;\n", "mov.u32 %r10, 0;\nmov.u32 %r42, 0;\n", 1
+    ).replace("add.u32 %r10, %r10, 1;\n", "add.u32 %r10, %r10, 1;\nadd.u32 %r42, %r42, 1;\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_BOTH)
+def test_a_mistake_of_both_is_met(name: str) -> None:
+    kernel = Kernel(OF_BOTH[name])
+    for fixed, of_tiles in ((TURNS, True), (TILES, False)):
+        lasso = find_lasso(kernel.line(fixed, of_tiles), UNIT)
+        assert lasso is not None
+        assert not lasso.why_not
+    why, turns = kernel.together()
+    assert (why, turns) in (("error", 1), ("error", 3), ("strict", 1), ("strict", 3))
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_ring_is_right_for_all_turns_and_tiles_together(stages: int) -> None:
+    assert Kernel(ring(stages=stages)).together()[0] == ""
+
+
+LATE = """mul.lo.u32 %r30, %r40, %r1;
+add.u32 %r31, %r40, %r1;
+mul.lo.u32 %r31, %r31, 15;
+add.u32 %r31, %r31, 1;
+setp.gt.s32 %p7, %r30, %r31;
+@%p7 bra $GO;
+"""
+
+
+def test_what_follows_the_product_of_both_may_change_where_both_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """i * k > 15 * (i + k) + 1: along each row and each column that is looked at both sides go apart."""
+    kernel = Kernel(ring(stages=1, before_wait=LATE))
+    assert "product" in kernel.together()[0]
+    assert kernel.run(33, 33)[1] is Verdict.ERROR
+    monkeypatch.setattr(together, "_products", lambda corners: iter(()))
+    assert kernel.together()[0] == ""
+
+
+def test_a_register_that_counts_all_turns_of_all_tiles() -> None:
+    counted = ring(stages=2, before_wait="and.b32 %r11, %r42, 1;\nadd.u32 %r42, %r42, 1;\n")
+    counted = counted.replace("mov.u32 %r10, 0;\n", "mov.u32 %r10, 0;\nmov.u32 %r42, 0;\n", 1)
+    assert "product" in Kernel(counted).together()[0]
