@@ -132,7 +132,7 @@ class Following:
         self, flow: Flow, body: Iterable[int], kinds: Mapping[str, Followed], settled: Settled | None = None,
         sources: Mapping[str, Iterable[int]] | None = None,
     ) -> None:  # fmt: skip
-        self._flow, self._settled = flow, settled
+        self.flow, self._settled = flow, settled
         self.kinds = dict(kinds)
         self._sources = None if sources is None else {name: set(places) for name, places in sources.items()}
         places = [at for at in body if flow.writes[at]]
@@ -155,9 +155,9 @@ class Following:
     def stored(self, body: Iterable[int]) -> Iterator[int]:
         """The instructions that leave in shared memory what follows."""
         for at in body:
-            ins = self._flow.code.code[at]
-            if ins.parts[0] in _STORES and is_near(self._flow, at):
-                values = (name for o in table.items(ins.operands[-1]) for name in _named(self._flow, at, o))
+            ins = self.flow.code.code[at]
+            if ins.parts[0] in _STORES and is_near(self.flow, at):
+                values = (name for o in table.items(ins.operands[-1]) for name in _named(self.flow, at, o))
                 if any(self.kind(at, name) is not None for name in values):
                     yield at
 
@@ -166,7 +166,7 @@ class Following:
         found = self.kinds.get(name)
         if found is None or self._sources is None:
             return found
-        met = reaching(self._flow, whole(self._flow), at, name) & self._sources.get(name, set())
+        met = reaching(self.flow, whole(self.flow), at, name) & self._sources.get(name, set())
         return found if met else None
 
     def is_uneven(self, at: int, name: str) -> bool:
@@ -175,12 +175,12 @@ class Following:
 
     def _result(self, at: int) -> Followed | None:
         """How what an instruction writes follows the counters; None if it does not."""
-        ins = self._flow.code.code[at]
+        ins = self.flow.code.code[at]
         head = ins.parts[0]
         if head in ("setp", "bra", *_SYNCHRONIZING):
             return None
         given = ins.operands[1:3] if head == "selp" else ins.operands[1:]
-        names = (self._flow.code.register(at, o) for o in given)
+        names = (self.flow.code.register(at, o) for o in given)
         followed = [kind for name in names if name is not None and (kind := self.kind(at, name)) is not None]
         if not followed:
             return None

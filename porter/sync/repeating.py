@@ -62,7 +62,7 @@ _OPEN = 1 << 80
 """The step of what is under way, as long as nothing is known of it; none is so large."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Repeating:
     """Which values of a loop are the same in each period, for all of the `most` turns that it can make.
     `follows` are the registers that follow a counter, `heads` what stands at the head, or is taken from the launch,
@@ -92,6 +92,11 @@ class Repeating:
         self._ask(may_wrap=not is_compared)
         step = self._of_operand(at, operand, 0)
         return step == 0 or (is_compared and step is not None)
+
+    def repeats_behind(self, at: int, name: str) -> bool:
+        """Whether a register is the same in each period behind an instruction."""
+        self._ask(may_wrap=True)
+        return (self._of_result(at, 0) if name in self.flow.writes[at] else self._of_register(at, name, 0)) == 0
 
     def moved_by(self, at: int, follows: Collection[str] | None = None) -> int | None:
         """The number by which what an instruction gives moves in each period, for all turns; None if none is known.
@@ -239,6 +244,9 @@ class Repeating:
             return 0
         if _OPEN in known:
             return _OPEN
+        if ins.parts[0] in ("min", "max"):
+            # the smaller one stays it, if neither wraps
+            return known[0] if known[0] == known[1] and not self._may_wrap else None
         return _sum_of_steps(ins, known) if len(self.flow.writes[place]) == 1 else None
 
     def _for_each_number(self, place: int, depth: int) -> int | None:

@@ -115,15 +115,19 @@ class Sizes:
                 seen.append(numbers)
                 yield from self._checked(numbers, kinds)
 
-    def behind(self, loop: Loop, counters: Mapping[str, End | None]) -> Iterator[tuple[str, int]]:
-        """The same of what a loop leaves in its counters, as far as it is known."""
+    def behind(
+        self, loop: Loop, counters: Mapping[str, End | None], uneven: Collection[str]
+    ) -> Iterator[tuple[str, int]]:
+        """The same of what a loop leaves in its counters, as far as it is known, and in registers that follow them
+        otherwise."""
         exits = {to for at in loop.body for to in self.flow.code.successors[at] if to not in loop.members}
-        left = {name for to in exits for name in self.flow.live[to] & counters.keys()}
+        left = {name for to in exits for name in self.flow.live[to] & {*counters, *uneven}}
         if not left:
             return
         body = [at for at in whole(self.flow).body if at not in loop.members]
         ends = {name: end for name, end in counters.items() if name in left}
         kinds = {name: self._moved(end.step if end is not None else 0) for name, end in ends.items()}
+        kinds |= dict.fromkeys(left.difference(ends), _UNKNOWN)
         sources = {name: [at for at in loop.body if name in self.flow.writes[at]] for name in left}
         following = Following(self.flow, body, kinds, sources=sources)
         self.stored.update(following.stored(body))

@@ -135,8 +135,7 @@ def _broken_in(shorter: Recorder, longer: Recorder, sizes: Sizes, least: int) ->
     """The same of one run and that for a period less. `least`: periods for which it has to show what moves evenly."""
     yield from _registers(shorter, longer, sizes.period, least)
     yield from _comparisons(shorter, longer, (LARGEST_SIZE // sizes.unit - len(sizes.given)) // sizes.period)
-    yield from _operands(shorter, longer, sizes)
-    yield from _left_behind(shorter, longer, sizes)
+    yield from _by_counters(shorter, longer, sizes)
 
 
 # Traces -----------------------------------------------------------------------------------------------
@@ -369,31 +368,58 @@ def _unsettled(now: Sequence[int], before: Sequence[int], period: int) -> str:
 # Operands ---------------------------------------------------------------------------------------------
 
 
-def _operands(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[tuple[str, int]]:
-    """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
-    evenly: what they give may change at a turn that no run has come to."""
+@dataclass(frozen=True)
+class Turning:
+    """A loop of one warp whose turns grow, each time that it comes to it: its registers that go on moving, and what
+    follows from them there."""
+
+    loop: Loop
+    states: Sequence[Mapping[str, Value]]
+    before: Sequence[Mapping[str, Value]]
+    counters: Mapping[str, Followed]
+    following: Following
+    repeating: Repeating
+
+
+def _turning(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[Turning]:
     flow = longer.flow
+    known: dict[object, tuple[Following, Repeating]] = {}
     for (warp, head), entries in longer.states.items():
         for states, before in _rounds(entries, shorter.states.get((warp, head), [])):
             turns = len(states) - len(before)
             counters = _counters(states, turns)
             if not counters:
                 continue
-            counters |= _moving_loads(longer, warp, flow.heads[head], turns)
             loop, heads = flow.heads[head], _at_head(states, turns)
+            follows = counters | _moving_loads(longer, warp, loop, turns)
             most = len(states) + -(-LARGEST_SIZE // sizes.unit) * turns // sizes.period
-            seen = replace(sizes.seen, steady=steady_in(longer, warp, head, turns))
-            of_loop = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most,
-                              seen=seen)  # fmt: skip
-            following = Following(flow, loop.body, counters, partial(_settled, of_loop(())))
-            sizes.stored.update(following.stored(loop.body))
-            repeating = of_loop(following.kinds.keys())
-            for at in loop.body:
-                if not all(repeating(at, operand) for operand in that_must_repeat(flow, at, following)):
-                    name = flow.code.code[at].parts[0]
-                    what = "a comparison follows a counter through more than its low bits"
-                    yield what if name == "setp" else f"an operand of {name} follows a counter", at
-                    return
+            steady = steady_in(longer, warp, head, turns)
+            key = head, turns, most, steady, frozenset(follows.items()), frozenset(heads.items())
+            if key not in known:
+                of_loop = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most,
+                                  seen=replace(sizes.seen, steady=steady))  # fmt: skip
+                following = Following(flow, loop.body, follows, partial(_settled, of_loop(())))
+                known[key] = following, of_loop(following.kinds.keys())
+            yield Turning(loop, states, before, counters, *known[key])
+
+
+def _by_counters(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[tuple[str, int]]:
+    """What is done in loops, and behind them, by counters of theirs."""
+    turning = list(_turning(shorter, longer, sizes))
+    yield from _operands(turning, sizes)
+    yield from _left_behind(turning, sizes)
+
+
+def _operands(turning: Sequence[Turning], sizes: Sizes) -> Iterator[tuple[str, int]]:
+    """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
+    evenly: what they give may change at a turn that no run has come to."""
+    for loop, following, repeating in {(t.loop, t.following, t.repeating): None for t in turning}:
+        sizes.stored.update(following.stored(loop.body))
+        for at in loop.body:
+            if not all(repeating(at, operand) for operand in that_must_repeat(sizes.flow, at, following)):
+                name = sizes.flow.code.code[at].parts[0]
+                what = "a comparison follows a counter through more than its low bits"
+                yield what if name == "setp" else f"an operand of {name} follows a counter", at
 
 
 def _moving_loads(run: Recorder, warp: WarpName, loop: Loop, period: int) -> dict[str, Followed]:
@@ -438,14 +464,26 @@ def _at_head(states: Sequence[Mapping[str, Value]], period: int) -> dict[Key, Co
     return found
 
 
-def _left_behind(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[tuple[str, int]]:
-    """What is done behind loops by what their counters come to."""
-    for (warp, head), entries in longer.states.items():
-        for states, before in _rounds(entries, shorter.states.get((warp, head), [])):
-            names = _counters(states, len(states) - len(before)).keys() if before else ()
-            ends = {name: _end(states[-1].get(name), before[-1].get(name)) for name in names}
-            if counters := {name: end for name, end in ends.items() if end is None or end.step}:
-                yield from sizes.behind(longer.flow.heads[head], counters)
+def _left_behind(turning: Sequence[Turning], sizes: Sizes) -> Iterator[tuple[str, int]]:
+    """What is done behind loops by what their counters come to, and by what follows from these."""
+    for one in turning:
+        names = one.counters if one.before else ()
+        ends = {name: _end(one.states[-1].get(name), one.before[-1].get(name)) for name in names}
+        counters = {name: end for name, end in ends.items() if end is None or end.step}
+        yield from sizes.behind(one.loop, counters, _uneven_behind(one))
+
+
+def _uneven_behind(turning: Turning) -> set[str]:
+    """Registers that follow a loop's counters, are none, and may be other ones behind it for other numbers of turns."""
+    flow, loop = turning.following.flow, turning.loop
+    return {
+        name
+        for at in loop.body
+        for to in flow.code.successors[at]
+        if to not in loop.members
+        for name in flow.live[to] & turning.following.kinds.keys() - turning.counters.keys()
+        if not turning.repeating.repeats_behind(at, name)
+    }
 
 
 def _end(now: Value, before: Value) -> End | None:
