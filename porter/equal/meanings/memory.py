@@ -142,14 +142,17 @@ def atomic(step: Step) -> Means | None:
     behind = step.flow.live[step.at + 1] if step.at + 1 < len(step.flow.live) else frozenset[str]()
     name = step.register("d") if "d" in step.ins else None
     name = name if name in behind else None
+    several = [n for n in step.registers("d") if n in behind] if "d" in step.ins else []
+    if len(several) > 1 or (several and name is None):
+        return refused(step, "the results")
     address, space = step.value("a"), step.ins.space("a")
-    amount = _given(step, "b", type_bytes(step.ins.parts[-1])) if "b" in step.ins else None
+    amount = _given(step, "b", type_bytes(step.ins.type("b")))
     how = " ".join(p for p in step.ins.parts[1:] if not p.startswith(("shared", "global", "relaxed", "release", "acq")))
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         places = lane_addresses(step, address(contents.machine, warp, group), taken.mask)
         shared = is_shared(step, places, space)
-        data = amount(contents, warp, group) if amount is not None else constant(0, 4)
+        data = amount(contents, warp, group)
 
         def then() -> None:
             if name is not None and not is_known(group.registers.get(name), taken.mask):
