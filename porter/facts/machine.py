@@ -96,6 +96,8 @@ class Machine:
         """Told of each instruction that a group comes to; what it gives is called behind it, unless it waits."""
         self.on_comparison: Callable[[Warp, int, tuple[tuple[int, int], ...]], None] | None = None
         self.on_load: Callable[[Warp, int, Mapping[str, Value]], None] | None = None
+        self.is_whole = False
+        """Whether it is asked for all addresses."""
         self.is_taken = True
         """Whether what is executed is known to be: the guard of the instruction may be data."""
         unwritten = launched.flow.live[0]
@@ -107,8 +109,9 @@ class Machine:
 
     @property
     def reads_global(self) -> bool:
-        """Whether what is loaded from global memory may be numbers that decide something."""
-        return bool(self.launched.areas) or self.flow.changes_maps
+        """Whether addresses in global memory are computed, where what is loaded from there may decide something, or
+        they are looked at themselves."""
+        return self.is_whole or bool(self.launched.areas) or self.flow.changes_maps
 
     @property
     def knows_global(self) -> bool:

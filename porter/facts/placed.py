@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from porter.facts.launched import GLOBAL, LOCAL
+from porter.facts.launched import GLOBAL, LOCAL, PARAMETERS
 from porter.facts.machine import Machine
 from porter.facts.values import Value, bits
 
@@ -57,4 +57,5 @@ def _look_at_end(machine: Machine, places: tuple[int, ...], nbytes: int, at: int
 def _told(machine: Machine, place: int) -> str:
     if place < GLOBAL:
         return f"{machine.names.place(place)} ({place:#x})"
-    return "an address of global memory" if place < LOCAL else "an address of local memory"
+    space = "global memory" if place < LOCAL else "local memory" if place < PARAMETERS else "parameters"
+    return f"an address of {space}"

@@ -75,19 +75,24 @@ def check(
     published kernels leave out is to review (docs/rulings.md)."""
     if machine is not None:
         return _ruled(_checked(machine)[0], rulings)
-    found = _worst(launched, schedule or Schedule(), rulings)
+    found = _worst(launched, schedule or Schedule(), rulings, is_whole=True)
+    if found.verdict is Verdict.UNKNOWN:
+        # addresses in global memory may be what is not understood
+        found = _worst(launched, schedule or Schedule(), rulings)
     if found.verdict is Verdict.UNKNOWN:
         other = _worst(launched, Schedule(backward=True, late=True), rulings)
         return other if other.verdict is Verdict.ERROR else found
     return found
 
 
-def _worst(launched: Launched, schedule: Schedule, rulings: Rulings) -> Checked:
+def _worst(launched: Launched, schedule: Schedule, rulings: Rulings, is_whole: bool = False) -> Checked:
     worst, assumed = Checked(()), frozenset[str]()
     for handed_out in _HANDED_OUT if launched.flow.asks_for_work else (launched.geometry.handed_out,):
         one = replace(launched, geometry=replace(launched.geometry, handed_out=handed_out))
         for peeks in (False, True):
-            found, has_peeks = _checked(Machine(one, replace(schedule, peeks=peeks)))
+            machine = Machine(one, replace(schedule, peeks=peeks))
+            machine.is_whole = is_whole
+            found, has_peeks = _checked(machine)
             found = _ruled(found, rulings)
             assumed |= found.assumed
             worst = max(worst, found, key=lambda checked: WORST_LAST.index(checked.verdict))

@@ -17,8 +17,8 @@ _LEVELS: tuple[Level, ...] = ("error", "strict", "review")
 class Finding:
     """`kind` is an ID of the catalog of hazards, or a word of its own for what the catalog has no ID of (`deadlock`,
     `phase`, `bytes`, `count`, `columns`, `mask`, `aligned`, `outside`). `first` and `second` are instructions.
-    `missing`: the edge that is, without names and numbers. `pairs` of these two are wrong, the first when
-    threads execute the second for time `turn`."""
+    `missing`: the edge that is, without names and numbers. `pairs` of these two are wrong, the first when threads
+    execute the second for time `turn`."""
 
     kind: str
     level: Level

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from porter.equal.contents import Addresses, Contents, Taken
-from porter.equal.meaning import Means, Then, lane_addresses, meaning
+from porter.equal.meaning import Means, Then, lane_addresses, meaning, refused
 from porter.equal.meanings.memory import given, is_shared, rows
 from porter.equal.words import Words, constant, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
@@ -35,11 +35,13 @@ def operation_of(step: Step) -> str:
 
 @meaning("atom", "red")
 def atomic(step: Step) -> Means | None:
-    behind = step.flow.live[step.at + 1] if step.at + 1 < len(step.flow.live) else frozenset[str]()
+    behind = step.flow.live[step.at + 1]
     name = step.register("d") if "d" in step.ins else None
     name = name if name in behind else None
+    if name is None and "d" in step.ins and not behind.isdisjoint(filter(None, step.registers("d"))):
+        return refused(step, "the results")
     address, space, kind = step.value("a"), step.ins.space("a"), step.ins.parts[-1]
-    amount, how = given(step, "b", type_bytes(kind)), operation_of(step)
+    amount, how = given(step, "b", type_bytes(step.ins.type("b"))), operation_of(step)
     unordered = in_any_order(step.ins.modifiers.get("op", ""), kind)
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
@@ -100,7 +102,7 @@ def changed(contents: Contents, how: str, unordered: bool, old: Words, data: Wor
 def reduce_async(step: Step) -> Means:
     """In shared memory, with no order."""
     address, kind = step.value("a"), step.ins.parts[-1]
-    amount, how = given(step, "b", type_bytes(kind)), operation_of(step)
+    amount, how = given(step, "b", type_bytes(step.ins.type("b"))), operation_of(step)
     if not in_any_order(step.ins.modifiers["op"], kind):
         raise step.not_understood("the operation")
 

@@ -17,7 +17,7 @@ from porter.facts.placed import look_at_place
 from porter.facts.state import Group, Undefined, Warp
 from porter.facts.tensor_maps import places
 from porter.facts.values import Value, bits, first, is_known, of_lane, shifted, squeezed
-from porter.ptx import table
+from porter.ptx import ast, table
 from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
 from porter.ptx.memory_order import memory_order
@@ -238,6 +238,7 @@ def _parameter(step: Step, names: list[str | None], size: int) -> Run:
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where = address(machine, warp, group)
+        look_at_place(machine, where, group.lanes, size * len(names), step.at)
         for index, name in enumerate(names):
             if name is None:
                 continue
@@ -344,15 +345,17 @@ def _change(step: Step) -> Operation | None:
 def atomic(step: Step) -> Run:
     space, address = step.ins.space("a"), step.value("a")
     name = step.register("d") if "d" in step.ins else None
-    amount = step.optional("b")
+    amount = None if isinstance(step.ins["b"], ast.Vec) else step.value("b")
     change = _change(step)
-    size = type_bytes(step.ins.parts[-1]) * (len(table.items(step.ins["b"])) if "b" in step.ins else 1)
+    size = type_bytes(step.ins.type("b")) * len(table.items(step.ins["b"]))
+    written = step.flow.writes[step.at]
     order = memory_order(step.ins)
     counts = step.ins.parts[0] == "atom" and step.has("add")
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         where = address(machine, warp, group)
         given = amount(machine, warp, group) if amount is not None else None
+        group.registers.update(dict.fromkeys(written))
         group.pc += 1
         if not _where(step, machine, where, group.lanes, space, size):
             _overwrite(machine, where, group.lanes, step.at)

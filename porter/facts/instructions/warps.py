@@ -66,7 +66,7 @@ def _by_set(sets: Sets, lanes: int, made: Callable[[int], int | None]) -> Value:
 
 def _look_at_mask(step: Step, machine: Machine, group: Group, mask: int, lanes: int) -> None:
     outside, others = lanes & ~mask, group.lanes & mask & ~lanes
-    opcode = ".".join(step.ins.parts[:2])
+    opcode = step.ins.opcode
     if outside:
         what = f"{opcode} by lane {first(outside)}, which is not in its member mask {mask:#x}"
         machine.problem("mask", what, step.at)
