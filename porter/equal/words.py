@@ -90,12 +90,15 @@ def chosen(predicate: Words, first: Words, second: Words) -> Words:
     return np.where(is_number(predicate), known, found)
 
 
+def sign_of(data: Words) -> Words:
+    """Bytes of the sign of what these bytes are the highest of."""
+    numbers = np.where(data < np.uint64(0x80), np.uint64(0), np.uint64(0xFF))
+    return np.where(is_number(data), numbers, mixed(word("sign"), data))
+
+
 def extended(data: Words) -> Words:
     """Signed numbers [.., bytes] in the widest register: above them stands their sign."""
-    top = data[..., -1:]
-    numbers = np.where(top < np.uint64(0x80), np.uint64(0), np.uint64(0xFF))
-    sign = np.where(is_number(top), numbers, mixed(word("sign"), top))
-    above = np.broadcast_to(sign, (*data.shape[:-1], REGISTER - data.shape[-1]))
+    above = np.broadcast_to(sign_of(data[..., -1:]), (*data.shape[:-1], REGISTER - data.shape[-1]))
     return np.concatenate((data, above), axis=-1)
 
 

@@ -9,10 +9,12 @@ import numpy as np
 
 from porter.equal.contents import Contents, Taken, fitted
 from porter.equal.meaning import Means, Read, Then, meaning, read, width
+from porter.equal.meanings.moving import MOVES, Result, moved
 from porter.equal.words import (
     Words,
     chosen,
     constant,
+    extended,
     in_order,
     is_number,
     joined,
@@ -27,12 +29,10 @@ from porter.facts.state import Group, Warp
 from porter.facts.values import is_known
 from porter.ptx import ast, table
 
-Result = Callable[[list[Words]], Words]
 _COMMUTE = frozenset(("add", "mul", "min", "max", "and", "or", "xor", "fma", "mad", "mul24", "mad24"))
 """In their first two operands."""
 _CARRY = frozenset(("addc", "subc", "madc"))
 """They also take what an instruction before them has left of its sum."""
-_ALL_ONES = np.uint64(255)
 
 
 @meaning(COMPUTES)
@@ -43,21 +43,21 @@ def compute(step: Step) -> Means | None:
     kinds = _kinds(step)
     if step.has("cc") or step.ins.parts[0] in _CARRY:
         return _of_numbers(step, "the carry")
-    if step.ins.parts[0] == "setp" and kinds[-1].endswith("x2"):
-        return _of_numbers(step, "two comparisons")
     targets = _parts(rows[0][1])
     names = [step.flow.code.renamed(step.at, p.name) if isinstance(p, ast.Reg) else None for p in targets]
     size = width(kinds[0])
     given = [read(step, operand, width(kind)) for (_, operand), kind in zip(rows[1:], kinds[1:], strict=True)]
     if step.ins.parts[0] == "setp":
-        compared = _compared(step)
+        compared = _compared(step.ins.parts) if not kinds[-1].endswith("x2") else _both_compared(step.ins.parts)
         return _putting(step, names, given, lambda contents, data: compared(data)[: len(names)])
+    if step.ins.parts[0] == "lop3" and isinstance(rows[0][1], ast.Pair):
+        return _putting(step, names, given, _with_predicate(step))
     each = size // len(names) if isinstance(rows[0][1], ast.Vec) else size
     result = _result(step, kinds)
 
     def results(contents: Contents, data: list[Words]) -> list[Words]:
         found = result(data) if result is not None else contents.in_any_order(".".join(step.ins.parts), size, data)
-        return [found[:, i * each : (i + 1) * each] for i in range(len(names))]
+        return [found[:, i * each : (i + 1) * each] for i in range(len(names))] if len(names) > 1 else [found]
 
     return _putting(step, names, given, results)
 
@@ -81,9 +81,9 @@ def _parts(operand: ast.Operand) -> tuple[ast.Operand, ...]:
 
 
 def _kinds(step: Step) -> list[str]:
-    """The type of each operand; of a vector that of all of it."""
+    """The type of each operand; of a vector that of all of it, of a number without a type any."""
     names = [row.name for row, _ in step.ins.bound]
-    found = [step.ins.type(name) for name in names]
+    found = [step.ins.type(name) or "b32" for name in names]
     if step.ins.parts[0] == "mov":
         return [step.ins.parts[-1]] * len(found)
     return found
@@ -126,16 +126,12 @@ def _result(step: Step, kinds: list[str]) -> Result | None:
         return lambda given: fitted(given[0], size)
     if head == "selp":
         return lambda given: chosen(given[2], given[0], given[1])
-    if head == "cvt" and _is_extension(parts, kinds):
-        return lambda given: fitted(given[0], size)
-    if head == "not":
-        return (lambda given: opposite(given[0])) if kinds[0] == "pred" else _bytewise(head)
-    if head in ("and", "or", "xor"):
-        return (lambda given: of_predicates(head, given[0], given[1])) if kinds[0] == "pred" else _bytewise(head)
-    if head in ("shl", "shr") and kinds[0][0] in "bu":
-        return _shifted(step, size)
-    if head == "prmt" and len(parts) == 2:
-        return _permuted(step)
+    if head == "cvt" and len(parts) == 3 and all(k[0] in "us" for k in kinds):
+        return _of_integers(kinds)
+    if head in ("and", "or", "xor", "not") and kinds[0] == "pred":
+        return lambda given: opposite(given[0]) if head == "not" else of_predicates(head, given[0], given[1])
+    if head in MOVES:
+        return moved(parts, _opaque(parts, size))
     if head == "cvt" and kinds[0].endswith("x2") and len(kinds) == 3:
         key = word(".".join(parts).replace("x2", ""))
         return lambda given: np.concatenate([_made(key, [g], size // 2) for g in (given[1], given[0])], axis=1)
@@ -146,12 +142,33 @@ def _result(step: Step, kinds: list[str]) -> Result | None:
     return _opaque(step.ins.parts, size)
 
 
-def _is_extension(parts: tuple[str, ...], kinds: list[str]) -> bool:
-    """Whether a conversion of integers takes the lowest bytes, or puts zeros above."""
-    plain = len(parts) == 3 and all(k[0] in "bus" and k[1].isdigit() for k in kinds)
-    narrower = width(kinds[0]) < width(kinds[1]) or kinds[0] == kinds[1]
-    # what is signed and narrower than its register has its sign above it
-    return plain and (kinds[0][0] == "u" or width(kinds[0]) >= 4) and (narrower or kinds[1][0] == "u")
+def _of_integers(kinds: list[str]) -> Result:
+    """A conversion of integers: with the sign of the source above it, as far as there is room, and above that what the
+    register has above a result of its type."""
+
+    def result(given: list[Words]) -> Words:
+        source = fitted(given[0], width(kinds[1]))
+        value = fitted(extended(source) if kinds[1][0] == "s" else source, width(kinds[0]))
+        return extended(value) if kinds[0][0] == "s" else value
+
+    return result
+
+
+def _with_predicate(step: Step) -> Callable[[Contents, list[Words]], list[Words]]:
+    """lop3 with a predicate: whether there is a bit in the result, and another predicate (PTX ISA 9.7.8.6)."""
+    parts = step.ins.parts
+    of_bits = moved(("lop3", parts[-1]), _opaque(parts, 4))
+    nothing = joined(constant(0, 4))
+
+    def results(contents: Contents, given: list[Words]) -> list[Words]:
+        found = of_bits(given[:4])
+        left, right = in_order(joined(found), nothing)
+        any_bit = opposite(mixed(word(f"setp.eq.{parts[-1]}"), left, right)[:, None])
+        known = is_number(found).all(axis=1, keepdims=True)
+        any_bit = np.where(known, (found != 0).any(axis=1, keepdims=True).astype(np.uint64), any_bit)
+        return [found, of_predicates(parts[1], any_bit, given[4])]
+
+    return results
 
 
 def _made(key: np.uint64, given: list[Words], size: int) -> Words:
@@ -182,62 +199,6 @@ def _by_halves(step: Step, size: int) -> Result:
     return result
 
 
-def _bytewise(head: str) -> Result:
-    key = word(f"bytes {head}")
-
-    def result(given: list[Words]) -> Words:
-        one, other = in_order(given[0], given[-1])
-        if head == "not":
-            return np.where(is_number(one), ~one & _ALL_ONES, one ^ key)
-        # numbers are less than other words: the first is one if either is
-        made = mixed(key, one, other)
-        if head == "and":
-            made = np.where(one == 0, one, np.where((one == _ALL_ONES) | (one == other), other, made))
-            return np.where(is_number(one) & is_number(other), one & other, made)
-        if head == "or":
-            made = np.where((one == 0) | (one == other), other, np.where(one == _ALL_ONES, one, made))
-            return np.where(is_number(one) & is_number(other), one | other, made)
-        made = np.where(one == other, np.uint64(0), np.where(one == 0, other, made))
-        return np.where(is_number(one) & is_number(other), one ^ other, made)
-
-    return result
-
-
-def _shifted(step: Step, size: int) -> Result:
-    """By whole bytes."""
-    opaque, left = _opaque(step.ins.parts, size), step.ins.parts[0] == "shl"
-
-    def result(given: list[Words]) -> Words:
-        amount = given[1][:, 0]
-        count = int(amount[0])
-        if (
-            not bool((amount == amount[0]).all())
-            or not bool(is_number(given[1]).all())
-            or count % 8
-            or count > 8 * size
-        ):
-            return opaque(given)
-        zeros, data, rest = np.zeros((len(amount), count // 8), np.uint64), fitted(given[0], size), size - count // 8
-        return np.concatenate((zeros, data[:, :rest]) if left else (data[:, count // 8 :], zeros), axis=1)
-
-    return result
-
-
-def _permuted(step: Step) -> Result:
-    """prmt.b32 without a mode: four bytes of eight."""
-    opaque = _opaque(step.ins.parts, 4)
-
-    def result(given: list[Words]) -> Words:
-        selector = given[2][:, :2]
-        nibbles = np.stack([selector[:, i // 2] >> np.uint64(4 * (i % 2)) & np.uint64(15) for i in range(4)], axis=1)
-        if not bool(is_number(selector).all()) or bool((nibbles > np.uint64(7)).any()):
-            return opaque(given)
-        both = np.concatenate(given[:2], axis=1)
-        return np.take_along_axis(both, nibbles.astype(np.intp), axis=1)
-
-    return result
-
-
 # Comparisons ------------------------------------------------------------------------------------------
 
 _SWAPPED = {"gt": "lt", "ge": "le", "hi": "lo", "hs": "ls", "gtu": "ltu", "geu": "leu"}
@@ -256,9 +217,21 @@ def _one_more(data: Words, signed: bool) -> Words | None:
     return None if number == largest else constant(number + 1, data.shape[1])
 
 
-def _compared(step: Step) -> Callable[[list[Words]], list[Words]]:
+def _both_compared(parts: tuple[str, ...]) -> Callable[[list[Words]], list[Words]]:
+    """Of two elements in a register, each for itself."""
+    compared = _compared(tuple(p.replace("x2", "") for p in parts))
+
+    def result(given: list[Words]) -> list[Words]:
+        halves = [
+            [*(g[:, i : i + g.shape[1] // 2] for g in given[:2]), *given[2:]] for i in (0, given[0].shape[1] // 2)
+        ]
+        return [compared(half)[0] for half in halves]
+
+    return result
+
+
+def _compared(parts: tuple[str, ...]) -> Callable[[list[Words]], list[Words]]:
     """The result, and that behind `|`: the same of what does not hold."""
-    parts = step.ins.parts
     is_float = parts[-1][0] == "f" or parts[-1].startswith("bf")
     signed = parts[-1][0] == "s"
     combined = next((p for p in parts[2:] if p in ("and", "or", "xor")), None)
