@@ -200,7 +200,6 @@ NOT_UNDERSTOOD = {
     "what others have left": BITS + "mov.b64 %d4, {%r2, %r3};\nld.acquire.gpu.global.f32 %f4, [%d4];\n" + OUT,
     "a store behind a reduction": REDUCED.format(0) + OUT,
     "a load behind a reduction": REDUCED.format(0) + "ld.global.f32 %f4, [%d1];\nst.global.f32 [%d1+4], %f4;\n",
-    "two comparisons": BITS + "setp.lt.f16x2 %p1|%p2, %r2, %r3;\nselp.f32 %f4, %f2, %f3, %p2;\n" + OUT,
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from porter.equal.contents import Contents, Taken, fitted
 from porter.equal.meaning import Means, Read, Then, meaning, read, width
+from porter.equal.meanings.moving import MOVES, Result, moved, number_of
 from porter.equal.words import (
     REGISTER,
     Words,
@@ -21,7 +22,6 @@ from porter.equal.words import (
     mixed,
     of_predicates,
     opposite,
-    signs,
     spread,
     word,
 )
@@ -30,12 +30,10 @@ from porter.facts.state import Group, Warp
 from porter.facts.values import is_known
 from porter.ptx import ast, table
 
-Result = Callable[[list[Words]], Words]
 _COMMUTE = frozenset(("add", "mul", "min", "max", "and", "or", "xor", "fma", "mad", "mul24", "mad24"))
 """In their first two operands."""
 _CARRY = frozenset(("addc", "subc", "madc"))
 """They also take what an instruction before them has left of its sum."""
-_ALL_ONES = np.uint64(255)
 
 
 @meaning(COMPUTES)
@@ -46,15 +44,15 @@ def compute(step: Step) -> Means | None:
     kinds = _kinds(step)
     if step.has("cc") or step.ins.parts[0] in _CARRY:
         return _of_numbers(step, "the carry")
-    if step.ins.parts[0] == "setp" and kinds[-1].endswith("x2"):
-        return _of_numbers(step, "two comparisons")
     targets = _parts(rows[0][1])
     names = [step.flow.code.renamed(step.at, p.name) if isinstance(p, ast.Reg) else None for p in targets]
     size = width(kinds[0])
     given = [read(step, operand, width(kind)) for (_, operand), kind in zip(rows[1:], kinds[1:], strict=True)]
     if step.ins.parts[0] == "setp":
-        compared = _compared(step)
+        compared = _compared(step.ins.parts) if not kinds[-1].endswith("x2") else _both_compared(step.ins.parts)
         return _putting(step, names, given, lambda contents, data: compared(data)[: len(names)])
+    if step.ins.parts[0] == "lop3" and isinstance(rows[0][1], ast.Pair):
+        return _putting(step, names, given, _with_predicate(step))
     each = size // len(names) if isinstance(rows[0][1], ast.Vec) else size
     result = _result(step, kinds)
     # what a conversion makes stands as a number of its type in a register that may be wider
@@ -87,9 +85,9 @@ def _parts(operand: ast.Operand) -> tuple[ast.Operand, ...]:
 
 
 def _kinds(step: Step) -> list[str]:
-    """The type of each operand; of a vector that of all of it."""
+    """The type of each operand; of a vector that of all of it, of a number without a type any."""
     names = [row.name for row, _ in step.ins.bound]
-    found = [step.ins.type(name) for name in names]
+    found = [step.ins.type(name) or "b32" for name in names]
     if step.ins.parts[0] == "mov":
         return [step.ins.parts[-1]] * len(found)
     return found
@@ -136,18 +134,12 @@ def _result(step: Step, kinds: list[str]) -> Result | None:
         return lambda given: _as_number(given[0], kinds[1], size)
     if head == "cvt" and len(kinds) == 2 and _is_integer(kinds[1]):
         return _from_integer(step, kinds[1], size)
-    if head == "not":
-        return (lambda given: opposite(given[0])) if kinds[0] == "pred" else _bytewise(head)
-    if head in ("and", "or", "xor"):
-        return (lambda given: of_predicates(head, given[0], given[1])) if kinds[0] == "pred" else _bytewise(head)
-    if head in ("shl", "shr"):
-        return _shifted(step, size, kinds[0][0] == "s")
+    if head in ("and", "or", "xor", "not") and kinds[0] == "pred":
+        return lambda given: opposite(given[0]) if head == "not" else of_predicates(head, given[0], given[1])
+    if head in MOVES:
+        return moved(parts, _opaque(parts, size))
     if head in ("add", "mul", "mad") and _is_integer(parts[-1]) and not {"sat", "hi"} & set(parts):
         return _summed(step, size)
-    if head in ("bfe", "bfi"):
-        return _field(step, size, kinds[0][0] == "s")
-    if head == "prmt" and len(parts) == 2:
-        return _permuted(step)
     if head == "cvt" and kinds[0].endswith("x2") and len(kinds) == 3:
         key = word(".".join(parts).replace("x2", ""))
         return lambda given: np.concatenate([_made(key, [g], size // 2) for g in (given[1], given[0])], axis=1)
@@ -171,6 +163,23 @@ def _from_integer(step: Step, kind: str, size: int) -> Result:
     """The same of a number of whatever width."""
     of_any = _opaque((*step.ins.parts[:-1], "integer"), size)
     return lambda given: of_any([_as_number(given[0], kind, REGISTER + 1)])
+
+
+def _with_predicate(step: Step) -> Callable[[Contents, list[Words]], list[Words]]:
+    """lop3 with a predicate: whether there is a bit in the result, and another predicate (PTX ISA 9.7.8.6)."""
+    parts = step.ins.parts
+    of_bits = moved(("lop3", parts[-1]), _opaque(parts, 4))
+    nothing = joined(constant(0, 4))
+
+    def results(contents: Contents, given: list[Words]) -> list[Words]:
+        found = of_bits(given[:4])
+        left, right = in_order(joined(found), nothing)
+        any_bit = opposite(mixed(word(f"setp.eq.{parts[-1]}"), left, right)[:, None])
+        known = is_number(found).all(axis=1, keepdims=True)
+        any_bit = np.where(known, (found != 0).any(axis=1, keepdims=True).astype(np.uint64), any_bit)
+        return [found, of_predicates(parts[1], any_bit, given[4])]
+
+    return results
 
 
 def _made(key: np.uint64, given: list[Words], size: int) -> Words:
@@ -201,57 +210,13 @@ def _by_halves(step: Step, size: int) -> Result:
     return result
 
 
-def _bytewise(head: str) -> Result:
-    key = word(f"bytes {head}")
-
-    def result(given: list[Words]) -> Words:
-        one, other = in_order(given[0], given[-1])
-        if head == "not":
-            return np.where(is_number(one), ~one & _ALL_ONES, one ^ key)
-        # numbers are less than other words: the first is one if either is
-        made = mixed(key, one, other)
-        if head == "and":
-            made = np.where(one == 0, one, np.where((one == _ALL_ONES) | (one == other), other, made))
-            return np.where(is_number(one) & is_number(other), one & other, made)
-        if head == "or":
-            made = np.where((one == 0) | (one == other), other, np.where(one == _ALL_ONES, one, made))
-            return np.where(is_number(one) & is_number(other), one | other, made)
-        made = np.where(one == other, np.uint64(0), np.where(one == 0, other, made))
-        return np.where(is_number(one) & is_number(other), one ^ other, made)
-
-    return result
-
-
-def _known(data: Words) -> int | None:
-    """The number that all lanes have, if there is one."""
-    if not bool(is_number(data).all()) or not bool((data == data[0]).all()):
-        return None
-    return sum(int(byte) << 8 * i for i, byte in enumerate(data[0]))
-
-
-def _shifted(step: Step, size: int, is_signed: bool) -> Result:
-    """By whole bytes."""
-    opaque, left = _opaque(step.ins.parts, size), step.ins.parts[0] == "shl"
-
-    def result(given: list[Words]) -> Words:
-        data, count = fitted(given[0], size), _known(given[1])
-        if count is None or count % 8 or count > 8 * size:
-            return opaque(given)
-        if left:
-            return np.concatenate((np.zeros((len(data), count // 8), np.uint64), data), axis=1)[:, :size]
-        high = signs(data)[:, -1:] if is_signed else np.zeros((len(data), 1), np.uint64)
-        return np.concatenate((data, np.repeat(high, count // 8, axis=1)), axis=1)[:, count // 8 :]
-
-    return result
-
-
 def _summed(step: Step, size: int) -> Result:
     """Products by powers of two that move whole bytes, and sums of numbers whose bytes do not meet."""
     head, kind = step.ins.parts[0], step.ins.parts[-1]
     opaque, zero = _opaque(step.ins.parts, size), np.uint64(0)
 
     def product(one: Words, other: Words) -> Words | None:
-        for data, factor in ((one, _known(other)), (other, _known(one))):
+        for data, factor in ((one, number_of(other)), (other, number_of(one))):
             if factor is not None and factor.bit_count() == 1 and factor.bit_length() % 8 == 1:
                 zeros = np.zeros((len(data), factor.bit_length() // 8), np.uint64)
                 return np.concatenate((zeros, _as_number(data, kind, size)), axis=1)[:, :size]
@@ -267,39 +232,6 @@ def _summed(step: Step, size: int) -> Result:
     return result
 
 
-def _field(step: Step, size: int, is_signed: bool) -> Result:
-    """bfe and bfi of whole bytes that lie inside of the number."""
-    opaque, extracts = _opaque(step.ins.parts, size), step.ins.parts[0] == "bfe"
-
-    def result(given: list[Words]) -> Words:
-        first, bits = (_known(data[:, :1]) for data in given[-2:])
-        if first is None or bits is None or first % 8 or bits % 8 or not bits or first + bits > 8 * size:
-            return opaque(given)
-        start, end = first // 8, (first + bits) // 8
-        if extracts:
-            return _as_number(given[0][:, start:end], "s" if is_signed else "u", size)
-        data = given[1].copy()
-        data[:, start:end] = given[0][:, : end - start]
-        return data
-
-    return result
-
-
-def _permuted(step: Step) -> Result:
-    """prmt.b32 without a mode: four of eight bytes, or of their signs."""
-    opaque = _opaque(step.ins.parts, 4)
-
-    def result(given: list[Words]) -> Words:
-        selector = given[2][:, :2]
-        if not bool(is_number(selector).all()):
-            return opaque(given)
-        nibbles = np.stack([selector[:, i // 2] >> np.uint64(4 * (i % 2)) & np.uint64(15) for i in range(4)], axis=1)
-        both = np.concatenate(given[:2], axis=1)
-        return np.take_along_axis(np.concatenate((both, signs(both)), axis=1), nibbles.astype(np.intp), axis=1)
-
-    return result
-
-
 # Comparisons ------------------------------------------------------------------------------------------
 
 _SWAPPED = {"gt": "lt", "ge": "le", "hi": "lo", "hs": "ls", "gtu": "ltu", "geu": "leu"}
@@ -310,14 +242,26 @@ _OF_INTEGERS = {"le": "lt", "ls": "lo", "ne": "eq"}
 
 def _one_more(data: Words, signed: bool) -> Words | None:
     """The number behind one that all lanes have, if there is one."""
-    number, bits = _known(data), 8 * data.shape[1]
+    number, bits = number_of(data), 8 * data.shape[1]
     largest = (1 << bits - 1) - 1 if signed else (1 << bits) - 1
     return None if number in (None, largest) else constant(number + 1, data.shape[1])
 
 
-def _compared(step: Step) -> Callable[[list[Words]], list[Words]]:
+def _both_compared(parts: tuple[str, ...]) -> Callable[[list[Words]], list[Words]]:
+    """Of two elements in a register, each for itself."""
+    compared = _compared(tuple(p.replace("x2", "") for p in parts))
+
+    def result(given: list[Words]) -> list[Words]:
+        halves = [
+            [*(g[:, i : i + g.shape[1] // 2] for g in given[:2]), *given[2:]] for i in (0, given[0].shape[1] // 2)
+        ]
+        return [compared(half)[0] for half in halves]
+
+    return result
+
+
+def _compared(parts: tuple[str, ...]) -> Callable[[list[Words]], list[Words]]:
     """The result, and that behind `|`: the same of what does not hold."""
-    parts = step.ins.parts
     is_float = parts[-1][0] == "f" or parts[-1].startswith("bf")
     signed = parts[-1][0] == "s"
     combined = next((p for p in parts[2:] if p in ("and", "or", "xor")), None)
