@@ -10,6 +10,7 @@ from functools import cached_property
 from porter.facts.code import Code, Loop
 from porter.ptx import ast, table
 from porter.ptx.layout import named_in
+from porter.ptx.unheeded_waits import Ways
 
 
 def called(ins: ast.Instruction) -> str | None:
@@ -69,6 +70,19 @@ class Flow:
                 todo += [b for b in before[at] if b not in queued]
                 queued.update(before[at])
         return live
+
+    @cached_property
+    def ways(self) -> Ways:
+        """What `porter.ptx.unheeded_waits` asks for."""
+        code, end = self.code, (len(self.code.code),)
+
+        def following(at: int) -> tuple[int, ...]:
+            after = code.successors[at]
+            ends = code.code[at].parts[0] in ("ret", "exit")
+            return (*end, *after) if ends else after or end
+
+        return Ways(code.code, following, self.uses.__getitem__, self.writes.__getitem__, self.live.__getitem__,
+                    code.renamed, self.lost.__contains__)  # fmt: skip
 
     @cached_property
     def symbols(self) -> frozenset[str]:
@@ -168,7 +182,10 @@ class Flow:
     @cached_property
     def lost(self) -> frozenset[int]:
         """Instructions from which every way leads to a trap."""
-        found = {at for at, ins in enumerate(self.code.code) if ins.parts[0] == "trap" or called(ins) == "__assertfail"}
+        found = {
+            at for at, ins in enumerate(self.code.code)
+            if ins.guard is None and (ins.parts[0] == "trap" or called(ins) == "__assertfail")
+        }  # fmt: skip
         while True:
             more = {
                 at for at, after in enumerate(self.code.successors)

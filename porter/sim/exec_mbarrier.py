@@ -18,7 +18,6 @@ from porter.sim.observer import Named
 from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
 from porter.sim.threads import lane_mask
-from porter.sim.unheeded_waits import is_unheeded
 
 Array = npt.NDArray[Any]
 
@@ -273,7 +272,7 @@ def _wait(cg: Context, ins: Decoded) -> None:
     want = cg.get("parity" if parity else "state")
     address = shared_address(cg, "mbar")
     here = "None" if cg.converged else "mask"
-    unheeded = cg.machine.late and cg.machine.observer is not None and is_unheeded(cg.program, cg.at)
+    unheeded = cg.machine.late and cg.machine.observer is not None and cg.program.ways.is_unheeded(cg.at)
     wait = f"mbar_wait(M, {cg.at}, idx, n, {here}, {address}, {want}, {parity}, {cg.guard}, {unheeded})"
     cg.narrow(wait, ", result")
     if ins.guard is not None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from porter.ptx import ast
 from porter.ptx.table import Decoded
+from porter.ptx.unheeded_waits import Ways
 
 EXIT = 1 << 20
 """The block number that means "this thread has ended"."""
@@ -80,6 +82,20 @@ class Program:
                 named.append(self.live_names[at])
             found = self._named[live] = tuple(named)
         return found
+
+    @cached_property
+    def ways(self) -> Ways:
+        """What `porter.ptx.unheeded_waits` asks for."""
+        code, last = self.code, {b.end - 1: b for b in self.blocks}
+        live = {b.start: set(self.registers(b.live_in)) for b in self.blocks}
+
+        def following(at: int) -> list[int]:
+            if at not in last:
+                return [at + 1]
+            return [len(code) if n == EXIT else self.blocks[n].start for n in last[at].succ]
+
+        return Ways(code, following, lambda at: code[at].uses, lambda at: code[at].writes, live.__getitem__,
+                    lambda at, name: name)  # fmt: skip
 
     def block_of_label(self, name: str) -> int:
         at = self.labels[name]

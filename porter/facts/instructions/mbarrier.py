@@ -11,7 +11,6 @@ from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
 from porter.facts.placed import look_at_place
 from porter.facts.state import Group, Warp
-from porter.facts.unheeded_waits import is_unheeded
 from porter.facts.values import Value, bits, first, of_lane
 from porter.ptx.barriers import MBARRIER_BYTES
 from porter.ptx.bits import unsigned
@@ -92,7 +91,7 @@ def _wait(step: Step) -> Run:
     address = step.value("mbar")
     parity = step.has("parity")
     state = step.value("parity" if parity else "state")
-    unheeded = is_unheeded(step.flow, step.at)
+    unheeded = step.flow.ways.is_unheeded(step.at)
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         found = _by_phase(step, address(machine, warp, group), state(machine, warp, group), group.lanes)
