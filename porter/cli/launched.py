@@ -69,4 +69,9 @@ def launches_of_main(session: Session, path: Path, options: GateOptions, spare: 
     with redirect_stderr(io.StringIO()):
         captured, _ = capture_simulated([str(executable)], folder, wanted, None, 4, build_runtime(toolkit))
     written = write_cases(captured, folder / "cases", {}, Source(path, options.include_dirs), None)
-    return [load_case(case) for case in written.cases]
+    return [load_case(_named(case, f"{path.name} launch {n}")) for n, case in enumerate(written.cases, 1)]
+
+
+def _named(case: Path, name: str) -> Path:
+    """A recorded case, which is called as its folder is."""
+    return case.parent.rename(case.parent.with_name(name)) / case.name

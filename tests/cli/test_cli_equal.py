@@ -14,6 +14,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import written_pair
 from click.testing import CliRunner, Result
 from corpus_kernels import CORPUS
 
@@ -153,33 +154,33 @@ def test_who_waits_for_ever_leaves_nothing(plant: Callable[..., None]) -> None:
     assert "no tcgen05.commit tells of" in document["cases"][0]["why"]
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A kernel with its case, and one that somebody has ported, with another name and the output as its first
-    parameter."""
-    tmp_path = tmp_path_factory.mktemp("pair")
-    folder = Path(shutil.copytree(KERNEL, tmp_path / "kernel"))
-    made = CliRunner().invoke(main, ["port", str(folder / "gemm_tma.cu"), "-o", str(tmp_path / "port"), "--style",
-                                     "compat", "--no-compile"])  # fmt: skip
-    assert made.exit_code == 0, made.output
-    port = tmp_path / "port" / "gemm_tma.cu"
-    text = port.read_text().partition("// ---- host")[0].replace("void gemm_tma(", "void mine(")
-    first, out = "const __grid_constant__ CUtensorMap map_a,", ", float* __restrict__ C,"
-    assert first in text
-    assert out in text
-    port.write_text(text.replace(out, ",").replace(first, f"float* __restrict__ C, {first}"))
-    return folder / "gemm_tma.cu", port
+def compared(original: Path, written: Path, *words: str) -> tuple[Result, dict[str, Any]]:
+    result = CliRunner().invoke(main, ["--format", "json", "equal", str(original), str(written), *words])
+    document = json.loads(result.stdout)
+    jsonschema.validate(document, schema(document["kind"]))
+    return result, document
 
 
-@pytest.mark.parametrize("params", ["C,map_a,map_b,M,N,K", "3,1,2,4,5,6"])
-def test_a_pair_that_is_called_otherwise(pair: tuple[Path, Path], params: str) -> None:
-    result, document = equal(*pair, "--entry", "mine", "--params", params)
+@pytest.mark.parametrize("params", ["K,y,w,x", "4,3,2,1"])
+def test_a_pair_that_shares_no_text(tmp_path: Path, params: str) -> None:
+    result, document = compared(*written_pair.write(tmp_path), "--entry", "outer", "--params", params)
     assert result.exit_code == 0, result.output
-    assert document["cases"][0]["status"] == "equal"
+    (case,) = document["cases"]
+    assert (case["status"], case["sizes"]) == ("equal", ["K=64", "K=112"])
 
 
-def test_parameters_in_a_wrong_order_differ(pair: tuple[Path, Path]) -> None:
-    result, document = equal(*pair, "--entry", "mine", "--params", "C,map_b,map_a,M,N,K")
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", written_pair.FAULTS)
+def test_a_fault_in_such_a_pair_differs(tmp_path: Path, fault: str) -> None:
+    result, document = compared(*written_pair.write(tmp_path, fault), *written_pair.MAPPED)
+    assert result.exit_code == 5, result.output
+    (case,) = document["cases"]
+    assert case["status"] == "differs"
+    assert [place["program"] for place in case["places"]] == ["original", "port"]
+
+
+def test_parameters_in_a_wrong_order_differ(tmp_path: Path) -> None:
+    result, document = compared(*written_pair.write(tmp_path), "--entry", "outer", "--params", "K,y,x,w")
     assert result.exit_code in (5, 6), result.output
     assert document["cases"][0]["status"] != "equal"
 
