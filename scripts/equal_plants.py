@@ -109,18 +109,18 @@ def plants(ptx: str, reached: set[int], dice: random.Random) -> Iterator[tuple[s
 def of_port(task: tuple[str, str, tuple[Any, Any, Any]]) -> list[Said]:
     from porter.diagnostics import PorterError
     from porter.verify.backends import SimBackend
-    from porter.verify.budget import Budget
     from porter.verify.builder import parse_ptx
     from porter.verify.case_program import Program
-    from porter.verify.equality import Comparison, UnknownError
+    from porter.verify.equality import Comparison
     from porter.verify.images import make_image
     from porter.verify.inputs import choose, generate
+    from porter.verify.outcomes import Outcomes, UnknownError
     from porter.verify.settings import SimOptions
 
     name, style, (case, plan, made) = task
     builder = Unpacker(made)
     original, port = Program(case, builder), Program(case, builder, plan)
-    comparison = Comparison(case.name, original, port, Budget(None))
+    comparison, outcomes = Comparison(original, port), Outcomes()
     ours, theirs = original.at({}), port.at({})
     problem = theirs[1]
     inputs = generate(ours[1], choose(None, ours[1])[0], 0)
@@ -141,7 +141,8 @@ def of_port(task: tuple[str, str, tuple[Any, Any, Any]]) -> list[Said]:
         except (PorterError, ValueError):
             continue
         try:
-            apart, _ = comparison.at(ours, (kernel, problem))
+            pair = comparison.at(ours, (kernel, problem))
+            apart, _ = outcomes.compared(pair.original, pair.port, pair.at)
             status = "differs" if apart is not None else _order(kernel, problem) if effective else "equal"
             found.append(Said(f"{name} {style}", kind, line, effective, status, ""))
         except (UnknownError, ValueError) as error:

@@ -1,49 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port compared with its original by what the compiler made of both: what each byte of the output is made of.
-
-Where both kernels' synchronization is right, what a kernel leaves does not depend on the schedule (for kernels that
-meet at barriers: the confluence theorem of Volta, arXiv 2511.12638), so that one execution of each tells. Sizes,
-indices and addresses are numbers, all data are terms.
-"""
+"""A port compared with its original by what the compiler made of both: what each byte of the output is made of."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, NamedTuple
 
-from porter.build.port_plan import PortPlan
 from porter.diagnostics import PorterError
-from porter.equal.meaning import Follower
-from porter.equal.outcome import Difference, Outcome, difference, of_cluster, together
+from porter.equal.outcome import Difference
 from porter.facts.code import Code
-from porter.facts.events import NotUnderstood
-from porter.facts.executor import run
 from porter.facts.flow import Flow
-from porter.facts.launched import GLOBAL, Launched, Triple
-from porter.facts.machine import Machine
+from porter.facts.launched import GLOBAL
 from porter.verify.budget import Budget
-from porter.verify.builder import Builder, BuiltKernel
-from porter.verify.case import Case
 from porter.verify.case_program import Program
+from porter.verify.outcomes import Outcomes, Subject, UnknownError
 from porter.verify.problem import Problem
 from porter.verify.proving import APART, Sizes, launched_case, listed
-from porter.verify.shown import shown_by
-
-MOST_CLUSTERS = 16
-"""Clusters of a grid that are looked at where others do the same with other indices."""
-_ALL_CLUSTERS = 256
-"""Clusters that are executed where a port shares work out in another way."""
-
-
-class UnknownError(Exception):
-    """Something that keeps two programs from being compared, at an instruction of one of them."""
-
-    def __init__(self, why: str, program: str, flow: Flow, at: int | None) -> None:
-        super().__init__(why)
-        self.why, self.program, self.flow, self.at = why, program, flow, at
+from porter.verify.shown import Built, shown_by
 
 
 class Place(NamedTuple):
@@ -72,155 +48,109 @@ class Equality:
     assumed: frozenset[str] = frozenset()
 
 
-def compare(case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes], seconds: float) -> Equality:
-    """A case's original with its port, at some sizes; the first ones are looked at however long it takes.
+class Pair(NamedTuple):
+    """What is compared, `at` some sizes. `told`: what an address of global memory is, `shown`: what shows that other
+    bits are left there, if anything does."""
 
-    Raises:
-        PorterError: what binding, porting and compiling raise at the first of them.
-    """
-    return Comparison(case.name, Program(case, builder), Program(case, builder, plan), Budget(seconds)).run(chosen)
+    at: str
+    original: Subject
+    port: Subject
+    told: Callable[[int], str]
+    shown: Callable[[], str]
+
+
+def compare_all(case: str, pairs: Iterable[Pair], budget: Budget) -> Equality:
+    """The first of the pairs are looked at however long it takes."""
+    began = time.perf_counter()
+    outcomes = Outcomes()
+    looked_at: list[str] = []
+    total = 0
+
+    def result(status: Literal["equal", "differs", "unknown"], why: str = "", at: str = "",
+               places: tuple[Place, ...] = ()) -> Equality:  # fmt: skip
+        return Equality(case, status, tuple(looked_at), total, time.perf_counter() - began, why, at, places,
+                        frozenset(outcomes.assumed))  # fmt: skip
+
+    for pair in pairs:
+        try:
+            found, count = outcomes.compared(pair.original, pair.port, pair.at)
+        except UnknownError as error:
+            return result("unknown", error.why, pair.at, (Place(error.program, error.flow, error.at),))
+        if found is not None:
+            places = tuple(
+                Place(one.program, one.flow, where)
+                for one, where in ((pair.original, found.original), (pair.port, found.port))
+                if where is not None
+            )
+            why, shown = _told(pair.told(found.address), found), pair.shown()
+            if not shown:
+                return result("unknown", f"{why}; no run leaves other bits", pair.at, places)
+            return result("differs", f"{why}; {shown} shows it", pair.at, places)
+        looked_at.append(pair.at)
+        total += count
+        if budget.is_spent:
+            break
+    if not total:
+        return result("unknown", "neither writes anything", looked_at[0] if looked_at else "")
+    return result("equal")
 
 
 @dataclass
 class Comparison:
-    case: str
+    """A case's original with its port."""
+
     original: Program
     port: Program
-    budget: Budget
     _flows: dict[str, Flow] = field(default_factory=dict)
-    _assumed: set[str] = field(default_factory=set)
-    _outcomes: dict[object, Outcome] = field(default_factory=dict)
-    """Those of the original."""
 
-    def run(self, chosen: Sequence[Sizes]) -> Equality:
+    def run(self, chosen: Sequence[Sizes], budget: Budget) -> Equality:
         """Raises PorterError: what binding, porting and compiling raise at the first sizes."""
-        began = time.perf_counter()
-        looked_at: list[str] = []
-        total = 0
+        return compare_all(self.original.case.name, self._pairs(chosen), budget)
 
-        def result(status: Literal["equal", "differs", "unknown"], why: str = "", at: str = "",
-                   places: tuple[Place, ...] = ()) -> Equality:  # fmt: skip
-            return Equality(self.case, status, tuple(looked_at), total, time.perf_counter() - began, why, at, places,
-                            frozenset(self._assumed))  # fmt: skip
+    def at(self, original: Built, port: Built) -> Pair:
+        """Both at one size."""
+        problem = original[1]
 
+        def shown() -> str:
+            family = shown_by(original, port)
+            return f"a run with inputs of the family {family}" if family is not None else ""
+
+        subjects = (self._subject("original", original), self._subject("port", port))
+        return Pair(listed(problem.sizes), *subjects, partial(_element, problem), shown)
+
+    def _pairs(self, chosen: Sequence[Sizes]) -> Iterator[Pair]:
+        begun = False
         for sizes in chosen:
-            if looked_at and self.budget.is_spent:
-                break
             try:
-                original, port = self.original.at(sizes), self.port.at(sizes)
+                built = self.original.at(sizes), self.port.at(sizes)
             except PorterError:
-                if not looked_at:
+                if not begun:
                     raise
                 # the port does not take these
                 continue
-            at = listed(original[1].sizes)
-            try:
-                found, count = self.at(original, port)
-            except UnknownError as error:
-                return result("unknown", error.why, at, (Place(error.program, error.flow, error.at),))
-            if found is not None:
-                places = tuple(
-                    Place(program, self._flow(built[0]), where)
-                    for program, built, where in (("original", original, found.original), ("port", port, found.port))
-                    if where is not None
-                )
-                why, shown = _told(original[1], found), shown_by(original, port)
-                if shown is None:
-                    return result("unknown", f"{why}; no run of the case leaves other bits", at, places)
-                return result("differs", f"{why}; a run with inputs of the family {shown} shows it", at, places)
-            looked_at.append(at)
-            total += count
-        if not total:
-            return result("unknown", "neither writes anything", looked_at[0] if looked_at else "")
-        return result("equal")
+            begun = True
+            yield self.at(*built)
 
-    def at(
-        self, original: tuple[BuiltKernel, Problem], port: tuple[BuiltKernel, Problem]
-    ) -> tuple[Difference | None, int]:
-        """Where they differ at one size, or how many bytes are the same.
-
-        Raises:
-            UnknownError: something is not understood.
-        """
-        ours, theirs = original[1].launch, port[1].launch
-        if (ours.grid, ours.cluster) == (theirs.grid, theirs.cluster):
-            firsts = _spread(list(_clusters(ours.grid, ours.cluster)))
-            found, count = self._compared(original, firsts, port, firsts)
-            if found is None or len(firsts) == len(list(_clusters(ours.grid, ours.cluster))):
-                return found, count
-        # work may be shared out among blocks in another way
-        all_ours, all_theirs = (list(_clusters(launch.grid, launch.cluster)) for launch in (ours, theirs))
-        if max(len(all_ours), len(all_theirs)) > _ALL_CLUSTERS:
-            flow = self._flow(port[0])
-            raise UnknownError(f"a grid of another shape with more than {_ALL_CLUSTERS} clusters", "port", flow, None)
-        return self._compared(original, all_ours, port, all_theirs)
-
-    def _compared(
-        self, original: tuple[BuiltKernel, Problem], of_original: Sequence[Triple],
-        port: tuple[BuiltKernel, Problem], of_port: Sequence[Triple],
-    ) -> tuple[Difference | None, int]:  # fmt: skip
-        key = original[0].ptx, listed(original[1].sizes), tuple(of_original)
-        if key not in self._outcomes:
-            self._outcomes[key] = self._outcome("original", original, of_original)
-        ours = self._outcomes[key]
-        theirs = self._outcome("port", port, of_port)
-        return difference(ours, theirs), len(ours.addresses) + len(ours.reductions)
-
-    def _outcome(self, program: str, built: tuple[BuiltKernel, Problem], firsts: Sequence[Triple]) -> Outcome:
-        flow = self._flow(built[0])
-        try:
-            return together([self._of(program, flow, launched_case(built[1], flow, first)) for first in firsts])
-        except NotUnderstood as error:
-            raise UnknownError(str(error), program, flow, error.at) from error
-
-    def _of(self, program: str, flow: Flow, launched: Launched) -> Outcome:
-        """What a cluster leaves; small tensors of integers are those of the case only where they decide something."""
-        try:
-            return self._executed(program, flow, replace(launched, areas=()))
-        except NotUnderstood:
-            if not launched.areas:
-                raise
-        return self._executed(program, flow, launched)
-
-    def _executed(self, program: str, flow: Flow, launched: Launched) -> Outcome:
-        machine = Machine(launched)
-        follower = Follower(machine)
-        history = run(machine)
-        if history.blocked:
-            raise UnknownError("a deadlock", program, flow, history.blocked[0].at)
-        self._assumed |= history.assumed
-        return of_cluster(follower.contents.stored)
-
-    def _flow(self, kernel: BuiltKernel) -> Flow:
-        found = self._flows.get(kernel.ptx)
-        if found is None:
+    def _subject(self, program: str, built: Built) -> Subject:
+        kernel, problem = built
+        flow = self._flows.get(kernel.ptx)
+        if flow is None:
             assert kernel.function is not None
-            found = self._flows[kernel.ptx] = Flow(Code(kernel.module, kernel.function))
-        return found
+            flow = self._flows[kernel.ptx] = Flow(Code(kernel.module, kernel.function))
+        launch = problem.launch
+        return Subject(program, flow, launch.grid, launch.cluster, partial(launched_case, problem, flow))
 
 
-def _clusters(grid: Triple, cluster: Triple) -> Iterator[Triple]:
-    """The first block of each cluster of a grid."""
-    for z, y, x in product(*(range(0, extent, size) for extent, size in zip(grid[::-1], cluster[::-1], strict=True))):
-        yield x, y, z
-
-
-def _spread(clusters: Sequence[Triple]) -> list[Triple]:
-    """The first and the last ones of many, and some in between."""
-    count = len(clusters)
-    if count <= MOST_CLUSTERS:
-        return list(clusters)
-    return [clusters[i * (count - 1) // (MOST_CLUSTERS - 1)] for i in range(MOST_CLUSTERS)]
-
-
-def _told(problem: Problem, found: Difference) -> str:
-    """What differs, by the tensor and the element."""
-    number, offset = divmod(found.address - GLOBAL, APART)
+def _element(problem: Problem, address: int) -> str:
+    """The tensor and the element."""
+    number, offset = divmod(address - GLOBAL, APART)
     names = list(problem.tensors)
-    where = f"byte {offset}"
-    if 0 <= number < len(names):
-        tensor = problem.tensors[names[number]]
-        where = f"{names[number]}, element {offset // tensor.dtype.bits.itemsize}"
+    if not 0 <= number < len(names):
+        return f"byte {offset}"
+    return f"{names[number]}, element {offset // problem.tensors[names[number]].dtype.bits.itemsize}"
+
+
+def _told(where: str, found: Difference) -> str:
     if found.original is None:
         return f"{where}: written by the port alone"
     if found.port is None:

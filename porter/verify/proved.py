@@ -83,14 +83,17 @@ def proofs_of(
     of_original = original.prove(chosen, seconds, usual_level("original"), asks)
     found = compared(of_original, of_port, LineMap(original.source, port.source))
     proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
-    equality = Comparison(case.name, original, port, Budget(seconds)).run(proved or taken[:1])
-    reorders = plan.reorders or (plan.source is not None and case.compare == "bound")
-    return replace(found, equality=_with_proofs(equality, found, reorders))
+    equality = Comparison(original, port).run(proved or taken[:1], Budget(seconds))
+    return with_proofs(found, equality, plan.reorders or (plan.source is not None and case.compare == "bound"))
 
 
-def _with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equality:
-    """What is said of two programs. One schedule stands for all where nothing races, and no other statement is made of
-    it. `reorders`: sums may be made in another order, as was asked for."""
+def with_proofs(found: CaseProofs, equality: Equality, reorders: bool = False) -> CaseProofs:
+    """Proofs with a comparison. One schedule stands for all where nothing races, and no other statement is made of it.
+    `reorders`: sums may be made in another order, as was asked for."""
+    return replace(found, equality=_proved(equality, found, reorders))
+
+
+def _proved(equality: Equality, found: CaseProofs, reorders: bool) -> Equality:
     if equality.status == "differs" and reorders:
         return replace(
             equality, status="unknown", why=f"sums may be in another order, as was asked for: {equality.why}"

@@ -176,7 +176,7 @@ def test_a_program_is_proved_at_its_launches(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     (proof,) = document["proofs"]
     assert (proof["program"], proof["status"]) == ("program", "proved")
-    assert proof["sizes"] == ["a grid of 1x1x1 blocks of 384x1x1 threads"]
+    assert proof["sizes"] == ["launch 1: a grid of 1x1x1 blocks of 384x1x1 threads"]
 
 
 def test_a_program_with_a_hazard_is_refused(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def verify_programs(
     prove_seconds: float = 0,
 ) -> VerifyResult:
     """Build and run both, the original for Hopper and the port for Blackwell, and compare. `hazards`: in the checking
-    simulator; `prove_seconds`: how long the synchronization of each kernel is proved.
+    simulator; `prove_seconds`: how long the synchronization of each kernel is proved, and both are compared on PTX.
 
     Raises:
         PorterError: what the compiler and the runner raise.
@@ -95,7 +95,8 @@ def verify_programs(
     options = replace(options, arithmetic="exact", rules="sm_100")
     ours = _run("original", replace(original, arch=ORIGINAL_ARCH), toolkit, options, hazards)
     theirs = _run("port", replace(port, arch=target), toolkit, options, hazards)
-    between = tuple(_comparisons(ours.launches, theirs.launches))
+    numbered = list(_comparisons(ours.launches, theirs.launches))
+    between = tuple(c for _, c in numbered)
     checked = judged([r.hazards for r in (ours, theirs) if r.hazards is not None], [original.path, port.path])
     diagnostics = [*_unfinished(original.path, port.path, ours, theirs), *_unlike(port.path, ours, theirs)]
     diagnostics += [_differs(port.path, c) for c in between if not c.ok]
@@ -113,7 +114,8 @@ def verify_programs(
     )
     seconds = time.perf_counter() - began
     ran = [(request.path, one.outcome.launches) for request, one in ((original, ours), (port, theirs))]
-    proofs = tuple(prove_programs(ran[0], ran[1], prove_seconds)) if hazards and prove_seconds else ()
+    unlike = {number for number, c in numbered if not c.ok}
+    proofs = tuple(prove_programs(ran[0], ran[1], unlike, prove_seconds)) if prove_seconds else ()
     return VerifyResult((row,), "sim", options.schedule, options.arithmetic, options.seed, seconds, proofs=proofs)
 
 
@@ -138,14 +140,14 @@ def _run(program: str, request: Request, toolkit: Toolkit, options: SimOptions, 
     return _Ran(outcomes[0], recorder.launches, summary, checked)
 
 
-def _comparisons(ours: Sequence[_Written], theirs: Sequence[_Written]) -> Iterator[Comparison]:
-    """Each allocation that a launch of either program changed, byte by byte, as far as launches pair up."""
+def _comparisons(ours: Sequence[_Written], theirs: Sequence[_Written]) -> Iterator[tuple[int, Comparison]]:
+    """Each allocation that a launch of either program changed, byte by byte, as far as launches pair up, by number."""
     for number, (a, b) in enumerate(zip(ours, theirs, strict=False), 1):
         if a.sizes != b.sizes:
             continue
         for i in sorted({*a.changed, *b.changed}):
             name = f"launch {number} ({a.kernel}), allocation {i}"
-            yield compare.same_bits(name, _U8, _bytes(a, i), _bytes(b, i))
+            yield number, compare.same_bits(name, _U8, _bytes(a, i), _bytes(b, i))
 
 
 def _bytes(written: _Written, i: int) -> Array:
