@@ -9,6 +9,8 @@ one directory for each repository, named `owner+name`.
 
     python scripts/ecosystem.py verify --clones ~/src --include ~/cutlass/include --include ~/cutlass/tools/util/include
 
+    python scripts/ecosystem.py equal --clones ~/src --include ... > docs/results/equality-ecosystem.txt
+
 `run` and `verify` add to `docs/results/ecosystem.json`, file by file, `page` writes `docs/ecosystem.md` from it. A port
 counts as compiled if nvcc makes PTX of it that has tcgen05.mma, no wgmma, and no kernel around a mainloop of Hopper,
 which would be a trap on sm_100a. It counts as verified if original and port, built as whole programs and run in the
@@ -53,6 +55,7 @@ Entry = Mapping[str, Any]
 Outcome = dict[str, Any]
 NOT_RUN: Outcome = {"outcome": "not run"}
 SAME = "same bits"
+STYLES = ("compat", "full-rate")
 
 
 def manifest() -> list[Entry]:
@@ -90,7 +93,9 @@ def run_one(entry: Entry, clones: Path, include: Sequence[str], compiles: bool) 
         return outcome
 
 
-def _port(entry: Entry, source: Path, output: Path, own: Sequence[str]) -> tuple[Path | None, Outcome]:
+def _port(
+    entry: Entry, source: Path, output: Path, own: Sequence[str], style: str = "compat"
+) -> tuple[Path | None, Outcome]:
     """The port of a source, or why there is none."""
     command = [
         sys.executable,
@@ -98,7 +103,7 @@ def _port(entry: Entry, source: Path, output: Path, own: Sequence[str]) -> tuple
         "porter",
         "port",
         "--style",
-        "compat",
+        style,
         "--no-compile",
         "--no-keep-hopper",
         "--whole",
@@ -167,26 +172,24 @@ def verify_one(entry: Entry, clones: Path, include: Sequence[str]) -> str:
     unlike = _unlike(entry, clones)
     if unlike:
         return str(unlike["outcome"])
+    done = _of_program(entry, clones, include, "compat", "verify", "--no-hazards")
+    return _verified(done.returncode, done.stdout)
+
+
+def _of_program(
+    entry: Entry, clones: Path, include: Sequence[str], style: str, *command: str
+) -> subprocess.CompletedProcess[str]:
+    """What a command of Porter says of a whole program and its port."""
     with tempfile.TemporaryDirectory(prefix="porter-ecosystem-") as folder:
         source = _source(entry, entry.get("program", entry.get("unit", "")), clones, Path(folder))
-        command = [
-            sys.executable,
-            "-m",
-            "porter",
-            "--format",
-            "json",
-            "verify",
-            "--no-hazards",
-            "--no-keep-hopper",
-            str(source),
-        ]
+        words = [sys.executable, "-m", "porter", "--format", "json", *command, "--no-keep-hopper", "--style", style]
+        words.append(str(source))
         if "options" in entry:
-            port, _ = _port(entry, source, Path(folder, "port"), _own(entry, clones))
-            command += ["--port", str(port)] if port is not None else []
-        command += [*(f"-I{d}" for d in (*_own(entry, clones), *include)), "--nvcc-flag=-w"]
-        command += [*(f"--nvcc-flag={f}" for f in _flags(entry)), "-l", "cuda"]
-        done = subprocess.run([*command, "--", *entry.get("arguments", ())], capture_output=True, text=True, cwd=folder)
-        return _verified(done.returncode, done.stdout)
+            port, _ = _port(entry, source, Path(folder, "port"), _own(entry, clones), style)
+            words += ["--port", str(port)] if port is not None else []
+        words += [*(f"-I{d}" for d in (*_own(entry, clones), *include)), "--nvcc-flag=-w"]
+        words += [*(f"--nvcc-flag={f}" for f in _flags(entry)), "-l", "cuda"]
+        return subprocess.run([*words, "--", *entry.get("arguments", ())], capture_output=True, text=True, cwd=folder)
 
 
 def _verified(status: int, report: str) -> str:
@@ -289,6 +292,41 @@ def verified(outcome: Outcome, said: str) -> Outcome:
     return outcome | {"verified": said}
 
 
+def equal_rows(entry: Entry, clones: Path, include: Sequence[str], style: str) -> Iterator[tuple[str, str]]:
+    """What `porter equal` says of each kernel that a program launches, and a line of it."""
+    from equal_corpus import said_of
+
+    name = f"{entry['repository']} {Path(entry['path']).name}"
+    done = _of_program(entry, clones, include, style, "equal")
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        yield "none", f"{name:60} {style:9} exit status {done.returncode}"
+        return
+    for one in found["cases"]:
+        kernel = one["name"].partition(", ")[2].partition("<")[0]
+        yield one["status"], f"{name:60} {style:9} {one['status']:8} {one['seconds']:6.1f} s  {kernel}: {said_of(one)}"
+    if not found["cases"]:
+        said = next((d["message"] for d in found["diagnostics"] if d["severity"] == "error"), "nothing was launched")
+        yield "none", f"{name:60} {style:9} {_plain(said)}"
+
+
+def _compare(options: argparse.Namespace) -> None:
+    """docs/results/equality-ecosystem.txt."""
+    print("python scripts/ecosystem.py equal --clones CLONES", *(f"--include {d}" for d in options.include))
+    seen: Counter[tuple[str, str]] = Counter()
+    for entry in (e for e in manifest() if options.only in name_of(e)):
+        if not can_be_verified(entry) or _unlike(entry, options.clones):
+            continue
+        for style in options.styles or STYLES:
+            for status, line in equal_rows(entry, options.clones, options.include, style):
+                seen[style, status] += 1
+                print(line, flush=True)
+    for style in STYLES:
+        counted = [f"{count} {status}" for (s, status), count in sorted(seen.items()) if s == style]
+        print(f"{style}: {', '.join(counted)}")
+
+
 def _run(options: argparse.Namespace) -> None:
     results: dict[str, Outcome] = json.loads(options.results.read_text("utf-8")) if options.results.is_file() else {}
     for entry in (e for e in manifest() if options.only in name_of(e)):
@@ -308,16 +346,20 @@ def _run(options: argparse.Namespace) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else "")
     what = parser.add_subparsers(dest="what", required=True)
-    for name in ("run", "verify"):
+    for name in ("run", "verify", "equal"):
         command = what.add_parser(name)
         command.add_argument("--clones", type=Path, required=True)
         command.add_argument("--include", action="append", default=[])
         command.add_argument("--only", default="", help="files whose name holds this")
         command.add_argument("--results", type=Path, default=RESULTS)
+        command.add_argument("--style", dest="styles", action="append", choices=STYLES)
         if name == "run":
             command.add_argument("--no-compile", action="store_true")
     what.add_parser("page")
     options = parser.parse_args()
+    if options.what == "equal":
+        _compare(options)
+        return 0
     if options.what != "page":
         _run(options)
     PAGE.write_text(page(manifest(), json.loads(RESULTS.read_text("utf-8"))), "utf-8")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,14 @@ from porter.cli.context import Session, command
 from porter.cli.inputs import each_case, require_file
 from porter.cli.options import read_sizes
 from porter.cli.porting import case_of_port, plan_of_case
+from porter.cli.verify_program import Build, is_program, verify_program
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.lang.sources import CUDA_ENDINGS
 from porter.report import equality as report_equality
 from porter.verify.case import Case
 from porter.verify.equality import Equality
 from porter.verify.proved import proofs_of
+from porter.verify.settings import SimOptions
 
 _PARTS = 3
 """Both proofs of synchronization and the comparison have as much time each."""
@@ -31,18 +34,30 @@ _PARTS = 3
 def equal(
     session: Session,
     path: Path,
-    port: Path | None,
+    arguments: tuple[str, ...],
     port_path: Path | None,
+    include_dirs: tuple[Path, ...],
+    defines: tuple[str, ...],
+    libraries: tuple[str, ...],
+    flags: tuple[str, ...],
     case_path: Path | None,
     entry: str | None,
     params: str | None,
     sizes: tuple[str, ...],
     seconds: float,
 ) -> ExitCode:
-    if port is not None and port_path is not None:
-        raise PorterError(Code.BAD_OPTION, option="PORT, --port", problem="choose one")
-    finished = port or port_path
-    _require(path, finished, {"--entry": entry, "--params": params})
+    mapped = {"--entry": entry, "--params": params}
+    if case_path is None and is_program(path, ()):
+        finished, arguments = _port_of(port_path, arguments, lambda p: p.suffix.lower() in CUDA_ENDINGS)
+        _refuse(mapped | {"--sizes": sizes or None}, "is for a kernel with a case")
+        build = (include_dirs, defines, flags, libraries)
+        return _programs(session, path, finished, arguments, build, seconds / _PARTS)
+    for_programs = {"-I": include_dirs, "-D": defines, "-l": libraries, "--nvcc-flag": flags}
+    _refuse({option: value or None for option, value in for_programs.items()}, "is for a program with its own main()")
+    finished, more = _port_of(port_path, arguments, lambda p: True)
+    if more:
+        raise PorterError(Code.BAD_OPTION, option=more[0], problem="is an argument of a program, and this is none")
+    _require(path, finished, mapped)
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     found: list[Equality] = []
     unported: list[Diagnostic] = []
@@ -61,15 +76,41 @@ def equal(
     return _report(session, found, [*unported, *left])
 
 
+def _port_of(
+    port_path: Path | None, arguments: Sequence[str], is_port: Callable[[Path], bool]
+) -> tuple[Path | None, tuple[str, ...]]:
+    """The port, which may be the first argument, and the others. Raises BAD_OPTION."""
+    if not arguments or not is_port(Path(arguments[0])):
+        return port_path, tuple(arguments)
+    if port_path is not None:
+        raise PorterError(Code.BAD_OPTION, option="PORT, --port", problem="choose one")
+    return Path(arguments[0]), tuple(arguments[1:])
+
+
+def _refuse(options: Mapping[str, object], problem: str) -> None:
+    """Raises BAD_OPTION: one is given."""
+    for option, value in options.items():
+        if value is not None:
+            raise PorterError(Code.BAD_OPTION, option=option, problem=problem)
+
+
+def _programs(
+    session: Session, path: Path, port: Path | None, arguments: Sequence[str], build: Build, seconds: float
+) -> ExitCode:
+    """The kernels that a program and its port launch."""
+    ran = verify_program(session, path, port, arguments, build, SimOptions(), hazards=False, prove_seconds=seconds)
+    found = [proofs.equality for proofs in ran.proofs if proofs.equality is not None]
+    return _report(session, found, [d for row in ran.rows for d in row.diagnostics])
+
+
 def _require(path: Path, finished: Path | None, mapped: Mapping[str, object]) -> None:
     """Raises BAD_OPTION, FILE_NOT_FOUND, IS_DIRECTORY."""
     if finished is not None:
         require_file(finished, "equal --port")
         if path.is_dir():
             raise PorterError(Code.BAD_OPTION, option="--port", problem="is for one kernel, not a directory")
-    for option, value in mapped.items():
-        if value is not None and finished is None:
-            raise PorterError(Code.BAD_OPTION, option=option, problem="is for a PORT that is given")
+    if finished is None:
+        _refuse(mapped, "is for a PORT that is given")
 
 
 def _mapped(plan: PortPlan, case: Case, entry: str | None, params: str | None) -> PortPlan:

@@ -70,9 +70,9 @@ def verify(
     if case_path is None and is_program(path, arguments):
         _require_for_program(families, sizes, backend, against, original_only, seconds, resume_path, grades)
         build = (include_dirs, defines, flags, libraries)
-        found = verify_program(
-            session, path, port_path, arguments, build, settings, hazards is not False, prove_seconds
-        )
+        checks = hazards is not False
+        proves = prove_seconds if checks else 0
+        found = verify_program(session, path, port_path, arguments, build, settings, checks, proves)
         return _finish(session, found)
     _require_for_cases(path, arguments, case_path, port_path, source, (*defines, *flags, *libraries), families)
     items: Sequence[Path | Case] = [load_case(case_path).on(path)] if case_path is not None else cases_beside(path)

@@ -19,6 +19,9 @@ from porter.verify.program.compare import verify_programs
 from porter.verify.results import VerifyResult
 from porter.verify.settings import SimOptions
 
+Build = tuple[Sequence[Path], Sequence[str], Sequence[str], Sequence[str]]
+"""Include directories, macros, options of nvcc, libraries."""
+
 
 def is_program(path: Path, arguments: Sequence[str]) -> bool:
     """Whether a path is run whole: it has no case, and a main().
@@ -42,13 +45,12 @@ def verify_program(
     path: Path,
     port: Path | None,
     arguments: Sequence[str],
-    build: tuple[Sequence[Path], Sequence[str], Sequence[str], Sequence[str]],
+    build: Build,
     options: SimOptions,
     hazards: bool,
     prove_seconds: float,
 ) -> VerifyResult:
-    """Original and port with their own main(); without `port` one is made. `build`: include directories, macros,
-    options of nvcc, libraries.
+    """Original and port with their own main(); without `port` one is made.
 
     Raises:
         PorterError: what porting, compiling and running raise.

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import math
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -361,6 +362,20 @@ class TensorMap:
             upper=corners[3 : 3 + at] if im2col else (),
             wide=wide,
         )
+
+
+def maps_in(data: bytes) -> dict[int, bytes]:
+    """The maps in Porter's form that lie in some bytes, by their offset: on multiples of 64."""
+    found = {}
+    at = data.find(MAGIC)
+    while at >= 0:
+        here = data[at : at + ENCODED_BYTES]
+        with suppress(ValueError):
+            if at % ALIGNMENT == 0:
+                TensorMap.decode(here)
+                found[at] = here
+        at = data.find(MAGIC, at + 1)
+    return found
 
 
 GATHERED_ROWS = 4

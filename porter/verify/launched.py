@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from porter.ptx import ast
-from porter.ptx.tensormap import ENCODED_BYTES, MAGIC, TensorMap
+from porter.ptx.tensormap import ENCODED_BYTES, TensorMap, maps_in
 from porter.verify.builder import BuiltKernel
 from porter.verify.params import argument_bytes
 from porter.verify.problem import LaunchValues, Problem
@@ -33,12 +33,7 @@ def launched(kernel: BuiltKernel, problem: Problem, launch: LaunchValues) -> dic
 
 def launched_record(record: LaunchRecord, function: ast.Function) -> dict[str, Any]:
     """The same of a launch that a program made; boxes are those of all tensor maps among its parameters."""
-    rows = [
-        TensorMap.decode(data[at : at + ENCODED_BYTES]).inner_bytes
-        for data in record.params
-        for at in range(0, len(data) - ENCODED_BYTES + 1, 64)
-        if data[at : at + len(MAGIC)] == MAGIC
-    ]
+    rows = [TensorMap.decode(found).inner_bytes for data in record.params for found in maps_in(data).values()]
     return _facts(function, record.params, record.block, record.dynamic_smem, math.prod(record.cluster),
                   min(rows, default=None))  # fmt: skip
 

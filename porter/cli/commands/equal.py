@@ -9,6 +9,7 @@ import click
 
 from porter.cli.commands.shared import (
     Command,
+    compile_options,
     keep_option,
     no_mend_option,
     problem_option,
@@ -21,9 +22,10 @@ from porter.cli.commands.shared import (
 
 @click.command(cls=Command)
 @click.argument("path", metavar="ORIGINAL", type=click.Path(path_type=Path))
-@click.argument("port", metavar="[PORT]", type=click.Path(path_type=Path), required=False)
+@click.argument("arguments", nargs=-1, metavar="[PORT] [-- PROGRAM ARGUMENTS...]")
 @click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
               help="The same as PORT.")  # fmt: skip
+@compile_options
 @click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
               help="The case to use instead of the one beside the kernel.")  # fmt: skip
 @click.option("--entry", default=None, metavar="NAME", help="The kernel of PORT, where it is called otherwise.")
@@ -52,4 +54,7 @@ def equal() -> None:
     equal: at the sizes that are named, for all data, and for every schedule, as the synchronization of both is proved
     there (exit code 0). differs: with the element and both places (exit code 5). Else it is not known, and why is said
     (exit code 6).
+
+    A program with its own main() and no case beside it runs whole, as does its port, with its arguments: `porter equal
+    program.cu port.cu -- 256 256 64`. The kernels that both launch are compared at these launches.
     """

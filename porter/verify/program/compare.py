@@ -119,7 +119,7 @@ def verify_programs(
     )
     seconds = time.perf_counter() - began
     proofs: tuple[CaseProofs, ...] = ()
-    if hazards and prove_seconds:
+    if prove_seconds:
         proofs = tuple(prove_programs(_of_run(original, ours), _of_run(port, theirs), differing, prove_seconds))
     return VerifyResult((row,), "sim", options.schedule, options.arithmetic, options.seed, seconds, proofs=proofs)
 

@@ -10,7 +10,7 @@ becomes `cudaErrorLaunchFailure`, which a program cannot clear.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,6 +29,7 @@ from porter.ptx.tensormap import (
     TensorMapSwizzle,
     TensorMapType,
     TensorMapWide,
+    maps_in,
 )
 from porter.sim import GlobalMemory, Launch, Options, Outcome, Stats, pack_params, simulate
 from porter.sim.launch import initial_bytes
@@ -48,10 +49,11 @@ _PORTABLE_CLUSTER = 8
 class LaunchRecord:
     """One launch: grid in blocks, block in threads, `dynamic_smem` in bytes, `params` one item each.
 
-    `allocations` are address and size of what was allocated when it began, oldest first. `overlaps`: it may begin
-    before the launch ahead of it ends (programmatic stream serialization). `ptx` is the kernel's module. `outcome` is
-    None before the run. `repeated` says that the launch was not simulated again, because the one before it was the
-    same, ran on the same memory and left it as it was; its statistics are empty.
+    `allocations` are address and size of what was allocated when it began, oldest first, `maps` the tensor maps in
+    device memory then, by address. `overlaps`: it may begin before the launch ahead of it ends (programmatic stream
+    serialization). `ptx` is the kernel's module. `outcome` is None before the run. `repeated` says that the launch was
+    not simulated again, because the one before it was the same, ran on the same memory and left it as it was; its
+    statistics are empty.
     """
 
     kernel: str
@@ -67,6 +69,7 @@ class LaunchRecord:
     printed: str = ""
     repeated: bool = False
     ptx: str = field(default="", repr=False, compare=False)
+    maps: Mapping[int, bytes] = field(default_factory=dict, repr=False, compare=False)
 
 
 LaunchHook = Callable[[Literal["before", "after"], LaunchRecord, GlobalMemory], None]
@@ -364,8 +367,9 @@ class SimulatedDevice:
         live = tuple((a.address, a.size) for a in self.arena.live.values())
         text = kernel.module.text
         record = LaunchRecord(
-            kernel.name, grid, block, cluster, dynamic_smem, params, live, cooperative, overlaps, ptx=text
-        )
+            kernel.name, grid, block, cluster, dynamic_smem, params, live, cooperative, overlaps, ptx=text,
+            maps=self._maps(),
+        )  # fmt: skip
         refused = self._refused(record, loaded.facts, kernel)
         if refused is not None:
             return refused, b""
@@ -374,6 +378,14 @@ class SimulatedDevice:
         assert record.outcome is not None
         status = Status.SUCCESS if record.outcome.status == "ok" else Status.LAUNCH_FAILURE
         return status, record.printed.encode()
+
+    def _maps(self) -> dict[int, bytes]:
+        held = (*self.arena.live.values(), *self.arena.hidden.values())
+        return {
+            a.address + at: found
+            for a in held
+            for at, found in maps_in(self.arena.memory.read(a.address, a.size).tobytes()).items()
+        }
 
     def _run(self, record: LaunchRecord, kernel: _Kernel, loaded: _Loaded) -> LaunchRecord:
         memory, variables = self.arena.memory, self._variables(kernel.module, loaded.module)
