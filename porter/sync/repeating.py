@@ -133,10 +133,12 @@ class Repeating:
 
         with suppress(NoLineError, NoSequenceError):
             lines = Lines(self.period, (self.most + self.period - 1) // self.period)
-            return _single({lines.step(row) for row in rows(self._values(lines))})
+            if steps := {lines.step(row) for row in rows(self._values(lines))}:
+                return _single(steps)
         if self.most > _MOST_TURNS:
             raise NoSequenceError
-        rows(first := self._values(EachTurn(np.arange(1, dtype=np.uint64))))
+        if not rows(first := self._values(EachTurn(np.arange(1, dtype=np.uint64)))):
+            raise NoSequenceError
         heads = tuple((key, self.heads[key]) for key in sorted(first.used, key=str))
         key = place, self.loop.head, self.most, self.period, heads, self.seen.taken
         known: dict[object, int | None] = self.flow.__dict__.setdefault("_repeating", {})
@@ -185,6 +187,9 @@ class Repeating:
         except NoSequenceError:
             return None
         steps = {self._of_head(name) if place is None else self._of_result(place, depth + 1) for place in places}
+        if not steps:
+            # nobody comes to it
+            return 0
         return _single(steps - {_OPEN}) if steps != {_OPEN} else _OPEN
 
     def _of_head(self, key: Key) -> int | None:
