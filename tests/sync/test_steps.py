@@ -52,18 +52,18 @@ OWN = "mov.u32 %r40, %laneid;\n"
 TURN = "add.u32 %r10, %r10, 1;\nsetp.lt.u32 %p6, %r10, %r1;\n"
 EIGHTFOLD = "shl.b32 %r33, %r10, 3;\nadd.u32 %r33, %r33, %r40;\n"
 BY_STEPS = {
-    "a shift": EIGHTFOLD + PLACE.format("%r10", "%r33", COUNT),
-    "a product": "mad.lo.u32 %r33, %r10, 8, %r40;\n" + PLACE.format("%r10", "%r33", COUNT),
+    "a shift": EIGHTFOLD + PLACE.format("%r10", "%r33", 24),
+    "a product": "mad.lo.u32 %r33, %r10, 8, %r40;\n" + PLACE.format("%r10", "%r33", 24),
     "from above": "neg.s32 %r34, %r10;\nmul.lo.s32 %r34, %r34, -8;\nadd.u32 %r33, %r34, %r40;\n"
-                  + PLACE.format("%r10", "%r33", COUNT),
-    "low bits": EIGHTFOLD + PLACE.format("%r10", "%r33", COUNT) + "and.b32 %r13, %r13, 255;\n",
+                  + PLACE.format("%r10", "%r33", 24),
+    "low bits": EIGHTFOLD + PLACE.format("%r10", "%r33", 24) + "and.b32 %r13, %r13, 255;\n",
     "one of two": EIGHTFOLD + "add.u32 %r34, %r33, 24;\nsub.u32 %r35, %r34, 24;\nsetp.eq.u32 %p8, %r40, 0;\n"
-                  "selp.b32 %r33, %r33, %r35, %p8;\n" + PLACE.format("%r10", "%r33", COUNT),
+                  "selp.b32 %r33, %r33, %r35, %p8;\n" + PLACE.format("%r10", "%r33", 24),
     "a sum that wraps": "mad.lo.u32 %r33, %r10, 8, 0xFFFFFF00;\nadd.u32 %r33, %r33, %r40;\nadd.u32 %r33, %r33, 256;\n"
-                        + PLACE.format("%r10", "%r33", COUNT),
+                        + PLACE.format("%r10", "%r33", 24),
     "of another width": EIGHTFOLD + "cvt.u64.u32 %d1, %r40;\ncvt.u32.u64 %r36, %d1;\nadd.u32 %r33, %r33, %r36;\n"
-                        + PLACE.format("%r10", "%r33", COUNT),
-    "an inner loop": EIGHTFOLD + PLACE.format("%r10", "%r33", COUNT)
+                        + PLACE.format("%r10", "%r33", 24),
+    "an inner loop": EIGHTFOLD + PLACE.format("%r10", "%r33", 24)
                      + "mov.u32 %r37, 0;\n$IN{n}:\nadd.u32 %r13, %r13, 8;\nadd.u32 %r37, %r37, 1;\n"
                        "setp.lt.u32 %p9, %r37, 2;\n@%p9 bra $IN{n};\nsub.u32 %r13, %r13, 16;\n",
 }  # fmt: skip
@@ -113,9 +113,9 @@ def test_those_that_move_late_do_not(name: str) -> None:
 REST = "mov.u32 %r45, %r41;\nshl.b32 %r43, %r41, 3;\nneg.s32 %r44, %r42;\n"
 ON = "add.u32 %r45, %r45, 1;\nadd.u32 %r43, %r43, 8;\nadd.s32 %r44, %r44, 1;\n"
 RESTS = {
-    "a counter and an address": PLACE.format("%r45", "%r43", COUNT),
-    "a counter alone": "shl.b32 %r33, %r45, 3;\n" + PLACE.format("%r45", "%r33", COUNT),
-    "an address of its own": "add.u32 %r33, %r43, %r40;\n" + PLACE.format("%r45", "%r33", COUNT),
+    "a counter and an address": PLACE.format("%r45", "%r43", 24),
+    "a counter alone": "shl.b32 %r33, %r45, 3;\n" + PLACE.format("%r45", "%r33", 24),
+    "an address of its own": "add.u32 %r33, %r43, %r40;\n" + PLACE.format("%r45", "%r33", 24),
     "a division": "div.u32 %r31, %r45, 3;\nmul.lo.u32 %r32, %r31, 24;\nsub.u32 %r13, %r43, %r32;\n"
                   "and.b32 %r12, %r31, 1;\n",
     "a remainder": "rem.u32 %r13, %r45, 3;\nshl.b32 %r13, %r13, 3;\ndiv.u32 %r31, %r45, 3;\nand.b32 %r12, %r31, 1;\n",
@@ -148,7 +148,7 @@ def with_rest(place: str, main: str = "", rest: str = "") -> str:
         fours = "".join(
             stage(
                 10 * n + turn,
-                f"add.u32 %r38, %r10, {turn};\nshl.b32 %r33, %r38, 3;\n" + PLACE.format("%r38", "%r33", COUNT),
+                f"add.u32 %r38, %r10, {turn};\nshl.b32 %r33, %r38, 3;\n" + PLACE.format("%r38", "%r33", 24),
                 writes=not n,
             )
             for turn in range(4)
