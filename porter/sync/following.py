@@ -18,6 +18,8 @@ _SYNCHRONIZING = frozenset(
      "clusterlaunchcontrol", "multimem", "setmaxnreg", "tensormap", "fence")
 )  # fmt: skip
 _COPIES = frozenset(("mov", "cvt", "cvta", "selp"))
+_NARROW = frozenset(("b8", "u8", "s8", "b16", "u16", "s16"))
+"""Types in which a size has no room."""
 _FAR = frozenset(("global", "param", "const"))
 _HINTS = frozenset(("policy", "hint"))
 
@@ -177,10 +179,14 @@ class Following:
         """How what an instruction writes follows the counters; None if it does not."""
         ins = self.flow.code.code[at]
         head = ins.parts[0]
+        if head == "ld" and "param" in ins.parts:
+            # one of several parameters
+            followed = [kind for name in _named(self.flow, at, ins.operands[1]) if (kind := self.kind(at, name))]
+            return Followed(Shape.OTHER, followed[0].reach, None) if followed else None
         if head in ("setp", "bra", *_SYNCHRONIZING):
             return None
         given = ins.operands[1:3] if head == "selp" else ins.operands[1:]
-        names = (self.flow.code.register(at, o) for o in given)
+        names = (self.flow.code.register(at, item) for o in given for item in table.items(o))
         followed = [kind for name in names if name is not None and (kind := self.kind(at, name)) is not None]
         if not followed:
             return None
@@ -189,6 +195,9 @@ class Following:
             found = found.joined(other)
         number = next((int(o.value) for o in reversed(given) if isinstance(o, ast.Imm) and not o.is_float), None)
         changed = self._changed(head, ins.parts, found, len(followed), number)
+        if any(isinstance(o, ast.Vec) for o in ins.operands):
+            # a part of a number, or one that is put together
+            changed = Followed(Shape.OTHER, found.reach, None)
         if self._settled is None or changed is None or changed.shape is Shape.EVEN or head in _COPIES:
             return changed
         return self._settled(at, changed, self.kinds)
@@ -196,6 +205,9 @@ class Following:
     @staticmethod
     def _changed(head: str, parts: tuple[str, ...], found: Followed, count: int, number: int | None) -> Followed | None:
         other = Followed(Shape.OTHER, found.reach, None)
+        if head == "cvt" and not _NARROW.isdisjoint(parts):
+            # low bits alone
+            return Followed(Shape.HIGH, found.reach, found.shift) if parts[-1][0] != "s" else other
         if head in _COPIES:
             return found
         if found.shape is Shape.OTHER:
@@ -206,9 +218,7 @@ class Following:
             span = 1 << (number >> shift if shift >= 0 else number << -shift).bit_length()
             return None if number >= 0 and span <= found.reach // 2 else other
         if head == "shr" and number is not None and found.shift is not None:
-            shift = found.shift - number
-            is_even = shift >= 0 and found.shape is Shape.EVEN
-            return Followed(Shape.EVEN if is_even else Shape.HIGH, found.reach, shift)
+            return Followed(Shape.HIGH, found.reach, found.shift - number)
         if head == "not" or (head in ("xor", "or") and count == 1 and number is not None):
             # each bit as it is or as it is not: what low bits repeat still do
             return Followed(Shape.EVEN if head == "not" and found.shape is Shape.EVEN else Shape.HIGH, found.reach,
@@ -219,6 +229,6 @@ class Following:
             return found if count == 1 else Followed(Shape.EVEN, found.reach, None)
         if head == "shl" and number is not None:
             return Followed(Shape.EVEN, found.reach, found.shift + number if found.shift is not None else None)
-        if head in ("mul", "mad") and "hi" not in parts and count == 1:
+        if head in ("mul", "mad") and "hi" not in parts and count == 1 and parts[-1] not in _NARROW:
             return Followed(Shape.EVEN, found.reach, None)
         return other

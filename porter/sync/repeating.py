@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -93,17 +93,29 @@ class Repeating:
         step = self._of_operand(at, operand, 0)
         return step == 0 or (is_compared and step is not None)
 
-    def repeats_behind(self, at: int, name: str) -> bool:
-        """Whether a register is the same in each period behind an instruction."""
+    def behind(self, at: int, name: str) -> int | None:
+        """How far a register moves in each period behind an instruction, modulo two to the power of its width."""
         self._ask(may_wrap=True)
-        return (self._of_result(at, 0) if name in self.flow.writes[at] else self._of_register(at, name, 0)) == 0
+        return self._of_result(at, 0) if name in self.flow.writes[at] else self._of_register(at, name, 0)
 
-    def moved_by(self, at: int, follows: Collection[str] | None = None) -> int | None:
+    def as_said(self) -> Repeating:
+        """The same, with what it is said that registers at the head move by where each turn goes on with that, as far
+        as they follow a counter: others go on with each other as they did."""
+        last = [at for at in self.flow.code.predecessors[self.loop.head] if at in self.loop.members]
+        one = self
+        while wrong := [
+            name
+            for name in one.heads.keys() & one.follows
+            if any(one.behind(at, str(name)) != one._of_head(name) for at in last)
+        ]:
+            one = replace(one, heads={name: head for name, head in one.heads.items() if name not in wrong}, _known={})
+        return one
+
+    def moved_by(self, at: int, follows: Collection[str]) -> int | None:
         """The number by which what an instruction gives moves in each period, for all turns; None if none is known.
         `follows`: in place of those of the loop."""
-        if follows is not None:
-            self.follows = follows
-            self._known.clear()
+        self.follows = follows
+        self._known.clear()
         self._ask(may_wrap=False)
         step = self._of_result(at, 0)
         if step is not None:
@@ -133,10 +145,12 @@ class Repeating:
 
         with suppress(NoLineError, NoSequenceError):
             lines = Lines(self.period, (self.most + self.period - 1) // self.period)
-            return _single({lines.step(row) for row in rows(self._values(lines))})
+            if steps := {lines.step(row) for row in rows(self._values(lines))}:
+                return _single(steps)
         if self.most > _MOST_TURNS:
             raise NoSequenceError
-        rows(first := self._values(EachTurn(np.arange(1, dtype=np.uint64))))
+        if not rows(first := self._values(EachTurn(np.arange(1, dtype=np.uint64)))):
+            raise NoSequenceError
         heads = tuple((key, self.heads[key]) for key in sorted(first.used, key=str))
         key = place, self.loop.head, self.most, self.period, heads, self.seen.taken
         known: dict[object, int | None] = self.flow.__dict__.setdefault("_repeating", {})
@@ -185,6 +199,9 @@ class Repeating:
         except NoSequenceError:
             return None
         steps = {self._of_head(name) if place is None else self._of_result(place, depth + 1) for place in places}
+        if not steps:
+            # nobody comes to it
+            return 0
         return _single(steps - {_OPEN}) if steps != {_OPEN} else _OPEN
 
     def _of_head(self, key: Key) -> int | None:

@@ -399,7 +399,7 @@ def _turning(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[Turn
                 of_loop = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most,
                                   seen=replace(sizes.seen, steady=steady))  # fmt: skip
                 following = Following(flow, loop.body, follows, partial(_settled, of_loop(())))
-                known[key] = following, of_loop(following.kinds.keys())
+                known[key] = following, of_loop(following.kinds.keys()).as_said()
             yield Turning(loop, states, before, counters, *known[key])
 
 
@@ -436,7 +436,7 @@ def _settled(values: Repeating, at: int, kind: Followed, follow: Mapping[str, Fo
     others give is looked at where it is asked for."""
     if values.flow.code.code[at].parts[0] not in ("min", "max"):
         return kind
-    step = values.moved_by(at)
+    step = values.moved_by(at, follow.keys())
     return kind if step is None else Followed(Shape.EVEN, kind.reach, None) if step else None
 
 
@@ -482,7 +482,7 @@ def _uneven_behind(turning: Turning) -> set[str]:
         for to in flow.code.successors[at]
         if to not in loop.members
         for name in flow.live[to] & turning.following.kinds.keys() - turning.counters.keys()
-        if not turning.repeating.repeats_behind(at, name)
+        if turning.repeating.behind(at, name) != 0
     }
 
 

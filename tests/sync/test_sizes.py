@@ -10,6 +10,7 @@ from turning_kernels import flow_of, launched, ring
 
 from porter.sync import following, turns
 from porter.sync.checked import Verdict, check
+from porter.sync.repeating import Repeating
 from porter.sync.sizes import Sizes
 from porter.sync.turns import find_lasso
 
@@ -107,6 +108,73 @@ def test_what_a_loop_leaves_in_its_counter_is_stopped(monkeypatch: pytest.Monkey
     assert not is_proved(find_lasso(found, UNIT), COUNT)
     monkeypatch.setattr(Sizes, "behind", lambda sizes, *given: iter(()))
     assert is_proved(find_lasso(found, UNIT), COUNT)
+
+
+EXTRA = ".shared .align 8 .b64 full[4];\n.shared .align 8 .b64 extra[1];"
+BY_ONE = "shr.u32 %r30, %r10, 6;\nmin.u32 %r30, %r30, 1;\n"
+BEHIND = {
+    "a bit": BY_ONE + "sub.u32 %r40, 1, %r30;\n",
+    "a sum": BY_ONE + "sub.u32 %r40, %r40, %r30;\nmax.s32 %r40, %r40, 0;\n",
+    "by two registers": BY_ONE + "xor.b32 %r40, %r41, 1;\nmov.u32 %r41, %r30;\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_what_followed_the_counter_of_a_loop_is_stopped_behind_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the loop the reader waits for a phase that is over, and from 65 turns on for one that never is."""
+    again = "$AGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 %p4, [extra], %r40;\n@!%p4 bra $AGAIN;\n$OUT:\n"
+    text = ahead("mov.u32 %r40, 1;\nmov.u32 %r41, 0;\n", "").replace("$OUT:\n", again)
+    text = text.replace(".shared .align 8 .b64 full[4];", EXTRA)
+    text = text.replace("@%p1 bra $READY;\n", "@%p1 bra $READY;\nmbarrier.init.shared::cta.b64 [extra], 1;\n")
+    reader, turn = text.index("$READ:\n"), "add.u32 %r11, %r11, 1;\n"
+    text = text[:reader] + text[reader:].replace(turn, BEHIND[name] + turn)
+    found, verdicts = runs(text, COUNT)
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert not is_proved(find_lasso(found, UNIT), COUNT)
+    assert check(launched(flow_of(text), 110)).verdict is Verdict.ERROR
+    monkeypatch.setattr(turns, "_uneven_behind", lambda turning: set())
+    assert is_proved(find_lasso(found, UNIT), COUNT)
+
+
+AT_HEAD = {
+    "a sum": BY_ONE + "add.u32 %r40, %r40, %r30;\nand.b32 %r40, %r40, 1;\n",
+    "a bit": BY_ONE + "mov.u32 %r40, %r30;\n",
+    "by two registers": BY_ONE + "mov.u32 %r40, %r41;\nmov.u32 %r41, %r30;\n",
+}
+
+
+@pytest.mark.parametrize("name", AT_HEAD)
+def test_what_begins_to_move_at_the_head_of_a_loop_is_stopped(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = ahead("mov.u32 %r40, 0;\nmov.u32 %r41, 0;\n", "xor.b32 %r19, %r19, %r40;\n")
+    text = text.replace("add.u32 %r11, %r11, 1;\n", AT_HEAD[name] + "add.u32 %r11, %r11, 1;\n", 1)
+    found, verdicts = runs(text, COUNT)
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert not is_proved(find_lasso(found, UNIT), COUNT)
+    assert check(launched(flow_of(text), 110)).verdict is Verdict.ERROR
+    monkeypatch.setattr(Repeating, "as_said", lambda one: one)
+    assert is_proved(find_lasso(found, UNIT), COUNT)
+
+
+SHORT = "cvt.u16.u32 %h1, %r10;\n"
+PARTS = {
+    "the lowest byte": "cvt.u32.u8 %r30, %r10;\n",
+    "with its sign": "cvt.s32.s8 %r30, %r10;\n",
+    "16 bits": SHORT + "cvt.u32.u16 %r30, %h1;\n",
+    "a product of 16 bits": SHORT + "mul.wide.u16 %r30, %h1, 1;\n",
+    "taken apart": "mov.b32 {%h1, %h2}, %r10;\ncvt.u32.u16 %r30, %h1;\n",
+    "put together": SHORT + "mov.b32 %r30, {%h1, 0};\n",
+    "shifted to and fro": "shl.b32 %r31, %r10, 24;\nshr.u32 %r30, %r31, 24;\n",
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_of_a_counter_begins_again(name: str) -> None:
+    """The first two stages are not waited for: they are empty. So are later ones, where it begins again."""
+    text = ring(before_wait=PARTS[name] + "setp.lt.u32 %p7, %r30, 2;\n" + SKIP)
+    text = text.replace(".reg .b32 %r<48>;", ".reg .b32 %r<48>;\n.reg .b16 %h<4>;")
+    found, verdicts = runs(text, COUNT)
+    assert set(verdicts) == {Verdict.CLEAN}
+    assert not is_proved(find_lasso(found, UNIT), COUNT)
 
 
 ONE_LATER = "shr.u32 %r30, %r10, 6;\nmin.u32 %r30, %r30, 1;\n"
