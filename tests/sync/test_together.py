@@ -87,7 +87,9 @@ OF_BOTH = {
     "a stage, in the third such tile": ring(
         before_wait=THIRD + "shl.b32 %r30, %r30, 2;\nxor.b32 %r17, %r17, %r30;\n"
     ),
-    "a wait at the end, for odd numbers of odd tiles": at_the_end("mul.lo.u32 %r30, %r1, %r41;\nand.b32 %r30, %r30, 1;\n"),
+    "a wait at the end, for odd numbers of odd tiles": at_the_end(
+        "mul.lo.u32 %r30, %r1, %r41;\nand.b32 %r30, %r30, 1;\n"
+    ),
     "the same by the turns in all": at_the_end("and.b32 %r30, %r42, 1;\n").replace(
         "mov.u32 %r10, 0;\n", "mov.u32 %r10, 0;\nmov.u32 %r42, 0;\n", 1
     ).replace("add.u32 %r10, %r10, 1;\n", "add.u32 %r10, %r10, 1;\nadd.u32 %r42, %r42, 1;\n"),
