@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where ldmatrix and stmatrix have the elements of 8x8 matrices of 16 bits (PTX ISA 9.7.14.5.15, 9.7.14.5.16)."""
+"""Where ldmatrix and stmatrix have the elements of matrices of 16 and of 8 bits (PTX ISA 9.7.14.5.15, 9.7.14.5.16;
+CUTLASS include/cute/atom/copy_traits_sm100.hpp, SM100_U8x8_LDSM_T and SM100_U8x4_STSM_T)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ import numpy.typing as npt
 from porter.ptx.arch import WARP
 
 ROWS = 8
-"""Of a matrix; each has an address of its own."""
+"""Of a matrix of 16 bits; each has an address of its own."""
+ROW_BYTES = 16
 Indices = npt.NDArray[np.int64]
 
 
@@ -18,3 +20,27 @@ def element_places(transposed: bool) -> tuple[Indices, Indices]:
     lane, element = np.arange(WARP)[:, None], np.arange(2)[None, :]
     outer, inner = lane // 4 + 0 * element, 2 * (lane % 4) + element
     return (inner, outer) if transposed else (outer, inner)
+
+
+def rows_of(shape: str, count: int) -> int:
+    """Rows of so many matrices, each at the address that a lane gives."""
+    return (2 if shape == "m16n16" else 1) * ROWS * count
+
+
+_LANE, _REGISTER, _BYTE = np.arange(WARP)[:, None, None], np.arange(4)[None, :, None], np.arange(4)[None, None, :]
+_OCTET, _QUAD = _LANE // 4, _LANE % 4
+_PLACES = {
+    "m8n16": (_OCTET + 8 * _REGISTER + 0 * _BYTE, 4 * _QUAD + _BYTE + 0 * _REGISTER),
+    "m16n16": (16 * (_REGISTER // 2) + 4 * _QUAD + _BYTE, _OCTET + 8 * (_REGISTER % 2) + 0 * _BYTE),
+    "m16n8": (8 * _REGISTER + 2 * _QUAD + _BYTE % 2, _OCTET + 8 * (_BYTE // 2) + 0 * _REGISTER),
+}
+
+
+def byte_places(shape: str, registers: int, transposed: bool) -> tuple[Indices, Indices]:
+    """Row of all matrices, and byte of it [32, registers, 4], of the bytes of a thread's registers."""
+    if shape != "m8n8":
+        row, byte = _PLACES[shape]
+        return row[:, :registers], byte[:, :registers]
+    row, column = (np.repeat(place, 2, axis=1)[:, None, :] for place in element_places(transposed))
+    number = np.arange(registers)[None, :, None]
+    return row + ROWS * number, 2 * column + _BYTE % 2 + 0 * number

@@ -14,7 +14,7 @@ from porter.ptx.table import Decoded
 from porter.ptx.tensormap import TensorMap
 from porter.sim.codegen import Context, runtime
 from porter.sim.copy_groups import bulk_out
-from porter.sim.datapath.tma import Mode, covered_bytes, load_tile, reduce_tile, store_tile
+from porter.sim.datapath.tma import MODES, covered_bytes, load_tile, reduce_tile, store_tile
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
 from porter.sim.results import Stop
@@ -94,18 +94,12 @@ def tensor_store(
         bulk_out(copy.by, read, land, effect)
 
 
-_MODES: dict[str, Mode] = {
-    "tile": "tile", "tile::gather4": "rows", "tile::scatter4": "rows", "im2col": "im2col",
-    "im2col_no_offs": "im2col", "im2col::w": "im2col_w", "im2col::w::128": "im2col_w128",
-}  # fmt: skip
-
-
 def tensor_copy(cg: Context, ins: Decoded) -> None:
     """Generate a tensor copy or reduction."""
     written = ins.modifiers.get("mode", "tile")
     pair = ins.modifiers.get("cta_group") == "cta_group::2"
     how: Any = ins.modifiers.get("op")
-    form = cg.constant("form", TensorCopyForm(_MODES[written], pair, how))
+    form = cg.constant("form", TensorCopyForm(MODES[written], pair, how))
     coords = cg.tuple_of(ins["coords"], "s32")
     address = cg.get("map")
     if "src" in ins:

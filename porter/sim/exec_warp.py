@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.ptx.matrix_rows import ROWS, byte_places, rows_of
 from porter.ptx.nan import CANONICAL
 from porter.ptx.packing import SOURCE_BITS, SOURCE_SHIFT
 from porter.ptx.shared_window import OFFSET_MASK, RANK_MASK, RANK_SHIFT
@@ -214,25 +215,12 @@ def store_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, 
     M.smem_view(2, 8)[where >> 4] = rows.reshape(n, count * 8, 8)
 
 
-# Which byte of which row the bytes of a thread 4g + q hold in the forms of 8-bit elements (PTX ISA 9.7.14.5.15,
-# 9.7.14.5.16; CUTLASS include/cute/atom/copy_traits_sm100.hpp, SM100_U8x8_LDSM_T and SM100_U8x4_STSM_T).
-_G, _Q = np.arange(32)[:, None, None] // 4, np.arange(32)[:, None, None] % 4
-_REGISTER, _BYTE = np.arange(4)[None, :, None], np.arange(4)[None, None, :]
-_BYTE_PLACES: dict[str, tuple[Array, Array]] = {
-    # shape: (row of the matrices [32, registers, 4], byte of the row), four registers each
-    "m8n16": (_G + 8 * _REGISTER + 0 * _BYTE, 4 * _Q + _BYTE + 0 * _REGISTER),
-    "m16n16": (16 * (_REGISTER // 2) + 4 * _Q + _BYTE, _G + 8 * (_REGISTER % 2) + 0 * _BYTE),
-    "m16n8": (8 * _REGISTER + 2 * _Q + _BYTE % 2, _G + 8 * (_BYTE // 2) + 0 * _REGISTER),
-}
-
-
 @runtime
 def load_bytes(
     M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: int, shape: str, source: str
 ) -> Array:
     """ldmatrix of 8-bit elements, `source` the format in memory or "": registers [n, 32, registers]."""
-    rows = (16 if shape == "m16n16" else 8) * count
-    registers = rows // 8
+    rows = rows_of(shape, count)
     where = matrix_addresses(M, at, idx, n, mask, addr, rows, "load")
     data = M.smem_view(1, 16)[where >> 4]
     if source:
@@ -241,7 +229,7 @@ def load_bytes(
         bits = np.unpackbits(data[..., : 2 * width], axis=-1, bitorder="little").reshape(n, rows, 16, width)
         weights = np.uint8(1) << np.arange(width, dtype=np.uint8)
         data = (bits * weights).sum(axis=-1, dtype=np.uint8) << np.uint8(SOURCE_SHIFT[source])
-    row, byte = (place[:, :registers] for place in _BYTE_PLACES[shape])
+    row, byte = byte_places(shape, rows // ROWS, False)
     return np.ascontiguousarray(data[:, row, byte]).view(np.uint32)[..., 0]
 
 
@@ -251,7 +239,7 @@ def store_bytes(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, *va
     count = len(values)
     where = matrix_addresses(M, at, idx, n, mask, addr, 8 * count, "write")
     regs = np.stack([np.broadcast_to(v, (n, 32)) for v in values], axis=-1)
-    row, byte = (place[:, :count] for place in _BYTE_PLACES["m16n8"])
+    row, byte = byte_places("m16n8", count, False)
     data = np.zeros((n, 8 * count, 16), np.uint8)
     data[:, row, byte] = np.ascontiguousarray(regs)[..., None].view(np.uint8)
     M.smem_view(1, 16)[where >> 4] = data

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from porter.equal.meaning import Follower
 from porter.equal.outcome import Outcome, difference, of_cluster
 from porter.facts.code import Code
@@ -11,6 +13,7 @@ from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL, Geometry, Launched
 from porter.facts.machine import Machine
 from porter.ptx.parser import parse_module
+from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
 
 HEAD = """.version 8.8
 .target sm_100a
@@ -36,13 +39,19 @@ ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%d0];
 """
 
 
-def left(body: str, n: int = 4, threads: int = 32, variables: str = "") -> Outcome:
+INPUT = GLOBAL
+MAPS = GLOBAL + (1 << 42)
+"""Where tensor maps lie."""
+
+
+def left(body: str, n: int = 4, threads: int = 32, variables: str = "", maps: Sequence[TensorMap] = ()) -> Outcome:
     """What the kernel with a body leaves: it has four values in %f0 to %f3, and room for as many at %d1."""
     module = parse_module(f"{HEAD.replace('{variables}', variables)}{body}ret;\n}}\n")
     flow = Flow(Code(module, module.entries()[0]))
-    values = {"input": GLOBAL.to_bytes(8, "little"), "output": (GLOBAL + (1 << 34)).to_bytes(8, "little"),
+    values = {"input": INPUT.to_bytes(8, "little"), "output": (GLOBAL + (1 << 34)).to_bytes(8, "little"),
               "n": n.to_bytes(4, "little")}  # fmt: skip
-    machine = Machine(Launched(flow, Geometry((threads, 1, 1)), values))
+    placed = {MAPS + number * ENCODED_BYTES: one.encode() for number, one in enumerate(maps)}
+    machine = Machine(Launched(flow, Geometry((threads, 1, 1)), values, placed))
     follower = Follower(machine)
     run(machine)
     return of_cluster(follower.contents.stored)

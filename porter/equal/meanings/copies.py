@@ -6,9 +6,12 @@ Bytes are there when their copy is issued: where synchronization is proved nobod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
-from porter.equal.contents import Addresses, Contents, Taken
+from porter.equal.contents import UNDEFINED, Addresses, Contents, Taken
 from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
 from porter.equal.meanings.atomics import add_to_shared, in_any_order
 from porter.equal.words import Words
@@ -20,9 +23,7 @@ from porter.ptx import table
 from porter.ptx.bits import type_bytes
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 from porter.ptx.tensormap import TensorMap
-from porter.sim.datapath.tma import OUTSIDE, Mode, places
-
-_MODES: dict[str, Mode] = {"tile": "tile", "tile::gather4": "rows", "tile::scatter4": "rows"}
+from porter.sim.datapath.tma import MODES, PADDING, as_copied, fill_bytes, places
 
 
 @meaning("cp")
@@ -133,17 +134,26 @@ def _out(step: Step, contents: Contents, addresses: Addresses, data: Words, how:
 # Tensors ----------------------------------------------------------------------------------------------
 
 
+class _Box(NamedTuple):
+    """The bytes of shared memory, as offsets, and of global memory that a copy moves, and what it fills in."""
+
+    inside: Addresses
+    outside: Addresses
+    fill: Words
+    map: TensorMap
+
+
 def _box(
-    step: Step, contents: Contents, address: int, coordinates: list[int], place: int
-) -> tuple[Addresses, Addresses, TensorMap]:
-    """The bytes of shared memory, as offsets, and of global memory that a copy moves; and its map."""
+    step: Step, contents: Contents, address: int, coordinates: list[int], place: int, offsets: Sequence[int] = ()
+) -> _Box:
     data = contents.machine.maps.at(address)
-    mode = _MODES.get(step.ins.modifiers.get("mode", "tile"))
-    if data is None or mode is None:
-        raise step.not_understood("the tensor map or its mode")
-    found = TensorMap.decode(data)
-    inside, outside = places(found, coordinates, place & OFFSET_MASK, mode)
-    return inside, outside, found
+    if data is None:
+        raise step.not_understood("the tensor map")
+    mode = MODES[step.ins.modifiers.get("mode", "tile")]
+    found = as_copied(TensorMap.decode(data), mode, coordinates, offsets)
+    inside, outside = places(found, coordinates, place & OFFSET_MASK, mode, offsets)
+    fill = np.where(outside == PADDING, UNDEFINED, fill_bytes(found, mode).astype(np.uint64))
+    return _Box(inside, outside, fill, found)
 
 
 def _lanes(
@@ -161,19 +171,21 @@ def _signed(number: int) -> int:
 
 def _tensor_load(step: Step) -> Means:
     readers = [step.value("dst"), step.value("map"), *step.values("coords")]
+    info = step.values("info") if "info" in step.ins else []
     mask = _mask(step)
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         lanes = _lanes(step, contents, warp, group, taken.mask, readers)
+        offsets = _lanes(step, contents, warp, group, taken.mask, info)
 
         def then() -> None:
-            for place, address, *coordinates in lanes:
-                inside, outside, found = _box(step, contents, address, [_signed(c) for c in coordinates], place)
-                if found.oob_nan:
-                    raise step.not_understood("a map that fills with NaN")
-                data = np.where(outside == OUTSIDE, np.uint64(0), contents.global_bytes(outside))
+            for (place, address, *coordinates), further in zip(lanes, offsets, strict=True):
+                box = _box(step, contents, address, [_signed(c) for c in coordinates], place, further)
+                there = box.outside >= 0
+                data = box.fill.copy()
+                data[there] = contents.global_bytes(box.outside[there])
                 for target in _targets(step, contents, warp, group, mask, place):
-                    contents.put_shared((target >> RANK_SHIFT << RANK_SHIFT) + inside, data)
+                    contents.put_shared((target >> RANK_SHIFT << RANK_SHIFT) + box.inside, data)
 
         return then
 
@@ -189,11 +201,13 @@ def _tensor_store(step: Step) -> Means:
 
         def then() -> None:
             for place, address, *coordinates in lanes:
-                inside, outside, found = _box(step, contents, address, [_signed(c) for c in coordinates], place)
-                there = outside != OUTSIDE
-                data = contents.shared_bytes((place >> RANK_SHIFT << RANK_SHIFT) + inside[there])
-                how = f"{step.ins.modifiers['op']} {found.dtype.name}" if reduces else ""
-                _out(step, contents, outside[there], data, how, found.dtype.element_bits // 8)
+                box = _box(step, contents, address, [_signed(c) for c in coordinates], place)
+                if box.map.dtype.padded:
+                    raise step.not_understood("the type of elements")
+                there = box.outside >= 0
+                data = contents.shared_bytes((place >> RANK_SHIFT << RANK_SHIFT) + box.inside[there])
+                how = f"{step.ins.modifiers['op']} {box.map.dtype.name}" if reduces else ""
+                _out(step, contents, box.outside[there], data, how, box.map.dtype.element_bits // 8)
 
         return then
 

@@ -6,17 +6,17 @@ from __future__ import annotations
 import numpy as np
 
 from porter.equal.contents import Addresses, Contents, Taken
-from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read, refused
-from porter.equal.words import chosen, constant, extended, joined, mixed, spread, word
+from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
+from porter.equal.words import Words, chosen, constant, extended, is_number, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
 from porter.facts.launched import GLOBAL, LOCAL, PARAMETERS
 from porter.facts.state import Group, Warp
 from porter.facts.values import is_known
 from porter.ptx import ast, table
-from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
-from porter.ptx.matrix_rows import ROWS, element_places
+from porter.ptx.matrix_rows import ROW_BYTES, byte_places, rows_of
 from porter.ptx.memory_order import memory_order
+from porter.ptx.packing import CHUNK_ELEMENTS, SOURCE_BITS, SOURCE_SHIFT
 
 
 def is_shared(step: Step, places: dict[int, int], space: str) -> bool:
@@ -162,29 +162,40 @@ def numbers_alone(step: Step) -> Means | None:
 
 @meaning("stmatrix", "ldmatrix")
 def matrix(step: Step) -> Means | None:
-    if not step.has("m8n8") or not step.has("b16"):
-        return refused(step, "the shape")
-    count, address = int(step.ins.modifiers["num"][1:]), step.value("p")
-    row, column = element_places(step.has("trans"))
+    shape, given = step.ins.parts[3], step.ins.modifiers
+    count, source, address = rows_of(shape, int(given["num"][1:])), given.get("source", ""), step.value("p")
     registers = step.registers("r")
+    row, byte = byte_places(shape, len(registers), step.has("trans"))
     pieces = [read(step, o, 4) for o in table.items(step.ins["r"])]
     writes = step.ins.parts[0] == "stmatrix"
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
-        where = address(contents.machine, warp, group)
-        starts = lane_addresses(step, where, (1 << ROWS * count) - 1)
-        base = np.fromiter(starts.values(), np.int64)
+        starts = lane_addresses(step, address(contents.machine, warp, group), (1 << count) - 1)
+        addresses = np.fromiter(starts.values(), np.int64)[:, None] + np.arange(ROW_BYTES)
         data = [p(contents, warp, group) for p in pieces] if writes else []
 
         def then() -> None:
-            for index in range(count):
-                places = base[ROWS * index + row] + 2 * column
-                addresses = (places[..., None] + np.arange(2)).reshape(WARP, 4)
-                if writes:
-                    contents.put_shared(addresses, data[index])
-                elif (name := registers[index]) is not None:
-                    contents.put(warp, name, taken, contents.shared_bytes(addresses))
+            if writes:
+                contents.put_shared(addresses[row, byte], np.stack(data, axis=1))
+                return
+            found = contents.shared_bytes(addresses)
+            found = (unpacked(found, source) if source else found)[row, byte]
+            for index, name in enumerate(registers):
+                if name is not None:
+                    contents.put(warp, name, taken, found[:, index])
 
         return then
 
     return means
+
+
+def unpacked(data: Words, source: str) -> Words:
+    """Rows whose chunks of 16 bytes hold elements of 4 or 6 bits, with each in a byte."""
+    width, chunks = SOURCE_BITS[source], data.reshape(len(data), -1, CHUNK_ELEMENTS)
+    first = np.arange(CHUNK_ELEMENTS) * width
+    low, high = chunks[..., first // 8], chunks[..., (first + width - 1) // 8]
+    bit = (first % 8).astype(np.uint64)
+    number = (low | high << np.uint64(8)) >> bit & np.uint64((1 << width) - 1)
+    made = mixed(word(f"element of {source}"), low, high, bit)
+    known = is_number(low) & is_number(high)
+    return np.where(known, number << np.uint64(SOURCE_SHIFT[source]), made).reshape(data.shape)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from porter.equal.contents import fitted
-from porter.equal.words import Words, in_order, is_number, mixed, signs, word
+from porter.equal.words import Words, extended, in_order, is_number, mixed, signs, word
 
 Result = Callable[[list[Words]], Words]
 _Made = Callable[[tuple[str, ...], list[Words]], Words | None]
@@ -153,8 +153,7 @@ def _extracted(parts: tuple[str, ...], given: list[Words]) -> Words | None:
     if found is None or not found[1]:
         return None
     field = data[:, found[0] : sum(found)]
-    above = np.broadcast_to(signs(field)[:, -1:], (len(data), data.shape[1] - found[1]))
-    return np.concatenate((field, above), axis=1) if parts[-1][0] == "s" else fitted(field, data.shape[1])
+    return fitted(extended(field, data.shape[1]) if parts[-1][0] == "s" else field, data.shape[1])
 
 
 def _inserted(parts: tuple[str, ...], given: list[Words]) -> Words | None:

@@ -9,15 +9,15 @@ import numpy as np
 
 from porter.equal.contents import UNDEFINED, Contents, Taken
 from porter.equal.meaning import Means, Then, meaning, read
+from porter.equal.meanings.memory import unpacked
 from porter.equal.meanings.products import operand_bytes
-from porter.equal.words import Words, is_number, joined, mixed, spread, word
+from porter.equal.words import Words, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
 from porter.facts.operands import Reader
 from porter.facts.state import Group, Warp
 from porter.ptx import table
 from porter.ptx.arch import WARP
 from porter.ptx.mma_cells import Indices, shift_cells
-from porter.ptx.packing import CHUNK_ELEMENTS, SOURCE_BITS, SOURCE_SHIFT
 from porter.ptx.tmem import WARP_LANES, column_of, lane_of
 from porter.ptx.tmem_access import LoadReduction, Shape, TmemAccess, cell, leaves_quarter_out, unpacked_columns
 from porter.ptx.tmem_copy import TmemCopy, copy_cells
@@ -110,24 +110,12 @@ def _copy(step: Step) -> Means:
             for rank in _blocks(contents, warp, step.ins.modifiers["cta_group"]):
                 data = operand_bytes(contents.shared[rank], source, "sm_100", op.rows, op.row_bytes, 8, False)
                 if op.source_format:
-                    data = _unpacked(data, op.source_format)
+                    data = unpacked(data, op.source_format)
                 contents.tensor[rank][lanes, columns] = data.reshape(op.rows, -1, 4)[rows]
 
         return then
 
     return means
-
-
-def _unpacked(data: Words, source: str) -> Words:
-    """Rows whose chunks hold elements of 4 or 6 bits, with each in a byte."""
-    width, chunks = SOURCE_BITS[source], data.reshape(len(data), -1, CHUNK_ELEMENTS)
-    first = np.arange(CHUNK_ELEMENTS) * width
-    low, high = chunks[..., first // 8], chunks[..., (first + width - 1) // 8]
-    bit = (first % 8).astype(np.uint64)
-    number = (low | high << np.uint64(8)) >> bit & np.uint64((1 << width) - 1)
-    made = mixed(word(f"element of {source}"), low, high, bit)
-    known = is_number(low) & is_number(high)
-    return np.where(known, number << np.uint64(SOURCE_SHIFT[source]), made).reshape(data.shape)
 
 
 def _shift(step: Step) -> Means:

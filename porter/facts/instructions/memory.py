@@ -20,6 +20,7 @@ from porter.facts.values import Value, bits, first, is_known, of_lane, shifted, 
 from porter.ptx import ast, table
 from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
+from porter.ptx.matrix_rows import rows_of
 from porter.ptx.memory_order import memory_order
 from porter.ptx.shared_window import OFFSET_MASK, RANK_MASK, RANK_SHIFT, SYSTEM_SHARED
 
@@ -297,18 +298,15 @@ def store(step: Step) -> Run:
 @family("stmatrix", "ldmatrix")
 def matrix(step: Step) -> Run:
     write = step.ins.parts[0] == "stmatrix"
-    count = int(step.ins.modifiers["num"][1:])
-    if not step.has("m8n8") and not write:
-        raise step.not_understood("the shape")
+    rows = rows_of(step.ins.parts[3], int(step.ins.modifiers["num"][1:]))
     address = step.value("p")
-    rows = 8 * count * (2 if step.has("m16n8") else 1)
     names = [] if write else [n for n in step.registers("r") if n is not None]
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         if not machine.gathered(warp, group):
             return Outcome.BLOCKED
         where = address(machine, warp, group)
-        lanes = (1 << min(rows, WARP)) - 1
+        lanes = (1 << rows) - 1
         if not is_known(where, lanes):
             raise step.not_understood("the address")
         event = machine.joint(warp, group.lanes, step.ins.parts[0], step.at)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,11 @@ class GlobalBytes(Protocol):
 
 
 Mode = Literal["tile", "rows", "im2col", "im2col_w", "im2col_w128"]
+MODES: dict[str, Mode] = {
+    "tile": "tile", "tile::gather4": "rows", "tile::scatter4": "rows", "im2col": "im2col",
+    "im2col_no_offs": "im2col", "im2col::w": "im2col_w", "im2col::w::128": "im2col_w128",
+}  # fmt: skip
+"""By the modifier of the instruction."""
 """How coordinates name elements: a box; a column and four rows; pixels of a convolution."""
 
 
@@ -84,7 +89,7 @@ def load_tile(
         tile = _fill(tensor_map, mode)
         for box in parts:
             tile[box.inside] = _global_view(memory, box)
-    _scatter(tensor_map, smem, smem_address, _pad(tensor_map, tile))
+    _scatter(tensor_map, smem, smem_address, _pad(tensor_map, tile, 0))
     return copied_bytes(tensor_map, mode)
 
 
@@ -137,28 +142,35 @@ def stored_bytes(
 
 OUTSIDE = -1
 """Stands for the address of bytes that lie outside of the tensor."""
+PADDING = -2
+"""Stands for the address of bytes behind 16 elements of a padded type."""
 
 
 def places(
     tensor_map: TensorMap, coords: Sequence[int], smem_address: int, mode: Mode = "tile", offsets: Sequence[int] = ()
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The addresses in shared memory and in global memory of each byte that a copy of a box moves, or `OUTSIDE`.
+    """The addresses in shared memory and in global memory of each byte that a copy of a box moves, or `OUTSIDE`, or, of
+    shared memory alone, `PADDING`.
 
-    Raises OperandError for illegal maps, coordinates and addresses, UnsupportedOperandError for padded types.
+    Raises OperandError for illegal maps, coordinates and addresses.
     """
     _check(tensor_map, coords, smem_address, mode)
-    if tensor_map.dtype.padded:
-        raise UnsupportedOperandError(f"places of {tensor_map.dtype.name} elements")
-    shape = _shape(tensor_map, mode, tensor_map.inner_bytes)
+    shape = _shape(tensor_map, mode, tensor_map.box[0] * tensor_map.dtype.element_bits // 8)
     outside = np.full(shape, OUTSIDE, np.int64)
     for box in boxes(tensor_map, coords, mode, offsets):
         steps = [np.arange(n) * stride for n, stride in zip(box.shape, box.strides, strict=True)]
         outside[box.inside] = box.address + sum(np.ix_(*steps))
+    outside = _pad(tensor_map, outside, PADDING)
     index, _ = _smem_index(
         smem_address % PERIOD, tensor_map.swizzle, outside.size // tensor_map.inner_bytes, tensor_map.inner_bytes
     )
     inside = smem_address // PERIOD * PERIOD + (index[..., None] * 16 + np.arange(16)).reshape(-1)
     return inside, outside.reshape(-1)
+
+
+def fill_bytes(tensor_map: TensorMap, mode: Mode = "tile") -> Bytes:
+    """What a copy fills in where each byte of `places` lies outside of the tensor."""
+    return _pad(tensor_map, _fill(tensor_map, mode), 0).reshape(-1)
 
 
 def reduce_tile(
@@ -270,12 +282,12 @@ def _bytes_map(tensor_map: TensorMap) -> TensorMap:
     )
 
 
-def _pad(tensor_map: TensorMap, tile: Bytes) -> Bytes:
+def _pad(tensor_map: TensorMap, tile: NDArray[Any], padding: int) -> NDArray[Any]:
     """16 elements of a padded type in 16 bytes each."""
     if not tensor_map.dtype.padded:
         return tile
     chunks = tile.reshape(*tile.shape[:-1], -1, 2 * tensor_map.dtype.element_bits)
-    out = np.zeros((*chunks.shape[:-1], 16), np.uint8)
+    out = np.full((*chunks.shape[:-1], 16), padding, tile.dtype)
     out[..., : chunks.shape[-1]] = chunks
     return out.reshape(*tile.shape[:-1], -1)
 
