@@ -4,25 +4,28 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from porter.diagnostics import PorterError
 from porter.equal.induction import classes, hold, parted, refined
 from porter.equal.outcome import difference
-from porter.equal.periods import Growing, IrregularError, Regular, growing, periods_of, regular
-from porter.equal.places import Behind, Room, given_as_lines, loops_of_lines
-from porter.equal.turning import State, Stop, TurnFollower
+from porter.equal.periods import Growing, IrregularError, Regular, are_alike, growing, periods_of, regular
+from porter.equal.places import Behind, LoopLines, Room, given_as_lines, loops_of_lines
+from porter.equal.turning import Log, State, Stop, TurnFollower
 from porter.equal.words import Words
 from porter.facts.events import NotUnderstood
 from porter.facts.executor import run
 from porter.facts.flow import Flow
-from porter.facts.launched import Launched
+from porter.facts.launched import Launched, Triple
 from porter.facts.machine import Machine
 from porter.sync.sequences import LARGEST_SIZE
 from porter.sync.sizes import given_by
 from porter.verify.budget import Budget
 from porter.verify.case_program import Program
+from porter.verify.equality import Place
 from porter.verify.expr import Number
 from porter.verify.problem import Problem
 from porter.verify.proving import Count, Proof, Sizes, firsts, launched_case
@@ -44,10 +47,19 @@ class SizeCompared:
     step: int = 0
     period: int = 0
     why: str = ""
+    place: Place | None = None
+
+    @property
+    def is_all(self) -> bool:
+        return not self.why
 
 
 class _NotAllError(Exception):
-    """Why it is not known for all."""
+    """Why it is not known for all, and where."""
+
+    def __init__(self, why: str, place: Place | None = None) -> None:
+        super().__init__(why)
+        self.place = place
 
 
 class _OtherError(Exception):
@@ -68,7 +80,8 @@ class _Side:
     base: Mapping[str, Number]
     size: str
     step: int
-    which: int
+    first: Triple
+    """The first block of the cluster."""
 
     def __post_init__(self) -> None:
         self.kernel, problem = self.program.at(self.base)
@@ -88,9 +101,17 @@ class _Side:
         return problem
 
     def _launched(self, units: int) -> Launched:
-        first, problem = firsts(*self.grid)[self.which], self.problem(units)
+        problem = self.problem(units)
         self.reach[units] = _reach(problem)
-        return replace(launched_case(problem, self.flow, first), areas=())
+        return replace(launched_case(problem, self.flow, self.first), areas=())
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """Have what is not regular tell its place."""
+        try:
+            yield
+        except (IrregularError, NotUnderstood) as error:
+            raise _NotAllError(str(error), Place(self.name, self.flow, error.at)) from error
 
     def given(self) -> set[int]:
         """The instructions that take from the launch what moves with the size.
@@ -103,13 +124,15 @@ class _Side:
 
     def run(self, units: int, stops: Mapping[Stop, int] | None = None,
             given: Mapping[int, State] | None = None) -> TurnFollower:  # fmt: skip
-        """Raises NotUnderstood, _NotAllError."""
+        """Raises _NotAllError."""
         launched = self._launched(units)
         machine = Machine(launched)
         self.symbols = launched.shared_offsets
         follower = TurnFollower(machine, stops, given)
-        if run(machine).blocked:
-            raise _NotAllError(f"a deadlock of the {self.name}")
+        with self.placed():
+            history = run(machine)
+        if history.blocked:
+            raise _NotAllError("a deadlock", Place(self.name, self.flow, history.blocked[0].at))
         if follower.contents.loads_what_it_stores:
             raise _NotAllError(f"the {self.name} loads what it has stored")
         self.on_data |= follower.log.on_data
@@ -155,22 +178,25 @@ class AllSizes:
         step = math.lcm(ours.step, theirs.step)
         units = math.lcm(ours.lasso.period * ours.step, theirs.lasso.period * theirs.step, step) // step
         start = max(-(-count.lasso.start * count.step // step) for count in (ours, theirs) if count.lasso is not None)
-        period = 0
         try:
             launch = self.original.at(self.base)[1].launch
-            for which in range(len(firsts(launch.grid, launch.cluster))):
-                sides = [
-                    _Side(name, program, self.flow_of, self.base, ours.name, step, which)
-                    for name, program in (("original", self.original), ("port", self.port))
-                ]
-                period = max(period, _Induction(sides, units, start, self.budget).period())
+            *others, last = (
+                _Induction(self._sides(ours.name, step, first), units, start, self.budget)
+                for first in firsts(launch.grid, launch.cluster)
+            )
+            period = last.period()
+            for other in others:
+                if not other.is_like(last):
+                    period = math.lcm(period, other.period())
         except _NotAllError as error:
-            return SizeCompared(ours.name, step, why=str(error))
-        except IrregularError as error:
-            return SizeCompared(ours.name, step, why=str(error))
-        except (NotUnderstood, PorterError) as error:
-            return SizeCompared(ours.name, step, why=str(error))
+            return SizeCompared(ours.name, step, why=str(error), place=error.place)
+        except PorterError as error:
+            return SizeCompared(ours.name, step, why=error.diagnostic.message)
         return SizeCompared(ours.name, step, period)
+
+    def _sides(self, size: str, step: int, first: Triple) -> list[_Side]:
+        programs = ("original", self.original), ("port", self.port)
+        return [_Side(name, program, self.flow_of, self.base, size, step, first) for name, program in programs]
 
 
 @dataclass
@@ -180,40 +206,72 @@ class _Induction:
     start: int
     budget: Budget
 
+    def __post_init__(self) -> None:
+        self.most = self.start + max(4 * self.units, _LEAST) + 2
+        """Units of the longest execution."""
+        self.longest: list[TurnFollower] = []
+
     def period(self) -> int:
         """The period with which both programs leave the same, for all numbers of units.
 
         Raises:
-            _NotAllError, IrregularError, NotUnderstood: that is not known.
+            _NotAllError, _OtherError: that is not known, or they do not.
         """
-        self._require_alike()
-        most = self.start + max(4 * self.units, _LEAST) + 2
-        logs = [(side.run(most - self.units).log, side.run(most).log) for side in self.sides]
-        found = [growing(side.flow, *of_side, self.units) for side, of_side in zip(self.sides, logs, strict=True)]
-        repeats = self._regular(found, most)
-        period, first = repeats.period, repeats.first
-        lines = [
-            loops_of_lines(one, period, first, side.symbols, side.step)
-            for one, side in zip(found, self.sides, strict=True)
-        ]  # fmt: skip
-        self._ends(found, repeats, self._classes(found, repeats))
-        for side, one, of_side, loops in zip(self.sides, found, logs, lines, strict=True):
-            one.log.on_data |= side.on_data
-            one.log.gives_numbers |= side.gives_numbers
-            for loop in loops:
-                loop.require()
-            room = Room(side.flow, of_side[0], one.log, LARGEST_SIZE // (side.step * self.units) + 1)
-            Behind(side.flow, one.log, loops, side.given(), room).require()
-        return period
-
-    def _require_alike(self) -> None:
         ours, theirs = self.sides
         if ours.grid != theirs.grid:
             raise _NotAllError("work is shared out in another way")
+        began = time.monotonic()
+        shorter, self.longest = self._run(self.most - self.units), self._run(self.most)
+        of_unit = (time.monotonic() - began) / (2 * self.most - self.units)
+        found: list[Growing] = []
+        for side, before, now in zip(self.sides, shorter, self.longest, strict=True):
+            with side.placed():
+                found.append(growing(side.flow, before.log, now.log, self.units))
+        repeats = self._regular(found)
+        self._require_time(repeats, of_unit)
+        lines: list[list[LoopLines]] = []
+        for side, one in zip(self.sides, found, strict=True):
+            with side.placed():
+                lines.append(loops_of_lines(one, repeats.period, repeats.first, side.symbols, side.step))
+        logs = [follower.log for follower in shorter]
+        self._require_lines(found, logs, lines)
+        self._ends(found, repeats, self._classes(found, repeats))
+        self._require_lines(found, logs, lines)
+        return repeats.period
 
-    def _regular(self, found: Sequence[Growing], most: int) -> Regular:
+    def _require_lines(
+        self, found: Sequence[Growing], shorter: Sequence[Log], lines: Sequence[Sequence[LoopLines]]
+    ) -> None:
+        """That numbers are lines for all that has to do with data in the executions so far."""
+        for side, one, before, loops in zip(self.sides, found, shorter, lines, strict=True):
+            one.log.on_data |= side.on_data
+            one.log.gives_numbers |= side.gives_numbers
+            with side.placed():
+                for loop in loops:
+                    loop.require()
+                room = Room(side.flow, before, one.log, LARGEST_SIZE // (side.step * self.units) + 1)
+                Behind(side.flow, one.log, loops, side.given(), room).require()
+
+    def _require_time(self, repeats: Regular, of_unit: float) -> None:
+        """Raises _NotAllError: there is none for as many executions as have to be made."""
+        most = (repeats.first + 2) * repeats.period + repeats.rest
+        seconds = of_unit * (most * most // 2 + 3 * (most + repeats.period))
+        if self.budget.seconds is not None and self.budget.seconds - time.monotonic() + self.budget.began < seconds:
+            raise _NotAllError(f"no time for all turns up to {most}")
+
+    def is_like(self, other: _Induction) -> bool:
+        """Whether a cluster does what another one does, but for numbers that are the same ones away in each turn, so that
+        what one execution shows of it holds for all that are alike.
+
+        Raises:
+            _NotAllError, _OtherError: both programs leave something else.
+        """
+        self.longest = self._run(other.most)
+        return all(are_alike(one.log, two.log) for one, two in zip(self.longest, other.longest, strict=True))
+
+    def _regular(self, found: Sequence[Growing]) -> Regular:
         for period in periods_of(self.units):
-            both = [regular(one, period, most, self.units + period) for one in found]
+            both = [regular(one, period, self.most, self.units + period) for one in found]
             if (one := both[0]) is not None and (other := both[1]) is not None:
                 return Regular(period, max(one.first, other.first), max(one.rest, other.rest))
         raise _NotAllError("no period shows within so many turns")

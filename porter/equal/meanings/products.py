@@ -31,9 +31,20 @@ _CHUNK = 16
 
 
 def operand(
+    contents: Contents, rank: int, descriptor: int, generation: Generation, rows: int, k: int, bits: int,
+    mn_major: bool,
+) -> Words:  # fmt: skip
+    """The words [rows] of an operand's rows (of B's columns) of k elements each in a block's shared memory. The warps of
+    a warpgroup ask for the same."""
+    key = rank, descriptor, generation, rows, k, bits, mn_major
+    if key not in contents.operands:
+        contents.operands[key] = _in_shared(contents.shared[rank], descriptor, generation, rows, k, bits, mn_major)
+    return contents.operands[key]
+
+
+def _in_shared(
     shared: Words, descriptor: int, generation: Generation, rows: int, k: int, bits: int, mn_major: bool
 ) -> Words:
-    """The words [rows] of an operand's rows (of B's columns) of k elements each in a block's shared memory [bytes]."""
     chunks = operand_chunks(descriptor, generation, rows, k, bits, mn_major)
     if int(chunks.max()) * _CHUNK + _CHUNK > len(shared):
         raise ValueError("an operand that passes the end of shared memory")
@@ -101,15 +112,15 @@ def _wgmma(step: Step) -> Means:
             raise step.not_understood("scale-d, which is data,")
         registers = [r(contents, warp, group) for r in a_words]
         before = np.stack([r(contents, warp, group) for r in held], axis=1) if adding else None
-        shared = contents.shared[warp.block.rank]
+        rank = warp.block.rank
         key = _key(op.k, (op.a_type, op.b_type, op.d_type), (negated[0], negated[1]), op.satfinite)
 
         def then() -> None:
             if isinstance(of_a, int):
-                of_rows = operand(shared, of_a, "sm_90", op.m, op.k, bits, mn_a)
+                of_rows = operand(contents, rank, of_a, "sm_90", op.m, op.k, bits, mn_a)
             else:
                 of_rows = _in_registers(registers, warp.number % (THREADS // WARP), bits)
-            of_columns = operand(shared, of_b, "sm_90", op.n, op.k, bits, mn_b)
+            of_columns = operand(contents, rank, of_b, "sm_90", op.n, op.k, bits, mn_b)
             place = rows + 16 * (warp.number % (THREADS // WARP))
             old = None if before is None else before.reshape(WARP, -1, size)
             found = accumulated(key, of_rows[place], of_columns[columns], old, size).reshape(WARP, len(names), 4)
@@ -183,7 +194,7 @@ class _Product:
         op, idesc, given = self._op, self._idesc, self._given
         bits = operand_element_bits(op.kind, idesc.b_type)
         columns = [
-            operand(self._contents.shared[r], given["b"], "sm_100", idesc.n // len(ranks), op.k, bits, idesc.b_mn_major)
+            operand(self._contents, r, given["b"], "sm_100", idesc.n // len(ranks), op.k, bits, idesc.b_mn_major)
             for r in ranks
         ]
         b = np.concatenate(columns)
@@ -210,4 +221,4 @@ class _Product:
             data = self._contents.tensor[rank][lanes, columns]
             return joined(data.reshape(len(lanes), -1))
         rows = idesc.m // op.cta_group
-        return operand(self._contents.shared[rank], self._given["a"], "sm_100", rows, op.k, bits, idesc.a_mn_major)
+        return operand(self._contents, rank, self._given["a"], "sm_100", rows, op.k, bits, idesc.a_mn_major)
