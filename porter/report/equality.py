@@ -9,7 +9,7 @@ from typing import Any
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, worst_exit
 from porter.report import json as report_json
 from porter.report.places import instruction, place_of
-from porter.verify.equality import Equality, Place
+from porter.verify.equality import Equality, Place, SizeCompared
 
 _EXIT = {"equal": ExitCode.OK, "differs": ExitCode.DIFFERENT, "unknown": ExitCode.INCONCLUSIVE}
 
@@ -25,6 +25,7 @@ def text(found: Sequence[Equality]) -> Iterator[str]:
     for one in found:
         yield f"{one.case}: {_verdict(one)}"
         yield from (f"    {line}" for line in _places(one))
+        yield from (f"    {_counted(count)}" for count in one.counts)
         yield from (f"    assumed: {assumed}" for assumed in sorted(one.assumed) if one.status == "equal")
 
 
@@ -46,9 +47,19 @@ def different(one: Equality, as_code: Code) -> Diagnostic:
 def _verdict(one: Equality) -> str:
     if one.status == "equal":
         took = f"{one.bytes} bytes, {one.seconds:.1f} s"
-        return f"equal on PTX, with proved synchronization, at {'; '.join(one.looked_at)} ({took})"
+        of_all = "".join(f"{count.name} all, " for count in one.counts if count.is_all)
+        return f"equal on PTX, with proved synchronization, {of_all}at {'; '.join(one.looked_at)} ({took})"
     at = f" ({one.at})" if one.at else ""
     return f"{'differs' if one.status == 'differs' else 'not known to be equal'}: {one.why}{at}"
+
+
+def _counted(count: SizeCompared) -> str:
+    if count.is_all:
+        return (
+            f"{count.name}: all multiples of {count.step} (what both hold goes on from each {count.period} to the next)"
+        )
+    where = f" ({count.place.program}, {_place(count.place)})" if count.place is not None else ""
+    return f"{count.name}: at these sizes, not all: {count.why}{where}"
 
 
 def _places(one: Equality) -> Iterator[str]:
@@ -77,5 +88,8 @@ def body_of(one: Equality) -> dict[str, Any]:
         "at": one.at,
         "places": [{"program": place.program, "place": _place(place)} for place in one.places],
         "assumed": sorted(one.assumed),
+        "counts": [
+            {"name": c.name, "all": c.is_all, "step": c.step, "period": c.period, "why": c.why} for c in one.counts
+        ],
         "seconds": round(one.seconds, 2),
     }

@@ -24,8 +24,9 @@ from porter.facts.machine import Machine
 from porter.sync.sequences import LARGEST_SIZE
 from porter.sync.sizes import given_by
 from porter.verify.budget import Budget
+from porter.verify.builder import BuiltKernel
 from porter.verify.case_program import Program
-from porter.verify.equality import Place
+from porter.verify.equality import Place, SizeCompared
 from porter.verify.expr import Number
 from porter.verify.problem import Problem
 from porter.verify.proving import Count, Proof, Sizes, firsts, launched_case
@@ -38,22 +39,6 @@ _MOST_CLASSES = 6
 """How often classes are made smaller."""
 
 
-@dataclass(frozen=True)
-class SizeCompared:
-    """All multiples of `step` of a size are equal, up to prefix + 3 periods of `period` compared; or `why` that is not
-    known."""
-
-    name: str
-    step: int = 0
-    period: int = 0
-    why: str = ""
-    place: Place | None = None
-
-    @property
-    def is_all(self) -> bool:
-        return not self.why
-
-
 class _NotAllError(Exception):
     """Why it is not known for all, and where."""
 
@@ -62,7 +47,7 @@ class _NotAllError(Exception):
         self.place = place
 
 
-class _OtherError(Exception):
+class OtherError(Exception):
     """Sizes at which something else is left."""
 
     def __init__(self, sizes: Sizes) -> None:
@@ -76,7 +61,7 @@ class _Side:
 
     name: str
     program: Program
-    flow_of: Callable[[object], Flow]
+    flow_of: Callable[[BuiltKernel], Flow]
     base: Mapping[str, Number]
     size: str
     step: int
@@ -85,6 +70,7 @@ class _Side:
 
     def __post_init__(self) -> None:
         self.kernel, problem = self.program.at(self.base)
+        self.base = problem.sizes
         self.flow = self.flow_of(self.kernel)
         self.grid = problem.launch.grid, problem.launch.cluster
         self.on_data: set[int] = set()
@@ -156,20 +142,30 @@ class AllSizes:
 
     original: Program
     port: Program
-    flow_of: Callable[[object], Flow]
+    flow_of: Callable[[BuiltKernel], Flow]
     base: Mapping[str, Number]
     budget: Budget
+    seconds: float = 0.0
 
-    def compared(self, original: Proof, port: Proof) -> Iterator[SizeCompared]:
-        """Each size of which the synchronization of both programs is proved for all."""
-        counts = {count.name: count for count in port.counts}
-        for ours in original.counts:
-            theirs = counts.get(ours.name)
-            if theirs is None or not (ours.step and theirs.step):
-                continue
-            yield self._size(ours, theirs)
+    @staticmethod
+    def names(original: Proof, port: Proof) -> list[str]:
+        """The sizes that turns of both programs follow."""
+        followed = {count.name for count in port.counts if count.step}
+        return [count.name for count in original.counts if count.step and count.name in followed]
 
-    def _size(self, ours: Count, theirs: Count) -> SizeCompared:
+    def compared(self, name: str, original: Proof, port: Proof) -> SizeCompared:
+        """Whether both leave the same for all of a size, given what is known of their synchronization.
+
+        Raises:
+            OtherError: they do not for some.
+        """
+        began = time.perf_counter()
+        try:
+            return self._compared(*(next(c for c in proof.counts if c.name == name) for proof in (original, port)))
+        finally:
+            self.seconds += time.perf_counter() - began
+
+    def _compared(self, ours: Count, theirs: Count) -> SizeCompared:
         for program, count in (("original", ours), ("port", theirs)):
             if not count.is_all:
                 return SizeCompared(ours.name, why=f"the synchronization of the {program} is not proved for all")
@@ -179,7 +175,8 @@ class AllSizes:
         units = math.lcm(ours.lasso.period * ours.step, theirs.lasso.period * theirs.step, step) // step
         start = max(-(-count.lasso.start * count.step // step) for count in (ours, theirs) if count.lasso is not None)
         try:
-            launch = self.original.at(self.base)[1].launch
+            problem = self.original.at(self.base)[1]
+            launch = problem.launch
             *others, last = (
                 _Induction(self._sides(ours.name, step, first), units, start, self.budget)
                 for first in firsts(launch.grid, launch.cluster)
@@ -215,7 +212,7 @@ class _Induction:
         """The period with which both programs leave the same, for all numbers of units.
 
         Raises:
-            _NotAllError, _OtherError: that is not known, or they do not.
+            _NotAllError, OtherError: that is not known, or they do not.
         """
         ours, theirs = self.sides
         if ours.grid != theirs.grid:
@@ -260,11 +257,11 @@ class _Induction:
             raise _NotAllError(f"no time for all turns up to {most}")
 
     def is_like(self, other: _Induction) -> bool:
-        """Whether a cluster does what another one does, but for numbers that are the same ones away in each turn, so that
-        what one execution shows of it holds for all that are alike.
+        """Whether a cluster does what another one does, but for numbers that are the same ones away in each turn, so
+        that what one execution shows of it holds for all that are alike.
 
         Raises:
-            _NotAllError, _OtherError: both programs leave something else.
+            _NotAllError, OtherError: both programs leave something else.
         """
         self.longest = self._run(other.most)
         return all(are_alike(one.log, two.log) for one, two in zip(self.longest, other.longest, strict=True))
@@ -314,7 +311,7 @@ class _Induction:
         """Whether both leave the same for fewer units, and from the first cut on for all that come to the same end.
 
         Raises:
-            _NotAllError, _OtherError: they do not.
+            _NotAllError, OtherError: they do not.
         """
         most = (repeats.first + 1) * repeats.period + repeats.rest
         stops = [one.stops(repeats.period, repeats.first, 1) for one in found]
@@ -333,7 +330,7 @@ class _Induction:
         """Both programs, which leave the same between all of their cuts.
 
         Raises:
-            _NotAllError, _OtherError: they do not, or there is no time.
+            _NotAllError, OtherError: they do not, or there is no time.
         """
         if self.budget.is_spent:
             raise _NotAllError("no time for as many turns as are needed")
@@ -346,7 +343,7 @@ class _Induction:
         if any(difference(one, other) is not None for one, other in zip(ours, theirs, strict=True)):
             side = self.sides[0]
             if not any(given):
-                raise _OtherError({**side.base, side.size: units * side.step})
+                raise OtherError({**side.base, side.size: units * side.step})
             raise _NotAllError("what is left does not follow from what was held before the last turns")
         return ran
 

@@ -55,6 +55,22 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
+class SizeCompared:
+    """Whether what is left is the same for all multiples of `step` of a size, whose turns do the same with a period of
+    `period` of these. `why` that is not known, and where."""
+
+    name: str
+    step: int = 0
+    period: int = 0
+    why: str = ""
+    place: Place | None = None
+
+    @property
+    def is_all(self) -> bool:
+        return not self.why
+
+
+@dataclass(frozen=True)
 class Equality:
     """`looked_at`: sizes at which both leave the same, `bytes` of it in all. `why`: what is not understood, or what
     differs first, with the inputs whose run shows it: what no run shows may be the same number made in another way, and
@@ -70,6 +86,8 @@ class Equality:
     at: str = ""
     places: tuple[Place, ...] = ()
     assumed: frozenset[str] = frozenset()
+    counts: tuple[SizeCompared, ...] = ()
+    """Sizes that turns follow, where it was looked at whether all of them are equal."""
 
 
 def compare(case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes], seconds: float) -> Equality:
@@ -120,7 +138,7 @@ class Comparison:
                 return result("unknown", error.why, at, (Place(error.program, error.flow, error.at),))
             if found is not None:
                 places = tuple(
-                    Place(program, self._flow(built[0]), where)
+                    Place(program, self.flow_of(built[0]), where)
                     for program, built, where in (("original", original, found.original), ("port", port, found.port))
                     if where is not None
                 )
@@ -151,7 +169,7 @@ class Comparison:
         # work may be shared out among blocks in another way
         all_ours, all_theirs = (list(_clusters(launch.grid, launch.cluster)) for launch in (ours, theirs))
         if max(len(all_ours), len(all_theirs)) > _ALL_CLUSTERS:
-            flow = self._flow(port[0])
+            flow = self.flow_of(port[0])
             raise UnknownError(f"a grid of another shape with more than {_ALL_CLUSTERS} clusters", "port", flow, None)
         return self._compared(original, all_ours, port, all_theirs)
 
@@ -167,7 +185,7 @@ class Comparison:
         return difference(ours, theirs), len(ours.addresses) + len(ours.reductions)
 
     def _outcome(self, program: str, built: tuple[BuiltKernel, Problem], firsts: Sequence[Triple]) -> Outcome:
-        flow = self._flow(built[0])
+        flow = self.flow_of(built[0])
         try:
             return together([self._of(program, flow, launched_case(built[1], flow, first)) for first in firsts])
         except NotUnderstood as error:
@@ -191,7 +209,7 @@ class Comparison:
         self._assumed |= history.assumed
         return of_cluster(follower.contents.stored)
 
-    def _flow(self, kernel: BuiltKernel) -> Flow:
+    def flow_of(self, kernel: BuiltKernel) -> Flow:
         found = self._flows.get(kernel.ptx)
         if found is None:
             assert kernel.function is not None

@@ -34,8 +34,8 @@ def operand(
     contents: Contents, rank: int, descriptor: int, generation: Generation, rows: int, k: int, bits: int,
     mn_major: bool,
 ) -> Words:  # fmt: skip
-    """The words [rows] of an operand's rows (of B's columns) of k elements each in a block's shared memory. The warps of
-    a warpgroup ask for the same."""
+    """The words [rows] of an operand's rows (of B's columns) of k elements each in a block's shared memory. All
+    warps of a warpgroup ask for the same."""
     key = rank, descriptor, generation, rows, k, bits, mn_major
     if key not in contents.operands:
         contents.operands[key] = _in_shared(contents.shared[rank], descriptor, generation, rows, k, bits, mn_major)
