@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "hopper": frozenset({"ptx"}),
     "facts": frozenset({"ptx"}),
     "sync": frozenset({"facts", "ptx"}),
-    "equal": frozenset({"facts", "sim", "ptx"}),
+    "equal": frozenset({"sync", "facts", "sim", "ptx"}),
     "grade": frozenset({"facts", "ptx"}),
     "verify": frozenset({"build", "sim", "hopper", "equal", "sync", "facts", "project", "ptx"}),
     "scan": frozenset({"passes", "rules", "model", "lang", "project", "ptx"}),

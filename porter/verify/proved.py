@@ -11,7 +11,7 @@ from porter.build.port_plan import PortPlan
 from porter.diagnostics import PorterError
 from porter.facts.code import Code
 from porter.sync.findings import Finding
-from porter.verify.all_sizes import AllSizes, OtherError
+from porter.verify.all_sizes import AllSizes, OtherSizesError
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.case import Case
@@ -102,7 +102,7 @@ def _for_all(
     for name in programs.names(of_original, of_port):
         try:
             counts.append(programs.compared(name, of_original, of_port))
-        except OtherError as error:
+        except OtherSizesError as error:
             other = replace(comparison, budget=Budget()).run([error.sizes])
             if other.status == "differs":
                 return other
