@@ -26,6 +26,7 @@ from porter.facts.launched import Launched
 from porter.facts.machine import Machine
 from porter.sync.sequences import LARGEST_SIZE
 from porter.sync.sizes import given_by
+from porter.sync.turns import comparisons
 
 _STEPS = 3
 """Periods between the first and the last cut of a proof: of three turns two have operands that commute in one order,
@@ -130,14 +131,12 @@ class AllTurns:
         for side, before, now in zip(self.sides, shorter, self.longest, strict=True):
             with side.placed():
                 found.append(growing(side.flow, before.log, now.log, self.units))
-        repeats = self._regular(found)
-        self._require_time(repeats, of_unit)
-        lines: list[list[LoopLines]] = []
-        for side, one in zip(self.sides, found, strict=True):
-            with side.placed():
-                lines.append(loops_of_lines(one, repeats.period, repeats.first, side.symbols, side.step))
+                more = (LARGEST_SIZE // side.step - self.most) // self.units
+                for why, at in comparisons(before.recorder, now.recorder, more):
+                    raise IrregularError(why, at)
         logs = [follower.log for follower in shorter]
-        self._require_lines(found, logs, lines)
+        repeats, lines = self._regular(found, logs)
+        self._require_time(repeats, of_unit)
         self._ends(found, repeats, self._classes(found, repeats))
         self._require_lines(found, logs, lines)
         return repeats.period
@@ -172,12 +171,33 @@ class AllTurns:
         self.longest = self._run(other.most)
         return all(are_alike(one.log, two.log) for one, two in zip(self.longest, other.longest, strict=True))
 
-    def _regular(self, found: Sequence[Growing]) -> Regular:
+    def _regular(
+        self, found: Sequence[Growing], shorter: Sequence[Log]
+    ) -> tuple[Regular, Sequence[Sequence[LoopLines]]]:
+        """The shortest period with which both do the same, with what is known of numbers in their loops.
+
+        Raises:
+            NotAllError: there is none.
+        """
+        why = NotAllError("no period shows within so many turns")
         for period in periods_of(self.units):
             both = [regular(one, period, self.most, self.units + period) for one in found]
-            if (one := both[0]) is not None and (other := both[1]) is not None:
-                return Regular(period, max(one.first, other.first), max(one.rest, other.rest))
-        raise NotAllError("no period shows within so many turns")
+            if (one := both[0]) is None or (other := both[1]) is None:
+                continue
+            repeats = Regular(period, max(one.first, other.first), max(one.rest, other.rest))
+            try:
+                lines = [self._lines(side, of_side, repeats) for side, of_side in zip(self.sides, found, strict=True)]
+                self._require_lines(found, shorter, lines)
+            except NotAllError as error:
+                why = error
+                continue
+            return repeats, lines
+        raise why
+
+    @staticmethod
+    def _lines(side: Side, found: Growing, repeats: Regular) -> list[LoopLines]:
+        with side.placed():
+            return loops_of_lines(found, repeats.period, repeats.first, side.symbols, side.step)
 
     # Induction ----------------------------------------------------------------------------------------
 

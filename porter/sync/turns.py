@@ -51,11 +51,11 @@ class Recorder:
         self._around: dict[tuple[WarpName, int], int] = defaultdict(int)
         self.loads: dict[tuple[WarpName, int, str], set[Value]] = defaultdict(set)
         """By warp, instruction and register the numbers that come from memory and decide something."""
-        machine.on_turn = self._turn
-        machine.on_comparison = self._comparison
+        machine.on_turn = self.turn
+        machine.on_comparison = self.comparison
         machine.on_load = self._load
 
-    def _turn(self, warp: Warp, group: Group, target: int) -> None:
+    def turn(self, warp: Warp, group: Group, target: int) -> None:
         known = group.registers
         state = {name: known[name] for name in self._deciding[target] if name in known}
         self.states[warp.name, target].append((self._around[warp.name, target], state))
@@ -68,7 +68,7 @@ class Recorder:
             for name in behind & found.keys():
                 self.loads[warp.name, at, name].add(found[name])
 
-    def _comparison(self, warp: Warp, at: int, sides: tuple[tuple[int, int], ...]) -> None:
+    def comparison(self, warp: Warp, at: int, sides: tuple[tuple[int, int], ...]) -> None:
         head = self.flow.innermost.get(at)
         around = 0 if head is None else self._around[warp.name, head]
         self.comparisons[warp.name, at] += [(around, pair) for pair in sides]
@@ -111,7 +111,7 @@ def _broken(runs: Sequence[Recorder], period: int, unit: int) -> tuple[str, int 
     sizes = Sizes(longer.flow, [run.given for run in runs], longer.symbols, unit, period)
     for found in (
         _registers(shorter, longer, period),
-        _comparisons(shorter, longer, (LARGEST_SIZE // unit - len(runs)) // period),
+        comparisons(shorter, longer, (LARGEST_SIZE // unit - len(runs)) // period),
         _operands(shorter, longer, sizes),
         sizes.uneven(),
         _left_behind(shorter, longer, sizes),
@@ -257,7 +257,7 @@ def _moved(first: Sequence[int | None], second: Sequence[int | None]) -> list[in
 # Comparisons ------------------------------------------------------------------------------------------
 
 
-def _comparisons(shorter: Recorder, longer: Recorder, more: int) -> Iterator[tuple[str, int]]:
+def comparisons(shorter: Recorder, longer: Recorder, more: int) -> Iterator[tuple[str, int]]:
     """Comparisons whose sides may change places at some turn, or for some number of turns, that no run has come to.
     `more`: periods that the longest size has besides."""
     for (warp, at), entries in longer.comparisons.items():
