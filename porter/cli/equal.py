@@ -21,13 +21,14 @@ from porter.cli.verify_program import Build, is_program, verify_program
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.lang.sources import CUDA_ENDINGS
 from porter.report import equality as report_equality
+from porter.verify.budget import Budget
 from porter.verify.case import Case
 from porter.verify.equality import Equality
 from porter.verify.proved import proofs_of
 from porter.verify.settings import SimOptions
 
 _PARTS = 3
-"""Both proofs of synchronization and the comparison have as much time each."""
+"""Both proofs of synchronization and the comparison have as much time each; what they leave is for all sizes."""
 
 
 @command
@@ -69,7 +70,7 @@ def equal(
             return
         plan = _mapped(plan, case, entry, params)
         chosen = read_sizes(sizes or ["all"], case_of_port(case, finished))
-        proofs = proofs_of(case, plan, builder, chosen, seconds / _PARTS, "none")
+        proofs = proofs_of(case, plan, builder, chosen, seconds / _PARTS, for_all=Budget(seconds))
         found.extend([proofs.equality] if proofs.equality is not None else [])
 
     left = each_case(session, path, case_path, compare)

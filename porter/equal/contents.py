@@ -93,11 +93,14 @@ class Contents:
         """The newest reduction of a thread at a place, of those whose order counts."""
         self._newest: dict[int, np.uint64] | None = None
         self.loads_what_it_stores = False
+        self.operands: dict[object, Words] = {}
+        """Those that products have found in shared memory as it is."""
 
     def forget(self) -> None:
-        """What registers hold has been changed: nothing is known of how it was made."""
+        """What registers and memory hold has been changed: nothing is known of how it was made."""
         self._chosen.clear()
         self.sums.clear()
+        self.operands.clear()
 
     def in_any_order(self, opcode: str, size: int, given: Sequence[Words]) -> Words:
         """The greatest of some values [..., size], or their sum, is made of all of them, in whatever order they are
@@ -180,6 +183,7 @@ class Contents:
         """Raises NotUnderstood: they are in no block's."""
         self._require_shared(addresses)
         self.shared[addresses >> RANK_SHIFT, addresses & OFFSET_MASK] = data
+        self.operands.clear()
 
     def _require_shared(self, addresses: Addresses) -> None:
         blocks, size = self.shared.shape

@@ -5,7 +5,7 @@ numbers that repeat or move evenly; and where its cuts are to be."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -165,21 +165,49 @@ def _longest(bodies: Sequence[Body], period: int) -> tuple[int, int] | None:
     return start, end + 2 * period
 
 
-def _moved(one: Body, other: Body) -> list[tuple[int | None, ...]]:
-    return [tuple(_differences(before, now)) for before, now in zip(one[1], other[1], strict=True)]
+def _moved(one: Body, other: Body) -> list[object]:
+    return [
+        _difference(a, b)
+        for before, now in zip(one[1], other[1], strict=True) for a, b in zip(before, now, strict=True)
+    ]  # fmt: skip
 
 
-def _differences(before: Sequence[Value], now: Sequence[Value]) -> Iterator[int | None]:
-    """How far each number lies from its counterpart, by lane; None for data, which both have to be."""
-    for one, other in zip(before, now, strict=True):
-        if isinstance(one, int) and isinstance(other, int):
-            yield other - one
-            continue
-        for lane in range(WARP):
-            a, b = of_lane(one, lane), of_lane(other, lane)
-            yield None if a is None and b is None else b - a if a is not None and b is not None else 1 << 70
+def _difference(one: Value, other: Value) -> object:
+    """How far a number lies from its counterpart, or the numbers of its lanes; data lie nowhere."""
+    if one == other:
+        return 0
+    if isinstance(one, int) and isinstance(other, int):
+        return other - one
+    pairs = [(of_lane(one, lane), of_lane(other, lane)) for lane in range(WARP)]
+    moved = [None if a is None or b is None else b - a for a, b in pairs]
+    if any((a is None) is not (b is None) for a, b in pairs):
+        # a number once and data once is no line
+        return object()
+    return moved[0] if moved.count(moved[0]) == WARP else tuple(moved)
 
 
 def periods_of(units: int) -> list[int]:
     """The divisors of a period, the shortest first."""
     return [n for n in range(1, units + 1) if units % n == 0]
+
+
+def are_alike(one: Log, other: Log) -> bool:
+    """Whether two executions come to the same, with numbers of data operations that are always the same ones away from
+    each other at an instruction."""
+    if one.streams.keys() != other.streams.keys():
+        return False
+    for warp, streams in one.streams.items():
+        others = other.streams[warp]
+        if {k: len(v) for k, v in streams.items()} != {k: len(v) for k, v in others.items()}:
+            return False
+        for lane, stream in streams.items():
+            away: dict[object, object] = {}
+            for (entry, values), (entry_of_other, values_of_other) in zip(stream, others[lane], strict=True):
+                if entry != entry_of_other:
+                    return False
+                if entry[0] not in one.on_data:
+                    continue
+                found = [_difference(a, b) for a, b in zip(values, values_of_other, strict=True)]
+                if away.setdefault(entry[0], found) != found:
+                    return False
+    return True

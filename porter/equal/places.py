@@ -15,6 +15,7 @@ from itertools import pairwise
 from porter.equal.periods import Growing, IrregularError
 from porter.equal.turning import Log, Turn
 from porter.facts.code import Loop
+from porter.facts.deciding import deciding
 from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL
 from porter.facts.values import bits, of_lane
@@ -24,6 +25,13 @@ from porter.ptx.shared_window import RANK_SHIFT
 from porter.sync.lines import Line, Lines, NoLineError, Row
 from porter.sync.sequences import LARGEST_SIZE, Counted, Key, NoSequenceError, Values, evenly, reaching, whole
 from porter.sync.sizes import Given
+
+
+def is_looked_at(flow: Flow, log: Log, at: int) -> bool:
+    """Whether the numbers that an instruction takes have to do with data: comparisons that decide nothing else do."""
+    is_comparison = flow.code.code[at].parts[0] == "setp" and flow.writes[at].isdisjoint(deciding(flow)[at + 1])
+    return is_comparison or at in log.on_data
+
 
 _ACCESSES = frozenset(("ld", "st", "ldu", "atom", "red"))
 
@@ -119,7 +127,7 @@ class LoopLines:
     def require(self) -> None:
         """Raises IrregularError: at an instruction with data that takes a register that is no line."""
         for at in self.loop.body:
-            names = self.flow.uses[at] & self.moving if at in self.log.on_data else ()
+            names = self.flow.uses[at] & self.moving if is_looked_at(self.flow, self.log, at) else ()
             for name in names:
                 try:
                     self._require_line(at, name)
@@ -227,7 +235,9 @@ class Behind:
     def require(self) -> None:
         """Raises IrregularError: at an instruction with data that takes a number that is no such sum, as far as is
         known."""
-        for at in sorted(self.log.on_data):
+        for at in range(len(self.flow.uses)):
+            if not is_looked_at(self.flow, self.log, at):
+                continue
             names = self.flow.uses[at] & (self._of_size if at in self._inside else self._moving)
             if not all(self._is_even(at, name) for name in names):
                 opcode = self.flow.code.code[at].parts[0]

@@ -25,6 +25,7 @@ from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, bits, first, is_known
 from porter.ptx.bits import signed
+from porter.sync.turns import Recorder
 
 LoopOf = tuple[WarpName, int]
 """A warp, and the head of a loop."""
@@ -77,6 +78,7 @@ class TurnFollower(Follower):
                  given: Mapping[int, State] | None = None) -> None:  # fmt: skip
         super().__init__(machine)
         self.log = Log()
+        self.recorder = Recorder(machine)
         self.states: list[State] = []
         self._stops, self._given = stops or {}, given or {}
         self._taken_lanes = 0
@@ -143,6 +145,7 @@ class TurnFollower(Follower):
         return found
 
     def _compared(self, warp: Warp, at: int, sides: tuple[tuple[int, int], ...]) -> None:
+        self.recorder.comparison(warp, at, sides)
         signs = tuple((a == b, a < b, signed(a, 32) < signed(b, 32), signed(a, 64) < signed(b, 64)) for a, b in sides)
         self._told(warp, (at, signs))
 
@@ -153,6 +156,7 @@ class TurnFollower(Follower):
         self.log.streams[warp.name].setdefault(-1, []).append((entry, ()))
 
     def _turn(self, warp: Warp, group: Group, place: int) -> None:
+        self.recorder.head(warp, group, place)
         head = group.pc
         if place not in self._machine.flow.heads[head].members:
             return

@@ -9,7 +9,7 @@ from typing import Any
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, worst_exit
 from porter.report import json as report_json
 from porter.report.places import instruction, place_of
-from porter.verify.equality import Equality, Place
+from porter.verify.equality import Equality, Place, SizeCompared
 
 REMEDY = "`porter verify` holds runs of both against each other"
 """What to do about what PTX alone does not tell."""
@@ -27,6 +27,7 @@ def text(found: Sequence[Equality]) -> Iterator[str]:
     for one in found:
         yield f"{one.case}: {_verdict(one)}"
         yield from (f"    {line}" for line in _places(one))
+        yield from (f"    {_counted(count)}" for count in one.counts)
         yield from (f"    assumed: {assumed}" for assumed in sorted(one.assumed) if one.status == "equal")
 
 
@@ -57,7 +58,17 @@ def _verdict(one: Equality) -> str:
 
 def extent(one: Equality) -> str:
     """For which sizes both are equal."""
-    return f"at {'; '.join(one.looked_at)}"
+    of_all = "".join(f"{count.name} all, " for count in one.counts if count.is_all)
+    return f"{of_all}at {'; '.join(one.looked_at)}"
+
+
+def _counted(count: SizeCompared) -> str:
+    if count.is_all:
+        return (
+            f"{count.name}: all multiples of {count.step} (what both hold goes on from each {count.period} to the next)"
+        )
+    where = f" ({count.place.program}, {_place(count.place)})" if count.place is not None else ""
+    return f"{count.name}: at these sizes, not all: {count.why}{where}"
 
 
 def _places(one: Equality) -> Iterator[str]:
@@ -86,5 +97,8 @@ def body_of(one: Equality) -> dict[str, Any]:
         "at": one.at,
         "places": [{"program": place.program, "place": _place(place)} for place in one.places],
         "assumed": sorted(one.assumed),
+        "counts": [
+            {"name": c.name, "all": c.is_all, "step": c.step, "period": c.period, "why": c.why} for c in one.counts
+        ],
         "seconds": round(one.seconds, 2),
     }

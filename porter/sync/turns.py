@@ -57,11 +57,11 @@ class Recorder:
         self.entries: dict[int, list[dict[str, Value]]] = defaultdict(list)
         """By head of a loop the registers of who comes to it from outside."""
         self.branched = machine.branched
-        machine.on_head = self._head
-        machine.on_comparison = self._comparison
+        machine.on_head = self.head
+        machine.on_comparison = self.comparison
         machine.on_load = self._load
 
-    def _head(self, warp: Warp, group: Group, place: int) -> None:
+    def head(self, warp: Warp, group: Group, place: int) -> None:
         known, target = group.registers, group.pc
         state = {name: known[name] for name in self._deciding[target] if name in known}
         if place not in self.flow.heads[target].members:
@@ -83,7 +83,7 @@ class Recorder:
             for name in behind & found.keys():
                 self.loads[warp.name, at, name].add(found[name])
 
-    def _comparison(self, warp: Warp, at: int, sides: tuple[tuple[int, int], ...]) -> None:
+    def comparison(self, warp: Warp, at: int, sides: tuple[tuple[int, int], ...]) -> None:
         head = self.flow.innermost.get(at)
         around = 0 if head is None else self._around[warp.name, head]
         self.comparisons[warp.name, at] += [(around, pair) for pair in sides]
@@ -134,7 +134,7 @@ def broken(runs: Sequence[Recorder], period: int, unit: int) -> tuple[str, int |
 def _broken_in(shorter: Recorder, longer: Recorder, sizes: Sizes, least: int) -> Iterator[tuple[str, int]]:
     """The same of one run and that for a period less. `least`: periods for which it has to show what moves evenly."""
     yield from _registers(shorter, longer, sizes.period, least)
-    yield from _comparisons(shorter, longer, (LARGEST_SIZE // sizes.unit - len(sizes.given)) // sizes.period)
+    yield from comparisons(shorter, longer, (LARGEST_SIZE // sizes.unit - len(sizes.given)) // sizes.period)
     yield from _by_counters(shorter, longer, sizes)
 
 
@@ -285,7 +285,7 @@ def _moved(first: Sequence[int | None], second: Sequence[int | None]) -> list[in
 # Comparisons ------------------------------------------------------------------------------------------
 
 
-def _comparisons(shorter: Recorder, longer: Recorder, more: int) -> Iterator[tuple[str, int]]:
+def comparisons(shorter: Recorder, longer: Recorder, more: int) -> Iterator[tuple[str, int]]:
     """Comparisons whose sides may change places at some turn, or for some number of turns, that no run has come to.
     `more`: periods that the longest size has besides."""
     for (warp, at), entries in longer.comparisons.items():

@@ -1,56 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an original and its port leave the same for all numbers of turns of their loops (docs/equality.md)."""
+"""Whether an original and its port leave the same for all of a size that turns follow (docs/equality.md)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from porter.diagnostics import PorterError
-from porter.equal.induction import classes, hold, parted, refined
-from porter.equal.outcome import difference
-from porter.equal.periods import Growing, IrregularError, Regular, growing, periods_of, regular
-from porter.equal.places import Behind, Room, given_as_lines, loops_of_lines
-from porter.equal.turning import State, Stop, TurnFollower
-from porter.equal.words import Words
-from porter.facts.events import NotUnderstood
-from porter.facts.executor import run
+from porter.equal.all_turns import AllTurns, NotAllError, OtherError, Side
 from porter.facts.flow import Flow
-from porter.facts.launched import Launched
-from porter.facts.machine import Machine
-from porter.sync.sequences import LARGEST_SIZE
-from porter.sync.sizes import given_by
+from porter.facts.launched import Launched, Triple
 from porter.verify.budget import Budget
+from porter.verify.builder import BuiltKernel
 from porter.verify.case_program import Program
+from porter.verify.equality import Place, SizeCompared
 from porter.verify.expr import Number
 from porter.verify.problem import Problem
 from porter.verify.proving import Count, Proof, Sizes, firsts, launched_case
 
-_STEPS = 3
-"""Periods between the first and the last cut of a proof."""
-_LEAST = 24
-"""Units of a size behind the first ones that are looked at for what repeats: loops that are unrolled make few turns."""
-_MOST_CLASSES = 6
-"""How often classes are made smaller."""
 
-
-@dataclass(frozen=True)
-class SizeCompared:
-    """All multiples of `step` of a size are equal, up to prefix + 3 periods of `period` compared; or `why` that is not
-    known."""
-
-    name: str
-    step: int = 0
-    period: int = 0
-    why: str = ""
-
-
-class _NotAllError(Exception):
-    """Why it is not known for all."""
-
-
-class _OtherError(Exception):
+class OtherSizesError(Exception):
     """Sizes at which something else is left."""
 
     def __init__(self, sizes: Sizes) -> None:
@@ -59,94 +30,35 @@ class _OtherError(Exception):
 
 
 @dataclass
-class _Side:
-    """One of the two programs, as one of its clusters sees it for any size."""
-
-    name: str
-    program: Program
-    flow_of: Callable[[object], Flow]
-    base: Mapping[str, Number]
-    size: str
-    step: int
-    which: int
-
-    def __post_init__(self) -> None:
-        self.kernel, problem = self.program.at(self.base)
-        self.flow = self.flow_of(self.kernel)
-        self.grid = problem.launch.grid, problem.launch.cluster
-        self.on_data: set[int] = set()
-        self.gives_numbers: set[int] = set()
-        self.symbols: Mapping[str, int] = {}
-        self.reach: dict[int, object] = {}
-
-    def problem(self, units: int) -> Problem:
-        kernel, problem = self.program.at({**self.base, self.size: units * self.step})
-        if kernel.ptx != self.kernel.ptx:
-            raise _NotAllError("another kernel is compiled for each")
-        if (problem.launch.grid, problem.launch.cluster) != self.grid:
-            raise _NotAllError("another grid is launched for each")
-        return problem
-
-    def _launched(self, units: int) -> Launched:
-        first, problem = firsts(*self.grid)[self.which], self.problem(units)
-        self.reach[units] = _reach(problem)
-        return replace(launched_case(problem, self.flow, first), areas=())
-
-    def given(self) -> set[int]:
-        """The instructions that take from the launch what moves with the size.
-
-        Raises:
-            IrregularError: it does not move evenly.
-        """
-        by_run = [given_by(Machine(self._launched(units))) for units in (1, 2, 3, 4)]
-        return set[int]().union(*(given_as_lines(of_block) for of_block in zip(*by_run, strict=True)))
-
-    def run(self, units: int, stops: Mapping[Stop, int] | None = None,
-            given: Mapping[int, State] | None = None) -> TurnFollower:  # fmt: skip
-        """Raises NotUnderstood, _NotAllError."""
-        launched = self._launched(units)
-        machine = Machine(launched)
-        self.symbols = launched.shared_offsets
-        follower = TurnFollower(machine, stops, given)
-        if run(machine).blocked:
-            raise _NotAllError(f"a deadlock of the {self.name}")
-        if follower.contents.loads_what_it_stores:
-            raise _NotAllError(f"the {self.name} loads what it has stored")
-        self.on_data |= follower.log.on_data
-        self.gives_numbers |= follower.log.gives_numbers
-        return follower
-
-
-def _reach(problem: Problem) -> object:
-    """How far the tensors go that copies load from, however large their boxes are: whether a box passes the end of one
-    is to be the same in both programs for all sizes."""
-    outputs = {tensor.name for tensor in problem.outputs}
-    return {
-        (bound.tensor, bound.map.address, bound.map.sizes, bound.map.strides, bound.map.dtype.element_bits)
-        for bound in problem.tensor_maps.values() if bound.tensor not in outputs
-    }  # fmt: skip
-
-
-@dataclass
 class AllSizes:
     """A case's original and port, for all numbers of turns of one size."""
 
     original: Program
     port: Program
-    flow_of: Callable[[object], Flow]
+    flow_of: Callable[[BuiltKernel], Flow]
     base: Mapping[str, Number]
     budget: Budget
+    seconds: float = 0.0
 
-    def compared(self, original: Proof, port: Proof) -> Iterator[SizeCompared]:
-        """Each size of which the synchronization of both programs is proved for all."""
-        counts = {count.name: count for count in port.counts}
-        for ours in original.counts:
-            theirs = counts.get(ours.name)
-            if theirs is None or not (ours.step and theirs.step):
-                continue
-            yield self._size(ours, theirs)
+    @staticmethod
+    def names(original: Proof, port: Proof) -> list[str]:
+        """The sizes that turns of both programs follow."""
+        followed = {count.name for count in port.counts if count.step}
+        return [count.name for count in original.counts if count.step and count.name in followed]
 
-    def _size(self, ours: Count, theirs: Count) -> SizeCompared:
+    def compared(self, name: str, original: Proof, port: Proof) -> SizeCompared:
+        """Whether both leave the same for all of a size, given what is known of their synchronization.
+
+        Raises:
+            OtherSizesError: they do not for some.
+        """
+        began = time.perf_counter()
+        try:
+            return self._compared(*(next(c for c in proof.counts if c.name == name) for proof in (original, port)))
+        finally:
+            self.seconds += time.perf_counter() - began
+
+    def _compared(self, ours: Count, theirs: Count) -> SizeCompared:
         for program, count in (("original", ours), ("port", theirs)):
             if not count.is_all:
                 return SizeCompared(ours.name, why=f"the synchronization of the {program} is not proved for all")
@@ -155,155 +67,68 @@ class AllSizes:
         step = math.lcm(ours.step, theirs.step)
         units = math.lcm(ours.lasso.period * ours.step, theirs.lasso.period * theirs.step, step) // step
         start = max(-(-count.lasso.start * count.step // step) for count in (ours, theirs) if count.lasso is not None)
-        period = 0
         try:
-            launch = self.original.at(self.base)[1].launch
-            for which in range(len(firsts(launch.grid, launch.cluster))):
-                sides = [
-                    _Side(name, program, self.flow_of, self.base, ours.name, step, which)
-                    for name, program in (("original", self.original), ("port", self.port))
-                ]
-                period = max(period, _Induction(sides, units, start, self.budget).period())
-        except _NotAllError as error:
-            return SizeCompared(ours.name, step, why=str(error))
-        except IrregularError as error:
-            return SizeCompared(ours.name, step, why=str(error))
-        except (NotUnderstood, PorterError) as error:
-            return SizeCompared(ours.name, step, why=str(error))
+            period = self._period(ours.name, step, units, start)
+        except NotAllError as error:
+            place = Place(error.program, self._flow_at(error.program), error.at) if error.program else None
+            return SizeCompared(ours.name, step, why=str(error), place=place)
+        except OtherError as error:
+            raise OtherSizesError({**self.base, ours.name: error.units * step}) from error
+        except PorterError as error:
+            return SizeCompared(ours.name, step, why=error.diagnostic.message)
         return SizeCompared(ours.name, step, period)
 
-
-@dataclass
-class _Induction:
-    sides: Sequence[_Side]
-    units: int
-    start: int
-    budget: Budget
-
-    def period(self) -> int:
-        """The period with which both programs leave the same, for all numbers of units.
-
-        Raises:
-            _NotAllError, IrregularError, NotUnderstood: that is not known.
-        """
-        self._require_alike()
-        most = self.start + max(4 * self.units, _LEAST) + 2
-        logs = [(side.run(most - self.units).log, side.run(most).log) for side in self.sides]
-        found = [growing(side.flow, *of_side, self.units) for side, of_side in zip(self.sides, logs, strict=True)]
-        repeats = self._regular(found, most)
-        period, first = repeats.period, repeats.first
-        lines = [
-            loops_of_lines(one, period, first, side.symbols, side.step)
-            for one, side in zip(found, self.sides, strict=True)
-        ]  # fmt: skip
-        self._ends(found, repeats, self._classes(found, repeats))
-        for side, one, of_side, loops in zip(self.sides, found, logs, lines, strict=True):
-            one.log.on_data |= side.on_data
-            one.log.gives_numbers |= side.gives_numbers
-            for loop in loops:
-                loop.require()
-            room = Room(side.flow, of_side[0], one.log, LARGEST_SIZE // (side.step * self.units) + 1)
-            Behind(side.flow, one.log, loops, side.given(), room).require()
+    def _period(self, size: str, step: int, units: int, start: int) -> int:
+        """Raises NotAllError, OtherError, PorterError."""
+        launches = [program.at(self.base)[1].launch for program in (self.original, self.port)]
+        grid, cluster = launches[0].grid, launches[0].cluster
+        if (grid, cluster) != (launches[1].grid, launches[1].cluster):
+            raise NotAllError("work is shared out in another way")
+        *others, last = (
+            AllTurns(self._sides(size, step, first), units, start, self._left) for first in firsts(grid, cluster)
+        )
+        period = last.period()
+        for other in others:
+            if not other.is_like(last):
+                period = math.lcm(period, other.period())
         return period
 
-    def _require_alike(self) -> None:
-        ours, theirs = self.sides
-        if ours.grid != theirs.grid:
-            raise _NotAllError("work is shared out in another way")
+    def _left(self) -> float:
+        """Seconds."""
+        if self.budget.seconds is None:
+            return math.inf
+        return self.budget.seconds - time.monotonic() + self.budget.began
 
-    def _regular(self, found: Sequence[Growing], most: int) -> Regular:
-        for period in periods_of(self.units):
-            both = [regular(one, period, most, self.units + period) for one in found]
-            if (one := both[0]) is not None and (other := both[1]) is not None:
-                return Regular(period, max(one.first, other.first), max(one.rest, other.rest))
-        raise _NotAllError("no period shows within so many turns")
+    def _flow_at(self, program: str) -> Flow:
+        return self.flow_of((self.original if program == "original" else self.port).at(self.base)[0])
 
-    # Induction ----------------------------------------------------------------------------------------
+    def _sides(self, size: str, step: int, first: Triple) -> list[Side]:
+        return [
+            self._side(name, program, size, step, first)
+            for name, program in (("original", self.original), ("port", self.port))
+        ]  # fmt: skip
 
-    def _classes(self, found: Sequence[Growing], repeats: Regular) -> _Known:
-        """What both programs hold at each cut of each loop, which is shown to follow from what they hold at the one
-        before.
+    def _side(self, name: str, program: Program, size: str, step: int, first: Triple) -> Side:
+        kernel, base = program.at(self.base)
+        flow = self.flow_of(kernel)
 
-        Raises:
-            _NotAllError: it does not.
-        """
-        units, cuts = (repeats.first + _STEPS) * repeats.period + repeats.rest, _STEPS + 1
-        stops = [one.stops(repeats.period, repeats.first, cuts) for one in found]
-        seen = self._run(units, stops)
-        loops = range(0, len(set(stops[0].values())), cuts)
-        at = [[[one.states[loop + cut] for one in seen] for cut in (0, 1)] for loop in loops]
-        known = _Known([first for first, _ in at], [classes(first, second) for first, second in at])
-        for _ in range(_MOST_CLASSES):
-            followed = self._run(units, stops, known.given(cuts, (1, 2)))
-            smaller = [
-                self._followed(words, [[one.states[loop + cut] for one in followed] for cut in (1, 2, 3)])
-                for words, loop in zip(known.words, loops, strict=True)
-            ]  # fmt: skip
-            if all(new is old for new, old in zip(smaller, known.words, strict=True)):
-                return known
-            known = _Known(known.states, smaller)
-        raise _NotAllError("what is held after a period does not follow from what was held before it")
+        def problem(units: int) -> Problem:
+            of_units, found = program.at({**self.base, size: units * step})
+            if of_units.ptx != kernel.ptx:
+                raise NotAllError("another kernel is compiled for each")
+            if (found.launch.grid, found.launch.cluster) != (base.launch.grid, base.launch.cluster):
+                raise NotAllError("another grid is launched for each")
+            return found
 
-    @staticmethod
-    def _followed(known: Words, cuts: Sequence[Sequence[State]]) -> Words:
-        """The classes if they hold at these cuts, else smaller ones."""
-        for states in cuts:
-            if not hold(known, states):
-                known = refined(known, states)
-        return known
+        def launched(units: int) -> Launched:
+            return replace(launched_case(problem(units), flow, first), areas=())
 
-    def _ends(self, found: Sequence[Growing], repeats: Regular, known: _Known) -> None:
-        """Whether both leave the same for fewer units, and from the first cut on for all that come to the same end.
-
-        Raises:
-            _NotAllError, _OtherError: they do not.
-        """
-        most = (repeats.first + 1) * repeats.period + repeats.rest
-        stops = [one.stops(repeats.period, repeats.first, 1) for one in found]
-        for units in range(1, most):
-            self._run(units)
-        for units in range(most, most + repeats.period):
-            followed = self._run(units, stops, known.given(1, (0,)))
-            for loop, words in enumerate(known.words):
-                if not hold(words, [one.states[loop] for one in followed]):
-                    raise _NotAllError("what is held at the first cut depends on the size")
-
-    def _run(
-        self, units: int, stops: Sequence[Mapping[Stop, int]] = ({}, {}),
-        given: Sequence[Mapping[int, State]] = ({}, {}),
-    ) -> list[TurnFollower]:  # fmt: skip
-        """Both programs, which leave the same between all of their cuts.
-
-        Raises:
-            _NotAllError, _OtherError: they do not, or there is no time.
-        """
-        if self.budget.is_spent:
-            raise _NotAllError("no time for as many turns as are needed")
-        ran = [side.run(units, some, words) for side, some, words in zip(self.sides, stops, given, strict=True)]
-        ours, theirs = (follower.outcomes for follower in ran)
-        if [len(one.states) for one in ran] != [len(set(some.values())) for some in stops] or len(ours) != len(theirs):
-            raise _NotAllError("loops that are not come to as often")
-        if self.sides[0].reach[units] != self.sides[1].reach[units]:
-            raise _NotAllError("tensor maps of other tensors")
-        if any(difference(one, other) is not None for one, other in zip(ours, theirs, strict=True)):
-            side = self.sides[0]
-            if not any(given):
-                raise _OtherError({**side.base, side.size: units * side.step})
-            raise _NotAllError("what is left does not follow from what was held before the last turns")
-        return ran
+        return Side(name, flow, step, launched, lambda units: _reach(problem(units)))
 
 
-@dataclass(frozen=True)
-class _Known:
-    """By loop: what both programs hold at a cut, for its shape, and the classes of its bytes."""
-
-    states: Sequence[Sequence[State]]
-    words: Sequence[Words]
-
-    def given(self, cuts: int, places: Sequence[int]) -> list[dict[int, State]]:
-        """By program the classes as what is held at some of each loop's cuts."""
-        found: list[dict[int, State]] = [{}, {}]
-        for loop, (states, words) in enumerate(zip(self.states, self.words, strict=True)):
-            for of_side, state in zip(found, parted(words, states), strict=True):
-                of_side.update({loop * cuts + place: state for place in places})
-        return found
+def _reach(problem: Problem) -> object:
+    outputs = {tensor.name for tensor in problem.outputs}
+    return {
+        (bound.tensor, bound.map.address, bound.map.sizes, bound.map.strides, bound.map.dtype.element_bits)
+        for bound in problem.tensor_maps.values() if bound.tensor not in outputs
+    }  # fmt: skip

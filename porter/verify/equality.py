@@ -70,6 +70,22 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class SizeCompared:
+    """Whether what is left is the same for all multiples of `step` of a size, whose turns do the same with a period of
+    `period` of these. `why` that is not known, and where."""
+
+    name: str
+    step: int = 0
+    period: int = 0
+    why: str = ""
+    place: Place | None = None
+
+    @property
+    def is_all(self) -> bool:
+        return not self.why
+
+
+@dataclass(frozen=True)
 class Equality:
     """`looked_at`: sizes at which both leave the same, `bytes` of it in all. `why`: what is not understood, or what
     differs first, with the inputs whose run shows it: what no run shows may be the same number made in another way, and
@@ -86,6 +102,8 @@ class Equality:
     places: tuple[Place, ...] = ()
     assumed: frozenset[str] = frozenset()
     remedy: str = ""
+    counts: tuple[SizeCompared, ...] = ()
+    """Sizes that turns follow, where it was looked at whether all of them are equal."""
 
 
 @dataclass
@@ -145,7 +163,7 @@ class Comparison:
             return Answer("unknown", f"{error.why}; {shown}" if error.is_wrong else error.why, (where,))
         if found is None:
             return Answer("equal", bytes=count)
-        places = places_of(found, self._flow(original[0]), self._flow(port[0]))
+        places = places_of(found, self.flow_of(original[0]), self.flow_of(port[0]))
         shown = self.show(original, port)
         status: Status = "differs" if shown.how in ("bits", "end") else "unknown"
         return Answer(status, f"{_what(original[1], found)}; {shown}", places)
@@ -165,15 +183,15 @@ class Comparison:
 
         launches = original[1].launch, port[1].launch
         return difference_between(
-            Side(launches[0].grid, launches[0].cluster, self._flow(original[0]), left),
-            Side(launches[1].grid, launches[1].cluster, self._flow(port[0]), partial(self._outcome, "port", port)),
+            Side(launches[0].grid, launches[0].cluster, self.flow_of(original[0]), left),
+            Side(launches[1].grid, launches[1].cluster, self.flow_of(port[0]), partial(self._outcome, "port", port)),
         )
 
     def _outcome(self, program: str, built: Built, firsts: Sequence[Triple]) -> Outcome:
-        flow = self._flow(built[0])
+        flow = self.flow_of(built[0])
         return left_by_clusters(program, flow, partial(launched_case, built[1], flow), firsts, self._assumed)
 
-    def _flow(self, kernel: BuiltKernel) -> Flow:
+    def flow_of(self, kernel: BuiltKernel) -> Flow:
         found = self._flows.get(kernel.ptx)
         if found is None:
             assert kernel.function is not None

@@ -11,11 +11,12 @@ from porter.build.port_plan import PortPlan
 from porter.diagnostics import PorterError
 from porter.facts.code import Code
 from porter.sync.findings import Finding
+from porter.verify.all_sizes import AllSizes, OtherSizesError
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.case import Case
 from porter.verify.case_program import Program
-from porter.verify.equality import Comparison, Equality, Place
+from porter.verify.equality import Comparison, Equality, Place, SizeCompared
 from porter.verify.hazards import usual_level
 from porter.verify.line_map import LineMap
 from porter.verify.proving import Proof, Sizes
@@ -63,11 +64,11 @@ def prove_case(
 
 def proofs_of(
     case: Case, plan: PortPlan | None, builder: Builder, chosen: Sequence[Sizes], seconds: float,
-    turns: Literal["both", "port", "none"] = "both",
+    turns: Literal["both", "port", "none"] = "both", for_all: Budget | None = None,
 ) -> CaseProofs:  # fmt: skip
     """The proofs of a case's original and of the port, and whether they are equal, for `seconds` each. `turns`: whose
     other numbers of turns are looked at; those of an original also where its port is wrong, to tell whose mistake it
-    is.
+    is. `for_all`: the time for comparing both for all of them, where they are equal.
 
     `chosen` are sizes that the original takes; those that the port does not are left out of its proof.
 
@@ -83,9 +84,30 @@ def proofs_of(
     of_original = original.prove(chosen, seconds, usual_level("original"), asks)
     found = compared(of_original, of_port, LineMap(original.source, port.source))
     proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
-    equality = Comparison(case.name, original, port, Budget(seconds)).run(proved or taken[:1])
+    comparison = Comparison(case.name, original, port, Budget(seconds))
     reorders = plan.reorders or (plan.source is not None and case.compare == "bound")
-    return replace(found, equality=with_proofs(equality, found, reorders))
+    equality = with_proofs(comparison.run(proved or taken[:1]), found, reorders)
+    if for_all is not None and equality.status == "equal" and taken[0] == chosen[0]:
+        equality = _for_all(comparison, of_original, of_port, chosen[0], for_all, equality)
+    return replace(found, equality=equality)
+
+
+def _for_all(
+    comparison: Comparison, of_original: Proof, of_port: Proof, base: Sizes, budget: Budget, equality: Equality
+) -> Equality:
+    """With what is known of all numbers of turns; a size at which something else is left, and a run shows it, is what
+    counts."""
+    counts: list[SizeCompared] = []
+    programs = AllSizes(comparison.original, comparison.port, comparison.flow_of, base, budget)
+    for name in programs.names(of_original, of_port):
+        try:
+            counts.append(programs.compared(name, of_original, of_port))
+        except OtherSizesError as error:
+            other = replace(comparison, budget=Budget()).run([error.sizes])
+            if other.status == "differs":
+                return other
+            counts.append(SizeCompared(name, why=f"at {other.at} {other.why}", place=next(iter(other.places), None)))
+    return replace(equality, counts=tuple(counts), seconds=equality.seconds + programs.seconds)
 
 
 def with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equality:

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether two programs leave the same for all numbers of turns of their loops.
+
+Executions for some numbers of turns are compared; what comes behind is an induction from cut to cut
+(`porter.equal.induction`), whose step and whose ends are executed as well, each from unknown words. That each of them
+stands for all is what `porter.equal.periods` and `porter.equal.places` require.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from porter.equal.induction import classes, hold, parted, refined
+from porter.equal.outcome import difference
+from porter.equal.periods import Growing, IrregularError, Regular, are_alike, growing, periods_of, regular
+from porter.equal.places import Behind, LoopLines, Room, given_as_lines, loops_of_lines
+from porter.equal.turning import Log, State, Stop, TurnFollower
+from porter.equal.words import Words
+from porter.facts.events import NotUnderstood
+from porter.facts.executor import run
+from porter.facts.flow import Flow
+from porter.facts.launched import Launched
+from porter.facts.machine import Machine
+from porter.sync.sequences import LARGEST_SIZE
+from porter.sync.sizes import given_by
+from porter.sync.turns import comparisons
+
+_STEPS = 3
+"""Periods between the first and the last cut of a proof: of three turns two have operands that commute in one order,
+and lines that two turns share are one."""
+_LEAST = 24
+"""Units of a size behind the first ones that are looked at for what repeats: loops that are unrolled make few turns."""
+_MOST_CLASSES = 6
+"""How often classes are made smaller."""
+
+
+class NotAllError(Exception):
+    """Why it is not known for all, and in which program and at which instruction."""
+
+    def __init__(self, why: str, program: str = "", at: int | None = None) -> None:
+        super().__init__(why)
+        self.program, self.at = program, at
+
+
+class OtherError(Exception):
+    """A number of units of the size for which something else is left."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__(f"something else is left for {units} units")
+        self.units = units
+
+
+@dataclass
+class Side:
+    """One of the two programs, as one of its clusters sees it. `launched` gives the launch for some units of the size,
+    of `step` each, `reach` how far the tensors go that copies load from, however large their boxes are: whether a box
+    passes the end of one is to be the same in both programs for all sizes."""
+
+    name: str
+    flow: Flow
+    step: int
+    launched: Callable[[int], Launched]
+    reach: Callable[[int], object] = lambda units: None
+    on_data: set[int] = field(default_factory=set)
+    gives_numbers: set[int] = field(default_factory=set)
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """Have what is not regular tell its place."""
+        try:
+            yield
+        except (IrregularError, NotUnderstood) as error:
+            raise NotAllError(str(error), self.name, error.at) from error
+
+    def given(self) -> set[int]:
+        """The instructions that take from the launch what moves with the size.
+
+        Raises:
+            IrregularError: it does not move evenly.
+        """
+        by_run = [given_by(Machine(self.launched(units))) for units in (1, 2, 3, 4)]
+        return set[int]().union(*(given_as_lines(of_block) for of_block in zip(*by_run, strict=True)))
+
+    @property
+    def symbols(self) -> Mapping[str, int]:
+        return self.launched(1).shared_offsets
+
+    def run(self, units: int, stops: Mapping[Stop, int], given: Mapping[int, State]) -> TurnFollower:
+        """Raises NotAllError."""
+        machine = Machine(self.launched(units))
+        follower = TurnFollower(machine, stops, given)
+        with self.placed():
+            history = run(machine)
+        if history.blocked:
+            raise NotAllError("a deadlock", self.name, history.blocked[0].at)
+        if follower.contents.loads_what_it_stores:
+            raise NotAllError(f"the {self.name} loads what it has stored")
+        self.on_data |= follower.log.on_data
+        self.gives_numbers |= follower.log.gives_numbers
+        return follower
+
+
+@dataclass
+class AllTurns:
+    """Both programs, of which turns and synchronization are known to repeat with a period of `units` of the size, from
+    `start` on. `seconds_left`: for all of it."""
+
+    sides: Sequence[Side]
+    units: int
+    start: int
+    seconds_left: Callable[[], float] = lambda: float("inf")
+
+    def __post_init__(self) -> None:
+        self.most = self.start + max(4 * self.units, _LEAST) + 2
+        """Units of the longest execution."""
+        self.longest: list[TurnFollower] = []
+
+    def period(self) -> int:
+        """The period with which both programs leave the same, for all numbers of units.
+
+        Raises:
+            NotAllError, OtherError: that is not known, or they do not.
+        """
+        began = time.monotonic()
+        shorter, self.longest = self._run(self.most - self.units), self._run(self.most)
+        of_unit = (time.monotonic() - began) / (2 * self.most - self.units)
+        found: list[Growing] = []
+        for side, before, now in zip(self.sides, shorter, self.longest, strict=True):
+            with side.placed():
+                found.append(growing(side.flow, before.log, now.log, self.units))
+                more = (LARGEST_SIZE // side.step - self.most) // self.units
+                for why, at in comparisons(before.recorder, now.recorder, more):
+                    raise IrregularError(why, at)
+        logs = [follower.log for follower in shorter]
+        repeats, lines = self._regular(found, logs)
+        self._require_time(repeats, of_unit)
+        self._ends(found, repeats, self._classes(found, repeats))
+        self._require_lines(found, logs, lines)
+        return repeats.period
+
+    def _require_lines(
+        self, found: Sequence[Growing], shorter: Sequence[Log], lines: Sequence[Sequence[LoopLines]]
+    ) -> None:
+        """That numbers are lines for all that has to do with data in the executions so far."""
+        for side, one, before, loops in zip(self.sides, found, shorter, lines, strict=True):
+            one.log.on_data |= side.on_data
+            one.log.gives_numbers |= side.gives_numbers
+            with side.placed():
+                for loop in loops:
+                    loop.require()
+                room = Room(side.flow, before, one.log, LARGEST_SIZE // (side.step * self.units) + 1)
+                Behind(side.flow, one.log, loops, side.given(), room).require()
+
+    def _require_time(self, repeats: Regular, of_unit: float) -> None:
+        """Raises NotAllError: there is none for as many executions as have to be made."""
+        most = (repeats.first + 2) * repeats.period + repeats.rest
+        seconds = of_unit * (most * most // 2 + 3 * (most + repeats.period))
+        if self.seconds_left() < seconds:
+            raise NotAllError(f"no time for all turns up to {most}")
+
+    def is_like(self, other: AllTurns) -> bool:
+        """Whether a cluster does what another one does, but for numbers that are the same ones away in each turn, so
+        that what one execution shows of it holds for all that are alike.
+
+        Raises:
+            NotAllError, OtherError: both programs leave something else.
+        """
+        self.longest = self._run(other.most)
+        return all(are_alike(one.log, two.log) for one, two in zip(self.longest, other.longest, strict=True))
+
+    def _regular(
+        self, found: Sequence[Growing], shorter: Sequence[Log]
+    ) -> tuple[Regular, Sequence[Sequence[LoopLines]]]:
+        """The shortest period with which both do the same, with what is known of numbers in their loops.
+
+        Raises:
+            NotAllError: there is none.
+        """
+        why = NotAllError("no period shows within so many turns")
+        for period in periods_of(self.units):
+            both = [regular(one, period, self.most, self.units + period) for one in found]
+            if (one := both[0]) is None or (other := both[1]) is None:
+                continue
+            repeats = Regular(period, max(one.first, other.first), max(one.rest, other.rest))
+            try:
+                lines = [self._lines(side, of_side, repeats) for side, of_side in zip(self.sides, found, strict=True)]
+                self._require_lines(found, shorter, lines)
+            except NotAllError as error:
+                why = error
+                continue
+            return repeats, lines
+        raise why
+
+    @staticmethod
+    def _lines(side: Side, found: Growing, repeats: Regular) -> list[LoopLines]:
+        with side.placed():
+            return loops_of_lines(found, repeats.period, repeats.first, side.symbols, side.step)
+
+    # Induction ----------------------------------------------------------------------------------------
+
+    def _classes(self, found: Sequence[Growing], repeats: Regular) -> _Known:
+        """What both programs hold at each cut of each loop, which is shown to follow from what they hold at the one
+        before.
+
+        Raises:
+            NotAllError: it does not.
+        """
+        units, cuts = (repeats.first + _STEPS) * repeats.period + repeats.rest, _STEPS + 1
+        stops = [one.stops(repeats.period, repeats.first, cuts) for one in found]
+        seen = self._run(units, stops)
+        loops = range(0, len(set(stops[0].values())), cuts)
+        at = [[[one.states[loop + cut] for one in seen] for cut in (0, 1)] for loop in loops]
+        known = _Known([first for first, _ in at], [classes(first, second) for first, second in at])
+        for _ in range(_MOST_CLASSES):
+            followed = self._run(units, stops, known.given(cuts, (1, 2)))
+            smaller = [
+                self._followed(words, [[one.states[loop + cut] for one in followed] for cut in (1, 2, 3)])
+                for words, loop in zip(known.words, loops, strict=True)
+            ]  # fmt: skip
+            if all(new is old for new, old in zip(smaller, known.words, strict=True)):
+                return known
+            known = _Known(known.states, smaller)
+        raise NotAllError("what is held after a period does not follow from what was held before it")
+
+    @staticmethod
+    def _followed(known: Words, cuts: Sequence[Sequence[State]]) -> Words:
+        """The classes if they hold at these cuts, else smaller ones."""
+        for states in cuts:
+            if not hold(known, states):
+                known = refined(known, states)
+        return known
+
+    def _ends(self, found: Sequence[Growing], repeats: Regular, known: _Known) -> None:
+        """Whether both leave the same for fewer units, and from the first cut on for all that come to the same end.
+
+        Raises:
+            NotAllError, OtherError: they do not.
+        """
+        most = (repeats.first + 1) * repeats.period + repeats.rest
+        stops = [one.stops(repeats.period, repeats.first, 1) for one in found]
+        for units in range(1, most):
+            self._run(units)
+        for units in range(most, most + repeats.period):
+            followed = self._run(units, stops, known.given(1, (0,)))
+            for loop, words in enumerate(known.words):
+                if not hold(words, [one.states[loop] for one in followed]):
+                    raise NotAllError("what is held at the first cut depends on the size")
+
+    def _run(
+        self, units: int, stops: Sequence[Mapping[Stop, int]] = ({}, {}),
+        given: Sequence[Mapping[int, State]] = ({}, {}),
+    ) -> list[TurnFollower]:  # fmt: skip
+        """Both programs, which leave the same between all of their cuts.
+
+        Raises:
+            NotAllError, OtherError: they do not, or there is no time.
+        """
+        if self.seconds_left() < 0:
+            raise NotAllError("no time for as many turns as are needed")
+        ran = [side.run(units, some, words) for side, some, words in zip(self.sides, stops, given, strict=True)]
+        ours, theirs = (follower.outcomes for follower in ran)
+        if [len(one.states) for one in ran] != [len(set(some.values())) for some in stops] or len(ours) != len(theirs):
+            raise NotAllError("loops that are not come to as often")
+        if self.sides[0].reach(units) != self.sides[1].reach(units):
+            raise NotAllError("tensor maps of other tensors")
+        if any(difference(one, other) is not None for one, other in zip(ours, theirs, strict=True)):
+            if not any(given):
+                raise OtherError(units)
+            raise NotAllError("what is left does not follow from what was held before the last turns")
+        return ran
+
+
+@dataclass(frozen=True)
+class _Known:
+    """By loop: what both programs hold at a cut, for its shape, and the classes of its bytes."""
+
+    states: Sequence[Sequence[State]]
+    words: Sequence[Words]
+
+    def given(self, cuts: int, places: Sequence[int]) -> list[dict[int, State]]:
+        """By program the classes as what is held at some of each loop's cuts."""
+        found: list[dict[int, State]] = [{}, {}]
+        for loop, (states, words) in enumerate(zip(self.states, self.words, strict=True)):
+            for of_side, state in zip(found, parted(words, states), strict=True):
+                of_side.update({loop * cuts + place: state for place in places})
+        return found

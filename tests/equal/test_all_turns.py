@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops that leave the same for all numbers of turns, and those that do so only for the first ones."""
+
+from __future__ import annotations
+
+import pytest
+from looping import ADD, LOAD, NotProvedError, kernel, period_of_all
+
+from porter.equal.all_turns import NotAllError, OtherError
+
+ORIGINAL = kernel()
+BYTES = "add.s64 %d4, %d0, %d4;\nld.global.f32 %f0, [%d4];\n" + ADD
+INDEX = "mul.wide.u32 %d4, %r3, 512;\n" + BYTES
+STAGE = (
+    "mul.lo.u32 %r7, %r5, 128;\nshl.b32 %r8, %r0, 2;\nadd.u32 %r7, %r7, %r8;\nmov.u32 %r8, room;\n"
+    "add.u32 %r7, %r7, %r8;\n"
+)
+NARROW = "shl.b32 %r3, %r2, 9;\ncvt.u64.u32 %d4, %r3;\n"
+TWICE = "setp.ne.u32 %p2, %r3, 0;\n@%p2 add.f32 {0}, {0}, {0};\n"
+NEXT = "add.u32 %r5, %r5, 1;\nsetp.eq.u32 %p2, %r5, {};\nselp.b32 %r5, 0, %r5, %p2;\n"
+LINE = "".join(f"mov.f32 %f{number}, %f{number - 1};\n" for number in range(74, 10, -1))
+
+SAME = {
+    "a pointer that moves": "ld.global.f32 %f0, [%d3];\nadd.s64 %d3, %d3, 512;\n" + ADD,
+    "an offset": "shl.b32 %r3, %r2, 9;\ncvt.u64.u32 %d4, %r2;\nshl.b64 %d4, %d4, 9;\n" + BYTES,
+    "by way of stages in shared memory": LOAD + STAGE + "st.shared.f32 [%r7], %f0;\nld.shared.f32 %f1, [%r7];\n"
+    "add.f32 %f4, %f4, %f1;\n" + NEXT.format(3),
+    "by way of local memory": LOAD + "mov.b64 %d5, own;\nst.local.f32 [%d5], %f0;\nld.local.f32 %f1, [%d5];\n"
+    "add.f32 %f4, %f1, %f4;",
+}  # fmt: skip
+
+LATE = {
+    "the low bits of an index": "and.b32 %r3, %r2, 63;\n" + INDEX,
+    "a high bit of an index": "shr.u32 %r3, %r2, 6;\nand.b32 %r3, %r3, 1;\nadd.u32 %r3, %r3, %r2;\n" + INDEX,
+    "a field of an index": "bfe.u32 %r3, %r2, 6, 1;\nadd.u32 %r3, %r3, %r2;\n" + INDEX,
+    "an index of 16 bits": "cvt.u16.u32 %h0, %r2;\ncvt.u32.u16 %r3, %h0;\n" + INDEX,
+    "a product of 32 bits": "mul.lo.u32 %r3, %r2, 512;\ncvt.u64.u32 %d4, %r3;\n" + BYTES,
+    "a sum of 32 bits": "cvt.u64.u32 %d4, %r5;\nadd.u32 %r5, %r5, 512;\n" + BYTES,
+    "a shift of 32 bits": "shl.b32 %r3, %r2, 9;\ncvt.u64.u32 %d4, %r3;\n" + BYTES,
+    "the smaller of two": "min.u32 %r3, %r2, 65;\n" + INDEX,
+    "an index that goes faster": "mul.wide.u32 %d4, %r5, 512;\nadd.u32 %r5, %r5, 1;\nshr.u32 %r6, %r5, 6;\n"
+    "add.u32 %r5, %r5, %r6;\n" + BYTES,
+    "a comparison with a turn": LOAD + "setp.eq.u32 %p2, %r2, 65;\n@%p2 add.f32 %f0, %f0, %f0;\n" + ADD,
+    "a choice by a turn": "setp.eq.u32 %p2, %r2, 65;\nselp.b32 %r3, 0, %r2, %p2;\n" + INDEX,
+    "a branch by a turn": LOAD + "setp.ne.u32 %p2, %r2, 65;\n@%p2 bra ON;\nadd.f32 %f0, %f0, %f0;\nON:\n" + ADD,
+    "a comparison of a counter of its own": LOAD + "add.u32 %r5, %r5, 1;\nsetp.eq.u32 %p2, %r5, 65;\n"
+    "@%p2 add.f32 %f0, %f0, %f0;\n" + ADD,
+    "bits of a counter of its own": LOAD + "add.u32 %r5, %r5, 1;\nand.b32 %r3, %r5, 64;\n" + TWICE.format("%f0") + ADD,
+    "two comparisons": LOAD + "setp.gt.u32 %p2, %r2, 64;\nsetp.lt.and.u32 %p2, %r2, 66, %p2;\n"
+    "@%p2 add.f32 %f0, %f0, %f0;\n" + ADD,
+    "a predicate of bits": LOAD + "and.b32 %r3, %r2, 64;\n" + TWICE.format("%f0") + ADD,
+    "a number as data": LOAD + "shr.u32 %r3, %r2, 6;\nand.b32 %r3, %r3, 1;\nmov.b32 %r4, %f0;\nxor.b32 %r4, %r4, %r3;\n"
+    "mov.b32 %f0, %r4;\n" + ADD,
+    "local memory by a counter": LOAD + "and.b32 %r3, %r2, 64;\nmov.b64 %d5, own;\ncvt.u64.u32 %d6, %r3;\n"
+    "add.s64 %d5, %d5, %d6;\nst.local.f32 [%d5], %f0;\nmov.b64 %d5, own;\nld.local.f32 %f0, [%d5];\n" + ADD,
+    "an address of shared memory that moves": LOAD + "and.b32 %r3, %r2, 64;\nshl.b32 %r3, %r3, 4;\n"
+    "mov.u32 %r8, room;\nst.shared.f32 [%r8], %f0;\nadd.u32 %r8, %r8, %r3;\nld.shared.f32 %f0, [%r8];\n" + ADD,
+}  # fmt: skip
+
+BEHIND = {
+    "a comparison with the size": "setp.eq.u32 %p2, %r10, 4160;\n@%p2 add.f32 %f4, %f4, %f4;\n",
+    "a comparison of bits of the size": "and.b32 %r3, %r10, 4096;\n" + TWICE.format("%f4"),
+    "a comparison of bits of a counter": "and.b32 %r3, %r2, 64;\n" + TWICE.format("%f4"),
+    "a counter": "and.b32 %r3, %r2, 64;\ncvt.u64.u32 %d4, %r3;\nadd.s64 %d1, %d1, %d4;\n",
+    "the size": "and.b32 %r3, %r10, 8192;\ncvt.u64.u32 %d4, %r3;\nadd.s64 %d1, %d1, %d4;\n",
+    "a counter of 32 bits": NARROW + "add.s64 %d4, %d0, %d4;\n"
+    "ld.global.f32 %f0, [%d4];\nadd.f32 %f4, %f4, %f0;\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_loops_that_are_equal_for_all_turns(name: str) -> None:
+    assert period_of_all(ORIGINAL, kernel(SAME[name])) in (1, 3, 4)
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_mistakes_that_begin_at_a_later_turn(name: str) -> None:
+    with pytest.raises((NotProvedError, NotAllError)):
+        period_of_all(ORIGINAL, kernel(LATE[name]))
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_what_is_behind_the_loop_follows_its_turns(name: str) -> None:
+    right = BEHIND["a counter of 32 bits"].replace(
+        "shl.b32 %r3, %r2, 9;\ncvt.u64.u32 %d4, %r3", "mul.wide.u32 %d4, %r2, 512"
+    )
+    original = kernel(behind=right if name == "a counter of 32 bits" else "")
+    with pytest.raises((NotProvedError, NotAllError)):
+        period_of_all(original, kernel(behind=BEHIND[name]))
+    assert period_of_all(original, original) == 1
+
+
+def test_data_that_come_up_late() -> None:
+    """A row of registers hands on what it is given: the last one has the first data at turn 65."""
+    ahead = "".join(f"mov.f32 %f{number}, %f9;\n" for number in range(10, 75))
+    turn = "ld.global.f32 %f0, [%d3];\nadd.s64 %d3, %d3, 512;\n" + ADD + "\nadd.f32 %f4, %f4, %f{};\n"
+    original = kernel(turn.format(9), ahead)
+    with pytest.raises(NotAllError):
+        period_of_all(original, kernel(turn.format(74) + LINE + "mov.f32 %f10, %f0;", ahead))
+    assert period_of_all(original, original) == 1
+    assert period_of_all(original, kernel(turn.format(74) + LINE, ahead)) == 1
+
+
+def test_a_few_turns_are_compared_by_themselves() -> None:
+    other = "setp.eq.u32 %p2, %r10, 128;\n@%p2 add.f32 %f4, %f4, %f4;\n"
+    with pytest.raises(OtherError) as error:
+        period_of_all(ORIGINAL, kernel(behind=other))
+    assert error.value.units == 2
