@@ -103,6 +103,8 @@ class Sizes:
     period: int
     stored: set[int] = field(default_factory=set)
     """Instructions that leave in shared memory what follows the size or a counter."""
+    settled: set[object] = field(default_factory=set)
+    """Loops, with what stands at their heads, whose operands were looked at: warps and rounds come to the same."""
 
     @property
     def _most(self) -> int:

@@ -363,7 +363,7 @@ def _unsettled(now: Sequence[int], before: Sequence[int], period: int) -> str:
 def _operands(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[tuple[str, int]]:
     """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
     evenly: what they give may change at a turn that no run has come to."""
-    flow = longer.flow
+    flow, longest = longer.flow, max(longer.states.values(), key=len, default=())
     for (warp, head), entries in longer.states.items():
         for states, before in _rounds(entries, shorter.states.get((warp, head), [])):
             turns = len(states) - len(before)
@@ -372,7 +372,11 @@ def _operands(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[tup
                 continue
             counters |= _moving_loads(longer, warp, flow.heads[head], turns)
             loop, heads = flow.heads[head], _at_head(states, turns)
-            most = len(states) + -(-LARGEST_SIZE // sizes.unit) * turns // sizes.period
+            most = len(longest) + -(-LARGEST_SIZE // sizes.unit) * turns // sizes.period
+            asked = head, turns, most, tuple(sorted(counters.items())), tuple(sorted(heads.items(), key=str))
+            if asked in sizes.settled:
+                continue
+            sizes.settled.add(asked)
             of_loop = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most)
             following = Following(flow, loop.body, counters, partial(_settled, of_loop(())))
             sizes.stored.update(following.stored(loop.body))
