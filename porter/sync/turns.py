@@ -382,7 +382,7 @@ class Turning:
 
 
 def _turning(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[Turning]:
-    flow = longer.flow
+    flow, longest = longer.flow, max(longer.states.values(), key=len, default=())
     known: dict[object, tuple[Following, Repeating]] = {}
     for (warp, head), entries in longer.states.items():
         for states, before in _rounds(entries, shorter.states.get((warp, head), [])):
@@ -392,7 +392,7 @@ def _turning(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[Turn
                 continue
             loop, heads = flow.heads[head], _at_head(states, turns)
             follows = counters | _moving_loads(longer, warp, loop, turns)
-            most = len(states) + -(-LARGEST_SIZE // sizes.unit) * turns // sizes.period
+            most = len(longest) + -(-LARGEST_SIZE // sizes.unit) * turns // sizes.period
             steady = steady_in(longer, warp, head, turns)
             key = head, turns, most, steady, frozenset(follows.items()), frozenset(heads.items())
             if key not in known:
