@@ -37,9 +37,6 @@ def that_must_repeat(flow: Flow, at: int, following: Following) -> Iterator[ast.
             names = (_named(flow, at, operand) & flow.uses[at]) - tokens(flow)
             if any(following.kind(at, name) is not None for name in names):
                 yield operand
-        for operand in _stored(flow, at):
-            if any(following.is_uneven(at, name) for name in _named(flow, at, operand)):
-                yield operand
 
 
 def _synchronizing_operands(flow: Flow, at: int) -> Iterator[ast.Operand]:
@@ -63,23 +60,15 @@ def _synchronizing_operands(flow: Flow, at: int) -> Iterator[ast.Operand]:
         yield from (operand for row, operand in decoded.bound if row.kind != "memory" and row.name not in _HINTS)
 
 
-def is_near(flow: Flow, at: int) -> bool:
-    """Whether an instruction accesses memory that threads may share."""
+def kept_in(flow: Flow, at: int) -> str:
+    """Which memory an instruction accesses whose numbers are followed: `shared`, that threads may share, or `local`."""
     decoded = flow.decoded[at]
     memory = [row.name for row, _ in decoded.bound if row.kind == "memory"] if decoded is not None else []
-    return decoded is not None and any(
-        decoded.space(name).partition("::")[0] not in (*_FAR, "local") for name in memory
-    )
+    spaces = {decoded.space(name).partition("::")[0] for name in memory} - _FAR if decoded is not None else set()
+    return "" if not spaces else "local" if spaces == {"local"} else "shared"
 
 
 _STORES = frozenset(("st", "atom", "red"))
-
-
-def _stored(flow: Flow, at: int) -> Iterator[ast.Operand]:
-    """Values that others may load as numbers: what follows a counter evenly counts where it is loaded."""
-    decoded = flow.decoded[at]
-    if decoded is not None and decoded.parts[0] in ("st", "atom", "red") and "global" not in decoded.parts:
-        yield from (one for name in ("b", "c") if name in decoded for one in table.items(decoded[name]))
 
 
 @lru_cache(maxsize=64)
@@ -155,12 +144,13 @@ class Following:
                         changed = True
 
     def stored(self, body: Iterable[int]) -> Iterator[int]:
-        """The instructions that leave in shared memory what follows."""
+        """The instructions that leave in memory what follows."""
         for at in body:
-            ins = self.flow.code.code[at]
-            if ins.parts[0] in _STORES and is_near(self.flow, at):
-                values = (name for o in table.items(ins.operands[-1]) for name in _named(self.flow, at, o))
-                if any(self.kind(at, name) is not None for name in values):
+            decoded = self.flow.decoded[at]
+            if decoded is not None and decoded.parts[0] in _STORES and kept_in(self.flow, at):
+                values = [one for name in ("b", "c") if name in decoded for one in table.items(decoded[name])]
+                names = (name for value in values for name in _named(self.flow, at, value))
+                if any(self.kind(at, name) is not None for name in names):
                     yield at
 
     def kind(self, at: int, name: str) -> Followed | None:

@@ -137,6 +137,7 @@ class Values(Generic[Held]):
         self._flow, self._loop, self._heads, self._symbols, self._kind = flow, loop, heads, symbols, kind
         self._taken = taken
         self._known: dict[int, list[Held]] = {}
+        self._under_way: set[int] = set()
         self.used: set[Key] = set()
         """What was asked for of what is known from the start."""
 
@@ -186,12 +187,17 @@ class Values(Generic[Held]):
         if (place, name) in self._heads:
             return [self._known_from_start((place, name))]
         if place not in self._known:
+            if place in self._under_way:
+                # it is computed from itself, in a loop
+                raise NoSequenceError
+            self._under_way.add(place)
             ins = self._flow.code.code[place]
             operands = [self.of(place, o, depth + 1) for o in ins.operands[1 : 3 if ins.parts[0] == "selp" else None]]
             if math.prod(map(len, operands)) > _MOST_WAYS:
                 raise NoSequenceError
             # which one is selected is a way through the turn like others
             ways = ((given,) for rows in operands for given in rows) if ins.parts[0] == "selp" else product(*operands)
+            self._under_way.discard(place)
             self._known[place] = [self._kind.computed(ins, list(given)) for given in ways]
         return self._known[place]
 

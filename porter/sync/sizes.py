@@ -21,7 +21,7 @@ from porter.facts.operands import reader
 from porter.facts.values import Value
 from porter.ptx import ast, table
 from porter.ptx.bits import signed
-from porter.sync.following import Followed, Following, Shape, is_near, that_must_repeat
+from porter.sync.following import Followed, Following, Shape, kept_in, that_must_repeat
 from porter.sync.repeating import Repeating, Seen
 from porter.sync.sequences import (
     ANYWHERE,
@@ -99,7 +99,7 @@ class Sizes:
     period: int
     seen: Seen
     stored: set[int] = field(default_factory=set)
-    """Instructions that leave in shared memory what follows the size or a counter."""
+    """Instructions that leave in memory what follows the size or a counter."""
 
     @property
     def _most(self) -> int:
@@ -140,15 +140,19 @@ class Sizes:
                     return
 
     def loaded(self) -> Iterator[tuple[str, int]]:
-        """What synchronizes by numbers of shared memory, where some follow a counter, or atomics count."""
-        code = self.flow.code.code
-        near = [at for at in whole(self.flow).body if code[at].parts[0] in ("ld", "atom") and is_near(self.flow, at)]
-        counting = [at for at in near if code[at].parts[0] == "atom" and at in self.flow.innermost]
+        """What synchronizes by numbers of memory, where some follow a counter, or atomics count."""
+        code, body = self.flow.code.code, whole(self.flow).body
+        kept = {at: kept_in(self.flow, at) for at in body if code[at].parts[0] in ("ld", "atom", "red")}
+        counting = [
+            at for at, where in kept.items() if where and code[at].parts[0] != "ld" and at in self.flow.innermost
+        ]
+        moving = {kept_in(self.flow, at) for at in self.stored} | {
+            kept[at] for at in counting if code[at].parts[0] == "red"
+        }
         sources: dict[str, list[int]] = {}
-        for at in near if self.stored else counting:
+        for at in (at for at, where in kept.items() if where and (where in moving or at in counting)):
             for name in self.flow.writes[at]:
                 sources.setdefault(name, []).append(at)
-        body = whole(self.flow).body
         following = Following(self.flow, body, dict.fromkeys(sources, _UNKNOWN), sources=sources)
         for at in body if sources else ():
             if any(True for _ in that_must_repeat(self.flow, at, following)):

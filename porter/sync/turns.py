@@ -52,14 +52,11 @@ class Recorder:
         """By warp and head of a loop, for each turn: turns so far of the loops around it, and registers."""
         self.comparisons: dict[tuple[WarpName, int], list[tuple[int, tuple[int, int]]]] = defaultdict(list)
         self._around: dict[tuple[WarpName, int], int] = defaultdict(int)
-        self.loads: dict[tuple[WarpName, int, str], set[Value]] = defaultdict(set)
-        """By warp, instruction and register the numbers that come from memory and decide something."""
         self.entries: dict[int, list[dict[str, Value]]] = defaultdict(list)
         """By head of a loop the registers of who comes to it from outside."""
         self.branched = machine.branched
         machine.on_head = self.head
         machine.on_comparison = self.comparison
-        machine.on_load = self._load
 
     def head(self, warp: Warp, group: Group, place: int) -> None:
         known, target = group.registers, group.pc
@@ -76,12 +73,6 @@ class Recorder:
         self.traces = {}
         self.states.clear()
         self.comparisons.clear()
-
-    def _load(self, warp: Warp, at: int, found: Mapping[str, Value]) -> None:
-        if at in self.flow.innermost:
-            behind = frozenset().union(*(self._deciding[t] for t in self.flow.code.successors[at]))
-            for name in behind & found.keys():
-                self.loads[warp.name, at, name].add(found[name])
 
     def comparison(self, warp: Warp, at: int, sides: tuple[tuple[int, int], ...]) -> None:
         head = self.flow.innermost.get(at)
@@ -391,14 +382,13 @@ def _turning(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[Turn
             if not counters:
                 continue
             loop, heads = flow.heads[head], _at_head(states, turns)
-            follows = counters | _moving_loads(longer, warp, loop, turns)
             most = len(longest) + -(-LARGEST_SIZE // sizes.unit) * turns // sizes.period
             steady = steady_in(longer, warp, head, turns)
-            key = head, turns, most, steady, frozenset(follows.items()), frozenset(heads.items())
+            key = head, turns, most, steady, frozenset(counters.items()), frozenset(heads.items())
             if key not in known:
                 of_loop = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most,
                                   seen=replace(sizes.seen, steady=steady))  # fmt: skip
-                following = Following(flow, loop.body, follows, partial(_settled, of_loop(())))
+                following = Following(flow, loop.body, counters, partial(_settled, of_loop(())))
                 known[key] = following, of_loop(following.kinds.keys()).as_said()
             yield Turning(loop, states, before, counters, *known[key])
 
@@ -420,15 +410,6 @@ def _operands(turning: Sequence[Turning], sizes: Sizes) -> Iterator[tuple[str, i
                 name = sizes.flow.code.code[at].parts[0]
                 what = "a comparison follows a counter through more than its low bits"
                 yield what if name == "setp" else f"an operand of {name} follows a counter", at
-
-
-def _moving_loads(run: Recorder, warp: WarpName, loop: Loop, period: int) -> dict[str, Followed]:
-    """Registers whose numbers come from memory, and do not repeat: somebody stores a counter there."""
-    return {
-        name: Followed(Shape.EVEN, 0)
-        for (of, at, name), numbers in run.loads.items()
-        if of == warp and at in loop.members and len(numbers) > period
-    }
 
 
 def _settled(values: Repeating, at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:

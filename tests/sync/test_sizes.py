@@ -8,7 +8,7 @@ import pytest
 from test_turns import is_proved, runs
 from turning_kernels import flow_of, launched, ring
 
-from porter.sync import following, turns
+from porter.sync import turns
 from porter.sync.checked import Verdict, check
 from porter.sync.repeating import Repeating
 from porter.sync.sizes import Sizes
@@ -220,6 +220,4 @@ def test_what_comes_by_way_of_shared_memory_is_stopped(name: str, monkeypatch: p
     assert not is_proved(find_lasso(found, UNIT), COUNT)
     assert check(launched(flow_of(STORED[name]), 110)).verdict is Verdict.ERROR
     monkeypatch.setattr(Sizes, "loaded", lambda sizes: iter(()))
-    monkeypatch.setattr(following, "_stored", lambda flow, at: iter(()))
-    monkeypatch.setattr(turns, "_moving_loads", lambda run, warp, loop, period: {})
     assert is_proved(find_lasso(found, UNIT), COUNT)

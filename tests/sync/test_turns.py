@@ -124,6 +124,15 @@ THROUGH_MEMORY = {
         before_release="mov.u32 %r30, slots;\natom.shared.add.u32 %r31, [%r30+128], 1;\nshr.u32 %r31, %r31, 6;\n"
                        "setp.ne.u32 %p7, %r31, 0;\n@%p7 bra $ON;\n",
     ).replace("bar.sync 0;\n", "@!%p1 st.shared.u32 [slots+128], 0;\nbar.sync 0;\n", 1),
+    "counted by a reduction": ring(
+        before_release="mov.u32 %r30, slots;\nred.shared.add.u32 [%r30+128], 1;\nld.shared.u32 %r31, [%r30+128];\n"
+                       "shr.u32 %r31, %r31, 6;\nsetp.ne.u32 %p7, %r31, 0;\n@%p7 bra $ON;\n",
+    ).replace("bar.sync 0;\n", "@!%p1 st.shared.u32 [slots+128], 0;\nbar.sync 0;\n", 1),
+    "exchanged": ring(
+        before_release="mov.u32 %r30, slots;\natom.shared.exch.b32 %r32, [%r30+128], %r10;\n"
+                       "ld.shared.u32 %r31, [%r30+128];\nshr.u32 %r31, %r31, 6;\nsetp.ne.u32 %p7, %r31, 0;\n"
+                       "@%p7 bra $ON;\n",
+    ).replace("bar.sync 0;\n", "@!%p1 st.shared.u32 [slots+128], 0;\nbar.sync 0;\n", 1),
 }  # fmt: skip
 
 
