@@ -12,7 +12,7 @@ from porter.build.toolchain import find_toolkit
 from porter.build.trust import is_granted
 from porter.cli.building import make_builder
 from porter.cli.context import COMPAT, Session, styled
-from porter.cli.full_rate import M128, Make, Proofs
+from porter.cli.full_rate import M128, Compares, Make, Proofs, compared
 from porter.cli.rates import slower
 from porter.diagnostics import Code, Diagnostic, Location, PorterError, unforeseen
 from porter.passes.full_rate.given import IN_STRINGS, given, taken, unproved
@@ -87,8 +87,8 @@ class Auto:
     budget: Budget = field(default_factory=lambda: Budget(SECONDS))
     proves: bool = True
     asks: bool = False
-    compares: Callable[[Ported, PortedRoot], Diagnostic | str] | None = None
-    """Says on PTX that a port with M=128 MMAs is right, or why it does not, where no run can."""
+    compares: Compares | None = None
+    """Where no run can be made."""
     known: Known = field(default_factory=Known)
     """Rows of the runs that proved ports."""
     assumed: bool = False
@@ -137,17 +137,10 @@ class Auto:
 
     def _compared(self, ported: Ported, root: PortedRoot, barred: str) -> Diagnostic:
         """What PTX says where no run can be made, as is said by `barred`."""
-        found: Diagnostic | str = ""
-        if self.compares is not None and not self.budget.is_spent:
-            try:
-                found = self.compares(ported, root)
-            except Exception as error:
-                # the compat port, which needs no comparison, is there all the same
-                known = error.diagnostic if isinstance(error, PorterError) else unforeseen(error)
-                found = f"it could not be compared: {known.message}"
-        if isinstance(found, Diagnostic):
-            return found
-        return untried(root.path, f"{barred}; {found}" if found else barred, root.path)
+        if self.compares is None or self.budget.is_spent:
+            return untried(root.path, barred, root.path)
+        found = compared(self.compares, ported, root)
+        return untried(root.path, f"{barred}; {found}", root.path) if isinstance(found, str) else found
 
     def _tried(self, ported: Ported, root: PortedRoot, half: _Half) -> Diagnostic:
         lost = slower(self.session, ported, lambda: half.port, root.path, self.proofs.builder)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from porter.cli.staging import Counts, Staged, port_plan, remade, staged, stages
 from porter.cli.storing import stored
 from porter.cli.tuning import tuned
 from porter.cli.widening import NOT_SAID, not_followed, widened
-from porter.diagnostics import Code, Diagnostic
+from porter.diagnostics import Code, Diagnostic, PorterError, unforeseen
 from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
 from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
@@ -61,6 +61,20 @@ class Make(Protocol):
     ) -> Ported: ...
 
 
+Compares = Callable[[Ported, PortedRoot], "Diagnostic | str"]
+"""Says on PTX that a port with M=128 MMAs is right, or why it does not."""
+
+
+def compared(compares: Compares, ported: Ported, root: PortedRoot) -> Diagnostic | str:
+    """What PTX says of a port that no run can be made of. The compat port, which needs no comparison, is there all the
+    same."""
+    try:
+        return compares(ported, root)
+    except Exception as error:
+        known = error.diagnostic if isinstance(error, PorterError) else unforeseen(error)
+        return f"it could not be compared: {known.message}"
+
+
 class Proofs:
     """What the cases beside roots proved of ports; a port with the same texts is run once."""
 
@@ -70,8 +84,10 @@ class Proofs:
         session: Session | None = None,
         budget: Budget | None = None,
         known: Known | None = None,
+        compares: Compares | None = None,
     ) -> None:
         self.builder, self._session, self._budget, self._noted = builder, session, budget, known
+        self._compares = compares
         self._known: dict[tuple[str, frozenset[tuple[str, bytes]]], Proof] = {}
         self.said: list[Diagnostic] = []
         """Places of CuTe DSL kernels that keep ports from M=128."""
@@ -120,6 +136,9 @@ class Proofs:
 
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""
+        if self._compares is not None and (barred := outlook(Path(root.path), root.full_rate, root.dsl).missing):
+            found = compared(self._compares, ported, root)
+            return full_rate.unproved(root.path, f"{barred}; {found}") if isinstance(found, str) else found
         proof = self.of(ported, root)
         if proof.missing:
             self.said += [d for d in proof.shortfalls if d not in self.said]
@@ -192,11 +211,14 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
             one.leave(SHARED)
 
 
-def verified(session: Session, ported: Ported, make: Make, budget: Budget | None = None) -> Ported:
+def verified(
+    session: Session, ported: Ported, make: Make, budget: Budget | None = None, compares: Compares | None = None
+) -> Ported:
     """The port with what cases verify of the session's style, `full-rate` or `native`. Where the grade finds that
     slower than the compat port, the native style gives the compat port; M=128 MMAs that are asked for by name stay, and
     that is said."""
-    proofs = Proofs(make_builder(find_toolkit(session.toolkit) if session.toolkit else None), session, budget)
+    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
+    proofs = Proofs(builder, session, budget, compares=compares)
     found = _in_style(session, ported, make, proofs)
     changed = frozenset(r.path for r in found.roots if r.native or r.full_rate)
     if not changed:

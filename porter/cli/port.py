@@ -20,7 +20,7 @@ from porter.cli.building import make_builder
 from porter.cli.comparing import Told, compared_ports, lines_of, wrong_in
 from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, command, styled
 from porter.cli.endings import named
-from porter.cli.full_rate import verified
+from porter.cli.full_rate import Compares, verified
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
 from porter.cli.inputs import processes, require_directories
@@ -32,7 +32,7 @@ from porter.cli.porting import plan_in, port_paths, unasked
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.lang.diff import file_diff, unified_diff
 from porter.passes.marks import marked
-from porter.passes.ported import Ported, PortedRoot
+from porter.passes.ported import Ported
 from porter.report import gate as report_gate
 from porter.report import json as report_json
 from porter.report.exits import gate_exit, port_exit
@@ -76,9 +76,9 @@ def port(
         port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, processes(jobs, paths),
         storage=storage, gate=options, compiles=compiles, ask=partial(preprocessed, options) if compiles else unasked,
     )  # fmt: skip
-    compares = partial(licensed, session, options=options, seconds=prove_seconds) if prove_seconds else None
     held = "" if compiles else "with `--no-compile` nothing is run"
-    ported = _made(session, make, held, check, seconds, compares)
+    compares = partial(licensed, session, options=options, seconds=prove_seconds)
+    ported = _made(session, make, held, check, seconds, compares if compiles and prove_seconds else None)
     _added(session, ported, marks)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
@@ -117,7 +117,7 @@ def _more(compared: Sequence[Told], graded: Sequence[Brief] | None) -> dict[str,
 
 def _made(
     session: Session, make: Callable[..., Ported], held: str, check: bool, seconds: float | None,
-    compares: Callable[[Ported, PortedRoot], Diagnostic | str] | None,
+    compares: Compares | None,
 ) -> Ported:  # fmt: skip
     """The port in the session's style. `held`: why nothing is run; with `check` it does not matter how MMAs are
     issued, as nothing is written. `compares`: see `Auto`."""
@@ -134,7 +134,7 @@ def _made(
     if auto:
         return Auto(session, Budget(SECONDS if seconds is None else seconds), compares=compares).choose(ported, make)
     if session.style in (FULL_RATE, NATIVE):
-        return verified(session, ported, make, Budget(seconds))
+        return verified(session, ported, make, Budget(seconds), compares)
     return ported
 
 

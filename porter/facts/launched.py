@@ -21,8 +21,8 @@ LOCAL = 1 << 59
 """Where variables of local memory lie among them."""
 GLOBAL = 1 << 40
 """Addresses from here on are of global memory."""
-VARIABLES = GLOBAL + (1 << 43)
-"""Where variables of a module lie, of global and of constant memory, each in a room of its own."""
+VARIABLES = 1 << 58
+"""Where variables of a module lie, of global and of constant memory, each in a room of its own; above any allocation."""
 VARIABLE_ROOM = 1 << 34
 _PARAMETER_ALIGNMENT = 128
 

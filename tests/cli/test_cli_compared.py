@@ -5,6 +5,7 @@ The text analyses that find the same mistakes are switched off."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from porter.cli.context import Session
 from porter.cli.main import main
 from porter.model.accumulators import Accumulator
 from porter.passes.columns import Columns, End
+from porter.passes.ported import Ported, PortedRoot
 from porter.report.equality import brief
 from porter.report.json import schema
 from porter.verify.case import Case
@@ -285,3 +287,104 @@ def test_a_size_that_is_named_out_of_its_scope(tmp_path: Path, monkeypatch: pyte
     result, document = porter("port", source, "-o", tmp_path / "port", "--style", "compat", "--trust")
     assert (result.exit_code, errors(document)) == ((0, set()) if mended else (4, {"PT3057"})), result.output
     assert document["proofs"][0]["equality"]["status"] == ("equal" if mended else "differs")
+
+
+# Commands -----------------------------------------------------------------------------------------------
+
+WRONG = "for (int kk = 0; kk < BK; kk += 16)", "for (int kk = BK - 16; kk >= 0; kk -= 16)"
+"""Sums are made in another order, of which sums of integers show nothing."""
+
+
+@pytest.fixture
+def wrong_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = Ported.elsewhere
+
+    def planted(ported: Ported) -> dict[str, bytes]:
+        before, after = (text.encode() for text in WRONG)
+        return {path: data.replace(before, after) for path, data in elsewhere(ported).items()}
+
+    monkeypatch.setattr(Ported, "elsewhere", planted)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(CORPUS / "gemm_tma", tmp_path / "gemm_tma")) / "gemm_tma.cu"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("with_case", [True, False])
+def test_build_compares(kernel: Path, with_case: bool) -> None:
+    if not with_case:
+        (kernel.parent / "case.yaml").unlink()
+    result, document = porter("build", kernel)
+    assert result.exit_code == 0, result.output
+    assert document["proofs"][0]["equality"]["status"] == "equal"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("wrong_ports")
+def test_build_tells_what_differs(kernel: Path) -> None:
+    result, document = porter("build", kernel)
+    assert (result.exit_code, errors(document)) == (5, {"PT4115"}), result.output
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("wrong_ports")
+def test_review_writes_nothing_that_differs(kernel: Path, tmp_path: Path) -> None:
+    words = ["review", kernel, "-o", tmp_path / "port", "--session", tmp_path / "review.json"]
+    result = CliRunner(env=SECONDS).invoke(main, [*map(str, words)], input="a\n")
+    assert result.exit_code == 4, result.output
+    assert "PT3057" in result.output
+    assert not (tmp_path / "port").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("wrong_ports")
+def test_a_port_without_a_case_that_differs_is_not_written(kernel: Path, tmp_path: Path) -> None:
+    (kernel.parent / "case.yaml").unlink()
+    result, document = porter("port", kernel, "-o", tmp_path / "port", "--style", "compat")
+    assert (result.exit_code, errors(document)) == (4, {"PT3057"}), result.output
+    assert not (tmp_path / "port").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("right", [True, False])
+def test_full_rate_without_a_case(kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: bool) -> None:
+    """Of what differs with M=128 the compat port is written."""
+    (kernel.parent / "case.yaml").unlink()
+    if not right:
+        of_root = Ported.of_root
+
+        def planted(ported: Ported, root: PortedRoot) -> dict[str, bytes]:
+            found = of_root(ported, root)
+            mistake = (text.encode() for text in WRONG)
+            return {p: d.replace(*mistake) for p, d in found.items()} if root.full_rate else found
+
+        monkeypatch.setattr(Ported, "of_root", planted)
+    result, document = porter("port", kernel, "-o", tmp_path / "port", "--style", "auto", "--prove-seconds", "20")
+    assert result.exit_code == 0, result.output
+    said = {d["id"]: d["message"] for d in document["diagnostics"]}
+    assert ("PT2543" in said, "PT2534" in said) == (right, not right)
+    assert right or "differs" in said["PT2534"]
+    text = (tmp_path / "port" / "gemm_tma.cu").read_text()
+    assert ("tcgen05::thread_index()" in text) == right
+
+
+@pytest.mark.slow
+def test_verify_compares_programs(tmp_path: Path) -> None:
+    source = tmp_path / "weigh.cu"
+    source.write_text(SHADOWED)
+    result, document = porter("verify", source)
+    assert result.exit_code == 0, result.output
+    (proofs,) = document["proofs"]
+    assert proofs["equality"]["status"] == "equal"
+    port = tmp_path / "port"
+    made, _ = porter("port", source, "-o", port, "--style", "compat", "--no-compile")
+    assert made.exit_code == 0, made.output
+    text = (port / "weigh.cu").read_text()
+    assert text.count("float first = u;") == 1
+    (port / "weigh.cu").write_text(text.replace("float first = u;", "float first = u + 1.f;"))
+    result, document = porter("verify", source, "--port", port / "weigh.cu")
+    assert result.exit_code == 5, result.output
+    assert "PT4115" in errors(document)
+    assert document["proofs"][0]["equality"]["status"] == "differs"

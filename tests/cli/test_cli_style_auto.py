@@ -21,6 +21,7 @@ from porter.cli.auto import one_each, time_for
 from porter.cli.context import Session
 from porter.cli.rates import Slower
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.passes.full_rate.given import equal
 from porter.passes.full_rate.step import ALONE
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.outcome import Verdict
@@ -49,7 +50,7 @@ def compat(kernel: Path) -> str:
 
 def notes(said: str) -> list[str]:
     """What is said of the rows of MMAs."""
-    known = ("PT2503", "PT2510", "PT2511", "PT2512", "PT2532", "PT2533", "PT2534")
+    known = ("PT2503", "PT2510", "PT2511", "PT2512", "PT2532", "PT2533", "PT2534", "PT2543")
     return [f"PT{word[:4]}" for word in said.split("[PT")[1:] if f"PT{word[:4]}" in known]
 
 
@@ -85,6 +86,59 @@ def test_without_a_case_nothing_is_run(tmp_path: Path, monkeypatch: pytest.Monke
     assert (text, notes(said)) == (compat(tmp_path / "gemm.cu"), ["PT2534"])
     assert "it could not be run" in said
     assert not asked
+
+
+def on_ptx(monkeypatch: pytest.MonkeyPatch, answer: Diagnostic | str | Exception) -> list[str]:
+    """What the comparison on PTX answers; the roots that it was asked of."""
+    asked: list[str] = []
+
+    def compares(session: Session, made: Ported, root: PortedRoot, **_: object) -> Diagnostic | str:
+        asked.append(root.path)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setenv("PORTER_PROVE_SECONDS", "1")
+    monkeypatch.setattr("porter.cli.port.licensed", compares)
+    monkeypatch.setattr("porter.cli.port.compared_ports", lambda *asked: [])
+    return asked
+
+
+@pytest.mark.parametrize("style", [AUTO, ("--style", "full-rate")])
+def test_what_is_equal_on_ptx_has_m128_without_a_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, style: tuple[str, ...]
+) -> None:
+    asked = verified(monkeypatch, Verdict.CLEAN)
+    kernel = gemm(tmp_path, "other")
+    compared = on_ptx(monkeypatch, equal(str(kernel), "gemm at M=128, K=64"))
+    text, said = ported(kernel, *style)
+    assert "tcgen05::thread_index()" in text
+    assert notes(said) == ["PT2543"]
+    assert "equal to its original on PTX, with proved synchronization: gemm at M=128, K=64" in said
+    assert compared == [str(kernel)]
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    "answer", ["output of gemm: not known to be equal", PorterError(Code.NO_TOOLKIT), ValueError("a defect")]
+)
+def test_what_is_not_known_to_be_equal_has_m64(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | Exception
+) -> None:
+    verified(monkeypatch, Verdict.CLEAN)
+    kernel = gemm(tmp_path, "other")
+    on_ptx(monkeypatch, answer)
+    text, said = ported(kernel, *AUTO)
+    assert (text, notes(said)) == (compat(kernel), ["PT2534"])
+    assert "no case beside it runs `gemm`; " in said
+
+
+def test_what_a_case_runs_is_not_compared_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verified(monkeypatch, Verdict.ERROR)
+    kernel = gemm(tmp_path)
+    compared = on_ptx(monkeypatch, equal(str(kernel), "gemm at M=128, K=64"))
+    assert notes(ported(kernel, *AUTO)[1]) == ["PT2511"]
+    assert not compared
 
 
 def test_without_a_compiler_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
