@@ -22,7 +22,7 @@ LOCAL = 1 << 59
 GLOBAL = 1 << 40
 """Addresses from here on are of global memory."""
 VARIABLES = 1 << 58
-"""Where variables of a module lie, of global and of constant memory, each in a room of its own; above any allocation."""
+"""Where variables of global and constant memory lie, each in a room of its own; above any allocation."""
 VARIABLE_ROOM = 1 << 34
 _PARAMETER_ALIGNMENT = 128
 
