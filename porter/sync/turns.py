@@ -199,7 +199,7 @@ def _registers(shorter: Recorder, longer: Recorder, period: int, least: int) -> 
             turns = len(states) - len(before)
             if turns <= 0:
                 continue
-            if len(states) < 2 * turns + 1:
+            if len(states) < least * turns + 1:
                 yield f"a loop of {warp} makes {len(states)} turns, {turns} of them in a period", head
                 continue
             for name in sorted(set().union(*states)):
