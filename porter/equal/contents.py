@@ -78,7 +78,8 @@ class Contents:
 
     def __post_init__(self) -> None:
         blocks = len(self.machine.blocks)
-        self.shared = np.full((blocks, SHARED_LIMIT + SYSTEM_SHARED), UNDEFINED, np.uint64)
+        room = SHARED_LIMIT + SYSTEM_SHARED + self.machine.launched.moved
+        self.shared = np.full((blocks, room), UNDEFINED, np.uint64)
         self.tensor = np.full((blocks, LANES, COLUMNS, 4), UNDEFINED, np.uint64)
         self.local: dict[Warp, dict[int, Words]] = defaultdict(dict)
         self.path: Words | None = None

@@ -252,7 +252,7 @@ def left_by_clusters(
             raise UnknownError(f"a deadlock at {first.awaited}{why}", program, flow, first.by[0].at, is_wrong=True)
         for problem in history.problems:
             if problem.kind in OUT_OF_PLACE:
-                raise UnknownError(problem.text, program, flow, problem.at)
+                raise UnknownError(problem.text, program, flow, problem.at, is_wrong=True)
         assumed.update(history.assumed)
         return of_cluster(follower.contents.stored)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 from porter.build.port_plan import PortPlan
@@ -19,7 +20,8 @@ from porter.verify.case_program import Program
 from porter.verify.equality import Comparison, Equality, Place, SizeCompared
 from porter.verify.hazards import usual_level
 from porter.verify.line_map import LineMap
-from porter.verify.proving import Proof, Sizes
+from porter.verify.moved import Party, at_any_place
+from porter.verify.proving import Proof, Sizes, launched_case
 
 SECONDS = 10.0
 """For each program, where a proof stands beside other checks."""
@@ -86,10 +88,19 @@ def proofs_of(
     proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
     comparison = Comparison(case.name, original, port, Budget(seconds))
     reorders = plan.reorders or (plan.source is not None and case.compare == "bound")
-    equality = with_proofs(comparison.run(proved or taken[:1]), found, reorders)
+    first = (proved or taken)[0]
+    equality = comparison.run(proved or taken[:1])
+    equality = at_any_place(equality, _party(comparison, "original", first), _party(comparison, "port", first))
+    equality = with_proofs(equality, found, reorders)
     if for_all is not None and equality.status == "equal" and taken[0] == chosen[0]:
         equality = _for_all(comparison, of_original, of_port, chosen[0], for_all, equality)
     return replace(found, equality=equality)
+
+
+def _party(comparison: Comparison, program: Literal["original", "port"], sizes: Sizes) -> Party:
+    kernel, problem = (comparison.original if program == "original" else comparison.port).at(sizes)
+    flow = comparison.flow_of(kernel)
+    return Party(program, flow, partial(launched_case, problem, flow))
 
 
 def _for_all(

@@ -31,6 +31,7 @@ from porter.verify.equality import (
 )
 from porter.verify.hazards import usual_level
 from porter.verify.line_map import LineMap
+from porter.verify.moved import Party, at_any_place
 from porter.verify.program.device import LaunchRecord
 from porter.verify.proved import CaseProofs, compared, with_proofs
 from porter.verify.proving import Proof, firsts
@@ -160,7 +161,9 @@ class _Pairs:
                               places_of(found, *self.flows))  # fmt: skip
             looked_at.append(_text(self.original.records[number]))
             total += count
-        return result("equal") if total else result("unknown", "neither writes anything")
+        if not total:
+            return result("unknown", "neither writes anything")
+        return at_any_place(result("equal"), self._party("original", numbers[0]), self._party("port", numbers[0]))
 
     def _unlike(self, number: int) -> str | None:
         if len(self.original.records) != len(self.port.records):
@@ -169,16 +172,21 @@ class _Pairs:
             return "the programs do not allocate memory alike"
         return None
 
-    def _side(self, program: Literal["original", "port"], number: int) -> Side:
+    def _party(self, program: Literal["original", "port"], number: int) -> Party:
         launches, flow = (self.original, self.flows[0]) if program == "original" else (self.port, self.flows[1])
         record = launches.records[number]
         held = launches.held[number] if launches.held else {}
+        return Party(program, flow, lambda first: launched_record(record, flow, first, held))
+
+    def _side(self, program: Literal["original", "port"], number: int) -> Side:
+        party, record = self._party(program, number), self.original.records[number]
+        if program == "port":
+            record = self.port.records[number]
 
         def left(firsts: Sequence[Triple]) -> Outcome:
-            return left_by_clusters(program, flow, lambda f: launched_record(record, flow, f, held), firsts,
-                                    self._assumed)  # fmt: skip
+            return left_by_clusters(program, party.flow, party.launched_at, firsts, self._assumed)
 
-        return Side(record.grid, record.cluster, flow, left)
+        return Side(record.grid, record.cluster, party.flow, left)
 
     def _told(self, number: int, found: Difference) -> str:
         """What differs, by the number of an allocation in the order in which they were made."""
