@@ -81,8 +81,9 @@ class Side:
         Raises:
             IrregularError: it does not move evenly.
         """
-        by_run = [given_by(Machine(self.launched(units))) for units in (1, 2, 3, 4)]
-        return set[int]().union(*(given_as_lines(of_block) for of_block in zip(*by_run, strict=True)))
+        of_units = {n: given_by(Machine(self.launched(n))) for n in (1, 2, 3, 4, LARGEST_SIZE // self.step)}
+        ranks = range(len(of_units[1]))
+        return set[int]().union(*(given_as_lines({n: g[rank] for n, g in of_units.items()}) for rank in ranks))
 
     @property
     def symbols(self) -> Mapping[str, int]:
@@ -90,6 +91,8 @@ class Side:
 
     def run(self, units: int, stops: Mapping[Stop, int], given: Mapping[int, State]) -> TurnFollower:
         """Raises NotAllError."""
+        if self.flow.changes_maps:
+            raise NotAllError("tensor maps that are changed", self.name)
         machine = Machine(self.launched(units))
         follower = TurnFollower(machine, stops, given)
         with self.placed():
