@@ -224,16 +224,22 @@ def stored(flow: Flow, at: int) -> set[str]:
 @dataclass
 class Behind:
     """Numbers that follow the size, or what loops leave in their counters: they have to be sums and multiples of it.
-    `given`: the instructions that take from the launch what moves with the size, `fits`: whether the numbers of one
-    have room in their type for all sizes."""
+    `given`: the instructions that take from the launch what moves with the size, and what that is in each block,
+    `fits`: whether the numbers of one have room in their type for all sizes."""
 
     flow: Flow
     log: Log
     loops: Sequence[LoopLines]
     given: Collection[int]
     fits: Callable[[int], bool]
+    blocks: Sequence[Mapping[Key, Counted]]
+    symbols: Mapping[str, int]
+    lines: Lines
 
     def __post_init__(self) -> None:
+        self._by_block: list[Values[Row]] = [
+            Values(self.flow, whole(self.flow), numbers, self.symbols, self.lines) for numbers in self.blocks
+        ]
         body = range(len(self.flow.writes))
         self._inside = {at: loop for loop in self.loops for at in loop.loop.body}
         of_size = _moving(self.flow, body, set(), self.log, self.given)
@@ -260,8 +266,16 @@ class Behind:
         # what is found to be no sum ends all
         return all(self._is_sum(place, name) for place in reaching(self.flow, whole(self.flow), at, name))
 
+    def _is_line(self, place: int, name: str) -> bool:
+        """Whether it follows from what the launch gives alone, and is a line in the period of the size."""
+        try:
+            rows = [row for values in self._by_block for row in values.given(place, name, 0)]
+            return all(self.lines.step(row) is not None for row in rows)
+        except (NoLineError, NoSequenceError):
+            return False
+
     def _is_sum(self, place: int | None, name: str) -> bool:
-        if place is None:
+        if place is None or self._is_line(place, name):
             return True
         inside = self._inside.get(place)
         if inside is not None and name in inside.moving:
@@ -299,26 +313,28 @@ class Behind:
 _INTEGERS = frozenset(("u32", "b32", "s32", "u64", "s64", "b64"))
 
 
-def given_as_lines(given: Mapping[int, Given]) -> set[int]:
-    """The instructions that take from the launch what moves with a size. `given`: what it gives a block, by units
-    of the size.
+def given_as_lines(given: Mapping[int, Given], period: int) -> tuple[set[int], dict[Key, Counted]]:
+    """The instructions that take from the launch what moves with a size, and all numbers that it gives. `given`: what
+    it gives a block, by units of the size, from one on for two periods, and for some more.
 
     Raises:
         IrregularError: it does not move evenly.
     """
     moving: set[int] = set()
-    first, second, *_ = given
-    for key in given[first]:
-        values = {units: of_run.get(key) for units, of_run in given.items()}
-        if all(value == values[first] for value in values.values()):
+    numbers: dict[Key, Counted] = {}
+    for key in given[1]:
+        values = [of_run.get(key) for of_run in given.values()]
+        known = [value for value in values if isinstance(value, int)]
+        if len(known) == len(values):
+            numbers[key] = evenly(known[: 2 * period], period)
+        if values.count(values[0]) == len(values):
             continue
-        one, other = values[first], values[second]
-        for units, value in values.items():
-            if not (isinstance(one, int) and isinstance(other, int)
-                    and value == one + (other - one) * (units - first) // (second - first)):  # fmt: skip
-                raise IrregularError("what the launch gives does not move evenly with the size", key[0])
+        if len(known) < len(values) or any(
+            number != known[0] + (known[1] - known[0]) * (units - 1) for units, number in zip(given, known, strict=True)
+        ):
+            raise IrregularError("what the launch gives does not move evenly with the size", key[0])
         moving.add(key[0])
-    return moving
+    return moving, numbers
 
 
 @dataclass
