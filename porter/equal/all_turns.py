@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from porter.diagnostics import PorterError
 from porter.equal.induction import classes, hold, parted, refined
 from porter.equal.outcome import difference
 from porter.equal.periods import Growing, IrregularError, Regular, are_alike, growing, periods_of, regular
@@ -24,7 +25,8 @@ from porter.facts.executor import run
 from porter.facts.flow import Flow
 from porter.facts.launched import Launched
 from porter.facts.machine import Machine
-from porter.sync.sequences import LARGEST_SIZE
+from porter.sync.lines import Lines
+from porter.sync.sequences import LARGEST_SIZE, Counted, Key
 from porter.sync.sizes import given_by
 from porter.sync.turns import comparisons
 
@@ -75,14 +77,30 @@ class Side:
         except (IrregularError, NotUnderstood) as error:
             raise NotAllError(str(error), self.name, error.at) from error
 
-    def given(self) -> set[int]:
-        """The instructions that take from the launch what moves with the size.
+    def given(self, period: int) -> tuple[set[int], list[dict[Key, Counted]]]:
+        """The instructions that take from the launch what moves with the size, and what it gives each block.
 
         Raises:
             IrregularError: it does not move evenly.
         """
-        by_run = [given_by(Machine(self.launched(units))) for units in (1, 2, 3, 4)]
-        return set[int]().union(*(given_as_lines(of_block) for of_block in zip(*by_run, strict=True)))
+        some = [(units, self.launched(units)) for units in range(1, 2 * max(period, 2) + 1)]
+        of_units = {units: given_by(Machine(launched)) for units, launched in [*some, self._largest()]}
+        found = [
+            given_as_lines({units: blocks[rank] for units, blocks in of_units.items()}, period)
+            for rank in range(len(of_units[1]))
+        ]  # fmt: skip
+        return set[int]().union(*(moving for moving, _ in found)), [numbers for _, numbers in found]
+
+    def _largest(self) -> tuple[int, Launched]:
+        """The largest size for which there is a launch: tensors have to fit in memory."""
+        units = LARGEST_SIZE // self.step
+        while True:
+            try:
+                return units, self.launched(units)
+            except PorterError:
+                if units == 1:
+                    raise
+                units //= 2
 
     @property
     def symbols(self) -> Mapping[str, int]:
@@ -90,6 +108,8 @@ class Side:
 
     def run(self, units: int, stops: Mapping[Stop, int], given: Mapping[int, State]) -> TurnFollower:
         """Raises NotAllError."""
+        if self.flow.changes_maps:
+            raise NotAllError("tensor maps that are changed", self.name)
         machine = Machine(self.launched(units))
         follower = TurnFollower(machine, stops, given)
         with self.placed():
@@ -138,11 +158,11 @@ class AllTurns:
         repeats, lines = self._regular(found, logs)
         self._require_time(repeats, of_unit)
         self._ends(found, repeats, self._classes(found, repeats))
-        self._require_lines(found, logs, lines)
+        self._require_lines(found, logs, lines, repeats.period)
         return repeats.period
 
     def _require_lines(
-        self, found: Sequence[Growing], shorter: Sequence[Log], lines: Sequence[Sequence[LoopLines]]
+        self, found: Sequence[Growing], shorter: Sequence[Log], lines: Sequence[Sequence[LoopLines]], period: int
     ) -> None:
         """That numbers are lines for all that has to do with data in the executions so far."""
         for side, one, before, loops in zip(self.sides, found, shorter, lines, strict=True):
@@ -152,7 +172,9 @@ class AllTurns:
                 for loop in loops:
                     loop.require()
                 room = Room(side.flow, before, one.log, LARGEST_SIZE // (side.step * self.units) + 1)
-                Behind(side.flow, one.log, loops, side.given(), room).require()
+                given, blocks = side.given(period)
+                in_size = Lines(period, LARGEST_SIZE // (side.step * period) + 1)
+                Behind(side.flow, one.log, loops, given, room, blocks, side.symbols, in_size).require()
 
     def _require_time(self, repeats: Regular, of_unit: float) -> None:
         """Raises NotAllError: there is none for as many executions as have to be made."""
@@ -187,7 +209,7 @@ class AllTurns:
             repeats = Regular(period, max(one.first, other.first), max(one.rest, other.rest))
             try:
                 lines = [self._lines(side, of_side, repeats) for side, of_side in zip(self.sides, found, strict=True)]
-                self._require_lines(found, shorter, lines)
+                self._require_lines(found, shorter, lines, period)
             except NotAllError as error:
                 why = error
                 continue

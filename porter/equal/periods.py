@@ -130,7 +130,20 @@ def regular(found: Growing, period: int, units: int, least: int) -> Regular | No
     return Regular(period, first, rest) if units - rest - first * period >= least else None
 
 
-Body = tuple[object, list[tuple[Value, ...]]]
+def moved(found: Growing, key: Entered, window: Sequence[Turn], period: int) -> set[tuple[int, str]]:
+    """Instructions with data, and registers of theirs whose numbers do not repeat in some turns."""
+    streams = found.log.streams[key[0]]
+    bodies = [_body(streams, one, other, found.log.on_data) for one, other in pairwise(window)]
+    moving: set[tuple[int, str]] = set()
+    for one, other in zip(bodies, bodies[period:], strict=False):
+        for (at, before), (_, now) in zip(one[1], other[1], strict=True):
+            if before != now:
+                names = sorted(found.flow.uses[at])
+                moving |= {(at, name) for name, a, b in zip(names, before, now, strict=True) if a != b}
+    return moving
+
+
+Body = tuple[object, list[tuple[int, tuple[Value, ...]]]]
 """What a turn comes to, and the numbers of it that have to do with data."""
 
 
@@ -141,11 +154,11 @@ def _bodies(found: Growing, key: Entered, turns: Sequence[Turn]) -> list[Body]:
 
 def _body(streams: dict[int, Stream], begins: Turn, ends: Turn, on_data: set[int]) -> Body:
     shape: list[object] = []
-    numbers: list[tuple[Value, ...]] = []
+    numbers: list[tuple[int, tuple[Value, ...]]] = []
     for lane, stop in sorted(ends.begins.items()):
         part = streams[lane][begins.begins.get(lane, 0) : stop]
         shape.append((lane, tuple(entry for entry, _ in part)))
-        numbers += [values for entry, values in part if entry[0] in on_data]
+        numbers += [(entry[0], values) for entry, values in part if entry[0] in on_data]
     return tuple(shape), numbers
 
 
@@ -168,7 +181,7 @@ def _longest(bodies: Sequence[Body], period: int) -> tuple[int, int] | None:
 def _moved(one: Body, other: Body) -> list[object]:
     return [
         _difference(a, b)
-        for before, now in zip(one[1], other[1], strict=True) for a, b in zip(before, now, strict=True)
+        for (_, before), (_, now) in zip(one[1], other[1], strict=True) for a, b in zip(before, now, strict=True)
     ]  # fmt: skip
 
 

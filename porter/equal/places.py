@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from porter.equal.periods import Growing, IrregularError
+from porter.equal.periods import Growing, IrregularError, moved
 from porter.equal.turning import Log, Turn
 from porter.facts.code import Loop
 from porter.facts.deciding import deciding
@@ -22,15 +21,17 @@ from porter.facts.values import bits, of_lane
 from porter.ptx import ast, table
 from porter.ptx.bits import signed
 from porter.ptx.shared_window import RANK_SHIFT
+from porter.sync.following import that_synchronize
 from porter.sync.lines import Line, Lines, NoLineError, Row
 from porter.sync.sequences import LARGEST_SIZE, Counted, Key, NoSequenceError, Values, evenly, reaching, whole
 from porter.sync.sizes import Given
 
 
-def is_looked_at(flow: Flow, log: Log, at: int) -> bool:
-    """Whether the numbers that an instruction takes have to do with data: comparisons that decide nothing else do."""
+def _numbers_for_data(flow: Flow, log: Log, at: int) -> frozenset[str]:
+    """The registers of an instruction that have to do with data; what synchronization asks for is proved with it, and
+    so are comparisons that decide about anything else."""
     is_comparison = flow.code.code[at].parts[0] == "setp" and flow.writes[at].isdisjoint(deciding(flow)[at + 1])
-    return is_comparison or at in log.on_data
+    return flow.uses[at] - that_synchronize(flow, at) if is_comparison or at in log.on_data else frozenset()
 
 
 _ACCESSES = frozenset(("ld", "st", "ldu", "atom", "red"))
@@ -57,6 +58,9 @@ def loops_of_lines(found: Growing, period: int, first: int, symbols: Mapping[str
         own = {name: base + offset for name, offset in symbols.items()}
         loop = found.flow.heads[head]
         tainted = _moving(found.flow, loop.body, _counters(window, turns[key]), found.log)
+        for at, name in moved(found, key, window, turns[key]):
+            if name not in tainted:
+                raise IrregularError("a number that moves, and nobody knows by what", at)
         for lane in _lanes(window, tainted):
             heads = _heads(window, turns[key], lane)
             known = head, tuple(sorted(heads.items(), key=str)), base
@@ -127,8 +131,7 @@ class LoopLines:
     def require(self) -> None:
         """Raises IrregularError: at an instruction with data that takes a register that is no line."""
         for at in self.loop.body:
-            names = self.flow.uses[at] & self.moving if is_looked_at(self.flow, self.log, at) else ()
-            for name in names:
+            for name in _numbers_for_data(self.flow, self.log, at) & self.moving:
                 try:
                     self._require_line(at, name)
                 except (NoLineError, NoSequenceError) as error:
@@ -151,18 +154,15 @@ class LoopLines:
         for place in reaching(self.flow, self.loop, at, name):
             for row in self._values.given(place, name, 0):
                 step = self.lines.step(row)
-                first = self.lines.exact(row[0])[0]
-                if step is None or (step and self.flow.code.code[at].parts[0] in _ACCESSES and first < GLOBAL
-                                    and name not in self._stored(at)):  # fmt: skip
+                if step is None or (step and not self._may_move(at, name, row)):
                     raise NoLineError
 
-    def _stored(self, at: int) -> frozenset[str]:
-        """Registers that an access stores."""
-        decoded = self.flow.decoded[at]
-        assert decoded is not None
-        values = [operand for row, operand in decoded.bound if row.kind != "memory"]
-        names = (self.flow.code.register(at, part) for operand in values for part in table.items(operand))
-        return frozenset(name for name in names if name is not None)
+    def _may_move(self, at: int, name: str, row: Row) -> bool:
+        """Whether memory that an instruction accesses is global, where the number is an address, or is stored."""
+        parts = self.flow.code.code[at].parts
+        if parts[0] not in _ACCESSES or "global" in parts:
+            return True
+        return name not in stored(self.flow, at) and self.lines.exact(row[0])[0] >= GLOBAL
 
     def _require_heads(self) -> None:
         """What was taken for a line at the head is what the turn before leaves there."""
@@ -208,22 +208,38 @@ class LoopLines:
         return found
 
 
+def stored(flow: Flow, at: int) -> set[str]:
+    """The registers whose values an access stores."""
+    decoded = flow.decoded[at]
+    if decoded is None or decoded.parts[0] not in _ACCESSES:
+        return set()
+    values = [operand for row, operand in decoded.bound if row.kind != "memory"]
+    names = (flow.code.register(at, part) for operand in values for part in table.items(operand))
+    return {name for name in names if name is not None} & flow.uses[at]
+
+
 # Outside of loops, and by the size --------------------------------------------------------------------
 
 
 @dataclass
 class Behind:
     """Numbers that follow the size, or what loops leave in their counters: they have to be sums and multiples of it.
-    `given`: the instructions that take from the launch what moves with the size, `fits`: whether the numbers of one
-    have room in their type for all sizes."""
+    `given`: the instructions that take from the launch what moves with the size, and what that is in each block,
+    `fits`: whether the numbers of one have room in their type for all sizes."""
 
     flow: Flow
     log: Log
     loops: Sequence[LoopLines]
     given: Collection[int]
     fits: Callable[[int], bool]
+    blocks: Sequence[Mapping[Key, Counted]]
+    symbols: Mapping[str, int]
+    lines: Lines
 
     def __post_init__(self) -> None:
+        self._by_block: list[Values[Row]] = [
+            Values(self.flow, whole(self.flow), numbers, self.symbols, self.lines) for numbers in self.blocks
+        ]
         body = range(len(self.flow.writes))
         self._inside = {at: loop for loop in self.loops for at in loop.loop.body}
         of_size = _moving(self.flow, body, set(), self.log, self.given)
@@ -236,9 +252,9 @@ class Behind:
         """Raises IrregularError: at an instruction with data that takes a number that is no such sum, as far as is
         known."""
         for at in range(len(self.flow.uses)):
-            if not is_looked_at(self.flow, self.log, at):
-                continue
-            names = self.flow.uses[at] & (self._of_size if at in self._inside else self._moving)
+            names = _numbers_for_data(self.flow, self.log, at) & (self._of_size if at in self._inside else self._moving)
+            if "global" not in self.flow.code.code[at].parts and names & stored(self.flow, at):
+                raise IrregularError("a number that follows the size, and is stored where others load it", at)
             if not all(self._is_even(at, name) for name in names):
                 opcode = self.flow.code.code[at].parts[0]
                 raise IrregularError(f"an operand of {opcode} is not known to move evenly with the size", at)
@@ -250,8 +266,16 @@ class Behind:
         # what is found to be no sum ends all
         return all(self._is_sum(place, name) for place in reaching(self.flow, whole(self.flow), at, name))
 
+    def _is_line(self, place: int, name: str) -> bool:
+        """Whether it follows from what the launch gives alone, and is a line in the period of the size."""
+        try:
+            rows = [row for values in self._by_block for row in values.given(place, name, 0)]
+            return all(self.lines.step(row) is not None for row in rows)
+        except (NoLineError, NoSequenceError):
+            return False
+
     def _is_sum(self, place: int | None, name: str) -> bool:
-        if place is None:
+        if place is None or self._is_line(place, name):
             return True
         inside = self._inside.get(place)
         if inside is not None and name in inside.moving:
@@ -261,7 +285,7 @@ class Behind:
             if name not in self._of_size:
                 return True
         if place in self.given:
-            return True
+            return self.flow.code.code[place].parts[0] in ("ld", "mov")
         ins = self.flow.code.code[place]
         moving = [n for o in ins.operands[1:] if (n := self.flow.code.register(place, o)) in self._moving]
         if not moving:
@@ -289,23 +313,28 @@ class Behind:
 _INTEGERS = frozenset(("u32", "b32", "s32", "u64", "s64", "b64"))
 
 
-def given_as_lines(given: Sequence[Given]) -> set[int]:
-    """The instructions that take from the launch what moves with a size. `given`: what it gives a block for some units
-    of the size, for one more, …
+def given_as_lines(given: Mapping[int, Given], period: int) -> tuple[set[int], dict[Key, Counted]]:
+    """The instructions that take from the launch what moves with a size, and all numbers that it gives. `given`: what
+    it gives a block, by units of the size, from one on for two periods, and for some more.
 
     Raises:
         IrregularError: it does not move evenly.
     """
     moving: set[int] = set()
-    for key in given[-1]:
-        values = [of_run.get(key) for of_run in given]
+    numbers: dict[Key, Counted] = {}
+    for key in given[1]:
+        values = [of_run.get(key) for of_run in given.values()]
+        known = [value for value in values if isinstance(value, int)]
+        if len(known) == len(values):
+            numbers[key] = evenly(known[: 2 * period], period)
         if values.count(values[0]) == len(values):
             continue
-        known = [v for v in values if isinstance(v, int)]
-        if len(known) < len(values) or len({b - a for a, b in pairwise(known)}) > 1:
+        if len(known) < len(values) or any(
+            number != known[0] + (known[1] - known[0]) * (units - 1) for units, number in zip(given, known, strict=True)
+        ):
             raise IrregularError("what the launch gives does not move evenly with the size", key[0])
         moving.add(key[0])
-    return moving
+    return moving, numbers
 
 
 @dataclass

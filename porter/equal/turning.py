@@ -29,9 +29,9 @@ from porter.sync.turns import Recorder
 
 LoopOf = tuple[WarpName, int]
 """A warp, and the head of a loop."""
-Entry = tuple[object, ...]
+Entry = tuple[int, object, object]
 Stream = list[tuple[Entry, tuple[Value, ...]]]
-"""What is come to, with the numbers that it takes."""
+"""What is come to: an instruction and what tells it from others; with the numbers that it takes."""
 
 
 class Turn(NamedTuple):
@@ -147,10 +147,10 @@ class TurnFollower(Follower):
     def _compared(self, warp: Warp, at: int, sides: tuple[tuple[int, int], ...]) -> None:
         self.recorder.comparison(warp, at, sides)
         signs = tuple((a == b, a < b, signed(a, 32) < signed(b, 32), signed(a, 64) < signed(b, 64)) for a, b in sides)
-        self._told(warp, (at, signs))
+        self._told(warp, (at, signs, None))
 
     def _loaded(self, warp: Warp, at: int, found: Mapping[str, Value]) -> None:
-        self._told(warp, (at, tuple(sorted(found.items()))))
+        self._told(warp, (at, tuple(sorted(found.items())), None))
 
     def _told(self, warp: Warp, entry: Entry) -> None:
         self.log.streams[warp.name].setdefault(-1, []).append((entry, ()))

@@ -39,6 +39,13 @@ def that_must_repeat(flow: Flow, at: int, following: Following) -> Iterator[ast.
                 yield operand
 
 
+def that_synchronize(flow: Flow, at: int) -> set[str]:
+    """Registers of an instruction that must repeat if they follow a counter."""
+    if flow.code.code[at].parts[0] not in _SYNCHRONIZING:
+        return set()
+    return set[str]().union(*(_named(flow, at, operand) for operand in _synchronizing_operands(flow, at)))
+
+
 def _synchronizing_operands(flow: Flow, at: int) -> Iterator[ast.Operand]:
     """Those but data, and where in global memory it lies."""
     decoded = flow.decoded[at]

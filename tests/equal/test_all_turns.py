@@ -48,6 +48,10 @@ LATE = {
     "bits of a counter of its own": LOAD + "add.u32 %r5, %r5, 1;\nand.b32 %r3, %r5, 64;\n" + TWICE.format("%f0") + ADD,
     "two comparisons": LOAD + "setp.gt.u32 %p2, %r2, 64;\nsetp.lt.and.u32 %p2, %r2, 66, %p2;\n"
     "@%p2 add.f32 %f0, %f0, %f0;\n" + ADD,
+    "a counter that is kept in local memory": "mov.b64 %d5, own;\nst.local.u32 [%d5+8], %r2;\n"
+    "ld.local.u32 %r3, [%d5+8];\nshr.u32 %r4, %r3, 6;\nadd.u32 %r3, %r3, %r4;\n" + INDEX,
+    "a bit that is kept in local memory": "mov.b64 %d5, own;\nshr.u32 %r4, %r2, 6;\nst.local.u32 [%d5+8], %r4;\n"
+    "ld.local.u32 %r3, [%d5+8];\nadd.u32 %r3, %r3, %r2;\n" + INDEX,
     "a predicate of bits": LOAD + "and.b32 %r3, %r2, 64;\n" + TWICE.format("%f0") + ADD,
     "a number as data": LOAD + "shr.u32 %r3, %r2, 6;\nand.b32 %r3, %r3, 1;\nmov.b32 %r4, %f0;\nxor.b32 %r4, %r4, %r3;\n"
     "mov.b32 %f0, %r4;\n" + ADD,
@@ -58,6 +62,8 @@ LATE = {
 }  # fmt: skip
 
 BEHIND = {
+    "16 bits of the size": "ld.param.u16 %r3, [size];\ncvt.u64.u32 %d4, %r3;\ncvt.u64.u32 %d5, %r10;\n"
+    "sub.s64 %d4, %d4, %d5;\nadd.s64 %d1, %d1, %d4;\n",
     "a comparison with the size": "setp.eq.u32 %p2, %r10, 4160;\n@%p2 add.f32 %f4, %f4, %f4;\n",
     "a comparison of bits of the size": "and.b32 %r3, %r10, 4096;\n" + TWICE.format("%f4"),
     "a comparison of bits of a counter": "and.b32 %r3, %r2, 64;\n" + TWICE.format("%f4"),
