@@ -20,6 +20,7 @@ from porter.facts.values import Value, is_known
 from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
+from porter.ptx.special import FORMAT_BYTES
 
 Then = Callable[[], None]
 Means = Callable[[Contents, Warp, Group, Taken], Then | None]
@@ -154,7 +155,7 @@ def refused(step: Step, what: str) -> Means:
 
 def width(kind: str) -> int:
     """Bytes of a type; of a predicate one."""
-    return 1 if kind == "pred" else type_bytes(kind)
+    return 1 if kind == "pred" else FORMAT_BYTES.get(kind) or type_bytes(kind)
 
 
 # Operands ---------------------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ def _result(step: Step, kinds: list[str]) -> Result | None:
         return moved(parts, _opaque(parts, size))
     if head in ("add", "mul", "mad") and _is_integer(parts[-1]) and not {"sat", "hi"} & set(parts):
         return _summed(step, size)
-    if head == "cvt" and kinds[0].endswith("x2") and len(kinds) == 3:
+    if head == "cvt" and kinds[0].endswith("x2") and len(kinds) == 3 and size > 1:
         key = word(".".join(parts).replace("x2", ""))
         return lambda given: np.concatenate([_made(key, [g], size // 2) for g in (given[1], given[0])], axis=1)
     if kinds[0].endswith("x2") and head != "cvt":
