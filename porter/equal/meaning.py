@@ -153,6 +153,21 @@ def refused(step: Step, what: str) -> Means:
     return means
 
 
+def of_numbers(step: Step, what: str) -> Means | None:
+    """What is followed only where all that it writes, and somebody reads, are numbers."""
+    live = step.flow.live
+    written = sorted(step.flow.writes[step.at] & (live[step.at + 1] if step.at + 1 < len(live) else frozenset()))
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        def then() -> None:
+            if taken.where is not None or not all(is_known(group.registers.get(n), taken.mask) for n in written):
+                raise step.not_understood(what)
+
+        return then
+
+    return means if written else None
+
+
 def width(kind: str) -> int:
     """Bytes of a type; of a predicate one."""
     return 1 if kind == "pred" else FORMAT_BYTES.get(kind) or type_bytes(kind)

@@ -74,6 +74,9 @@ SAME = {
         READ.format(1), "shfl.sync.bfly.b32 %f4, %f0, 1, 31, -1;\n" + OUT,
     ),
     "by way of local memory": (LOCAL.format(8), "mov.f32 %f4, %f0;\n" + OUT),
+    "a parameter behind a branch": (
+        BRANCH.replace("mov.f32 %f4, %f2;", "ld.param.f32 %f4, [n];"), BRANCH.replace("%f4, %f2;", "%f4, 0f00000004;"),
+    ),
     "what is overwritten": (OUT.replace("%f4", "%f0"), OUT.replace("%f4", "%f1") + OUT.replace("%f4", "%f0")),
     "what is read back": (
         OUT.replace("%f4", "%f0"), OUT.replace("%f4", "%f0") + "ld.global.f32 %f5, [%d1];\nst.global.f32 [%d1], %f5;\n",
@@ -120,6 +123,7 @@ OTHER = {
         "mov.b32 %r2, %f0;\ncvt.u8.u32 %r3, %r2;\nst.global.b32 [%d1], %r3;\n",
     ),
     "upper halves that are matched": (MATCHED.format("%r3"), MATCHED.format("%r4")),
+    "a parameter behind a branch": (BRANCH.replace("mov.f32 %f4, %f2;", "ld.param.f32 %f4, [n];"), BRANCH),
     "a branch the other way": (BRANCH, BRANCH.replace("@%p1", "@!%p1")),
     "another lane": (READ.format(1), READ.format(2)),
     "another value in local memory": (LOCAL.format(8), LOCAL.format(8).replace("%f0;", "%f1;")),
@@ -198,6 +202,8 @@ NOT_UNDERSTOOD = {
     "an index of local memory": BITS + "mov.b64 %d4, own;\nst.local.f32 [%d4], %f1;\nand.b32 %r2, %r2, 12;\n"
                                 "cvt.u64.u32 %d5, %r2;\nadd.s64 %d4, %d4, %d5;\nld.local.f32 %f4, [%d4];\n" + OUT,
     "what others have left": BITS + "mov.b64 %d4, {%r2, %r3};\nld.acquire.gpu.global.f32 %f4, [%d4];\n" + OUT,
+    "a parameter by data": BITS + "and.b32 %r2, %r2, 4;\nmov.b64 %d4, input;\ncvt.u64.u32 %d5, %r2;\n"
+                           "add.s64 %d4, %d4, %d5;\nld.param.u32 %r4, [%d4];\nst.global.b32 [%d1], %r4;\n",
     "a store behind a reduction": REDUCED.format(0) + OUT,
     "a load behind a reduction": REDUCED.format(0) + "ld.global.f32 %f4, [%d1];\nst.global.f32 [%d1+4], %f4;\n",
 }  # fmt: skip

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from porter.equal.contents import Contents, Taken
-from porter.equal.meaning import Means, Then, meaning, read, width
+from porter.equal.meaning import Means, Then, meaning, of_numbers, read, width
 from porter.equal.words import constant, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
@@ -97,5 +97,5 @@ def nothing(step: Step) -> Means | None:
 
 @meaning("mbarrier", "clusterlaunchcontrol")
 def of_barriers(step: Step) -> Means | None:
-    """Tokens and answers are numbers, or nobody uses them as data."""
-    return nothing(step)
+    """Tokens and answers are numbers."""
+    return of_numbers(step, "the answer")
