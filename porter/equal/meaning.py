@@ -132,6 +132,8 @@ class Follower:
         else:
             means, taken = self._means(at), self._taken(warp, group, path)
             then = means(self.contents, warp, group, taken) if means is not None and taken is not None else None
+            if then is None and taken is not None and flow.writes[at] & flow.live[at + 1]:
+                raise NotUnderstood(f"{flow.code.code[at].opcode} behind a branch on data", at)
             group.registers.update(dict.fromkeys(flow.writes[at]))
             if then is not None:
                 then()
@@ -151,6 +153,14 @@ def refused(step: Step, what: str) -> Means:
         raise step.not_understood(what)
 
     return means
+
+
+def require_together(step: Step, taken: Taken) -> None:
+    """Raises NotUnderstood: data decide which lanes of a warp come, and lanes have other data."""
+    if taken.where is not None:
+        lanes = taken.where[taken.index()]
+        if bool((lanes != lanes[0]).any()):
+            raise step.not_understood("lanes that come apart by data, which is not followed,")
 
 
 def of_numbers(step: Step, what: str) -> Means | None:
