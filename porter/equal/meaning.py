@@ -20,6 +20,7 @@ from porter.facts.values import Value, is_known
 from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
+from porter.ptx.special import FORMAT_BYTES
 
 Then = Callable[[], None]
 Means = Callable[[Contents, Warp, Group, Taken], Then | None]
@@ -131,6 +132,8 @@ class Follower:
         else:
             means, taken = self._means(at), self._taken(warp, group, path)
             then = means(self.contents, warp, group, taken) if means is not None and taken is not None else None
+            if then is None and taken is not None and flow.writes[at] & flow.live[at + 1]:
+                raise NotUnderstood(f"{flow.code.code[at].opcode} behind a branch on data", at)
             group.registers.update(dict.fromkeys(flow.writes[at]))
             if then is not None:
                 then()
@@ -152,9 +155,32 @@ def refused(step: Step, what: str) -> Means:
     return means
 
 
+def require_together(step: Step, taken: Taken) -> None:
+    """Raises NotUnderstood: data decide which lanes of a warp come, and lanes have other data."""
+    if taken.where is not None:
+        lanes = taken.where[taken.index()]
+        if bool((lanes != lanes[0]).any()):
+            raise step.not_understood("lanes that come apart by data, which is not followed,")
+
+
+def of_numbers(step: Step, what: str) -> Means | None:
+    """What is followed only where all that it writes, and somebody reads, are numbers."""
+    live = step.flow.live
+    written = sorted(step.flow.writes[step.at] & (live[step.at + 1] if step.at + 1 < len(live) else frozenset()))
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        def then() -> None:
+            if taken.where is not None or not all(is_known(group.registers.get(n), taken.mask) for n in written):
+                raise step.not_understood(what)
+
+        return then
+
+    return means if written else None
+
+
 def width(kind: str) -> int:
     """Bytes of a type; of a predicate one."""
-    return 1 if kind == "pred" else type_bytes(kind)
+    return 1 if kind == "pred" else FORMAT_BYTES.get(kind) or type_bytes(kind)
 
 
 # Operands ---------------------------------------------------------------------------------------------

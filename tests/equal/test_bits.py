@@ -96,7 +96,25 @@ SAME = {
     ),
     "szext": (made("szext.wrap.s32 %r9, %r10, %r11"), made("mov.b32 %r14, %r10", "szext.wrap.s32 %r9, %r14, %r11")),
 }
+SAME |= {
+    "elements of four bits": (
+        made("cvt.rn.satfinite.e2m1x2.f32 %c0, %f0, %f1", "cvt.u32.u8 %r9, %c0"),
+        made("mov.b32 %f5, %r11", "cvt.rn.satfinite.e2m1x2.f32 %c0, %f0, %f5", "cvt.u32.u8 %r9, %c0"),
+    ),
+    "elements of eight bits": (
+        made("cvt.rn.satfinite.e4m3x2.f32 %h0, %f0, %f1", "mov.b32 %r9, {%h0, %h0}", "and.b32 %r9, %r9, 0xFF"),
+        made("cvt.rn.satfinite.e4m3x2.f32 %h0, %f2, %f1", "mov.b32 %r9, {%h0, %h0}", "and.b32 %r9, %r9, 0xFF"),
+    ),
+}
 OTHER = {
+    "elements of four bits": (
+        made("cvt.rn.satfinite.e2m1x2.f32 %c0, %f0, %f1", "cvt.u32.u8 %r9, %c0"),
+        made("cvt.rn.satfinite.e2m1x2.f32 %c0, %f1, %f0", "cvt.u32.u8 %r9, %c0"),
+    ),
+    "elements of eight bits": (
+        made("cvt.rn.satfinite.e4m3x2.f32 %h0, %f0, %f1", "mov.b32 %r9, {%h0, %h0}"),
+        made("cvt.rn.satfinite.e4m3x2.f32 %h0, %f2, %f1", "mov.b32 %r9, {%h0, %h0}"),
+    ),
     "lop3, another table": (made(CHOICE), made(CHOICE.replace("CA", "CB"))),
     "lop3, other operands": (made(CHOICE), made("lop3.b32 %r9, %r10, %r12, %r11, 0xCA")),
     "lop3, and and or": (made("lop3.b32 %r9, %r10, %r11, %r12, 0xC0"), made("lop3.b32 %r9, %r10, %r11, %r12, 0xFC")),

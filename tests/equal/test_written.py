@@ -20,6 +20,8 @@ SHARED = (
 ROW = "mov.u32 %r7, room;\nxor.b32 %r8, %r0, {};\nshl.b32 %r8, %r8, 2;\nadd.u32 %r7, %r7, %r8;\n"
 READ = SHARED + ROW + "ld.shared.f32 %f4, [%r7];\n" + OUT
 BRANCH = "setp.lt.f32 %p1, %f0, %f1;\n@%p1 bra ON;\nmov.f32 %f4, %f2;\nbra MEET;\nON:\nmov.f32 %f4, %f3;\nMEET:\n" + OUT
+LESS = "setp.lt.f32 %p1, %f0, %f1;\n"
+ALL_LANES = LESS + "vote.sync.any.pred %p1, %p1, -1;\n"
 LOCAL = "mov.b64 %d4, own;\nst.local.f32 [%d4+8], %f0;\nld.local.f32 %f4, [%d4+{}];\n" + OUT
 EXTREME = "max.f32 %f4, %f{0}, %f{1};\nmax.f32 %f4, %f4, %f{2};\n" + OUT
 REDUCED = "red.global.add.f32 [%d1], %f{};\n"
@@ -74,6 +76,13 @@ SAME = {
         READ.format(1), "shfl.sync.bfly.b32 %f4, %f0, 1, 31, -1;\n" + OUT,
     ),
     "by way of local memory": (LOCAL.format(8), "mov.f32 %f4, %f0;\n" + OUT),
+    "a shuffle behind a branch of all lanes": (
+        ALL_LANES + BRANCH.replace("mov.f32 %f4, %f2", "shfl.sync.bfly.b32 %f4, %f2, 1, 31, -1").replace(LESS, ""),
+        ALL_LANES + "shfl.sync.bfly.b32 %f4, %f2, 1, 31, -1;\nselp.f32 %f4, %f3, %f4, %p1;\n" + OUT,
+    ),
+    "a parameter behind a branch": (
+        BRANCH.replace("mov.f32 %f4, %f2;", "ld.param.f32 %f4, [n];"), BRANCH.replace("%f4, %f2;", "%f4, 0f00000004;"),
+    ),
     "what is overwritten": (OUT.replace("%f4", "%f0"), OUT.replace("%f4", "%f1") + OUT.replace("%f4", "%f0")),
     "what is read back": (
         OUT.replace("%f4", "%f0"), OUT.replace("%f4", "%f0") + "ld.global.f32 %f5, [%d1];\nst.global.f32 [%d1], %f5;\n",
@@ -120,6 +129,7 @@ OTHER = {
         "mov.b32 %r2, %f0;\ncvt.u8.u32 %r3, %r2;\nst.global.b32 [%d1], %r3;\n",
     ),
     "upper halves that are matched": (MATCHED.format("%r3"), MATCHED.format("%r4")),
+    "a parameter behind a branch": (BRANCH.replace("mov.f32 %f4, %f2;", "ld.param.f32 %f4, [n];"), BRANCH),
     "a branch the other way": (BRANCH, BRANCH.replace("@%p1", "@!%p1")),
     "another lane": (READ.format(1), READ.format(2)),
     "another value in local memory": (LOCAL.format(8), LOCAL.format(8).replace("%f0;", "%f1;")),
@@ -190,6 +200,7 @@ def test_numbers_of_the_launch_count() -> None:
     assert not are_equal(guarded, guarded.replace("%r1;", "4;"), n=5)
 
 
+IN_BRANCH = BRANCH.replace("mov.f32 %f4, %f2", "{};\nmov.b32 %f4, %r2")
 BITS = "mov.b32 %r2, %f0;\nmov.b32 %r3, %f1;\n"
 NOT_UNDERSTOOD = {
     "a loop by data": "setp.lt.f32 %p1, %f0, %f1;\nAGAIN:\nadd.f32 %f0, %f0, %f2;\nsetp.lt.f32 %p1, %f0, %f1;\n"
@@ -198,6 +209,11 @@ NOT_UNDERSTOOD = {
     "an index of local memory": BITS + "mov.b64 %d4, own;\nst.local.f32 [%d4], %f1;\nand.b32 %r2, %r2, 12;\n"
                                 "cvt.u64.u32 %d5, %r2;\nadd.s64 %d4, %d4, %d5;\nld.local.f32 %f4, [%d4];\n" + OUT,
     "what others have left": BITS + "mov.b64 %d4, {%r2, %r3};\nld.acquire.gpu.global.f32 %f4, [%d4];\n" + OUT,
+    "a parameter by data": BITS + "and.b32 %r2, %r2, 4;\nmov.b64 %d4, input;\ncvt.u64.u32 %d5, %r2;\n"
+                           "add.s64 %d4, %d4, %d5;\nld.param.u32 %r4, [%d4];\nst.global.b32 [%d1], %r4;\n",
+    "a shuffle of lanes that data part": BRANCH.replace("mov.f32 %f4, %f2", "shfl.sync.bfly.b32 %f4, %f2, 1, 31, -1"),
+    "a vote of lanes that data part": IN_BRANCH.format("vote.sync.ballot.b32 %r2, %p1, -1"),
+    "lanes that are there, where data part them": IN_BRANCH.format("activemask.b32 %r2"),
     "a store behind a reduction": REDUCED.format(0) + OUT,
     "a load behind a reduction": REDUCED.format(0) + "ld.global.f32 %f4, [%d1];\nst.global.f32 [%d1+4], %f4;\n",
 }  # fmt: skip

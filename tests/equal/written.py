@@ -22,6 +22,7 @@ HEAD = """.version 8.8
 .visible .entry k(.param .u64 input, .param .u64 output, .param .u32 n)
 {
 .reg .pred %p<9>;
+.reg .b8 %c<9>;
 .reg .b16 %h<9>;
 .reg .b32 %r<60>;
 .reg .f32 %f<60>;

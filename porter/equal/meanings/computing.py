@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from porter.equal.contents import Contents, Taken, fitted
-from porter.equal.meaning import Means, Read, Then, meaning, read, width
+from porter.equal.meaning import Means, Read, Then, meaning, of_numbers, read, width
 from porter.equal.meanings.moving import MOVES, Result, moved, number_of
 from porter.equal.words import (
     REGISTER,
@@ -43,7 +43,7 @@ def compute(step: Step) -> Means | None:
         return None
     kinds = _kinds(step)
     if step.has("cc") or step.ins.parts[0] in _CARRY:
-        return _of_numbers(step, "the carry")
+        return of_numbers(step, "the carry")
     targets = _parts(rows[0][1])
     names = [step.flow.code.renamed(step.at, p.name) if isinstance(p, ast.Reg) else None for p in targets]
     size = width(kinds[0])
@@ -64,20 +64,6 @@ def compute(step: Step) -> Means | None:
         return [extended(piece) for piece in pieces] if is_signed else pieces
 
     return _putting(step, names, given, results)
-
-
-def _of_numbers(step: Step, what: str) -> Means:
-    """What is followed only where all of it are numbers."""
-    written = step.flow.writes[step.at]
-
-    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
-        def then() -> None:
-            if taken.where is not None or not all(is_known(group.registers.get(n), taken.mask) for n in written):
-                raise step.not_understood(what)
-
-        return then
-
-    return means
 
 
 def _parts(operand: ast.Operand) -> tuple[ast.Operand, ...]:
@@ -140,7 +126,7 @@ def _result(step: Step, kinds: list[str]) -> Result | None:
         return moved(parts, _opaque(parts, size))
     if head in ("add", "mul", "mad") and _is_integer(parts[-1]) and not {"sat", "hi"} & set(parts):
         return _summed(step, size)
-    if head == "cvt" and kinds[0].endswith("x2") and len(kinds) == 3:
+    if head == "cvt" and kinds[0].endswith("x2") and len(kinds) == 3 and size > 1:
         key = word(".".join(parts).replace("x2", ""))
         return lambda given: np.concatenate([_made(key, [g], size // 2) for g in (given[1], given[0])], axis=1)
     if kinds[0].endswith("x2") and head != "cvt":

@@ -56,7 +56,7 @@ def load(step: Step) -> Means | None:
     assert isinstance(place, ast.Mem)
     base, offset = read(step, place.base, 8), place.offset
     if space.startswith("param"):
-        return None
+        return _parameter(step, names, size)
     nbytes = size * len(names)
     strong, is_signed = memory_order(step.ins).strong, step.ins.parts[-1][0] == "s"
 
@@ -89,6 +89,31 @@ def load(step: Step) -> Means | None:
                 if name is not None:
                     piece = data[:, size * index : size * (index + 1)]
                     contents.put(warp, name, taken, extended(piece) if is_signed else piece)
+
+        return then
+
+    return means
+
+
+def _parameter(step: Step, names: list[str | None], size: int) -> Means:
+    """A number, also where a branch on data leads to it."""
+    address = step.value("a")
+    live = step.flow.live[step.at + 1] if step.at + 1 < len(step.flow.live) else frozenset[str]()
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        where, launched = address(contents.machine, warp, group), contents.machine.launched
+
+        def then() -> None:
+            for index, name in enumerate(names):
+                if name not in live or (taken.where is None and is_known(group.registers.get(name), taken.mask)):
+                    continue
+                data = constant(0, size).copy()
+                for lane, place in lane_addresses(step, where, taken.mask).items():
+                    number = launched.parameter(place + index * size, size)
+                    if number is None:
+                        raise step.not_understood("what is no parameter of the launch")
+                    data[lane] = constant(number, size)[0]
+                contents.put(warp, name, taken, data)
 
         return then
 

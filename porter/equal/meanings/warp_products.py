@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from porter.equal.contents import Contents, Taken
-from porter.equal.meaning import Means, Read, Then, meaning, read, refused
+from porter.equal.meaning import Means, Read, Then, meaning, read, refused, require_together
 from porter.equal.words import Words, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
@@ -60,9 +60,10 @@ def _registers(step: Step, name: str, size: int) -> list[Read]:
 
 
 def _require_all(step: Step, taken: Taken) -> None:
-    """Raises NotUnderstood: not all lanes take part, or data say whether they do."""
-    if taken.mask != ALL or taken.where is not None:
+    """Raises NotUnderstood: not all lanes take part, or data say which do."""
+    if taken.mask != ALL:
         raise step.not_understood("lanes that come apart, which is not followed,")
+    require_together(step, taken)
 
 
 def _matrix_rows(op: MmaOp, registers: Words) -> Words:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from porter.equal.contents import Contents, Taken
-from porter.equal.meaning import Means, Then, meaning, read, width
+from porter.equal.meaning import Means, Then, meaning, of_numbers, read, require_together, width
 from porter.equal.words import constant, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
@@ -23,6 +23,7 @@ def shfl(step: Step) -> Means | None:
     mode = step.ins.modifiers["mode"]
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        require_together(step, taken)
         given, by, clamp = (r(contents, warp, group) for r in (data, distance, bound))
 
         def then() -> None:
@@ -53,6 +54,7 @@ def together(step: Step) -> Means | None:
     key = word(".".join(step.ins.parts))
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        require_together(step, taken)
         given = data(contents, warp, group)
 
         def then() -> None:
@@ -97,5 +99,5 @@ def nothing(step: Step) -> Means | None:
 
 @meaning("mbarrier", "clusterlaunchcontrol")
 def of_barriers(step: Step) -> Means | None:
-    """Tokens and answers are numbers, or nobody uses them as data."""
-    return nothing(step)
+    """Tokens and answers are numbers."""
+    return of_numbers(step, "the answer")
