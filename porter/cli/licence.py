@@ -65,6 +65,6 @@ def _sizes(case: Case) -> list[list[Sizes]]:
     """For each kernel that the sizes of a case compile, those that it lists, and those that a verification adds: as
     launches with one block each way, or few turns, do not tell indices and stages apart."""
     (default, *listed), *others = instantiations(case)
-    *longer, wide = [further.sizes for further in further_sizes(case).sizes if not further.tried] or [default]
+    *longer, wide = [further.sizes for further in further_sizes(case).sizes] or [default]
     every = [wide, default, *listed, *longer]
     return [[s for i, s in enumerate(every) if s not in every[:i]], *others]
