@@ -303,10 +303,10 @@ def equal_rows(entry: Entry, clones: Path, include: Sequence[str], style: str) -
     except ValueError:
         yield "none", f"{name:60} {style:9} exit status {done.returncode}"
         return
-    for one in found["cases"]:
+    for one in found.get("cases", ()):
         kernel = one["name"].partition(", ")[2].partition("<")[0]
         yield one["status"], f"{name:60} {style:9} {one['status']:8} {one['seconds']:6.1f} s  {kernel}: {said_of(one)}"
-    if not found["cases"]:
+    if not found.get("cases"):
         said = next((d["message"] for d in found["diagnostics"] if d["severity"] == "error"), "nothing was launched")
         yield "none", f"{name:60} {style:9} {_plain(said)}"
 

@@ -3,10 +3,12 @@
 
     python scripts/equal_corpus.py [--seconds 60] [--style STYLE] [NAME ...] > docs/results/equality.txt
     python scripts/equal_corpus.py --pack FILE [--style STYLE] [NAME ...]
+    python scripts/equal_corpus.py --ports FOLDER [--seconds 60]
     python scripts/equal_corpus.py --packed FILE [--seconds 60] [--jobs N] [NAME ...]
 
 With `--pack` what is compiled of raw CUDA and CuTe C++ goes into a file; with `--packed` it comes from there, and is
-compared by so many processes; the time is processor time then.
+compared by so many processes; the time is processor time then. With `--ports` the ports are those of a folder, which
+begin with the name of their kernel.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from packed import Unpacker, asked, options, pack, unpacked
+from packed import CORPUS, Unpacker, asked, options, pack, unpacked
 
 STYLES = ("compat", "full-rate", "native")
 Row = tuple[str, str, list[dict[str, Any]], str]
@@ -29,6 +32,16 @@ def compared(names: list[str], styles: Sequence[str], seconds: float) -> Iterato
         for style in styles:
             document, left = asked(name, "equal", "--style", style, "--seconds", str(seconds))
             yield name, style, document.get("cases", []), left
+
+
+def by_hand(folder: Path, names: list[str], seconds: float) -> Iterator[Row]:
+    for port in sorted(folder.iterdir()):
+        name = max((n for n in names if port.name.startswith(n)), key=len, default="")
+        kernel = CORPUS / name / f"{name}{port.suffix}"
+        if kernel.is_file():
+            words = ("equal", "--port", str(port), "--seconds", str(seconds))
+            document, left = asked(str(kernel.relative_to(CORPUS)), *words)
+            yield port.stem, "by hand", document.get("cases", []), left
 
 
 def packed_comparison(task: tuple[str, str, tuple[Any, Any, Any], float]) -> Row:
@@ -64,16 +77,17 @@ def main() -> None:
     took: list[float] = []
     with ProcessPoolExecutor(args.jobs) as pool:
         tasks = [(*one, args.seconds) for one in unpacked(args.packed, args.names)] if args.packed else []
-        for name, style, cases, left in (
-            pool.map(packed_comparison, tasks) if tasks else compared(args.names, args.styles, args.seconds)
-        ):
+        rows = pool.map(packed_comparison, tasks) if tasks else \
+            by_hand(args.ports, args.names, args.seconds) if args.ports else \
+            compared(args.names, args.styles, args.seconds)  # fmt: skip
+        for name, style, cases, left in rows:
             for one in cases:
                 print(f"{name:28} {style:9} {one['status']:8} {one['seconds']:6.1f} s  {said_of(one)}", flush=True)
                 seen[style, one["status"]] += 1
                 took.append(one["seconds"])
             if left:
                 print(f"{name:28} {style:9} {left}", flush=True)
-    for style in (style for style in STYLES if any(style == s for s, _ in seen)):
+    for style in dict.fromkeys(style for style, _ in seen):
         of_style = ((status, count) for (s, status), count in sorted(seen.items()) if s == style)
         print(f"{style}: {', '.join(f'{count} {status}' for status, count in of_style)}")
     if took:

@@ -29,11 +29,13 @@ def options(description: str | None, seconds: str, styles: Sequence[str] = ()) -
     parser.add_argument("--jobs", type=int, default=1)
     if styles:
         parser.add_argument("--style", dest="styles", action="append", choices=styles)
+        parser.add_argument("--ports", type=Path)
     parser.add_argument("names", nargs="*")
     found = parser.parse_args()
     sys.path.insert(0, str(Path.cwd()))
     chosen = (found.styles or ()) if styles else ()
     words = [*(["--packed FILE"] if found.packed else []), f"--seconds {found.seconds:g}"]
+    words += ["--ports FOLDER"] if styles and found.ports else []
     found.words = " ".join([*words, *(f"--style {style}" for style in chosen), *found.names])
     found.styles = chosen or styles
     found.names = found.names or sorted(d.name for d in CORPUS.iterdir() if (d / "case.yaml").exists())

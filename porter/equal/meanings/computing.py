@@ -212,8 +212,8 @@ def _summed(step: Step, size: int) -> Result:
         first = given[0] if head == "add" else product(given[0], given[1])
         if first is None or head == "mul":
             return opaque(given) if first is None else first
-        apart = bool(((first == zero) | (given[-1] == zero)).all())
-        return np.where(first == zero, given[-1], first) if apart else opaque(given)
+        apart = ((first == zero) | (given[-1] == zero)).all(axis=1, keepdims=True)
+        return np.where(apart, np.where(first == zero, given[-1], first), opaque(given))
 
     return result
 
