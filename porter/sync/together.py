@@ -6,20 +6,26 @@ prefix + 3P columns holds for all turns of the second size, by a lasso of its ow
 column is that of a period less with one block put in, wherever its loops are come to. So columns are to all pairs what
 executions are to one size, and the conditions are the same ones, asked of the longest execution of each.
 
-One condition is added. What moves with the first size at the second's first turn and with the second at the first's is
-known to move on; what moves with their product is not: that may stay what it is in each column and in each row, and
-change where both are larger than any that was looked at.
+One condition is added. What moves evenly along each row and each column may still move by the product of both, as what
+counts turns over all tiles does: where both are larger than any that was looked at it can be anything. So of that
+low bits alone may be taken, and in a comparison it has to lead away from the other side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from porter.facts.events import WarpName
 from porter.facts.values import Value, of_lane
 from porter.ptx.arch import WARP
 from porter.ptx.bits import signed
-from porter.sync.turns import Lasso, Recorder, Trace, broken, ends, has_grown, numbers
+from porter.sync.following import Followed, Following, Shape, that_must_repeat
+from porter.sync.sizes import Sizes
+from porter.sync.turns import Lasso, Recorder, Trace, broken, ends, has_grown, largest, numbers
+
+MOST_TURNS = 1 << 26
+"""That a block makes in all: what is known of two sizes together assumes that there are no more."""
 
 Traces = Mapping[WarpName, Trace]
 Corners = tuple[Recorder, Recorder, Recorder, Recorder]
@@ -27,46 +33,52 @@ Corners = tuple[Recorder, Recorder, Recorder, Recorder]
 longer one, of the shorter one, and a period less of each."""
 
 
+@dataclass(frozen=True)
+class _Column:
+    """`traces`: of each execution. `period`: with which the second size repeats. `shorter`: the execution that is a
+    period of it less than the longest one."""
+
+    traces: Sequence[Traces]
+    period: int
+    longest: Recorder
+    shorter: Recorder
+
+
 class Columns:
     """The columns so far. `lasso`: that of the first size, which grows by `unit` with each turn."""
 
     def __init__(self, lasso: Lasso, unit: int) -> None:
         self._lasso, self._unit = lasso, unit
-        self._traces: list[Sequence[Traces]] = []
-        """By column, and there by turns; empty for those that no later one is compared with."""
-        self._longest: list[tuple[Recorder, Recorder]] = []
-        """The longest execution of each column, and that which is a period of the second size shorter."""
+        self._columns: list[_Column] = []
         self._entries: dict[tuple[object, ...], tuple[object, ...]] = {}
 
     @property
     def is_complete(self) -> bool:
-        return len(self._longest) == self._lasso.needed
+        return len(self._columns) == self._lasso.needed
 
     @property
     def least(self) -> int:
         """Executions that the next column needs, to be compared with that of a period less."""
-        before = len(self._traces) - self._lasso.period
-        return len(self._traces[before]) if before >= 0 else 1
+        before = len(self._columns) - self._lasso.period
+        return len(self._columns[before].traces) if before >= 0 else 1
 
     def add(self, runs: Sequence[Recorder], period: int) -> str:
         """Add the next column, which repeats with a period of its own; gives why other pairs do not follow from the
         columns, if they do not."""
-        turns, back = len(self._longest) + 1, self._lasso.period
         traces = [{warp: list(map(self._entry, trace)) for warp, trace in run.traces.items()} for run in runs]
-        self._traces.append(traces)
-        self._longest.append((runs[-1], runs[-1 - period]))
+        column = _Column(traces, period, runs[-1], runs[-1 - period])
+        self._columns.append(column)
+        turns, back = len(self._columns), self._lasso.period
         if turns <= self._lasso.needed - 2 * back:
-            for run in self._longest[-1]:
-                run.forget()
-        before = turns - back
-        if before >= self._lasso.start:
-            shorter = self._traces[before - 1]
-            if len(shorter) != len(traces):
+            column.longest.forget()
+            column.shorter.forget()
+        if turns - back >= self._lasso.start:
+            before = self._columns[turns - back - 1]
+            if len(before.traces) != len(traces):
                 return "the second size repeats otherwise for other numbers of turns of the first"
-            must_repeat = before >= self._lasso.start + back
-            if not all(_has_grown(one, other, must_repeat) for one, other in zip(shorter, traces, strict=True)):
+            must_repeat = turns - back >= self._lasso.start + back
+            if not all(_has_grown(one, other, must_repeat) for one, other in zip(before.traces, traces, strict=True)):
                 return "the first size repeats otherwise for other numbers of turns of the second"
-            self._traces[before - 1] = []
         return self._beyond() if self.is_complete else ""
 
     def _entry(self, entry: tuple[object, ...]) -> tuple[object, ...]:
@@ -75,41 +87,67 @@ class Columns:
 
     def _beyond(self) -> str:
         back = self._lasso.period
-        for shorter, longer in zip(self._longest[-2 * back : -back], self._longest[-back:], strict=True):
-            for why in _products((longer[0], shorter[0], longer[1], shorter[1])):
+        for short, long in zip(self._columns[-2 * back : -back], self._columns[-back:], strict=True):
+            corners = long.longest, short.longest, long.shorter, short.shorter
+            for why in _products(corners, back * long.period):
                 return why
-        return broken([longest for longest, _ in self._longest], back, self._unit)[0]
+        return broken([column.longest for column in self._columns], back, self._unit)[0]
 
 
 def _has_grown(shorter: Traces, longer: Traces, must_repeat: bool) -> bool:
     return all(has_grown(shorter.get(w, []), longer.get(w, []), must_repeat) for w in shorter.keys() | longer.keys())
 
 
-def _products(corners: Corners) -> Iterator[str]:
-    """What moves with the product of both sizes."""
-    code = corners[0].flow.code.code
+def _products(corners: Corners, area: int) -> Iterator[str]:
+    """What may change by the product of both sizes where both are large. `area`: turns in a period of both."""
+    longest, code = corners[0], corners[0].flow.code.code
     for place in set().union(*(run.comparisons for run in corners)):
         warp, at = place
-        sides = [numbers(ends(run.comparisons.get(place, ())), code[at].parts[-1]) for run in corners]
-        if not all(sides) or any(map(_moves_with_both, *([left - right for left, right in pairs] for pairs in sides))):
+        kind = code[at].parts[-1]
+        sides = [numbers(ends(run.comparisons.get(place, ())), kind) for run in corners]
+        if not all(sides) or not all(_parts(pairs, kind, area) for pairs in zip(*sides, strict=True)):
             yield f"a comparison of {warp} follows the product of both sizes"
     for place in set().union(*(run.states for run in corners)):
+        warp, head = place
         states = [ends(run.states.get(place, ())) for run in corners]
-        if not all(states) or any(
-            _is_product([state.get(name) for state in of_runs])
-            for of_runs in zip(*states, strict=True)
-            for name in set().union(*of_runs)
-        ):
-            yield f"a register of {place[0]} follows the product of both sizes"
+        if not all(states):
+            yield f"a loop of {warp} is not come to each time"
+            continue
+        counters = _counters(zip(*states, strict=True))
+        loop = longest.flow.heads[head]
+        following = Following(longest.flow, loop.body, counters)
+        behind = Sizes(longest.flow, [longest.given] * 2, longest.symbols, 1, 1).behind(loop, dict.fromkeys(counters))
+        if counters and (any(True for at in loop.body for _ in that_must_repeat(longest.flow, at, following))
+                         or any(True for _ in behind)):  # fmt: skip
+            yield f"an operand of {warp} follows the product of both sizes"
 
 
-def _moves_with_both(one: int, other: int, third: int, fourth: int) -> bool:
-    return one - other != third - fourth
+def _parts(pairs: Sequence[tuple[int, int]], kind: str, area: int) -> bool:
+    """Whether the sides of a comparison come no nearer to each other by the product of both sizes, and have room."""
+    by_product = _by_product([left - right for left, right in pairs])
+    most = largest(kind) * area
+    has_room = all(abs(_by_product(side)) * MOST_TURNS <= most for side in zip(*pairs, strict=True))
+    away = [left - right for left, right in pairs]
+    return has_room and (not by_product or all(by_product * difference > 0 for difference in away))
 
 
-def _is_product(values: Sequence[Value]) -> bool:
-    for lane in range(WARP if any(isinstance(value, tuple) for value in values) else 1):
-        known = [signed(number, 32) for value in values if (number := of_lane(value, lane)) is not None]
-        if known and (len(known) < len(values) or _moves_with_both(*known)):
-            return True
-    return False
+def _counters(of_corners: Iterable[Sequence[Mapping[str, Value]]]) -> dict[str, Followed]:
+    """Registers that count turns of both, with how far they were seen to move."""
+    found: dict[str, int] = {}
+    for states in of_corners:
+        for name in set().union(*states):
+            values = [state.get(name) for state in states]
+            for lane in range(WARP if any(isinstance(value, tuple) for value in values) else 1):
+                known = [signed(number, 32) for value in values if (number := of_lane(value, lane)) is not None]
+                if known and len(known) < len(values):
+                    found[name] = 0
+                elif known and _by_product(known):
+                    reach = abs(known[0] - known[-1])
+                    found[name] = min(found.get(name, reach), reach)
+    return {name: Followed(Shape.EVEN, reach) for name, reach in found.items()}
+
+
+def _by_product(corners: Sequence[int]) -> int:
+    """How far the longer of two columns moves more than the other one with a period of the second size."""
+    one, other, third, fourth = corners
+    return one - other - third + fourth

@@ -297,6 +297,11 @@ def numbers(sides: Sequence[tuple[int, int]], kind: str) -> Sides:
     return [(read(left, width), read(right, width)) for left, right in sides]
 
 
+def largest(kind: str) -> int:
+    """The first number that a type has not."""
+    return 1 << _width(kind) - (kind[0] != "u")
+
+
 def _width(kind: str) -> int:
     return int(kind[1:]) if kind[1:].isdigit() else 32
 
@@ -317,11 +322,10 @@ def _changing(sides: Sides, of_shorter: Sides) -> str:
 
 def _leaving(now: Sides, before: Sides, kind: str, more: int) -> str:
     """Why a side may become a number that its type does not have, and begin again at another one."""
-    largest = 1 << _width(kind) - (kind[0] != "u")
     for at in (0, -1) if before else ():
         for side, of_shorter in zip(now[at], before[at], strict=True):
             step = abs(side - of_shorter)
-            if step and abs(side) + step * more > largest:
+            if step and abs(side) + step * more > largest(kind):
                 return "compares a number that has no room for all turns"
     return ""
 
