@@ -126,7 +126,7 @@ class Sizes:
             return
         body = [at for at in whole(self.flow).body if at not in loop.members]
         ends = {name: end for name, end in counters.items() if name in left}
-        kinds = {name: self._moved(end.step if end is not None else 0) for name, end in ends.items()}
+        kinds = {name: self.moved(end.step if end is not None else 0) for name, end in ends.items()}
         kinds |= dict.fromkeys(left.difference(ends), _UNKNOWN)
         sources = {name: [at for at in loop.body if name in self.flow.writes[at]] for name in left}
         following = Following(self.flow, body, kinds, sources=sources)
@@ -180,10 +180,10 @@ class Sizes:
             if values.count(values[0]) == len(values):
                 continue
             for written in self.flow.writes[at] & needed[at + 1]:
-                kinds[written] = self._moved(steps.pop()) if (at, name) in numbers else _UNKNOWN
+                kinds[written] = self.moved(steps.pop()) if (at, name) in numbers else _UNKNOWN
         return numbers, kinds
 
-    def _moved(self, step: int) -> Followed:
+    def moved(self, step: int) -> Followed:
         """What moves evenly by a number in each period."""
         reach = abs(signed(step, 32)) * (len(self.given) // self.period)
         return Followed(Shape.EVEN, reach)
@@ -193,7 +193,7 @@ class Sizes:
 
         def settled(at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:
             step = moving.moved_by(at, follow.keys())
-            return kind if step is None else self._moved(step) if step else None
+            return kind if step is None else self.moved(step) if step else None
 
         sources = {name: [at for at, written in self.given[-1][0] if name in self.flow.writes[at]] for name in kinds}
         following = Following(self.flow, whole(self.flow).body, kinds, settled, sources)

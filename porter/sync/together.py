@@ -16,16 +16,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from porter.facts.code import Loop
 from porter.facts.events import WarpName
 from porter.facts.values import Value, of_lane
 from porter.ptx.arch import WARP
 from porter.ptx.bits import signed
-from porter.sync.following import Followed, Following, Shape, that_must_repeat
-from porter.sync.sizes import Sizes
+from porter.sync.following import Following, Shape, that_must_repeat
+from porter.sync.repeating import Seen
+from porter.sync.sizes import End, Sizes
 from porter.sync.turns import Lasso, Recorder, Trace, broken, ends, has_grown, largest, numbers
 
 MOST_TURNS = 1 << 26
 """That a block makes in all: what is known of two sizes together assumes that there are no more."""
+
+_SEEN = 2
+"""Such periods that the longest execution shows, and more."""
 
 Traces = Mapping[WarpName, Trace]
 Corners = tuple[Recorder, Recorder, Recorder, Recorder]
@@ -113,13 +118,25 @@ def _products(corners: Corners, area: int) -> Iterator[str]:
         if not all(states):
             yield f"a loop of {warp} is not come to each time"
             continue
-        counters = _counters(zip(*states, strict=True))
-        loop = longest.flow.heads[head]
-        following = Following(longest.flow, loop.body, counters)
-        behind = Sizes(longest.flow, [longest.given] * 2, longest.symbols, 1, 1).behind(loop, dict.fromkeys(counters))
-        if counters and (any(True for at in loop.body for _ in that_must_repeat(longest.flow, at, following))
-                         or any(True for _ in behind)):  # fmt: skip
+        if not _takes_low_bits(longest, longest.flow.heads[head], _counters(zip(*states, strict=True))):
             yield f"an operand of {warp} follows the product of both sizes"
+
+
+def _takes_low_bits(run: Recorder, loop: Loop, counters: Mapping[str, End | None]) -> bool:
+    """Whether nothing synchronizes by what counts turns of both, in a loop and behind it, but by what repeats with it
+    for all numbers."""
+    if not counters:
+        return True
+    sizes = Sizes(run.flow, [run.given] * _SEEN, run.symbols, 1, 1, Seen())
+    kinds = {name: sizes.moved(end.step if end is not None else 0) for name, end in counters.items()}
+    following = Following(run.flow, loop.body, kinds)
+    if any(True for at in loop.body for _ in that_must_repeat(run.flow, at, following)):
+        return False
+    most = max((end for end in counters.values() if end is not None), key=lambda end: end.last, default=None)
+    even = {
+        name: most if kind.shift == 0 else None for name, kind in following.kinds.items() if kind.shape is Shape.EVEN
+    }
+    return not any(True for _ in sizes.behind(loop, {**even, **counters}, following.kinds.keys() - even))
 
 
 def _parts(pairs: Sequence[tuple[int, int]], kind: str, area: int) -> bool:
@@ -131,20 +148,25 @@ def _parts(pairs: Sequence[tuple[int, int]], kind: str, area: int) -> bool:
     return has_room and (not by_product or all(by_product * difference > 0 for difference in away))
 
 
-def _counters(of_corners: Iterable[Sequence[Mapping[str, Value]]]) -> dict[str, Followed]:
-    """Registers that count turns of both, with how far they were seen to move."""
-    found: dict[str, int] = {}
+def _counters(of_corners: Iterable[Sequence[Mapping[str, Value]]]) -> dict[str, End | None]:
+    """Registers that count turns of both: how far they move by the product of a period of each, and the greatest number
+    that was seen; None if lanes differ in that."""
+    found: dict[str, End | None] = {}
     for states in of_corners:
-        for name in set().union(*states):
+        for name in set[str]().union(*states):
             values = [state.get(name) for state in states]
-            for lane in range(WARP if any(isinstance(value, tuple) for value in values) else 1):
-                known = [signed(number, 32) for value in values if (number := of_lane(value, lane)) is not None]
-                if known and len(known) < len(values):
-                    found[name] = 0
-                elif known and _by_product(known):
-                    reach = abs(known[0] - known[-1])
-                    found[name] = min(found.get(name, reach), reach)
-    return {name: Followed(Shape.EVEN, reach) for name, reach in found.items()}
+            lanes = range(WARP if any(isinstance(value, tuple) for value in values) else 1)
+            known = [[of_lane(value, lane) for value in values] for lane in lanes]
+            moved = {
+                None if None in of else _by_product([signed(n or 0, 32) for n in of])
+                for of in known
+                if of.count(None) < len(of)
+            }
+            if moved <= {0}:
+                continue
+            step = moved.pop() if len(moved) == 1 else None
+            found[name] = None if step is None else End(step, max(signed(of[0] or 0, 32) for of in known))
+    return found
 
 
 def _by_product(corners: Sequence[int]) -> int:

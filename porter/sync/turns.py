@@ -71,8 +71,8 @@ class Recorder:
     def forget(self) -> None:
         """Keep what the launch gives alone."""
         self.traces = {}
-        self.states.clear()
-        self.comparisons.clear()
+        for shown in (self.states, self.comparisons, self.entries):
+            shown.clear()
 
     def comparison(self, warp: Warp, at: int, sides: tuple[tuple[int, int], ...]) -> None:
         head = self.flow.innermost.get(at)

@@ -18,7 +18,7 @@ from porter.facts.launched import GLOBAL, Area, Geometry, Launched, Triple
 from porter.facts.machine import DATA, Machine
 from porter.ptx.tensormap import ENCODED_BYTES
 from porter.sync.checked import Checked, Rulings, Verdict, check, worse
-from porter.sync.together import Columns
+from porter.sync.together import MOST_TURNS, Columns
 from porter.sync.turns import Lasso, Recorder, find_lasso
 from porter.verify.arguments import MapAddress, Pointer
 from porter.verify.barrier_names import initialized
@@ -348,7 +348,10 @@ class Prover:
             while not why and broken is None and not columns.is_complete:
                 turns += 1
                 why, broken, where = self._column(base, columns, (first, turns), second)
-            yield Pair((first.name, second.name), first.step * (turns - bool(why)), why), broken, where
+            names = first.name, second.name
+            if not why:
+                self._assumed.add(f"{' and '.join(names)} together: a block makes fewer than {MOST_TURNS} turns in all")
+            yield Pair(names, first.step * (turns - bool(why)), why), broken, where
             if broken is not None:
                 return
 

@@ -3,17 +3,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from test_nested_turns import tiled
 from turning_kernels import flow_of, launched, ring
 
+from porter.facts.flow import Flow
+from porter.facts.launched import Launched
 from porter.facts.machine import Machine
+from porter.ptx.parser import parse_module
+from porter.report import proofs as report
 from porter.sync import together
 from porter.sync.checked import Verdict, check
 from porter.sync.together import Columns
 from porter.sync.turns import Recorder, find_lasso
+from porter.verify import proving
+from porter.verify.budget import Budget
+from porter.verify.proving import Prover
 
 TILES, TURNS, COUNT = 2, 2, 19
 UNIT = 1 << 14
@@ -26,12 +35,15 @@ def of_both(text: str) -> str:
 
 
 class Kernel:
-    def __init__(self, text: str) -> None:
-        self._flow = flow_of(text)
+    def __init__(self, text: str, flow: Flow | None = None) -> None:
+        self._flow = flow or flow_of(text)
+
+    def launched(self, turns: int, tiles: int) -> Launched:
+        one = launched(self._flow, turns)
+        return replace(one, parameters=dict(one.parameters) | {"tiles": tiles.to_bytes(4, "little")})
 
     def run(self, turns: int, tiles: int) -> tuple[Recorder, Verdict]:
-        one = launched(self._flow, turns)
-        one = replace(one, parameters=dict(one.parameters) | {"tiles": tiles.to_bytes(4, "little")})
+        one = self.launched(turns, tiles)
         recorder = Recorder(machine := Machine(one))
         return recorder, check(one, machine=machine).verdict
 
@@ -160,3 +172,41 @@ def test_what_takes_it_apart_otherwise_is_known_for_each_size_alone() -> None:
         assert lasso is not None
         assert not lasso.why_not
     assert "product" in kernel.together()[0]
+
+
+def proof_of(text: str, monkeypatch: pytest.MonkeyPatch, seconds: float | None = None) -> tuple[str, list[str]]:
+    """What is said of a kernel whose case has two turns and two tiles."""
+    module = parse_module(of_both(text))
+    kernel = SimpleNamespace(ptx=text, entry="ring", module=module, function=module.entries()[0])
+    case = SimpleNamespace(name="ring")
+
+    def clusters(problem: SimpleNamespace, flow: Flow) -> Iterator[Launched]:
+        yield Kernel(of_both(text), flow).launched(problem.sizes["TURNS"], problem.sizes["TILES"])
+
+    monkeypatch.setattr(proving, "clusters_looked_at", clusters)
+    base = {"TURNS": 2, "TILES": 2}
+    prover = Prover("kernel", lambda sizes: (kernel, SimpleNamespace(sizes=base | sizes, case=case)), Budget(seconds))  # type: ignore[arg-type]
+    proof = prover.prove([{}])
+    return proof.status, [line.strip() for line in report.text([proof])]
+
+
+def test_the_report_says_that_both_are_known_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, lines = proof_of(ring(stages=1), monkeypatch)
+    assert status == "proved"
+    assert "TURNS and TILES: all of both together" in lines
+    assert "assumed: TURNS and TILES together: a block makes fewer than 67108864 turns in all" in lines
+    assert not any("not together" in line for line in lines)
+
+
+def test_a_mistake_of_both_is_a_hazard(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, lines = proof_of(OF_BOTH["a release, in the third such tile"], monkeypatch)
+    assert status == "hazard"
+    assert any("at TURNS=1, TILES=" in line for line in lines)
+
+
+def test_the_report_says_how_far_there_was_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Columns, "add", lambda columns, runs, period: "no time for more" if len(runs) > 4 else "")
+    status, lines = proof_of(ring(stages=2), monkeypatch)
+    assert status == "proved"
+    assert "TURNS and TILES each by itself, with the others as in the case: not together" in lines
+    assert any(line.startswith("TURNS and TILES: together up to TURNS=") for line in lines)
