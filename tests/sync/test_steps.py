@@ -16,7 +16,7 @@ from porter.sync.turns import find_lasso
 UNIT = 1 << 14
 STAGES = 3
 COUNT = 20
-QUADS = 41
+QUADS = 43
 """Runs that show three periods: of six turns, and of twelve."""
 THIRD = "mul.hi.u32 %r30, {0}, 0xAAAAAAAB;\nshr.u32 %r31, %r30, 1;\n"
 PLACE = THIRD + "mul.lo.u32 %r32, %r31, {2};\nsub.u32 %r13, {1}, %r32;\nand.b32 %r12, %r31, 1;\n"
