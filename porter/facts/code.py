@@ -261,7 +261,7 @@ class Code:
     @cached_property
     def multiplies(self) -> bool:
         """Whether it uses the tensor core as Hopper or Blackwell do."""
-        return any(ins.parts[:2] in _MMA for ins in self.code)
+        return any(is_mma(ins) for ins in self.code)
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
@@ -334,6 +334,11 @@ def _back_edges(after: list[tuple[int, ...]]) -> Iterator[tuple[int, int]]:
         elif state[target] == 0:
             state[target] = 1
             stack.append((target, 0))
+
+
+def is_mma(ins: ast.Instruction) -> bool:
+    """wgmma.mma_async or tcgen05.mma."""
+    return ins.parts[:2] in _MMA
 
 
 def is_test(ins: ast.Instruction) -> bool:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
+from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.ptx import ast
 from porter.ptx.arch import limits
-from porter.ptx.layout import DYNAMIC_ALIGNMENT, Layout, Variable, lay_out
+from porter.ptx.layout import DYNAMIC_ALIGNMENT, Layout, Variable, lay_out, named_in
 from porter.ptx.register_file import entry_registers
 from porter.ptx.shared_window import SYSTEM_SHARED
 
@@ -168,6 +169,13 @@ class Launched:
     def _declared(self) -> list[ast.VarDecl]:
         code = self.flow.code
         return [*code.module.variables, *_declared(code.entry.body or ())]
+
+
+def static_shared(code: Code) -> tuple[int, int]:
+    """Bytes of shared variables of a fixed size: of those of the module that a kernel names, and of its own."""
+    used = named_in(code.code)
+    of_module = sum(v.size for v in code.module.variables if v.space == "shared" and not v.extern and v.name in used)
+    return of_module, sum(v.size for v in _declared(code.entry.body or ()) if v.space == "shared")
 
 
 def _sized(variable: ast.VarDecl) -> Variable:

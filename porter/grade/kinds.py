@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from porter.ptx import ast
+from porter.ptx.arch import MUFU
 
-MUFU = frozenset(("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"))
-"""Functions that the multi-function unit evaluates."""
 _FLOATS = frozenset(("f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64", "tf32"))
 _CHOICES = frozenset(("setp", "selp", "set", "slct", "bra", "brx", "call", "ret", "exit", "vote", "elect"))
 _WAITS = frozenset(("mbarrier", "bar", "barrier", "fence", "membar", "nanosleep"))

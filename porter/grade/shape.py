@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from porter.facts.stages import Roles
 from porter.ptx.umma import DENSE_K, Kind
-
-Roles = Literal["serial", "pipelined", "specialized"]
-"""Who loads: the thread that issues MMAs, after it has waited for them; the same, some stages ahead; another warp."""
 
 Store = Literal["threads", "rows", "tma"]
 """How results leave: stored by threads as fragments; 16 bytes a thread, each thread a row of its own; by TMA."""

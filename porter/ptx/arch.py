@@ -18,6 +18,8 @@ from porter.ptx.shared_window import SYSTEM_SHARED
 
 WARP = 32
 """Threads of a warp (PTX ISA 9.0 §10, WARP_SZ)."""
+MUFU = frozenset(("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"))
+"""Instructions that the multi-function unit evaluates."""
 BANKS = 32
 BANK_BYTES = 4
 """Banks of shared memory, which take turns at every 4 bytes (CUDA C++ Programming Guide, Shared Memory)."""

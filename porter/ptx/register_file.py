@@ -9,10 +9,10 @@ and 10.0).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 
 from porter.ptx import ast
+from porter.ptx.launch_bounds import threads_at_most
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
 GRANULARITY = 8
@@ -44,9 +44,9 @@ def entry_registers(
     limits = []
     if directives.get("maxnreg"):
         limits.append(directives["maxnreg"][0])
-    threads, blocks = directives.get("maxntid") or directives.get("reqntid"), directives.get("minnctapersm")
+    threads, blocks = threads_at_most(directives), directives.get("minnctapersm")
     if threads and blocks and blocks[0]:
-        groups = -(-math.prod(threads) // WARPGROUP)
+        groups = -(-threads // WARPGROUP)
         share = per_sm // (blocks[0] * groups * WARPGROUP) // GRANULARITY * GRANULARITY
         # More blocks than fit are no promise that could be kept.
         if share >= LEAST:

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-from porter.ptx import ast
+from porter.ptx import ast, launch_bounds
 from porter.ptx.table import Decoded
 from porter.ptx.tmem import COLUMNS
 from porter.sim.program import Program
@@ -17,9 +16,7 @@ _GRID_REGISTERS = frozenset(("envreg1", "envreg2"))
 
 def threads_at_most(program: Program) -> int | None:
     """Threads of a block by the kernel's launch bounds; None if it has none."""
-    directives = program.entry.directives
-    bounds = directives.get("reqntid") or directives.get("maxntid")
-    return math.prod(bounds) if bounds else None
+    return launch_bounds.threads_at_most(program.entry.directives)
 
 
 def has_dynamic_shared(program: Program) -> bool:

@@ -13,9 +13,10 @@ from porter.facts.warps import Warps
 from porter.grade.calibration import attention, ladders
 from porter.grade.chips import chips, read
 from porter.grade.model import grade, run
-from porter.grade.reading import Launch, read_shape, ways
+from porter.grade.reading import Launch, read_shape
 from porter.grade.shape import Epilogue, Mma, Problem, Residency, Shape, Work
 from porter.ptx.parser import parse_module
+from porter.ptx.shared_access import rounds as rounds_of
 from porter.ptx.umma import Kind
 
 CHIP = chips()["B200"]
@@ -86,7 +87,7 @@ def test_every_limit_that_the_page_explains_has_a_kernel() -> None:
 )  # fmt: skip
 def test_rounds_of_an_access(step: int, nbytes: int, rounds: int) -> None:
     """Lanes that share a word need no round of their own; 8 lanes with 16 bytes each fill the 32 banks."""
-    assert ways([lane * step for lane in range(32)], nbytes) == rounds
+    assert rounds_of([lane * step for lane in range(32)], nbytes) == rounds
 
 
 ADDRESSES = {

@@ -8,6 +8,7 @@ from small_kernels import HEAD, checked, errors, number
 from turning_kernels import flow_of
 
 from porter.facts.launched import GLOBAL, Geometry, Launched
+from porter.ptx.tensormap import TensorMap, TensorMapType
 from porter.sync.checked import Verdict, check
 
 FOUR = "{%r4, %r5, %r6, %r7}"
@@ -173,3 +174,37 @@ def test_parameters(offset: int, wrong: bool) -> None:
     text = f"mov.b64 %d1, many;\nadd.u64 %d1, %d1, {offset};\nld.param.u64 %d2, [%d1];\n"
     assert ("aligned" in errors(checked(text, parameters=given))) is wrong
     assert checked("ld.param.u32 %r4, [many+4];\n", parameters=given).verdict is Verdict.CLEAN
+
+
+MAP = TensorMap(TensorMapType.FLOAT16, GLOBAL, (64, 64), (128,), (32, 8))
+LOAD = (
+    "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 512;\n@%p0 cp.async.bulk.tensor.2d.shared::cta.global"
+    ".tile.mbarrier::complete_tx::bytes [%r2+{}], [%d0, {{%r4, %r4}}], [%r1];\n"
+)
+STORE = "@%p0 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d0, {{%r4, %r4}}], [%r2+{}];\n"
+
+
+@pytest.mark.parametrize("copy", [LOAD, STORE], ids=["load", "store"])
+@pytest.mark.parametrize(
+    ("place", "of_map", "wrong"),
+    [(0, 0, set()), (128, 64, set()), (64, 0, {"aligned"}), (16, 0, {"aligned"}), (0, 32, {"aligned"}),
+     (4096 + 4096, 0, {"outside"})],
+)  # fmt: skip
+def test_boxes_and_their_maps(copy: str, place: int, of_map: int, wrong: set[str]) -> None:
+    text = POINTER + copy.format(place)
+    at = GLOBAL + of_map
+    found = checked(text, parameters=number("data", at, "u64", 8), maps={at: MAP.encode()})
+    assert errors(found) & {"aligned", "outside"} == wrong
+
+
+@pytest.mark.parametrize(("place", "wrong"), [(0, False), (128, False), (64, True), (8, True)])
+def test_maps_that_are_changed(place: int, wrong: bool) -> None:
+    text = f"@%p0 tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r2+{place}], %d1;\n"
+    assert bool(kinds(text)) is wrong
+
+
+@pytest.mark.parametrize(("place", "wrong"), [(0, False), (16, False), (8, True), (4, True)])
+def test_responses(place: int, wrong: bool) -> None:
+    text = "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 16;\n@%p0 clusterlaunchcontrol.try_cancel.async"
+    text += f".shared::cta.mbarrier::complete_tx::bytes.b128 [%r2+{place}], [%r1];\n"
+    assert bool(kinds(text)) is wrong

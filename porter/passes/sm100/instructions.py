@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import prod
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.passes.sm100.findings import Budget, Load, budget_of_block, load_findings
 from porter.passes.targets import absent
 from porter.ptx.arch import PORT_TARGETS, SM100A, PortTarget
 from porter.ptx.ast import Block, Function, Imm, Instruction, Module, Placeholder, Reg, Statement, Sym
+from porter.ptx.launch_bounds import threads_at_most
 from porter.ptx.parser import parse_module
 from porter.ptx.table import UnknownInstruction, check, destinations, opcode_modifiers, sources
 from porter.ptx.tmem_access import TmemAccess
@@ -136,10 +136,10 @@ def _budget(function: Function, instructions: Sequence[Instruction]) -> Budget |
     stated = function.directives
     if "maxnreg" in stated:
         return Budget(stated["maxnreg"][0], f".maxnreg {stated['maxnreg'][0]}")
-    threads = stated.get("reqntid") or stated.get("maxntid")
+    threads = threads_at_most(stated)
     if not threads:
         return None
-    return budget_of_block(prod(threads), stated.get("minnctapersm", (1,))[0])
+    return budget_of_block(threads, stated.get("minnctapersm", (1,))[0])
 
 
 def _unwaited(path: str, body: Sequence[Statement]) -> Iterator[Diagnostic]:
