@@ -47,6 +47,7 @@ def by_hand(folder: Path, names: list[str], seconds: float) -> Iterator[Row]:
 def packed_comparison(task: tuple[str, str, tuple[Any, Any, Any], float]) -> Row:
     from porter.diagnostics import PorterError
     from porter.report.equality import body_of
+    from porter.verify.budget import Budget
     from porter.verify.proved import proofs_of
 
     name, style, (case, plan, made), seconds = task
@@ -54,7 +55,8 @@ def packed_comparison(task: tuple[str, str, tuple[Any, Any, Any], float]) -> Row
         return name, style, [], "no port"
     began = time.process_time()
     try:
-        found = proofs_of(case, plan, Unpacker(made), [{}, *case.other_sizes], seconds / 3, "none").equality
+        chosen = [{}, *case.other_sizes]
+        found = proofs_of(case, plan, Unpacker(made), chosen, seconds / 3, for_all=Budget(seconds)).equality
     except PorterError as error:
         return name, style, [], error.diagnostic.code.id
     return name, style, [body_of(found) | {"seconds": time.process_time() - began}] if found is not None else [], ""
@@ -62,7 +64,8 @@ def packed_comparison(task: tuple[str, str, tuple[Any, Any, Any], float]) -> Row
 
 def said_of(one: dict[str, Any]) -> str:
     if one["status"] == "equal":
-        return "; ".join(one["sizes"])
+        counts = (f"{c['name']} all" if c["all"] else f"{c['name']}: {c['why']}" for c in one["counts"])
+        return f"{'; '.join(one['sizes'])} ({', '.join(counts) or 'no turns'})"
     places = ", ".join(f"{p['program']} {p['place'].split(' at ')[0]}" for p in one["places"])
     return f"{one['why']} ({one['at']}{': ' if places else ''}{places})"
 
@@ -84,6 +87,8 @@ def main() -> None:
             for one in cases:
                 print(f"{name:28} {style:9} {one['status']:8} {one['seconds']:6.1f} s  {said_of(one)}", flush=True)
                 seen[style, one["status"]] += 1
+                if any(count["all"] for count in one["counts"]):
+                    seen[style, "for all of a size"] += 1
                 took.append(one["seconds"])
             if left:
                 print(f"{name:28} {style:9} {left}", flush=True)

@@ -39,9 +39,10 @@ def mixed(first: Words | np.uint64, *others: Words | np.uint64) -> Words:
     found = np.asarray(first, np.uint64)
     with np.errstate(over="ignore"):
         for other in others:
-            found = (found ^ (found >> _SHIFTS[0])) * _FACTORS[0] + other
-            found = (found ^ (found >> _SHIFTS[1])) * _FACTORS[1]
-            found = found ^ (found >> _SHIFTS[0])
+            found = np.asarray((found ^ (found >> _SHIFTS[0])) * _FACTORS[0] + other)
+            found ^= found >> _SHIFTS[1]
+            found *= _FACTORS[1]
+            found ^= found >> _SHIFTS[0]
     return found
 
 

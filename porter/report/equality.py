@@ -64,9 +64,7 @@ def extent(one: Equality) -> str:
 
 def _counted(count: SizeCompared) -> str:
     if count.is_all:
-        return (
-            f"{count.name}: all multiples of {count.step} (what both hold goes on from each {count.period} to the next)"
-        )
+        return f"{count.name}: all multiples of {count.step} (what both hold goes on, with a period of {count.period})"
     where = f" ({count.place.program}, {_place(count.place)})" if count.place is not None else ""
     return f"{count.name}: at these sizes, not all: {count.why}{where}"
 

@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import pytest
 from looping import ADD, LOAD, NotProvedError, kernel, period_of_all
 
-from porter.equal.all_turns import NotAllError, OtherError
+from porter.equal import all_turns
+from porter.equal.all_turns import AllTurns, NotAllError, OtherError
+from porter.equal.places import Behind, LoopLines, Room
+from porter.equal.turning import TurnFollower
+from porter.sync.lines import Lines
 
 ORIGINAL = kernel()
 BYTES = "add.s64 %d4, %d0, %d4;\nld.global.f32 %f0, [%d4];\n" + ADD
@@ -15,6 +21,11 @@ STAGE = (
     "mul.lo.u32 %r7, %r5, 128;\nshl.b32 %r8, %r0, 2;\nadd.u32 %r7, %r7, %r8;\nmov.u32 %r8, room;\n"
     "add.u32 %r7, %r7, %r8;\n"
 )
+ROW = "".join(f"mov.f32 %f{number}, %f9;\n" for number in range(10, 75))
+LAST = "ld.global.f32 %f0, [%d3];\nadd.s64 %d3, %d3, 512;\n" + ADD + "\nadd.f32 %f4, %f4, %f{};\n"
+TWO_TURNS = "setp.eq.u32 %p2, %r10, 128;\n@%p2 add.f32 %f4, %f4, %f4;\n"
+SUM = "add.s64 %d4, %d0, %d4;\nld.global.f32 %f0, [%d4];\n" + ADD
+WIDE = "mul.wide.u32 %d4, %r2, 512;\n"
 NARROW = "shl.b32 %r3, %r2, 9;\ncvt.u64.u32 %d4, %r3;\n"
 TWICE = "setp.ne.u32 %p2, %r3, 0;\n@%p2 add.f32 {0}, {0}, {0};\n"
 NEXT = "add.u32 %r5, %r5, 1;\nsetp.eq.u32 %p2, %r5, {};\nselp.b32 %r5, 0, %r5, %p2;\n"
@@ -69,8 +80,6 @@ BEHIND = {
     "a comparison of bits of a counter": "and.b32 %r3, %r2, 64;\n" + TWICE.format("%f4"),
     "a counter": "and.b32 %r3, %r2, 64;\ncvt.u64.u32 %d4, %r3;\nadd.s64 %d1, %d1, %d4;\n",
     "the size": "and.b32 %r3, %r10, 8192;\ncvt.u64.u32 %d4, %r3;\nadd.s64 %d1, %d1, %d4;\n",
-    "a counter of 32 bits": NARROW + "add.s64 %d4, %d0, %d4;\n"
-    "ld.global.f32 %f0, [%d4];\nadd.f32 %f4, %f4, %f0;\n",
 }  # fmt: skip
 
 
@@ -87,28 +96,61 @@ def test_mistakes_that_begin_at_a_later_turn(name: str) -> None:
 
 @pytest.mark.parametrize("name", BEHIND)
 def test_what_is_behind_the_loop_follows_its_turns(name: str) -> None:
-    right = BEHIND["a counter of 32 bits"].replace(
-        "shl.b32 %r3, %r2, 9;\ncvt.u64.u32 %d4, %r3", "mul.wide.u32 %d4, %r2, 512"
-    )
-    original = kernel(behind=right if name == "a counter of 32 bits" else "")
     with pytest.raises((NotProvedError, NotAllError)):
-        period_of_all(original, kernel(behind=BEHIND[name]))
-    assert period_of_all(original, original) == 1
+        period_of_all(ORIGINAL, kernel(behind=BEHIND[name]))
 
 
-def test_data_that_come_up_late() -> None:
-    """A row of registers hands on what it is given: the last one has the first data at turn 65."""
-    ahead = "".join(f"mov.f32 %f{number}, %f9;\n" for number in range(10, 75))
-    turn = "ld.global.f32 %f0, [%d3];\nadd.s64 %d3, %d3, 512;\n" + ADD + "\nadd.f32 %f4, %f4, %f{};\n"
-    original = kernel(turn.format(9), ahead)
-    with pytest.raises(NotAllError):
-        period_of_all(original, kernel(turn.format(74) + LINE + "mov.f32 %f10, %f0;", ahead))
-    assert period_of_all(original, original) == 1
-    assert period_of_all(original, kernel(turn.format(74) + LINE, ahead)) == 1
+def test_data_that_are_handed_on_for_long() -> None:
+    """A row of registers hands on what it is given: what the last one holds never changes."""
+    assert period_of_all(kernel(LAST.format(9), ROW), kernel(LAST.format(74) + LINE, ROW)) == 1
 
 
 def test_a_few_turns_are_compared_by_themselves() -> None:
-    other = "setp.eq.u32 %p2, %r10, 128;\n@%p2 add.f32 %f4, %f4, %f4;\n"
     with pytest.raises(OtherError) as error:
-        period_of_all(ORIGINAL, kernel(behind=other))
+        period_of_all(ORIGINAL, kernel(behind=TWO_TURNS))
     assert error.value.units == 2
+
+
+class Weakened(NamedTuple):
+    """A proof that lacks one of its conditions, and a port that it then takes for equal."""
+
+    lacks: tuple[object, str, object]
+    port: str
+    original: str = ORIGINAL
+
+
+def _few(turns: AllTurns, units: int, *others: Any) -> list[TurnFollower]:
+    return _RUN(turns, units if units > 2 else 1, *others)
+
+
+_RUN = AllTurns._run
+WEAKENED = {
+    "lines in loops": Weakened((LoopLines, "require", lambda lines: None), kernel(LATE["the low bits of an index"])),
+    "room for all turns": Weakened(
+        (Lines, "exact", lambda lines, line, signs=False: (line.first, line.step)), kernel(LATE["a sum of 32 bits"])
+    ),
+    "what a turn leaves": Weakened(
+        (LoopLines, "_require_heads", lambda lines: None), kernel(LATE["an index that goes faster"])
+    ),
+    "sums behind loops": Weakened((Behind, "require", lambda lines: None), kernel(behind=BEHIND["the size"])),
+    "room behind loops": Weakened(
+        (Room, "__call__", lambda room, at: True), kernel(behind=NARROW + SUM), kernel(behind=WIDE + SUM)
+    ),
+    "comparisons": Weakened(
+        (all_turns, "comparisons", lambda *runs: iter(())), kernel(LATE["a comparison with a turn"])
+    ),
+    "classes": Weakened(
+        (all_turns, "hold", lambda *states: True), kernel(LAST.format(74) + LINE + "mov.f32 %f10, %f0;", ROW),
+        kernel(LAST.format(9), ROW),
+    ),
+    "the first turns": Weakened((AllTurns, "_run", _few), kernel(behind=TWO_TURNS)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WEAKENED)
+def test_each_condition_stops_something_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = WEAKENED[name]
+    with pytest.raises((NotAllError, OtherError)):
+        period_of_all(one.original, one.port)
+    monkeypatch.setattr(*one.lacks)
+    assert period_of_all(one.original, one.port) == 1
