@@ -266,6 +266,7 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
     said: list[Diagnostic] = list(work.notes)
     rows: list[ResourceRow] = []
     names: list[str] = []
+    unchanged: list[str] = []
     stood_in: list[str] = []
     reasons = list(work.left_out)
     refused = False
@@ -293,6 +294,7 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
             said += [_in_original(d, tree) for d in work.options.named(outcome.after.ptx)]
         compiled = kernels(outcome.before, outcome.after, ORIGINAL_ARCH, work.options.target)
         names += outcome.before.resources
+        unchanged += compiled.unchanged
         found = with_rooms(
             compiled.rows,
             launched.side(outcome.before, ORIGINAL_ARCH),
@@ -311,7 +313,7 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
     status = "refused" if refused else "not compiled" if reasons else "compiled"
     gated = Gated(
         path, status, "; ".join(dict.fromkeys(reasons)), tuple(rows), tuple(dict.fromkeys(stood_in)),
-        diagnostics=tuple(d for i, d in enumerate(said) if d not in said[:i]),
+        unchanged=tuple(unchanged), diagnostics=tuple(d for i, d in enumerate(said) if d not in said[:i]),
     )  # fmt: skip
     return gated, names
 
