@@ -82,11 +82,13 @@ THERE = As(Code.HAZARD_PROVED, Code.UNEQUAL_PROVED)
 @dataclass(frozen=True)
 class Subject:
     """A file that is ported: `plan_of` gives the port as a case launches it, None where there is none; `entries` are
-    the mangled names of the kernels that the compiler made of the original. `cases`: None for those beside it."""
+    the mangled names of the kernels that the compiler made of the original, `unmade` the names of those of which it
+    made nothing. `cases`: None for those beside it."""
 
     path: Path
     plan_of: Callable[[Case], PortPlan | None]
     entries: Sequence[str]
+    unmade: Sequence[str] = ()
     cases: Sequence[Case] | None = None
 
 
@@ -119,7 +121,8 @@ class Comparing:
                 for (subject, _), one in zip(works, told, strict=True):
                     left[subject.path] = [e for e in left[subject.path] if e not in one.entries]
                 found += told
-        return [*found, *(self._unlaunched(s, left[s.path]) for s in subjects if left[s.path])]
+        found += [self._unlaunched(s, left[s.path]) for s in subjects if left[s.path]]
+        return [*found, *(self._unmade(s) for s in subjects if s.unmade)]
 
     def _works(self, subject: Subject, cases: Sequence[Case]) -> Iterator[_Work]:
         for case in cases:
@@ -193,10 +196,19 @@ class Comparing:
         return []
 
     def _unlaunched(self, subject: Subject, left: Sequence[str]) -> Told:
-        names = ", ".join(f"`{kernel_name(e)}`" for e in left[:_NAMED]) + (", and others" if left[_NAMED:] else "")
+        names = _named([kernel_name(e) for e in left])
         why = f"no case and no host code that is understood says how {names} {'are' if left[1:] else 'is'} launched"
         next_ = f"`porter case new {subject.path}`" + ("" if is_granted() else ", or `--trust` to run its main()")
         return told(CaseProofs(None, None, untried=f"{why}; next: {next_}"), subject.path.name, self._said)
+
+    def _unmade(self, subject: Subject) -> Told:
+        next_ = "`--instantiate`, or a case with its template arguments"
+        why = f"nothing instantiates {_named(subject.unmade)}; next: {next_}"
+        return told(CaseProofs(None, None, untried=why), subject.path.name, self._said)
+
+
+def _named(kernels: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in kernels[:_NAMED]) + (", and others" if kernels[_NAMED:] else "")
 
 
 def compared_ports(
@@ -212,7 +224,8 @@ def compared_ports(
         made = by_path.get(root.path, Gated(root.path, ""))
         names = [row.entries[0] for row in made.rows]
         entries = [n for n in names if n and n not in made.unchanged and not ported.leaves(function_name(n))]
-        subjects.append(Subject(Path(root.path), plan_of, entries))
+        unmade = [name for name in made.unmade if not ported.leaves(name)]
+        subjects.append(Subject(Path(root.path), plan_of, entries, unmade))
     return Comparing(session, seconds, options).compare(subjects)
 
 
