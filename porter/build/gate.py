@@ -44,7 +44,7 @@ class Module:
 class Gated:
     """What the gate says about one file that was ported: `status` is `compiled`, `refused` (the port is), or `not
     compiled`, with the reason. `stood_in` are the includes of absent host libraries, `unmade` the kernels of which
-    nothing was compiled."""
+    nothing was compiled, `unchanged` the mangled names of those of which both have the same PTX."""
 
     path: str
     status: str
@@ -52,6 +52,7 @@ class Gated:
     rows: tuple[ResourceRow, ...] = ()
     stood_in: tuple[str, ...] = ()
     unmade: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
@@ -80,10 +81,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Kernels:
-    """Kernels of an outcome: one row each, and the names of those that lost their Tensor Core instructions."""
+    """Kernels of an outcome: one row each, the names of those that lost their Tensor Core instructions, and the mangled
+    names of those of which both have the same PTX."""
 
     rows: tuple[ResourceRow, ...]
     emptied: tuple[str, ...]
+    unchanged: tuple[str, ...]
 
 
 def nvcc_pair(
@@ -202,7 +205,8 @@ def kernels(before: Module, after: Module, before_arch: str, after_arch: str) ->
         kept = other is not None and _has_mma(after.ptx, other, "tcgen05.mma")
         if _has_mma(before.ptx, name, "wgmma.mma_async") and not kept:
             emptied.append(demangle(name))
-    return Kernels(tuple(rows), tuple(emptied))
+    unchanged = tuple(name for name, other in partner.items() if name == other and _same_entry(before, after, name))
+    return Kernels(tuple(rows), tuple(emptied), unchanged)
 
 
 def spills(row: ResourceRow) -> bool:
@@ -230,11 +234,29 @@ def _partners(before: Iterable[str], after: Iterable[str]) -> dict[str, str]:
     return partner
 
 
-def _has_mma(ptx: str, entry: str, instruction: str) -> bool:
-    """Whether a kernel has an instruction, itself or in a function of the module that it may call."""
+_HEAD = re.compile(r"^\s*\.(?:version|target|address_size)\b.*$", re.MULTILINE)
+
+
+def _same_entry(one: Module, other: Module, entry: str) -> bool:
+    """Whether both have the same PTX of a kernel that calls nothing, and the same variables of the module."""
+    heads = [_code(_HEAD.sub("", _FUNCTION.split(side.ptx, maxsplit=1)[0])) for side in (one, other)]
+    bodies = [_body(side.ptx, entry) for side in (one, other)]
+    return heads[0] == heads[1] and "call" not in bodies[0] and same_code(*bodies)
+
+
+_FUNCTION = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.(?:entry|func)\b", re.MULTILINE)
+
+
+def _body(ptx: str, entry: str) -> str:
+    """The text of a kernel in a module, empty if it has none."""
     start = re.search(rf"\.entry\s+{re.escape(entry)}\b", ptx)
     if start is None:
-        return False
-    end = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.(?:entry|func)\b", re.MULTILINE).search(ptx, start.end())
-    body = ptx[start.end() : end.start() if end else len(ptx)]
+        return ""
+    end = _FUNCTION.search(ptx, start.end())
+    return ptx[start.end() : end.start() if end else len(ptx)]
+
+
+def _has_mma(ptx: str, entry: str, instruction: str) -> bool:
+    """Whether a kernel has an instruction, itself or in a function of the module that it may call."""
+    body = _body(ptx, entry)
     return instruction in body or ("call" in body and instruction in ptx)

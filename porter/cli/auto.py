@@ -139,7 +139,7 @@ class Auto:
         """What PTX says where no run can be made, as is said by `barred`."""
         if self.compares is None or self.budget.is_spent:
             return untried(root.path, barred, root.path)
-        found = compared(self.compares, ported, root)
+        found = compared(self.compares, ported, root, self.budget)
         return untried(root.path, f"{barred}; {found}", root.path) if isinstance(found, str) else found
 
     def _tried(self, ported: Ported, root: PortedRoot, half: _Half) -> Diagnostic:

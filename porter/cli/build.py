@@ -100,5 +100,5 @@ def _compared(
     if not seconds:
         return []
     entries = [row.entries[0] for row in rows if row.entries[0]]
-    subject = Subject(file, lambda case: plan_on(case, plan), entries, [case] if case is not None else [])
+    subject = Subject(file, lambda case: plan_on(case, plan), entries, cases=[case] if case is not None else [])
     return Comparing(session, seconds, GateOptions(include_dirs, target=session.target), THERE).compare([subject])

@@ -34,6 +34,7 @@ from porter.verify.budget import digest_of
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.case_program import Program
+from porter.verify.equality import Equality
 from porter.verify.gate import GateOptions
 from porter.verify.problem import bind
 from porter.verify.proved import CaseProofs, prove_case
@@ -81,11 +82,13 @@ THERE = As(Code.HAZARD_PROVED, Code.UNEQUAL_PROVED)
 @dataclass(frozen=True)
 class Subject:
     """A file that is ported: `plan_of` gives the port as a case launches it, None where there is none; `entries` are
-    the mangled names of the kernels that the compiler made of the original. `cases`: None for those beside it."""
+    the mangled names of the kernels that the compiler made of the original, `unmade` the names of those of which it
+    made nothing. `cases`: None for those beside it."""
 
     path: Path
     plan_of: Callable[[Case], PortPlan | None]
     entries: Sequence[str]
+    unmade: Sequence[str] = ()
     cases: Sequence[Case] | None = None
 
 
@@ -97,14 +100,14 @@ class _Work(NamedTuple):
 
 class Comparing:
     """Compares what programs leave, `seconds` for each proof and each comparison, several at once. `options`: how the
-    compile gate compiles."""
+    compile gate compiles; `for_all`: also for all of the sizes that turns follow."""
 
     def __init__(
         self, session: Session, seconds: float, options: GateOptions, said: As = TO_WRITE,
-        sizes_of: Callable[[Case], Sequence[Sequence[Sizes]]] | None = None,
+        sizes_of: Callable[[Case], Sequence[Sequence[Sizes]]] | None = None, for_all: bool = False,
     ) -> None:  # fmt: skip
         self._session, self._seconds, self._options, self._said = session, seconds, options, said
-        self._sizes_of = sizes_of or first_sizes
+        self._sizes_of, self._for_all = sizes_of or first_sizes, for_all
         self._builder: ToolkitBuilder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
 
     def compare(self, subjects: Sequence[Subject]) -> list[Told]:
@@ -118,7 +121,8 @@ class Comparing:
                 for (subject, _), one in zip(works, told, strict=True):
                     left[subject.path] = [e for e in left[subject.path] if e not in one.entries]
                 found += told
-        return [*found, *(self._unlaunched(s, left[s.path]) for s in subjects if left[s.path])]
+        found += [self._unlaunched(s, left[s.path]) for s in subjects if left[s.path]]
+        return [*found, *(self._unmade(s) for s in subjects if s.unmade)]
 
     def _works(self, subject: Subject, cases: Sequence[Case]) -> Iterator[_Work]:
         for case in cases:
@@ -146,7 +150,7 @@ class Comparing:
             earlier: Told = pickle.loads(known)
             return earlier
         case, plan, sizes = work
-        proofs = prove_case(case, plan, self._builder, sizes, self._seconds, always=False)
+        proofs = prove_case(case, plan, self._builder, sizes, self._seconds, self._for_all, self._for_all)
         found = told(proofs, case, self._said, sizes)
         if key is not None and found.entries:
             store.put(key, pickle.dumps(found))
@@ -164,7 +168,12 @@ class Comparing:
         except (PorterError, OSError):
             # what is wrong is told where it is compared
             return None
-        words = [_own_digest(), digest(sources), f"{self._seconds:g} {self._said} {plan.reorders}", *map(repr, sizes)]
+        words = [
+            _own_digest(),
+            digest(sources),
+            f"{self._seconds:g} {self._for_all} {self._said} {plan.reorders}",
+            *map(repr, sizes),
+        ]
         words += [repr((problem.arguments, problem.tensor_maps, problem.launch)) for _, problem in built]
         return digest_of(case, [kernel for kernel, _ in built], words)
 
@@ -187,10 +196,19 @@ class Comparing:
         return []
 
     def _unlaunched(self, subject: Subject, left: Sequence[str]) -> Told:
-        names = ", ".join(f"`{kernel_name(e)}`" for e in left[:_NAMED]) + (", and others" if left[_NAMED:] else "")
+        names = _named([kernel_name(e) for e in left])
         why = f"no case and no host code that is understood says how {names} {'are' if left[1:] else 'is'} launched"
         next_ = f"`porter case new {subject.path}`" + ("" if is_granted() else ", or `--trust` to run its main()")
         return told(CaseProofs(None, None, untried=f"{why}; next: {next_}"), subject.path.name, self._said)
+
+    def _unmade(self, subject: Subject) -> Told:
+        next_ = "`--instantiate`, or a case with its template arguments"
+        why = f"nothing instantiates {_named(subject.unmade)}; next: {next_}"
+        return told(CaseProofs(None, None, untried=why), subject.path.name, self._said)
+
+
+def _named(kernels: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in kernels[:_NAMED]) + (", and others" if kernels[_NAMED:] else "")
 
 
 def compared_ports(
@@ -200,11 +218,14 @@ def compared_ports(
     if not seconds or gate_exit(gated) is not ExitCode.OK:
         return []
     plan_of = partial(plan_in, session, ported)
-    made = {g.path: [row.entries[0] for row in g.rows if row.entries[0]] for g in gated}
+    by_path = {g.path: g for g in gated}
     subjects = []
     for root in ported.changed_roots:
-        entries = [e for e in made.get(root.path, ()) if not ported.leaves(function_name(e))]
-        subjects.append(Subject(Path(root.path), plan_of, entries))
+        made = by_path.get(root.path, Gated(root.path, ""))
+        names = [row.entries[0] for row in made.rows]
+        entries = [n for n in names if n and n not in made.unchanged and not ported.leaves(function_name(n))]
+        unmade = [name for name in made.unmade if not ported.leaves(name)]
+        subjects.append(Subject(Path(root.path), plan_of, entries, unmade))
     return Comparing(session, seconds, options).compare(subjects)
 
 
@@ -218,7 +239,6 @@ def lines_of(compared: Sequence[Told]) -> list[str]:
 
 def told(found: CaseProofs, case: Case | str, said: As, sizes: Sequence[Sizes] = ()) -> Told:
     name, equality = case if isinstance(case, str) else case.name, found.equality
-    looked_at = equality.looked_at if equality is not None else ()
     return Told(
         name,
         report_proofs.case_body(found),
@@ -227,8 +247,20 @@ def told(found: CaseProofs, case: Case | str, said: As, sizes: Sequence[Sizes] =
         () if found.original is None else (found.original.entry,),
         "" if equality is None else equality.status,
         "" if equality is None else report_equality.extent(equality),
-        next((text for text in map(listed, sizes) if text not in looked_at), ""),
+        "" if equality is None else _left_out(equality, sizes),
     )
+
+
+def _left_out(equality: Equality, sizes: Sequence[Sizes]) -> str:
+    """The first of some sizes that was not looked at, and is none of those that are known with it."""
+    looked_at = [s for s in sizes if listed(s) in equality.looked_at]
+    steps = {count.name: count.step for count in equality.counts if count.is_all}
+
+    def is_known(one: Sizes) -> bool:
+        moved = [[n for n in one if one[n] != other[n]] for other in looked_at]
+        return any(all(n in steps and int(one[n]) % steps[n] == 0 for n in names) for names in moved)
+
+    return next((listed(s) for s in sizes if not is_known(s)), "")
 
 
 def _beside(subject: Subject, left: Sequence[str]) -> list[Case]:

@@ -42,6 +42,9 @@ KEYS: Mapping[str, Key] = {
     "include-dirs": Key("-I", "include_dirs", "directories", True, "Where else local headers are."),
     "defines": Key("-D", "defines", "texts", True, "Macros for the compiler, as `NAME` or `NAME=VALUE`."),
     "nvcc-flags": Key("--nvcc-flag", "flags", "texts", True, "Passed to nvcc as they are."),
+    "instantiate": Key(
+        "--instantiate", "instantiate", "texts", True, "Kernels with template arguments, as `gemm<128, true>`."
+    ),
     "select": Key("--select", "select", "texts", False, "Only these rules: IDs, or what they begin with."),
     "ignore": Key("--ignore", "ignore", "texts", False, "Not these rules."),
     "keep-hopper": Key(

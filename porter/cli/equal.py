@@ -15,6 +15,7 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import each_case, require_file
+from porter.cli.licence import PARTS
 from porter.cli.options import read_sizes
 from porter.cli.porting import case_of_port, plan_of_case
 from porter.cli.verify_program import Build, is_program, verify_program
@@ -26,9 +27,6 @@ from porter.verify.case import Case
 from porter.verify.equality import Equality
 from porter.verify.proved import proofs_of
 from porter.verify.settings import SimOptions
-
-_PARTS = 3
-"""Both proofs of synchronization and the comparison have as much time each; what they leave is for all sizes."""
 
 
 @command
@@ -52,7 +50,7 @@ def equal(
         finished, arguments = _port_of(port_path, arguments, lambda p: p.suffix.lower() in CUDA_ENDINGS)
         _refuse(mapped | {"--sizes": sizes or None}, "is for a kernel with a case")
         build = (include_dirs, defines, flags, libraries)
-        return _programs(session, path, finished, arguments, build, seconds / _PARTS)
+        return _programs(session, path, finished, arguments, build, seconds / PARTS)
     for_programs = {"-I": include_dirs, "-D": defines, "-l": libraries, "--nvcc-flag": flags}
     _refuse({option: value or None for option, value in for_programs.items()}, "is for a program with its own main()")
     finished, more = _port_of(port_path, arguments, lambda p: True)
@@ -70,7 +68,7 @@ def equal(
             return
         plan = _mapped(plan, case, entry, params)
         chosen = read_sizes(sizes or ["all"], case_of_port(case, finished))
-        proofs = proofs_of(case, plan, builder, chosen, seconds / _PARTS, for_all=Budget(seconds))
+        proofs = proofs_of(case, plan, builder, chosen, seconds / PARTS, for_all=Budget(seconds))
         found.extend([proofs.equality] if proofs.equality is not None else [])
 
     left = each_case(session, path, case_path, compare)

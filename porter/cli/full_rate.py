@@ -61,15 +61,15 @@ class Make(Protocol):
     ) -> Ported: ...
 
 
-Compares = Callable[[Ported, PortedRoot], "Diagnostic | str"]
-"""Says on PTX that a port with M=128 MMAs is right, or why it does not."""
+Compares = Callable[[Ported, PortedRoot, "float | None"], "Diagnostic | str"]
+"""Says on PTX, within so many seconds, that a port with M=128 MMAs is right, or why it does not."""
 
 
-def compared(compares: Compares, ported: Ported, root: PortedRoot) -> Diagnostic | str:
+def compared(compares: Compares, ported: Ported, root: PortedRoot, budget: Budget | None) -> Diagnostic | str:
     """What PTX says of a port that no run can be made of. The compat port, which needs no comparison, is there all the
     same."""
     try:
-        return compares(ported, root)
+        return compares(ported, root, None if budget is None else budget.left)
     except Exception as error:
         known = error.diagnostic if isinstance(error, PorterError) else unforeseen(error)
         return f"it could not be compared: {known.message}"
@@ -137,7 +137,7 @@ class Proofs:
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""
         if self._compares is not None and (barred := outlook(Path(root.path), root.full_rate, root.dsl).missing):
-            found = compared(self._compares, ported, root)
+            found = compared(self._compares, ported, root, self._budget)
             return full_rate.unproved(root.path, f"{barred}; {found}") if isinstance(found, str) else found
         proof = self.of(ported, root)
         if proof.missing:

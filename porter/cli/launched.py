@@ -34,7 +34,7 @@ def launches_in_host_code(session: Session, path: Path, options: GateOptions, sp
     Raises:
         PorterError: what reading the sources raises.
     """
-    drafts = launches_in_text(path, options.include_dirs, tuple(map(str, session.rules)))
+    drafts = launches_in_text(path, options.include_dirs, tuple(map(str, session.rules)), options.instantiate)
     for number, draft in enumerate(drafts):
         draft.fields |= {"kernel": str(path.resolve()), "reference": "0"}
         if options.include_dirs:

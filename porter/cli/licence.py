@@ -22,15 +22,18 @@ from porter.verify.further import further_sizes
 from porter.verify.gate import GateOptions, requests
 from porter.verify.proving import Sizes
 
+SIZES = 3
+"""Times as long as a comparison beside other checks has, as sizes are more."""
 PARTS = 3
-"""Times as long as a comparison beside other checks, as sizes are more."""
+"""Both proofs of synchronization and the comparison have as much time each; what they leave is for all sizes."""
 
 
 def licensed(
-    session: Session, ported: Ported, root: PortedRoot, options: GateOptions, seconds: float
+    session: Session, ported: Ported, root: PortedRoot, left: float | None, options: GateOptions, seconds: float
 ) -> Diagnostic | str:
     """What says that the port of a root may have M=128 MMAs, or why nothing does. All kernels that the compiler makes
-    of the file are looked at, `seconds` for each proof and each comparison."""
+    of the file are looked at, for some times the `seconds` of a comparison beside other checks, and in the time that is
+    `left` for all."""
     plan = port_plan(session, ported, root)
     if what := unsaid(session, plan, root):
         return what
@@ -42,7 +45,8 @@ def licensed(
     if not entries:
         return "no kernel is instantiated"
     subject = Subject(path, lambda case: plan_on(case, plan), entries)
-    found = Comparing(session, PARTS * seconds, options, sizes_of=_sizes).compare([subject])
+    most = SIZES * seconds if left is None else min(SIZES * seconds, left / (PARTS + 1))
+    found = Comparing(session, most, options, sizes_of=_sizes, for_all=True).compare([subject])
     return _missing(found) or equal(root.path, "; ".join(dict.fromkeys(f"{t.kernel} {t.extent}" for t in found)))
 
 

@@ -65,13 +65,14 @@ def port(
     compiles: bool,
     defines: tuple[str, ...],
     flags: tuple[str, ...],
+    instantiate: tuple[str, ...],
     grades: bool,
     seconds: float | None,
     jobs: int | None,
     prove_seconds: float,
 ) -> ExitCode:
     _require_options(output, apply, check, allow_dirty, whole, include_dirs)
-    options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target, named)
+    options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target, named, instantiate)
     make = partial(
         port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, processes(jobs, paths),
         storage=storage, gate=options, compiles=compiles, ask=partial(preprocessed, options) if compiles else unasked,

@@ -123,7 +123,7 @@ NOT_INSTANTIATED = note(
     "{path}: no code was made for {kernels}",
     "A template that nothing instantiates is only checked for its syntax. Launches in the same file, explicit "
     "instantiations and a case beside it count.",
-    "Port the file that launches it, or write a case that names its template arguments.",
+    "Port the file that launches it, name its template arguments (`--instantiate`), or write a case that does.",
 )
 HOPPER_FORM_CHANGED = error(
     "PT3054",

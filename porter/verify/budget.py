@@ -28,7 +28,12 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        return self.seconds is not None and time.monotonic() - self.began >= self.seconds
+        return self.left is not None and self.left <= 0
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until its end; None where there is none."""
+        return None if self.seconds is None else self.seconds - (time.monotonic() - self.began)
 
 
 def settled(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -24,6 +24,7 @@ from porter.build.toolchain import Toolkit, find_toolkit
 from porter.build.tree import Tree, write_tree
 from porter.build.trust import require_trust
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.diagnostics.reading import read_file
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
 from porter.verify.case import cases_of, load_case
 from porter.verify.depot import depots
@@ -67,6 +68,8 @@ class GateOptions:
     jobs: int | None = None
     target: str = PORT_ARCH
     named: Callable[[str], Iterable[Diagnostic]] | None = None
+    instantiate: tuple[str, ...] = ()
+    """Template-ids of kernels that only callers instantiate."""
     written: frozenset[str] | None = None
     """Of the port's files, by their originals' paths, those that are written; None: all, over the originals."""
     layout: Layout | None = None
@@ -175,8 +178,19 @@ def _requests(path: Path, options: GateOptions) -> list[tuple[CompileRequest, _L
             ),
             launched,
         )
-        for r, launched in (found or {CompileRequest(path, ORIGINAL_ARCH): _Launched()}).items()
+        for r, launched in (found or {r: _Launched() for r in _instantiating(path, options.instantiate)}).items()
     ]
+
+
+def _instantiating(path: Path, asked: Sequence[str]) -> list[CompileRequest]:
+    """A file as it is, and with each of the instantiations that are asked for and that it may have."""
+    found = [CompileRequest(path, ORIGINAL_ARCH)]
+    text = read_file(path).decode("utf-8", "replace")
+    for wanted in asked:
+        name, _, arguments = wanted.rstrip("> ").partition("<")
+        if arguments and re.search(rf"\b{re.escape(name.rsplit('::', 1)[-1].strip())}\b", text):
+            found.append(CompileRequest(path, ORIGINAL_ARCH, name.strip(), (arguments,)))
+    return found
 
 
 def _problems(path: Path) -> list[Problem]:
@@ -266,6 +280,7 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
     said: list[Diagnostic] = list(work.notes)
     rows: list[ResourceRow] = []
     names: list[str] = []
+    unchanged: list[str] = []
     stood_in: list[str] = []
     reasons = list(work.left_out)
     refused = False
@@ -293,6 +308,7 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
             said += [_in_original(d, tree) for d in work.options.named(outcome.after.ptx)]
         compiled = kernels(outcome.before, outcome.after, ORIGINAL_ARCH, work.options.target)
         names += outcome.before.resources
+        unchanged += compiled.unchanged
         found = with_rooms(
             compiled.rows,
             launched.side(outcome.before, ORIGINAL_ARCH),
@@ -311,7 +327,7 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
     status = "refused" if refused else "not compiled" if reasons else "compiled"
     gated = Gated(
         path, status, "; ".join(dict.fromkeys(reasons)), tuple(rows), tuple(dict.fromkeys(stood_in)),
-        diagnostics=tuple(d for i, d in enumerate(said) if d not in said[:i]),
+        unchanged=tuple(unchanged), diagnostics=tuple(d for i, d in enumerate(said) if d not in said[:i]),
     )  # fmt: skip
     return gated, names
 

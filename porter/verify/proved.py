@@ -55,11 +55,13 @@ class CaseProofs:
 
 
 def prove_case(
-    case: Case, plan: PortPlan | None, builder: Builder, chosen: Sequence[Sizes], seconds: float, always: bool = True
-) -> CaseProofs:
+    case: Case, plan: PortPlan | None, builder: Builder, chosen: Sequence[Sizes], seconds: float, always: bool = True,
+    for_all: bool = False,
+) -> CaseProofs:  # fmt: skip
     """As `proofs_of`; what cannot be bound, ported or compiled is told."""
+    budget = Budget(seconds) if for_all else None
     try:
-        return proofs_of(case, plan, builder, chosen, seconds, "both" if always else "port")
+        return proofs_of(case, plan, builder, chosen, seconds, "both" if always else "port", budget)
     except PorterError as error:
         return CaseProofs(None, None, untried=error.diagnostic.message)
 

@@ -135,3 +135,40 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     assert tree.base.is_relative_to(tmp_path / "spare")
     with pytest.raises(OSError, match="Not a directory"):
         write_tree({str(tmp_path / "a.cu"): b"1"})
+
+
+FILL = """\
+.version 9.0
+.target {chip}
+.address_size 64
+.global .align 4 .u32 count = {count};
+.visible .entry fill(.param .u64 p) {{
+    {place}
+    mov.u32 %r1, {number};
+    {more}
+    ret;
+}}
+.visible .entry other() {{ ret; }}
+"""
+AS_BEFORE = {"chip": "sm_90a", "count": 1, "place": ".loc 1 2 3", "number": 4, "more": ""}
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({}, True),
+        ({"chip": "sm_100a"}, True),
+        ({"place": ".loc 1 9 9"}, True),
+        ({"number": 5}, False),
+        ({"count": 2}, False),
+        ({"more": "bar.sync 0;"}, False),
+    ],
+)
+def test_kernels_with_the_same_ptx_are_told(changes: dict[str, object], same: bool) -> None:
+    sides = [module(FILL.format(**AS_BEFORE | c), fill=Resources(8)) for c in ({}, changes)]
+    assert kernels(*sides, "a", "b").unchanged == (("fill",) if same else ())
+
+
+def test_a_kernel_that_calls_others_is_not_taken_for_the_same() -> None:
+    sides = [module(FILL.format(**AS_BEFORE | {"more": "call.uni helper;"}), fill=Resources(8)) for _ in range(2)]
+    assert kernels(*sides, "a", "b").unchanged == ()

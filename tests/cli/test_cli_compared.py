@@ -55,7 +55,9 @@ KERNEL = "template <int N> __global__ void fill(float* out, int rows) { out[bloc
 MANGLED = {n: f"_Z4fillILi{n}EEvPfi" for n in (32, 64, 128)}
 
 
-def compared(path: Path, entries: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> tuple[list[Case], list[Told]]:
+def compared(
+    path: Path, entries: Sequence[str], monkeypatch: pytest.MonkeyPatch, *instantiate: str
+) -> tuple[list[Case], list[Told]]:
     """The launches that are compared of a file, with stand-ins for comparisons, and what is said."""
     found: list[Case] = []
 
@@ -66,7 +68,7 @@ def compared(path: Path, entries: Sequence[str], monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(Comparing, "_each", each)
     subject = Subject(path, lambda case: PortPlan(), entries)
-    return found, Comparing(Session(), 1, GateOptions()).compare([subject])
+    return found, Comparing(Session(), 1, GateOptions(instantiate=instantiate)).compare([subject])
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,36 @@ def test_each_instantiation_that_host_code_launches(
         assert "next: `porter case new" in line
 
 
+HANDED_ON = "template <int N> void run(float* o, int r) { fill<N><<<r, N>>>(o, r); }"
+
+
+@pytest.mark.parametrize(
+    ("host", "asked", "widths"),
+    [
+        (HANDED_ON, ["fill<32>"], {32}),
+        (HANDED_ON, ["fill<32>", "fill< 128 >"], {32, 128}),
+        (HANDED_ON, ["other<32>"], set()),
+        (HANDED_ON, ["fill<32, 64>"], set()),
+        ("template <int N> void run(float* o, int r) { fill<2 * N><<<r, N>>>(o, r); }", ["fill<32>"], set()),
+        ("template <int M, int N> void run(float* o, int r) { fill<N><<<r, N>>>(o, r); }", ["fill<64>"], {64}),
+        ("template <int N> void run(float* o, int r) { auto go = fill<N>; go<<<r, N>>>(o, r); }", ["fill<64>"], {64}),
+        ("template <int N> void run(float* o, int r) { fill<32><<<r, 32>>>(o, r); fill<N><<<r, N>>>(o, r); }",
+         ["fill<64>"], {32, 64}),
+        ("template <int N> void go(float* o, int r) { fill<N><<<r, N>>>(o, r); } void run(float* o, int r) "
+         "{ go<128>(o, r); }", ["fill<64>"], {64, 128}),
+        ("void run(float* o, int r) { fill<32><<<r, 32>>>(o, r); }", ["fill<64>"], {32}),
+    ],
+)  # fmt: skip
+def test_instantiations_that_only_callers_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, asked: list[str], widths: set[int]
+) -> None:
+    source = tmp_path / "fill.cu"
+    source.write_text(KERNEL + host)
+    cases, told = compared(source, list(MANGLED.values()), monkeypatch, *asked)
+    assert {case.template[0] for case in cases if isinstance(case.template[0], int)} == widths
+    assert {one.equality for one in told} <= {"equal", ""}
+
+
 def test_kernels_that_nobody_launches_are_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "fill.cu"
     source.write_text(KERNEL)
@@ -106,6 +138,15 @@ def test_kernels_that_nobody_launches_are_not_known(tmp_path: Path, monkeypatch:
     assert not cases
     assert (told.equality, told.body["equality"]) == ("", None)
     assert told.body["untried"]
+
+
+def test_kernels_that_nobody_instantiates_are_not_known(tmp_path: Path) -> None:
+    subject = Subject(tmp_path / "fill.cu", lambda case: PortPlan(), (), ["fill"])
+    (told,) = Comparing(Session(), 1, GateOptions()).compare([subject])
+    assert told.lines == (
+        "synchronization and output of fill.cu: not known: nothing instantiates `fill`; next: `--instantiate`, or a "
+        "case with its template arguments",
+    )
 
 
 def test_cases_come_before_host_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +407,10 @@ def test_full_rate_without_a_case(kernel: Path, tmp_path: Path, monkeypatch: pyt
     said = {d["id"]: d["message"] for d in document["diagnostics"]}
     assert ("PT2543" in said, "PT2534" in said) == (right, not right)
     assert right or "differs" in said["PT2534"]
-    assert ("PT2503" in said) != right
+    made, _ = porter("port", kernel, "-o", tmp_path / "compat", "--style", "compat", "--no-compile")
+    assert made.exit_code == 0, made.output
+    texts = [(tmp_path / style / "gemm_tma.cu").read_text() for style in ("port", "compat")]
+    assert (texts[0] == texts[1]) != right
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ def on_ptx(monkeypatch: pytest.MonkeyPatch, answer: Diagnostic | str | Exception
     """What the comparison on PTX answers; the roots that it was asked of."""
     asked: list[str] = []
 
-    def compares(session: Session, made: Ported, root: PortedRoot, **_: object) -> Diagnostic | str:
+    def compares(session: Session, made: Ported, root: PortedRoot, left: float | None, **_: object) -> Diagnostic | str:
         asked.append(root.path)
         if isinstance(answer, Exception):
             raise answer

@@ -52,6 +52,9 @@ from porter.cli.commands.shared import (
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="For the compiler: a macro (repeatable).")
 @click.option("--nvcc-flag", "flags", multiple=True, metavar="FLAG",
               help="For the compiler: passed to nvcc as it is, such as -isystem=DIR (repeatable).")  # fmt: skip
+@click.option("--instantiate", "instantiate", multiple=True, metavar="'KERNEL<ARGS>'",
+              help="A kernel with template arguments that only callers of its host code have: it is compiled and "
+                   "compared with these, too (repeatable).")  # fmt: skip
 @click.option("--grade", "grades", is_flag=True,
               help="Also say in a line how near original and port come to their chips' nominal rates, where there is "
                    "a case; both are compiled for it, none is run.")  # fmt: skip

@@ -74,6 +74,8 @@ class Host(Statements):
         self.kernels = {f.name for f in program.kernels}
         self.passed_over: set[tuple[str, ...]] = set()
         """Template arguments with which launches are none that a function comes to."""
+        self.given: dict[str, str] = {}
+        """Arguments of a function's own template, where no text of the sources has them."""
         self.globals = Scope()
         self._calls: list[CallSite] = []
         self._by_name: dict[str, list[Function]] = {}
@@ -88,9 +90,8 @@ class Host(Statements):
         self.conditions, self.parameters, self.depth, self.steps = [], [], 0, 0
         self.globals, self._calls = Scope(), []
         scope = Scope(self.globals, function=root)
-        scope.types |= {
-            n: self.argument(t, self.globals) for n, t in templates.instantiated(self.program, root).items()
-        }
+        given = templates.instantiated(self.program, root) | self.given
+        scope.types |= {n: self.argument(t, self.globals) for n, t in given.items() if n in root.template_params}
         for param in root.params:
             value = self.parameter(param.node, param.name, scope, root.name == "main")
             scope.names[param.name] = value

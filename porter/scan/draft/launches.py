@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from porter.model.block_size import threads_of
@@ -38,15 +38,36 @@ def best_launch(program: Program, kernel: Function, major: int = HOPPER) -> Know
     return _alone(program, kernel, host), host, False
 
 
-def launches_apart(program: Program, kernel: Function) -> list[Known]:
-    """The launches of a kernel that host code makes, one for each set of template arguments."""
+def launches_apart(program: Program, kernel: Function, asked: Iterable[Sequence[str]] = ()) -> list[Known]:
+    """The launches of a kernel that host code makes, one for each set of template arguments: of those that the sources
+    have, and of those that are `asked` for, which only callers of the host code know."""
     host = Host(program, kernel)
-    found: list[Known] = []
+    found: dict[tuple[str, ...], LaunchFacts] = {}
     while more := [facts for _, facts in _launches(program, kernel, host)]:
         best = min(more, key=_unknown)
-        found.append((best, host, True))
+        found[best.kernel.template] = best
         host.passed_over.add(best.kernel.template)
-    return found
+    for template in map(tuple, asked):
+        if template not in found and (facts := _as_asked(program, kernel, template)) is not None:
+            found[template] = facts
+    return [(facts, host, True) for facts in found.values()]
+
+
+def _as_asked(program: Program, kernel: Function, template: tuple[str, ...]) -> LaunchFacts | None:
+    """The launch of a kernel with these template arguments, by a function that hands its own ones on."""
+    for function in _launching(program):
+        host = Host(program, kernel)
+        while (facts := host.launch_of(function)) is not None:
+            names = facts.kernel.template
+            if len(names) == len(template):
+                pairs = zip(names, template, strict=True)
+                host.given = {name: text for name, text in pairs if name in function.template_params}
+                made = host.launch_of(function)
+                if made is not None and made.kernel.template == template and len(made.arguments) == len(kernel.params):
+                    return made
+            host.given = {}
+            host.passed_over.add(names)
+    return None
 
 
 def all_launches(program: Program, kernel: Function, major: int = HOPPER) -> list[LaunchFacts]:

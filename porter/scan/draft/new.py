@@ -14,6 +14,7 @@ from porter.model.program import build_program
 from porter.rules.load import load_rules
 from porter.rules.recognize import vocabulary
 from porter.scan.draft import dsl
+from porter.scan.draft.classes import template_id
 from porter.scan.draft.cuda import CudaDraft, kernels_to_draft
 from porter.scan.draft.draft import Draft
 from porter.scan.draft.launches import launches_apart
@@ -43,16 +44,21 @@ RESULT = frozenset({"reference", "reduction"})
 """Fields of a case that say what a kernel computes, not how it is launched."""
 
 
-def launches_in_text(path: Path, include_dirs: Sequence[Path] = (), rules: Sequence[str] = ()) -> Iterator[Draft]:
+def launches_in_text(
+    path: Path, include_dirs: Sequence[Path] = (), rules: Sequence[str] = (), instantiate: Sequence[str] = ()
+) -> Iterator[Draft]:
     """A draft of each launch that the host code of a CUDA C++ file makes of its kernels, one for each set of template
-    arguments, in which nothing is a guess but what the kernel computes.
+    arguments, in which nothing is a guess but what the kernel computes. `instantiate`: template-ids of kernels that
+    only callers of the host code instantiate.
 
     Raises:
         PorterError: what reading a source raises.
     """
     program = build_program(load_sources(path, include_dirs), vocabulary(load_rules(tuple(rules))))
+    asked = [template_id(text) for text in instantiate]
     for kernel in program.kernels:
-        for known in launches_apart(program, kernel):
+        own = [args for name, args in asked if name in (kernel.name, kernel.qualified_name)]
+        for known in launches_apart(program, kernel, own):
             draft = CudaDraft(program, kernel, known).make()
             if draft.guesses.keys() <= RESULT:
                 yield draft
