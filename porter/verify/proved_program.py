@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from porter.build.entry import kernel_name
 from porter.equal.outcome import Difference, Outcome
 from porter.facts.code import Code
 from porter.facts.flow import Flow
@@ -141,7 +142,8 @@ class _Pairs:
 
         def result(status: Status, why: str = "", at: str = "", places: tuple[Place, ...] = ()) -> Equality:
             took = time.perf_counter() - began
-            return Equality(self.original.path.name, status, _counted(looked_at), total, took, why, at, places,
+            name = f"{self.original.path.name}, {kernel_name(self.flows[0].code.entry.name)}"
+            return Equality(name, status, _counted(looked_at), total, took, why, at, places,
                             frozenset(self._assumed))  # fmt: skip
 
         for number in numbers[:_MOST]:

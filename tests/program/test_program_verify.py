@@ -135,6 +135,39 @@ def test_port_against_original(
         assert [r["program"] for r in row["hazards"]] == ["original", "port"]
 
 
+@pytest.mark.slow
+def test_both_are_compared_on_ptx(toolkit: Toolkit, tmp_path: Path) -> None:
+    (tmp_path / "whole.cu").write_text(PROGRAM)
+
+    def equal(macros: str, *words: str) -> tuple[int, str]:
+        (tmp_path / "port.cu").write_text(f"#define PORT\n{macros}\n{PROGRAM}")
+        done = CliRunner().invoke(main, ["equal", str(tmp_path / "whole.cu"), *words])
+        return done.exit_code, " ".join(done.output.split())
+
+    port = str(tmp_path / "port.cu")
+    code, said = equal("", port, "--", "1")
+    assert (code, said.count("equal on PTX, with proved synchronization")) == (0, 2), said
+    assert "whole.cu, scale: equal" in said
+    code, said = equal("#define BACKWARD", "--port", port, "--", "1")
+    assert (code, "whole.cu, sum: differs: allocation 1, byte 0: made of something else" in said) == (5, True), said
+    code, said = equal("#define BACKWARD", "--port", port, "--", "0")
+    assert (code, "neither writes anything" in said) == (6, True), said
+
+
+def test_options_of_comparisons_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "p.cu").write_text("__global__ void k() {}\nint main() { k<<<1, 1>>>(); }\n")
+    kernel = str(Path(__file__).parents[2] / "corpus" / "gemm_ws" / "gemm_ws.cu")
+    for words, says in (
+        (["--sizes", "all", str(tmp_path / "p.cu")], "`--sizes`: is for a kernel with a case"),
+        (["--params", "1,2", str(tmp_path / "p.cu")], "`--params`: is for a kernel with a case"),
+        (["-l", "cuda", kernel], "`-l`: is for a program with its own main()"),
+        ([kernel, "port.cu", "--", "128"], "`128`: is an argument of a program"),
+        (["--port", "a.cu", kernel, "b.cu"], "choose one"),
+    ):
+        done = CliRunner().invoke(main, ["equal", *words])
+        assert (done.exit_code, says.replace("`", "") in done.output.replace("`", "")) == (2, True), done.output
+
+
 def test_nothing_written_is_no_verdict(toolkit: Toolkit, tmp_path: Path) -> None:
     document = verify(tmp_path, "", "--no-hazards", "--", 0)
     (row,) = document["rows"]
