@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
+from math import prod
 from typing import Literal, NamedTuple
 
 from porter.diagnostics import PorterError
@@ -265,6 +266,9 @@ def left_by_clusters(
                 raise
         return executed(launched)
 
+    geometry = launched_at(firsts[0]).geometry
+    if (count := prod(geometry.grid) // prod(geometry.cluster)) > len(firsts):
+        assumed.add(f"of {count} clusters those do alike that are not looked at, as {len(firsts)} do")
     try:
         return together([of(launched_at(first)) for first in firsts])
     except NotUnderstood as error:

@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from porter.facts.code import Code
+from porter.facts.flow import Flow
+from porter.facts.launched import Launched
 from porter.ptx.parser import parse_module
 from porter.verify import shown
 from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import load_case
 from porter.verify.case_program import Program
-from porter.verify.equality import Answer, Comparison
+from porter.verify.equality import Answer, Comparison, left_by_clusters
 from porter.verify.problem import bind
+from porter.verify.proving import launched_case
 from porter.verify.shown import Built, shown_by
 
 CASE = """version: 1
@@ -136,3 +141,18 @@ def test_runs_end_in_time_and_say_so(built, monkeypatch: pytest.MonkeyPatch) -> 
     program = Program(ours[1].case, None)
     said = Comparison("k", program, program, Budget(None), lambda one, other: found).answer(ours, theirs)
     assert (said.status, "given up after" in said.why) == ("unknown", True)
+
+
+@pytest.mark.parametrize(("blocks", "looked_at"), [(2, 2), (16, 16), (20, 16)])
+def test_clusters_that_are_not_looked_at_are_named(built, blocks: int, looked_at: int) -> None:
+    kernel, problem = built(STORE)
+    flow = Flow(Code(kernel.module, kernel.function))
+    assumed: set[str] = set()
+
+    def launched_at(first: tuple[int, int, int]) -> Launched:
+        found = launched_case(problem, flow, first)
+        return replace(found, geometry=replace(found.geometry, grid=(blocks, 1, 1)), allocated=())
+
+    left_by_clusters("port", flow, launched_at, [(n, 0, 0) for n in range(looked_at)], assumed)
+    told = {text for text in assumed if "clusters" in text}
+    assert told == ({"of 20 clusters those do alike that are not looked at, as 16 do"} if blocks == 20 else set())
