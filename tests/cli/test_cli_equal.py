@@ -71,7 +71,6 @@ MISTAKES: dict[str, Plant] = {
     "a k step is missing": nth(MMA, 4, lambda m: ""),
     "k steps in another order": swapped(r"^\s*tcgen05\.mma\S* \[%r\d+\], (?P<what>%rd\d+, %rd\d+),", 0, 2),
     "rows of another block": nth(COPY, 1, lambda m: m[0].replace(m["row"], m["k"])),
-    "the other matrix": swapped(COPY, 0, 1),
     "the first product adds": nth("setp.ne.b32 accumulate, (%r[0-9]+), 0;", 0,
                                   lambda m: f"setp.eq.b32 accumulate, {m[1]}, {m[1]};"),
     "each product begins anew": nth("setp.ne.b32 accumulate, (%r[0-9]+), 0;", 4,
@@ -123,6 +122,16 @@ def test_a_mistake_is_told_with_both_places(mistake: str, plant: Callable[..., N
     assert programs == (["original"] if mistake in NOT_WRITTEN else ["original", "port"])
     assert [d["id"] for d in document["diagnostics"]] == ["PT4115"]
     assert all("st.global" in place["place"] and "gemm_tma.cu:" in place["place"] for place in case["places"])
+
+
+def test_what_overwrites_what_decides_is_shown_by_a_run(plant: Callable[..., None]) -> None:
+    """The other matrix has a larger box, behind whose place the port's own words lie."""
+    plant(swapped(COPY, 0, 1))
+    result, document = equal(KERNEL)
+    assert result.exit_code == 5, result.output
+    (case,) = document["cases"]
+    assert case["why"].startswith("a branch on data, on which ")
+    assert case["why"].endswith("does not come to its end")
 
 
 def test_what_is_not_understood_is_not_equal(plant: Callable[..., None]) -> None:
