@@ -36,6 +36,9 @@ def all_turns(proof: dict[str, Any]) -> str:
         if not count["step"]:
             continue
         found.append(f"{count['name']} all" if count["all"] else f"{count['name']} to {count['upto']}: {count['why']}")
+    for pair in proof["together"]:
+        upto = "" if pair["all"] else f" to {pair['upto']}"
+        found.append(f"{' and '.join(pair['names'])} together{upto}")
     return "; ".join(found) or "its sizes"
 
 

@@ -62,13 +62,17 @@ class Group:
 
     def meet(self, other: Group) -> None:
         """Note what is undefined in either group."""
+        joined: dict[tuple[Undefined, Undefined], Undefined] = {}
         for name, why in other.undefined.items():
-            mine = self.undefined.get(name, Undefined(0, why.origin))
-            self.undefined[name] = Undefined(mine.lanes | why.lanes, mine.origin)
+            both = self.undefined.get(name, why), why
+            if both not in joined:
+                joined[both] = Undefined(both[0].lanes | why.lanes, both[0].origin)
+            self.undefined[name] = joined[both]
 
 
 def _in(undefined: Mapping[str, Undefined], lanes: int) -> dict[str, Undefined]:
-    return {name: Undefined(why.lanes & lanes, why.origin) for name, why in undefined.items() if why.lanes & lanes}
+    kept = {why: Undefined(why.lanes & lanes, why.origin) for why in set(undefined.values())}
+    return {name: found for name, why in undefined.items() if (found := kept[why]).lanes}
 
 
 def _narrowed(registers: dict[str, Value], lanes: int, live: Collection[str] | None) -> dict[str, Value]:

@@ -65,9 +65,15 @@ def merged(old: Value, new: Value, taken: int, mask: int) -> Value:
     """`new` in the lanes `taken`, `old` in the other ones of a mask."""
     if old is new or (isinstance(old, int) and old == new):
         return old
+    if isinstance(old, tuple) and old == new:
+        return squeezed(old, mask)
     lanes = list(old) if isinstance(old, tuple) else [old] * WARP
-    for lane in bits(taken):
-        lanes[lane] = of_lane(new, lane)
+    if isinstance(new, tuple):
+        for lane in bits(taken):
+            lanes[lane] = new[lane]
+    else:
+        for lane in bits(taken):
+            lanes[lane] = new
     return squeezed(tuple(lanes), mask)
 
 

@@ -24,7 +24,9 @@ from porter.verify import proving
 from porter.verify.budget import Budget
 from porter.verify.proving import Prover
 
-TILES, TURNS, COUNT = 2, 2, 19
+TILES, TURNS = 2, 2
+COUNT = 13
+"""Executions along a line: as many as a period of four needs."""
 UNIT = 1 << 14
 
 
@@ -35,8 +37,8 @@ def of_both(text: str) -> str:
 
 
 class Kernel:
-    def __init__(self, text: str, flow: Flow | None = None) -> None:
-        self._flow = flow or flow_of(text)
+    def __init__(self, text: str, flow: Flow | None = None, count: int = COUNT) -> None:
+        self._flow, self._count = flow or flow_of(text), count
 
     def launched(self, turns: int, tiles: int) -> Launched:
         one = launched(self._flow, turns)
@@ -48,7 +50,7 @@ class Kernel:
         return recorder, check(one, machine=machine).verdict
 
     def line(self, fixed: int, of_tiles: bool) -> list[Recorder]:
-        found = [self.run(*(fixed, n) if of_tiles else (n, fixed)) for n in range(1, COUNT + 1)]
+        found = [self.run(*(fixed, n) if of_tiles else (n, fixed)) for n in range(1, self._count + 1)]
         assert {verdict for _, verdict in found} == {Verdict.CLEAN}
         return [run for run, _ in found]
 
@@ -68,7 +70,7 @@ class Kernel:
                 of_tiles = find_lasso(runs, UNIT) if len(runs) >= columns.least else None
                 if of_tiles is not None and not of_tiles.why_not and of_tiles.needed <= len(runs):
                     break
-                if len(runs) > COUNT:
+                if len(runs) > self._count:
                     return "no period", turns
             if why := columns.add(runs, of_tiles.period):
                 return why, turns
@@ -166,7 +168,7 @@ def test_what_takes_it_apart_otherwise_is_known_for_each_size_alone() -> None:
     """Which word is written once a tile: all turns so far % 3, which is right as long as no bit is lost."""
     text = of_both(ring(stages=1, before_wait="add.u32 %r42, %r42, 1;\n"))
     text = text.replace("mov.u32 %r40, 0;\n", "mov.u32 %r40, 0;\nmov.u32 %r42, 0;\n", 1)
-    kernel = Kernel(text.replace("$TILEWRITE:\n", THIRD_OF_ALL).replace("+132]", "+144]"))
+    kernel = Kernel(text.replace("$TILEWRITE:\n", THIRD_OF_ALL).replace("+132]", "+144]"), count=19)
     for fixed, of_tiles in ((TURNS, True), (TILES, False)):
         lasso = find_lasso(kernel.line(fixed, of_tiles), UNIT)
         assert lasso is not None
