@@ -7,8 +7,12 @@ target fails it. Otherwise the tests only check that what would be measured runs
 
 from __future__ import annotations
 
+import pstats
+from collections import Counter
 from collections.abc import Callable
+from cProfile import Profile
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +28,12 @@ class Figure:
 
 
 _FIGURES = pytest.StashKey[list[Figure]]()
+_PROFILES = pytest.StashKey[dict[str, Counter[str]]]()
 _NAMES = pytest.StashKey[list[str]]()
+
+
+_FILES = 6
+"""Files of a profile that are told, by the time that they take themselves; `~` are built-in functions."""
 
 
 def _counts(config: pytest.Config) -> bool:
@@ -37,6 +46,19 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str, float, float, str],
 
     def record(name: str, measured: float, target: float, unit: str) -> None:
         request.config.stash.setdefault(_FIGURES, []).append(Figure(name, measured, target, unit))
+
+    return record
+
+
+@pytest.fixture
+def profiled(request: pytest.FixtureRequest) -> Callable[[str, Profile], None]:
+    """Records where the time of a run goes: `profiled(name, profile)`."""
+
+    def record(name: str, profile: Profile) -> None:
+        of_file = Counter[str]()
+        for (file, _, _), (_, _, own, *_) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+            of_file["/".join(Path(file).parts[-2:])] += own
+        request.config.stash.setdefault(_PROFILES, {})[name] = of_file
 
     return record
 
@@ -59,13 +81,17 @@ def _rows(figures: list[Figure]) -> list[tuple[str, str, str, str]]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     figures = config.stash.get(_FIGURES, [])
-    if not _counts(config) or not figures:
+    profiles = config.stash.get(_PROFILES, {})
+    if not _counts(config) or not (figures or profiles):
         return
     table = [("figure", "measured", "target", ""), *_rows(figures)]
     widths = [max(len(row[i]) for row in table) for i in range(4)]
     terminalreporter.section("targets")
     for row in table:
         terminalreporter.line("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
+    for name, of_file in profiles.items():
+        shares = (f"{file} {own / of_file.total():.0%}" for file, own in of_file.most_common(_FILES))
+        terminalreporter.line(f"{name}: {', '.join(shares)}")
     absent = len(config.stash.get(_NAMES, [])) - len(figures)
     if absent > 0:
         terminalreporter.line(f"{absent} not measured")
