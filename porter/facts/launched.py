@@ -108,7 +108,7 @@ class Launched:
 
     @cached_property
     def _shared(self) -> Layout:
-        return lay_out(map(_sized, self._variables("shared")), self.moved)
+        return lay_out(self._sized("shared"), self.moved)
 
     @cached_property
     def shared_variables(self) -> list[tuple[ast.VarDecl, int]]:
@@ -127,7 +127,7 @@ class Launched:
 
     @cached_property
     def _local(self) -> Layout:
-        return lay_out(map(_sized, self._variables("local")))
+        return lay_out(self._sized("local"))
 
     @cached_property
     def local_addresses(self) -> dict[str, int]:
@@ -161,6 +161,10 @@ class Launched:
         """Where the variables of shared memory lie, by name."""
         return {variable.name: at for variable, at in self.shared_variables}
 
+    def _sized(self, space: str) -> list[Variable]:
+        of_module = {v.name for v in self.flow.code.module.variables}
+        return [Variable(v.name, v.size, v.align, v.name in of_module, v.extern) for v in self._variables(space)]
+
     def _variables(self, space: str) -> list[ast.VarDecl]:
         """Those of the module that the kernel names, and its own."""
         return [v for v in self._declared if v.space == space and v.name in self.flow.symbols]
@@ -176,10 +180,6 @@ def static_shared(code: Code) -> tuple[int, int]:
     used = named_in(code.code)
     of_module = sum(v.size for v in code.module.variables if v.space == "shared" and not v.extern and v.name in used)
     return of_module, sum(v.size for v in _declared(code.entry.body or ()) if v.space == "shared")
-
-
-def _sized(variable: ast.VarDecl) -> Variable:
-    return Variable(variable.name, variable.size, variable.align, variable.extern)
 
 
 def _declared(body: Sequence[ast.Statement]) -> Iterator[ast.VarDecl]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the variables of a kernel lie within shared memory and within a thread's local memory."""
+"""Where the variables of a kernel lie within shared memory and within a thread's local memory: as ptxas 13.0 has them,
+whose `-v` tells the bytes of each order."""
 
 from __future__ import annotations
 
@@ -13,11 +14,12 @@ DYNAMIC_ALIGNMENT = 16
 
 
 class Variable(NamedTuple):
-    """`size` and `align` in bytes; `dynamic`: as much as a launch gives."""
+    """`size`, `align` in bytes; `of_module`: declared outside of the kernel; `dynamic`: as much as a launch gives."""
 
     name: str
     size: int
     align: int
+    of_module: bool = False
     dynamic: bool = False
 
 
@@ -30,12 +32,12 @@ class Layout(NamedTuple):
 
 
 def lay_out(variables: Iterable[Variable], moved: int = 0) -> Layout:
-    """Variables in their order, those of dynamic size at one place behind the others, which is `moved` upwards by so
-    many bytes."""
+    """Variables as they are declared, a kernel's own first, and those of dynamic size at one place behind the others,
+    which is `moved` upwards by so many bytes."""
     offsets: dict[str, int] = {}
     size, alignment = 0, DYNAMIC_ALIGNMENT
     behind: list[str] = []
-    for variable in variables:
+    for variable in sorted(variables, key=lambda v: v.of_module):
         if variable.dynamic:
             behind.append(variable.name)
             alignment = max(alignment, variable.align)

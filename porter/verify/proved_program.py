@@ -107,7 +107,8 @@ def launched_record(
     parameters = dict(zip(names, record.params, strict=False))
     geometry = Geometry(record.block, record.grid, record.cluster, record.dynamic_smem, first)
     areas = [Area(address, len(data), partial(bytes, data)) for address, data in (held or {}).items()]
-    return Launched(flow, geometry, parameters, record.maps, areas)
+    allocated = [(address, address + size) for address, size in record.allocations]
+    return Launched(flow, geometry, parameters, record.maps, areas, allocated)
 
 
 def prove_programs(
