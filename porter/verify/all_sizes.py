@@ -38,7 +38,6 @@ class AllSizes:
     flow_of: Callable[[BuiltKernel], Flow]
     base: Mapping[str, Number]
     budget: Budget
-    seconds: float = 0.0
 
     @staticmethod
     def names(original: Proof, port: Proof) -> list[str]:
@@ -52,11 +51,7 @@ class AllSizes:
         Raises:
             OtherSizesError: they do not for some.
         """
-        began = time.perf_counter()
-        try:
-            return self._compared(*(next(c for c in proof.counts if c.name == name) for proof in (original, port)))
-        finally:
-            self.seconds += time.perf_counter() - began
+        return self._compared(*(next(c for c in proof.counts if c.name == name) for proof in (original, port)))
 
     def _compared(self, ours: Count, theirs: Count) -> SizeCompared:
         for program, count in (("original", ours), ("port", theirs)):

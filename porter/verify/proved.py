@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -95,7 +96,7 @@ def proofs_of(
     equality = at_any_place(equality, _party(comparison, "original", first), _party(comparison, "port", first))
     equality = with_proofs(equality, found, reorders)
     if for_all is not None and equality.status == "equal" and taken[0] == chosen[0]:
-        equality = _for_all(comparison, of_original, of_port, chosen[0], for_all, equality)
+        equality = _for_all(comparison, chosen, seconds, for_all, equality)
     return replace(found, equality=equality)
 
 
@@ -106,12 +107,17 @@ def _party(comparison: Comparison, program: Literal["original", "port"], sizes: 
 
 
 def _for_all(
-    comparison: Comparison, of_original: Proof, of_port: Proof, base: Sizes, budget: Budget, equality: Equality
+    comparison: Comparison, chosen: Sequence[Sizes], seconds: float, budget: Budget, equality: Equality
 ) -> Equality:
     """With what is known of all numbers of turns; a size at which something else is left, and a run shows it, is what
     counts."""
+    began = time.perf_counter()
     counts: list[SizeCompared] = []
-    programs = AllSizes(comparison.original, comparison.port, comparison.flow_of, base, budget)
+    of_original, of_port = (
+        program.prove(chosen, seconds, usual_level(name))
+        for name, program in (("original", comparison.original), ("port", comparison.port))
+    )  # fmt: skip
+    programs = AllSizes(comparison.original, comparison.port, comparison.flow_of, chosen[0], budget)
     for name in programs.names(of_original, of_port):
         try:
             counts.append(programs.compared(name, of_original, of_port))
@@ -120,7 +126,7 @@ def _for_all(
             if other.status == "differs":
                 return other
             counts.append(SizeCompared(name, why=f"at {other.at} {other.why}", place=next(iter(other.places), None)))
-    return replace(equality, counts=tuple(counts), seconds=equality.seconds + programs.seconds)
+    return replace(equality, counts=tuple(counts), seconds=equality.seconds + time.perf_counter() - began)
 
 
 def with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equality:

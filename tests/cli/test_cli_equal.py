@@ -32,7 +32,8 @@ Plant = Callable[[str], str]
 
 
 def equal(*words: object) -> tuple[Result, dict[str, Any]]:
-    result = CliRunner().invoke(main, ["--format", "json", "equal", "--style", "compat", *SIZES, *map(str, words)])
+    options = ["--style", "compat", *SIZES, "--seconds", "3"]
+    result = CliRunner().invoke(main, ["--format", "json", "equal", *options, *map(str, words)])
     document = json.loads(result.stdout)
     jsonschema.validate(document, schema(document["kind"]))
     return result, document
@@ -107,6 +108,18 @@ def test_a_port_is_equal() -> None:
     assert result.exit_code == 0, result.output
     (case,) = document["cases"]
     assert (case["status"], case["sizes"], case["bytes"]) == ("equal", ["M=256, N=128, K=192"], 256 * 128 * 4)
+
+
+@pytest.mark.slow
+def test_a_port_is_equal_for_all_of_k(plant: Callable[..., None]) -> None:
+    _, document = equal(KERNEL, "--seconds", 300)
+    (count,) = document["cases"][0]["counts"]
+    assert count == {"name": "K", "all": True, "step": 64, "period": 4, "why": ""}
+    plant(nth(COPY, 1, lambda m: f".reg .b32 %rz;\nand.b32 %rz, {m['k']}, 4095;\n" + m[0].replace(m["k"], "%rz")))
+    result, document = equal(KERNEL, "--seconds", 300)
+    (count,) = document["cases"][0]["counts"]
+    assert (result.exit_code, count["all"]) == (0, False)
+    assert "is not known to move evenly" in count["why"]
 
 
 @pytest.mark.spread(2)
