@@ -248,6 +248,7 @@ def left_by_clusters(
         follower = Follower(machine)
         history = run(machine)
         if history.blocked:
+            machine.follow = None
             first, *_ = told(machine)
             why = f": {first.why}" if first.why else ""
             raise UnknownError(f"a deadlock at {first.awaited}{why}", program, flow, first.by[0].at, is_wrong=True)

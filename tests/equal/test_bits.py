@@ -96,7 +96,11 @@ SAME = {
     ),
     "szext": (made("szext.wrap.s32 %r9, %r10, %r11"), made("mov.b32 %r14, %r10", "szext.wrap.s32 %r9, %r14, %r11")),
 }
+SUM = ("add.cc.u32 %r14, %r10, %r11", "addc.u32 %r9, %r12, %r13")
 SAME |= {
+    "a sum with a carry": (made(*SUM), made("mov.b32 %r15, %r12", SUM[0], "addc.u32 %r9, %r15, %r13")),
+    "the lower half of a sum": (made(SUM[0], "mov.b32 %r9, %r14"), made("add.u32 %r9, %r11, %r10")),
+    "a sum that leaves one as well": (made(*SUM), made(SUM[0], SUM[1].replace("addc", "addc.cc"))),
     "elements of four bits": (
         made("cvt.rn.satfinite.e2m1x2.f32 %c0, %f0, %f1", "cvt.u32.u8 %r9, %c0"),
         made("mov.b32 %f5, %r11", "cvt.rn.satfinite.e2m1x2.f32 %c0, %f0, %f5", "cvt.u32.u8 %r9, %c0"),
@@ -107,6 +111,17 @@ SAME |= {
     ),
 }
 OTHER = {
+    "the carry of other numbers": (made(*SUM), made(SUM[0].replace("%r11", "%r12"), SUM[1])),
+    "no carry": (made(*SUM), made(SUM[0], "add.u32 %r9, %r12, %r13")),
+    "the carry of numbers": (
+        made("mov.b32 %r14, -1", "add.cc.u32 %r14, %r14, 1", SUM[1]),
+        made("mov.b32 %r14, 1", "add.cc.u32 %r14, %r14, 1", SUM[1]),
+    ),
+    "the carry of a difference": (made(*SUM), made(SUM[0].replace("add.", "sub."), SUM[1])),
+    "the carry that a carry has left": (
+        made(*SUM, "addc.u32 %r9, %r9, 0"),
+        made(SUM[0], SUM[1].replace("addc", "addc.cc"), "addc.u32 %r9, %r9, 0"),
+    ),
     "elements of four bits": (
         made("cvt.rn.satfinite.e2m1x2.f32 %c0, %f0, %f1", "cvt.u32.u8 %r9, %c0"),
         made("cvt.rn.satfinite.e2m1x2.f32 %c0, %f1, %f0", "cvt.u32.u8 %r9, %c0"),

@@ -205,7 +205,6 @@ BITS = "mov.b32 %r2, %f0;\nmov.b32 %r3, %f1;\n"
 NOT_UNDERSTOOD = {
     "a loop by data": "setp.lt.f32 %p1, %f0, %f1;\nAGAIN:\nadd.f32 %f0, %f0, %f2;\nsetp.lt.f32 %p1, %f0, %f1;\n"
                       "@%p1 bra AGAIN;\nst.global.f32 [%d1], %f0;\n",
-    "a carry": BITS + "add.cc.u32 %r4, %r2, %r3;\naddc.u32 %r5, %r2, 0;\nst.global.b32 [%d1], %r5;\n",
     "an index of local memory": BITS + "mov.b64 %d4, own;\nst.local.f32 [%d4], %f1;\nand.b32 %r2, %r2, 12;\n"
                                 "cvt.u64.u32 %d5, %r2;\nadd.s64 %d4, %d4, %d5;\nld.local.f32 %f4, [%d4];\n" + OUT,
     "what others have left": BITS + "mov.b64 %d4, {%r2, %r3};\nld.acquire.gpu.global.f32 %f4, [%d4];\n" + OUT,

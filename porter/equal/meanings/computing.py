@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from porter.equal.contents import Contents, Taken, fitted
-from porter.equal.meaning import Means, Read, Then, meaning, of_numbers, read, width
+from porter.equal.meaning import Means, Read, Then, meaning, read, width
 from porter.equal.meanings.moving import MOVES, Result, moved, number_of
 from porter.equal.words import (
     REGISTER,
@@ -34,6 +34,8 @@ _COMMUTE = frozenset(("add", "mul", "min", "max", "and", "or", "xor", "fma", "ma
 """In their first two operands."""
 _CARRY = frozenset(("addc", "subc", "madc"))
 """They also take what an instruction before them has left of its sum."""
+_FLAG = "the carry flag"
+"""The name that it has among registers."""
 
 
 @meaning(COMPUTES)
@@ -42,12 +44,12 @@ def compute(step: Step) -> Means | None:
     if not rows or not step.flow.writes[step.at]:
         return None
     kinds = _kinds(step)
-    if step.has("cc") or step.ins.parts[0] in _CARRY:
-        return of_numbers(step, "the carry")
     targets = _parts(rows[0][1])
     names = [step.flow.code.renamed(step.at, p.name) if isinstance(p, ast.Reg) else None for p in targets]
     size = width(kinds[0])
     given = [read(step, operand, width(kind)) for (_, operand), kind in zip(rows[1:], kinds[1:], strict=True)]
+    if step.has("cc") or step.ins.parts[0] in _CARRY:
+        return _carrying(step, names[0], given, size)
     if step.ins.parts[0] == "setp":
         compared = _compared(step.ins.parts) if not kinds[-1].endswith("x2") else _both_compared(step.ins.parts)
         return _putting(step, names, given, lambda contents, data: compared(data)[: len(names)])
@@ -64,6 +66,30 @@ def compute(step: Step) -> Means | None:
         return [extended(piece) for piece in pieces] if is_signed else pieces
 
     return _putting(step, names, given, results)
+
+
+def _carrying(step: Step, name: str | None, given: list[Read], size: int) -> Means:
+    """Sums that leave a carry, or take one (PTX ISA 9.7.2)."""
+    parts = tuple(p for p in step.ins.parts if p != "cc")
+    result, leaves, takes = _opaque(parts, size), step.has("cc"), parts[0] in _CARRY
+    key = word(f"carry of {'.'.join(parts)}")
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
+        if taken.where is not None:
+            raise step.not_understood("a carry behind a branch on data, which is not followed,")
+        data = [g(contents, warp, group) for g in given]
+        data += [contents.value(warp, _FLAG, None, 1)] if takes else []
+        found = result(data)
+
+        def then() -> None:
+            if name is not None and not is_known(group.registers.get(name), taken.mask):
+                contents.put(warp, name, taken, found)
+            if leaves:
+                contents.put(warp, _FLAG, taken, spread(mixed(key, *(joined(d) for d in data)), 1))
+
+        return then
+
+    return means
 
 
 def _parts(operand: ast.Operand) -> tuple[ast.Operand, ...]:
