@@ -137,7 +137,7 @@ class Auto:
 
     def _compared(self, ported: Ported, root: PortedRoot, barred: str) -> Diagnostic:
         """What PTX says where no run can be made, as is said by `barred`."""
-        if self.compares is None or self.budget.is_spent:
+        if self.compares is None or root.dsl or self.budget.is_spent:
             return untried(root.path, barred, root.path)
         found = compared(self.compares, ported, root, self.budget)
         return untried(root.path, f"{barred}; {found}", root.path) if isinstance(found, str) else found

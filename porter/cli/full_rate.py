@@ -136,7 +136,8 @@ class Proofs:
 
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""
-        if self._compares is not None and (barred := outlook(Path(root.path), root.full_rate, root.dsl).missing):
+        barred = outlook(Path(root.path), root.full_rate, root.dsl).missing
+        if barred and self._compares is not None and not root.dsl:
             found = compared(self._compares, ported, root, self._budget)
             return full_rate.unproved(root.path, f"{barred}; {found}") if isinstance(found, str) else found
         proof = self.of(ported, root)

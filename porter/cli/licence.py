@@ -5,13 +5,14 @@ both, at several sizes of each launch that is known."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from porter.build.nvcc import compile_ptx
 from porter.build.toolchain import find_toolkit
 from porter.cli.comparing import Comparing, Subject, Told, instantiations
 from porter.cli.context import Session
-from porter.cli.full_rate import unsaid
+from porter.cli.full_rate import Compares, unsaid
 from porter.cli.porting import plan_on
 from porter.cli.staging import port_plan
 from porter.diagnostics import Diagnostic, PorterError
@@ -26,6 +27,11 @@ SIZES = 3
 """Times as long as a comparison beside other checks has, as sizes are more."""
 PARTS = 3
 """Both proofs of synchronization and the comparison have as much time each; what they leave is for all sizes."""
+
+
+def licence(session: Session, options: GateOptions, seconds: float) -> Compares | None:
+    """What says that ports may have M=128 MMAs where no run can; nothing where no time is given."""
+    return partial(licensed, session, options=options, seconds=seconds) if seconds else None
 
 
 def licensed(

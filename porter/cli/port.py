@@ -24,7 +24,7 @@ from porter.cli.full_rate import Compares, verified
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
 from porter.cli.inputs import processes, require_directories
-from porter.cli.licence import licensed
+from porter.cli.licence import licence
 from porter.cli.mending import mend
 from porter.cli.options import split_list
 from porter.cli.placing import ASTRAY, Placed, how_to_compile, placed
@@ -78,8 +78,8 @@ def port(
         storage=storage, gate=options, compiles=compiles, ask=partial(preprocessed, options) if compiles else unasked,
     )  # fmt: skip
     held = "" if compiles else "with `--no-compile` nothing is run"
-    compares = partial(licensed, session, options=options, seconds=prove_seconds)
-    ported = _made(session, make, held, check, seconds, compares if compiles and prove_seconds else None)
+    compares = licence(session, options, prove_seconds if compiles else 0)
+    ported = _made(session, make, held, check, seconds, compares)
     _added(session, ported, marks)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))

@@ -18,6 +18,7 @@ from porter.cli.context import Session, command
 from porter.cli.grading import brief
 from porter.cli.inputs import cases_beside, read_document, require_directories, require_file
 from porter.cli.kit import verify_record
+from porter.cli.licence import licence
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.cli.porting import plan_of_case
 from porter.cli.verify_program import is_program, verify_program
@@ -30,6 +31,7 @@ from porter.report.grade import Brief
 from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_tables
 from porter.verify.budget import Budget, settled
 from porter.verify.case import Case, load_case
+from porter.verify.gate import GateOptions
 from porter.verify.kit.record import is_kit_record
 from porter.verify.results import VerifyResult
 from porter.verify.sweep import Wanted, verify_cases
@@ -70,15 +72,15 @@ def verify(
     if case_path is None and is_program(path, arguments):
         _require_for_program(families, sizes, backend, against, original_only, seconds, resume_path, grades)
         build = (include_dirs, defines, flags, libraries)
-        checks = hazards is not False
-        proves = prove_seconds if checks else 0
-        found = verify_program(session, path, port_path, arguments, build, settings, checks, proves)
+        proves = 0 if hazards is False else prove_seconds
+        found = verify_program(session, path, port_path, arguments, build, settings, hazards is not False, proves)
         return _finish(session, found)
     _require_for_cases(path, arguments, case_path, port_path, source, (*defines, *flags, *libraries), families)
     items: Sequence[Path | Case] = [load_case(case_path).on(path)] if case_path is not None else cases_beside(path)
     if against is not None and is_kit_record(against):
         return verify_record(session, items, against, port_path)
-    auto = Auto(session, time_for(seconds), asks=True)
+    options = GateOptions(include_dirs, toolkit=session.toolkit, target=session.target)
+    auto = Auto(session, time_for(seconds), asks=True, compares=licence(session, options, prove_seconds))
     wanted = Wanted(
         replace(settings, gpu=read_gpu_options(mode, gpu_timeout, session.toolkit, tmem_check)),
         backend,

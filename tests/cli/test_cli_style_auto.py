@@ -99,7 +99,7 @@ def on_ptx(monkeypatch: pytest.MonkeyPatch, answer: Diagnostic | str | Exception
         return answer
 
     monkeypatch.setenv("PORTER_PROVE_SECONDS", "1")
-    monkeypatch.setattr("porter.cli.port.licensed", compares)
+    monkeypatch.setattr("porter.cli.licence.licensed", compares)
     monkeypatch.setattr("porter.cli.port.compared_ports", lambda *asked: [])
     return asked
 
