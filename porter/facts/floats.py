@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparisons of floating-point numbers as functions of their bits (PTX ISA 9.7.3.11, 9.7.5.3), products (9.7.3.5),
-conversions to wider types, which are exact, and of integers (9.7.9.21): what kernels make of a launch's scalars."""
+and conversions (9.7.9.21), which are exact or give the nearest number: what kernels make of a launch's scalars."""
 
 from __future__ import annotations
 
@@ -48,10 +48,13 @@ def bits_of(value: float, kind: str) -> int | None:
 def operation(parts: tuple[str, ...]) -> Operation | None:
     """The function of an opcode's parts; None if it is not one of these."""
     kind = parts[-1]
-    if parts[0] == "cvt" and parts[1:-2] == ("rn",) and parts[-2] in ("f32", "f64") and kind[0] in "su":
+    converts = parts[0] == "cvt" and parts[1:-2] == ("rn",) and parts[-2] in _BITS
+    if converts and kind[0] in "su":
         return _of_integers(int(kind[1:]), kind[0] == "s", parts[-2])
     if kind not in _BITS:
         return None
+    if converts:
+        return lambda a: _rounded(value_of(a, kind), parts[-2])
     if parts[0] == "setp":
         return _comparison(parts[1], [p for p in parts[2:-1] if p != "ftz"], kind, "ftz" in parts)
     modifiers = frozenset(parts[1:-1])
@@ -67,9 +70,22 @@ def _of_integers(width: int, is_signed: bool, kind: str) -> Operation:
 
     def convert(a: int) -> int | None:
         number = (signed if is_signed else unsigned)(a, width)
-        return bits_of(number, kind) if abs(number) <= _EXACT else None
+        return _rounded(number, kind) if abs(number) <= _EXACT else None
 
     return convert
+
+
+def _rounded(value: float, kind: str) -> int | None:
+    """The bits of the nearest number, of two the even one; None for what is none, and what would be rounded twice."""
+    if value != value:
+        return None
+    with np.errstate(over="ignore"):
+        if kind != "bf16":
+            held, floating = _TYPES[kind]
+            return int(np.array(value, floating).view(held))
+        single = np.array(value, np.float32)
+    whole = int(single.view(np.uint32))
+    return whole + 0x7FFF + (whole >> 16 & 1) >> 16 if float(single) == value else None
 
 
 _EXACT = 1 << 53

@@ -56,15 +56,33 @@ def test_of_two(opcode: str, left: int, right: int, wanted: int) -> None:
         ("cvt.rn.f32.s64", -(1 << 40) & (1 << 64) - 1, f32(-(2.0**40))),
         ("cvt.rn.f32.s64", (1 << 60) + 1, None),
         ("cvt.rn.f64.u16", 0xFFFF, 0x40EFFFE000000000),
+        ("cvt.rn.f16.s32", 0, 0),
+        ("cvt.rn.f16.s32", -2 & 0xFFFFFFFF, 0xC000),
+        ("cvt.rn.f16.u32", 2049, 0x6800),
+        ("cvt.rn.f16.u32", 65520, 0x7C00),
+        ("cvt.rn.bf16.s32", 1, 0x3F80),
+        ("cvt.rn.bf16.u32", 257, 0x4380),
+        ("cvt.rn.bf16.u32", 259, 0x4382),
+        ("cvt.rn.bf16.u32", (1 << 24) + 1, None),
+        ("cvt.rn.f16.f32", f32(1 + 2.0**-11), 0x3C00),
+        ("cvt.rn.f16.f32", f32(1 + 3 * 2.0**-11), 0x3C02),
+        ("cvt.rn.f16.f32", f32(2.0**-24), 1),
+        ("cvt.rn.f16.f32", f32(-0.0), 0x8000),
+        ("cvt.rn.bf16.f32", f32(1 + 2.0**-8), 0x3F80),
+        ("cvt.rn.bf16.f32", f32(3.4e38), 0x7F80),
+        ("cvt.rn.bf16.f32", 0x7FC00000, None),
+        ("cvt.rn.f32.f64", 0x3FF0000010000000, f32(1.0)),
     ],
 )
-def test_of_integers(opcode: str, given: int, wanted: int | None) -> None:
+def test_rounded_to_the_nearest(opcode: str, given: int, wanted: int | None) -> None:
     found = operation(tuple(opcode.split(".")))
     assert found is not None
     assert found(given) == wanted
 
 
-@pytest.mark.parametrize("opcode", ["cvt.rz.f32.s32", "cvt.rn.ftz.f32.s32", "cvt.rni.s32.f32", "cvt.rn.f16.s32"])
+@pytest.mark.parametrize(
+    "opcode", ["cvt.rz.f32.s32", "cvt.rn.ftz.f32.s32", "cvt.rni.s32.f32", "cvt.rn.sat.f32.s32"]
+)
 def test_what_is_no_such_conversion(opcode: str) -> None:
     assert operation(tuple(opcode.split("."))) is None
 
@@ -91,7 +109,7 @@ def test_wider_types_are_exact() -> None:
         assert found(bits) == wanted
 
 
-@pytest.mark.parametrize("opcode", ["cvt.rn.f16.f32", "mul.rz.f32", "fma.rn.f32", "add.f32", "setp.lt.f16x2"])
+@pytest.mark.parametrize("opcode", ["cvt.rz.f16.f32", "mul.rz.f32", "fma.rn.f32", "add.f32", "setp.lt.f16x2"])
 def test_what_nobody_computes(opcode: str) -> None:
     assert operation(tuple(opcode.split("."))) is None
 
