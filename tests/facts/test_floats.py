@@ -80,9 +80,7 @@ def test_rounded_to_the_nearest(opcode: str, given: int, wanted: int | None) -> 
     assert found(given) == wanted
 
 
-@pytest.mark.parametrize(
-    "opcode", ["cvt.rz.f32.s32", "cvt.rn.ftz.f32.s32", "cvt.rni.s32.f32", "cvt.rn.sat.f32.s32"]
-)
+@pytest.mark.parametrize("opcode", ["cvt.rz.f32.s32", "cvt.rn.ftz.f32.s32", "cvt.rni.s32.f32", "cvt.rn.sat.f32.s32"])
 def test_what_is_no_such_conversion(opcode: str) -> None:
     assert operation(tuple(opcode.split("."))) is None
 
