@@ -172,7 +172,8 @@ def _details(proof: Proof) -> Iterator[str]:
     varied = [count.name for count in proof.counts if count.step]
     yield from map(_paired, proof.pairs)
     if len(varied) > 1 and not _is_whole(proof, varied):
-        yield f"{' and '.join(varied)} each by itself, with the others as in the case: not together"
+        alone = f"{' and '.join(varied)} each by itself, with the others as in the case"
+        yield f"else {alone}" if proof.pairs else f"{alone}: not together"
     for assumed in sorted(proof.assumed):
         yield f"assumed: {assumed}"
 
