@@ -47,7 +47,16 @@ def views_of(history: History, at_start: Callable[[int, Views], None]) -> Views:
 
 def _join(views: Views, event: Event) -> None:
     execution = memory = proxy = taken = published = received = released = seen = seen_by_proxy = 0
-    for edge, before in event.edges:
+    edges = event.edges
+    if edges and edges[0][0] is Edge.PROGRAM:
+        # most events come behind one of their thread alone, and share what it knows: views are large
+        before = edges[0][1]
+        execution, memory = views.execution[before] | 1 << before, views.memory[before] | 1 << before
+        proxy, taken, published = views.proxy[before], views.taken[before], views.published[before]
+        received, released = views.received[before], views.released[before]
+        seen, seen_by_proxy = views.seen[before], views.seen_by_proxy[before]
+        edges = edges[1:]
+    for edge, before in edges:
         bit = 1 << before
         execution |= views.execution[before] | bit
         if edge is Edge.PROGRAM:
@@ -65,7 +74,7 @@ def _join(views: Views, event: Event) -> None:
             if edge is not Edge.COMPLETION:
                 is_released = edge in (Edge.SYNC, Edge.SEEN)
                 given = views.memory[before] | bit if is_released else views.released[before]
-                by_proxy = views.proxy[before] & (-1 if is_released else views.released[before])
+                by_proxy = views.proxy[before] if is_released else views.proxy[before] & views.released[before]
                 if edge in (Edge.SYNC, Edge.RELAXED):
                     memory |= given
                     proxy |= by_proxy
