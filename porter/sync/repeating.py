@@ -77,6 +77,8 @@ class Repeating:
     most: int
     seen: Seen = Seen()
     uneven: Collection[tuple[int, str]] = ()
+    asked: set[Key] = field(default_factory=set)
+    """What was asked for of what stands at the head, known or not."""
     _may_wrap: bool = False
     """Whether a number that wraps moves evenly, as modulo two to the power of its width it does."""
     _known: dict[int, int | None] = field(default_factory=dict)
@@ -170,7 +172,7 @@ class Repeating:
         return number
 
     def _values(self, kind: Holding[Held]) -> Values[Held]:
-        return Values(self.flow, self.loop, self.heads, self.symbols, kind, self.seen.taken)
+        return Values(self.flow, self.loop, self.heads, self.symbols, kind, self.seen.taken, self.asked)
 
     # Steps ----------------------------------------------------------------------------------------------
 
@@ -205,6 +207,7 @@ class Repeating:
         return _single(steps - {_OPEN}) if steps != {_OPEN} else _OPEN
 
     def _of_head(self, key: Key) -> int | None:
+        self.asked.add(key)
         counted = self.heads.get(key)
         if counted is None:
             return None

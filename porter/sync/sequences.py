@@ -132,8 +132,9 @@ class Values(Generic[Held]):
 
     def __init__(
         self, flow: Flow, loop: Loop, heads: Mapping[Key, Counted], symbols: Mapping[str, int], kind: Holding[Held],
-        taken: Ways | None = None,
+        taken: Ways | None = None, asked: set[Key] | None = None,
     ) -> None:  # fmt: skip
+        self._asked = asked if asked is not None else set()
         self._flow, self._loop, self._heads, self._symbols, self._kind = flow, loop, heads, symbols, kind
         self._taken = taken
         self._known: dict[int, list[Held]] = {}
@@ -171,6 +172,7 @@ class Values(Generic[Held]):
         return rows
 
     def _known_from_start(self, key: Key) -> Held:
+        self._asked.add(key)
         if key not in self._heads or not self._heads[key].first:
             raise NoSequenceError
         self.used.add(key)

@@ -8,9 +8,11 @@ index of a block gives is a counter of it, and so, outside of a loop, is a count
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from porter.facts.code import Loop
 from porter.facts.deciding import deciding
@@ -86,6 +88,21 @@ class End:
     last: int
 
 
+class Followers(NamedTuple):
+    """What follows from the counters of a loop, of whose `heads` some were `asked` for: what is `wrong` with it,
+    registers that are `uneven` behind the loop, and instructions that leave it in memory."""
+
+    heads: Mapping[Key, Counted]
+    asked: Collection[Key]
+    wrong: Sequence[tuple[str, int]]
+    uneven: Collection[str]
+    stored: Collection[int]
+
+    def is_of(self, heads: Mapping[Key, Counted]) -> bool:
+        """Whether it is the same for other heads: what was asked for is the same."""
+        return all(heads.get(key) == self.heads.get(key) for key in self.asked)
+
+
 @dataclass(frozen=True)
 class Sizes:
     """Executions for 1, 2, … turns as a loop over them. `given`: what each launch gives its blocks. `unit`: what a size
@@ -98,6 +115,9 @@ class Sizes:
     unit: int
     period: int
     seen: Seen
+    followed: dict[object, list[Followers]] = field(default_factory=lambda: defaultdict(list))
+    """What follows from the counters of loops."""
+    _behind: set[object] = field(default_factory=set)
     stored: set[int] = field(default_factory=set)
     """Instructions that leave in memory what follows the size or a counter."""
 
@@ -122,8 +142,10 @@ class Sizes:
         otherwise."""
         exits = {to for at in loop.body for to in self.flow.code.successors[at] if to not in loop.members}
         left = {name for to in exits for name in self.flow.live[to] & {*counters, *uneven}}
-        if not left:
+        key = loop.head, frozenset(left), frozenset(counters.items())
+        if not left or key in self._behind:
             return
+        self._behind.add(key)
         body = [at for at in whole(self.flow).body if at not in loop.members]
         ends = {name: end for name, end in counters.items() if name in left}
         kinds = {name: self.moved(end.step if end is not None else 0) for name, end in ends.items()}

@@ -15,7 +15,7 @@ the middle, which must hold a period besides the reach of one edge.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -32,7 +32,7 @@ from porter.ptx.bits import signed, unsigned
 from porter.sync.following import Followed, Following, Shape, that_must_repeat
 from porter.sync.repeating import Repeating
 from porter.sync.sequences import LARGEST_SIZE, Counted, Key, evenly
-from porter.sync.sizes import End, Sizes, given_by
+from porter.sync.sizes import End, Followers, Sizes, given_by
 from porter.sync.ways import seen_in, steady_in
 
 Trace = list[tuple[object, ...]]
@@ -292,9 +292,11 @@ Sides = list[tuple[int, int]]
 
 def numbers(sides: Sequence[tuple[int, int]], kind: str) -> Sides:
     """The sides as numbers of the type that is compared."""
-    width = _width(kind)
-    read = unsigned if kind[0] == "u" else signed
-    return [(read(left, width), read(right, width)) for left, right in sides]
+    mask = (1 << _width(kind)) - 1
+    if kind[0] == "u":
+        return [(left & mask, right & mask) for left, right in sides]
+    half = mask + 1 >> 1
+    return [(((left & mask) ^ half) - half, ((right & mask) ^ half) - half) for left, right in sides]
 
 
 def largest(kind: str) -> int:
@@ -366,19 +368,17 @@ def _unsettled(now: Sequence[int], before: Sequence[int], period: int) -> str:
 @dataclass(frozen=True)
 class Turning:
     """A loop of one warp whose turns grow, each time that it comes to it: its registers that go on moving, and what
-    follows from them there."""
+    follows from them."""
 
     loop: Loop
     states: Sequence[Mapping[str, Value]]
     before: Sequence[Mapping[str, Value]]
     counters: Mapping[str, Followed]
-    following: Following
-    repeating: Repeating
+    followers: Followers
 
 
 def _turning(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[Turning]:
     flow, longest = longer.flow, max(longer.states.values(), key=len, default=())
-    known: dict[object, tuple[Following, Repeating]] = {}
     for (warp, head), entries in longer.states.items():
         for states, before in _rounds(entries, shorter.states.get((warp, head), [])):
             turns = len(states) - len(before)
@@ -386,34 +386,58 @@ def _turning(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[Turn
             if not counters:
                 continue
             loop, heads = flow.heads[head], _at_head(states, turns)
-            most = len(longest) + -(-LARGEST_SIZE // sizes.unit) * turns // sizes.period
+            # rounded up, so that what one execution shows is looked at once for those a few turns shorter
+            most = _rounded(len(longest)) + -(-LARGEST_SIZE // sizes.unit) * turns // sizes.period
             steady = steady_in(longer, warp, head, turns)
-            key = head, turns, most, steady, frozenset(counters.items()), frozenset(heads.items())
-            if key not in known:
-                of_loop = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most,
-                                  seen=replace(sizes.seen, steady=steady))  # fmt: skip
-                following = Following(flow, loop.body, counters, partial(_settled, of_loop(())))
-                known[key] = following, of_loop(following.kinds.keys()).as_said()
-            yield Turning(loop, states, before, counters, *known[key])
+            of_loop = sizes.followed[head, turns, most, steady, frozenset(counters)]
+            known = next((one for one in of_loop if one.is_of(heads)), None)
+            if known is None:
+                made = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most,
+                               seen=replace(sizes.seen, steady=steady), asked=set())  # fmt: skip
+                of_loop.append(known := _followers(loop, made, counters, heads))
+                sizes.stored.update(known.stored)
+            yield Turning(loop, states, before, counters, known)
+
+
+def _followers(
+    loop: Loop, made: Callable[[Collection[str]], Repeating], counters: Mapping[str, Followed],
+    heads: Mapping[Key, Counted],
+) -> Followers:  # fmt: skip
+    flow = made(()).flow
+    following = Following(flow, loop.body, counters, partial(_settled, made(())))
+    repeating = made(following.kinds.keys()).as_said()
+    uneven = {
+        name
+        for at in loop.body
+        for to in flow.code.successors[at]
+        if to not in loop.members
+        for name in flow.live[to] & following.kinds.keys() - counters.keys()
+        if repeating.behind(at, name) != 0
+    }
+    wrong = tuple(_operands(loop, following, repeating))
+    return Followers(heads, repeating.asked, wrong, uneven, tuple(following.stored(loop.body)))
+
+
+def _rounded(number: int) -> int:
+    return -(-number // 64) * 64
 
 
 def _by_counters(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[tuple[str, int]]:
     """What is done in loops, and behind them, by counters of theirs."""
     turning = list(_turning(shorter, longer, sizes))
-    yield from _operands(turning, sizes)
+    for one in turning:
+        yield from one.followers.wrong
     yield from _left_behind(turning, sizes)
 
 
-def _operands(turning: Sequence[Turning], sizes: Sizes) -> Iterator[tuple[str, int]]:
+def _operands(loop: Loop, following: Following, repeating: Repeating) -> Iterator[tuple[str, int]]:
     """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
     evenly: what they give may change at a turn that no run has come to."""
-    for loop, following, repeating in {(t.loop, t.following, t.repeating): None for t in turning}:
-        sizes.stored.update(following.stored(loop.body))
-        for at in loop.body:
-            if not all(repeating(at, operand) for operand in that_must_repeat(sizes.flow, at, following)):
-                name = sizes.flow.code.code[at].parts[0]
-                what = "a comparison follows a counter through more than its low bits"
-                yield what if name == "setp" else f"an operand of {name} follows a counter", at
+    for at in loop.body:
+        if not all(repeating(at, operand) for operand in that_must_repeat(following.flow, at, following)):
+            name = following.flow.code.code[at].parts[0]
+            what = "a comparison follows a counter through more than its low bits"
+            yield what if name == "setp" else f"an operand of {name} follows a counter", at
 
 
 def _settled(values: Repeating, at: int, kind: Followed, follow: Mapping[str, Followed]) -> Followed | None:
@@ -429,6 +453,9 @@ def _at_head(states: Sequence[Mapping[str, Value]], period: int) -> dict[Key, Co
     """What registers are at the head of a loop for any number of turns, if they move evenly in the middle."""
     found: dict[Key, Counted] = {}
     start = max(0, (len(states) - 2 * period) // 2)
+    aligned = -(-start // period) * period
+    # executions of some turns less show the same there
+    start = aligned if aligned + 2 * period <= len(states) else start
     for name in states[start]:
         values = [state.get(name) for state in states[start : start + 2 * period]]
         lanes = range(WARP if any(isinstance(v, tuple) for v in values) else 1)
@@ -455,20 +482,7 @@ def _left_behind(turning: Sequence[Turning], sizes: Sizes) -> Iterator[tuple[str
         names = one.counters if one.before else ()
         ends = {name: _end(one.states[-1].get(name), one.before[-1].get(name)) for name in names}
         counters = {name: end for name, end in ends.items() if end is None or end.step}
-        yield from sizes.behind(one.loop, counters, _uneven_behind(one))
-
-
-def _uneven_behind(turning: Turning) -> set[str]:
-    """Registers that follow a loop's counters, are none, and may be other ones behind it for other numbers of turns."""
-    flow, loop = turning.following.flow, turning.loop
-    return {
-        name
-        for at in loop.body
-        for to in flow.code.successors[at]
-        if to not in loop.members
-        for name in flow.live[to] & turning.following.kinds.keys() - turning.counters.keys()
-        if turning.repeating.behind(at, name) != 0
-    }
+        yield from sizes.behind(one.loop, counters, one.followers.uneven)
 
 
 def _end(now: Value, before: Value) -> End | None:

@@ -8,7 +8,6 @@ import pytest
 from test_turns import is_proved, runs
 from turning_kernels import flow_of, launched, ring
 
-from porter.sync import turns
 from porter.sync.checked import Verdict, check
 from porter.sync.repeating import Repeating
 from porter.sync.sizes import Sizes
@@ -132,7 +131,8 @@ def test_what_followed_the_counter_of_a_loop_is_stopped_behind_it(name: str, mon
     assert set(verdicts) == {Verdict.CLEAN}
     assert not is_proved(find_lasso(found, UNIT), COUNT)
     assert check(launched(flow_of(text), 110)).verdict is Verdict.ERROR
-    monkeypatch.setattr(turns, "_uneven_behind", lambda turning: set())
+    looks_behind = Sizes.behind
+    monkeypatch.setattr(Sizes, "behind", lambda sizes, loop, counters, uneven: looks_behind(sizes, loop, counters, ()))
     assert is_proved(find_lasso(found, UNIT), COUNT)
 
 
