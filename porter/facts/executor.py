@@ -173,13 +173,6 @@ def _stuck(machine: Machine) -> None:
                 opcode = machine.code.code[group.pc].parts
                 if opcode[0] == "barrier" and "aligned" not in opcode and group.lanes != warp.live:
                     raise NotUnderstood("parts of a warp that come to a barrier apart", group.pc)
-                if opcode[:2] == ("bar", "warp") and _elsewhere(machine, warp, group):
-                    raise NotUnderstood("lanes of a warp that come to bar.warp.sync at several places", group.pc)
                 why = group.why() if group.why is not None and group.ready is not None else ""
                 blocked = Blocked(warp.name, group.lanes, group.pc, why, group.awaited)
                 machine.history.blocked.append(blocked)
-
-
-def _elsewhere(machine: Machine, warp: Warp, group: Group) -> bool:
-    """Whether others of the warp are at a bar.warp.sync as well, at another place."""
-    return any(g.pc != group.pc and machine.code.code[g.pc].parts[:2] == ("bar", "warp") for g in warp.groups)
