@@ -131,3 +131,12 @@ def test_lanes_that_meet_at_two_places(one: str, other: str, wrong: set[str]) ->
 def test_lanes_that_meet_at_two_places_and_are_not_in_their_mask() -> None:
     found = checked(BRANCH.format(one=BARRIER(-2), other=BARRIER(-2)))
     assert errors(found) == {"mask"}
+
+
+@pytest.mark.parametrize("name", [n for n in COLLECTIVES if n not in ("bar.warp", "in a register")])
+def test_lanes_that_give_each_other_something_at_two_places(name: str) -> None:
+    """They may, and what they give is not followed."""
+    text = COLLECTIVES[name].format(mask=-1)
+    found = checked(BRANCH.format(one=text, other=text))
+    assert found.verdict is Verdict.UNKNOWN
+    assert "several places" in found.unknown
