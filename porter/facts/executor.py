@@ -11,6 +11,7 @@ from porter.facts.state import Group, Warp
 from porter.facts.stretches import Stretch, stretches
 from porter.facts.undefined import blame, carry
 from porter.facts.values import merged
+from porter.ptx.member_masks import member_mask
 
 MOST_STEPS = 3_000_000
 """Instructions of warps that are executed before an execution is given up."""
@@ -173,13 +174,17 @@ def _stuck(machine: Machine) -> None:
                 opcode = machine.code.code[group.pc].parts
                 if opcode[0] == "barrier" and "aligned" not in opcode and group.lanes != warp.live:
                     raise NotUnderstood("parts of a warp that come to a barrier apart", group.pc)
-                if opcode[:2] == ("bar", "warp") and _elsewhere(machine, warp, group):
-                    raise NotUnderstood("lanes of a warp that come to bar.warp.sync at several places", group.pc)
+                if opcode[:2] != ("bar", "warp") and _comes_elsewhere(machine, warp, group):
+                    raise NotUnderstood(f"lanes of a warp that come to {opcode[0]} at several places", group.pc)
                 why = group.why() if group.why is not None and group.ready is not None else ""
                 blocked = Blocked(warp.name, group.lanes, group.pc, why, group.awaited)
                 machine.history.blocked.append(blocked)
 
 
-def _elsewhere(machine: Machine, warp: Warp, group: Group) -> bool:
-    """Whether others of the warp are at a bar.warp.sync as well, at another place."""
-    return any(g.pc != group.pc and machine.code.code[g.pc].parts[:2] == ("bar", "warp") for g in warp.groups)
+def _comes_elsewhere(machine: Machine, warp: Warp, group: Group) -> bool:
+    """Whether others of the warp are at another instruction like that which needs all lanes of a mask: they may meet
+    there, and what they give each other is not followed."""
+    code, decoded = machine.code.code, machine.flow.decoded[group.pc]
+    if decoded is None or member_mask(decoded) is None:
+        return False
+    return any(g.pc != group.pc and code[g.pc].parts == decoded.parts for g in warp.groups)

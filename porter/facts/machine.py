@@ -330,13 +330,12 @@ class Machine:
 
     def _look_at_end(self, access: Access) -> None:
         """Accesses to shared memory that no variable has, nor the launch gives."""
-        end = self.launched.shared_end
+        end, opcode = self.launched.shared_end, self.code.code[access.at].opcode
         if access.cells >> -(-end // CELL_BYTES):
             last = byte_of(access.cells.bit_length())
-            what = f"{access.engine.value} up to {last:#x} of shared memory, which ends at {end:#x}"
-            self.problem("outside", what, access.at)
+            self.problem("outside", f"{opcode} up to {last:#x} of shared memory, which ends at {end:#x}", access.at)
         elif access.write and access.cells & _OF_SYSTEM:
-            self.problem("outside", f"{access.engine.value} writes shared memory of the system", access.at)
+            self.problem("outside", f"{opcode} writes shared memory of the system", access.at)
 
     def reach(self, event: Event, rank: int, warp: Warp, what: str, at: int, arrives: bool = False) -> None:
         """Memory of a block is accessed, perhaps of another one."""

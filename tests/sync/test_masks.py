@@ -101,8 +101,42 @@ def test_masks_that_are_data() -> None:
     assert barrier.verdict is Verdict.UNKNOWN
 
 
-def test_lanes_that_meet_at_two_places() -> None:
-    """They may, and nobody tells here whether they do."""
-    found = checked("@%p0 bra A;\nbar.warp.sync -1;\nbra B;\nA:\nbar.warp.sync -1;\nB:\n")
+BRANCH = "@%p0 bra A;\n{other}bra B;\nA:\n{one}B:\n"
+PUT, GET = "st.shared.b32 [%r2], 1;\n", "ld.shared.b32 %r5, [%r2];\n"
+BARRIER = "bar.warp.sync {};\n".format
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "wrong"),
+    [
+        (BARRIER(-1), BARRIER(-1), set()),
+        (PUT + BARRIER(-1), BARRIER(-1) + GET, set()),
+        (PUT, BARRIER(-2) + GET, {"G8"}),
+        (PUT + BARRIER(1), BARRIER(-2) + GET, {"G8"}),
+        (BARRIER(-1) + PUT, BARRIER(-1) + GET, {"G8"}),
+        (BARRIER(-1), "", {"deadlock"}),
+        ("", BARRIER(-1), {"deadlock"}),
+        (BARRIER(-1), BARRIER(-2), {"deadlock"}),
+        (PUT + BARRIER(-1) + BARRIER(-1), BARRIER(-1) + GET + BARRIER(-1), set()),
+        (BARRIER(-1) + BARRIER(-1), BARRIER(-1), {"deadlock"}),
+        (BARRIER(1), BARRIER(-1), {"deadlock"}),
+    ],
+)
+def test_lanes_that_meet_at_two_places(one: str, other: str, wrong: set[str]) -> None:
+    found = checked(BRANCH.format(one=one, other=other) + "bar.sync 0;\n")
+    assert not found.unknown
+    assert {f.kind for f in found.findings} == wrong
+
+
+def test_lanes_that_meet_at_two_places_and_are_not_in_their_mask() -> None:
+    found = checked(BRANCH.format(one=BARRIER(-2), other=BARRIER(-2)))
+    assert errors(found) == {"mask"}
+
+
+@pytest.mark.parametrize("name", [n for n in COLLECTIVES if n not in ("bar.warp", "in a register")])
+def test_lanes_that_give_each_other_something_at_two_places(name: str) -> None:
+    """They may, and what they give is not followed."""
+    text = COLLECTIVES[name].format(mask=-1)
+    found = checked(BRANCH.format(one=text, other=text))
     assert found.verdict is Verdict.UNKNOWN
-    assert not errors(found)
+    assert "several places" in found.unknown

@@ -224,18 +224,50 @@ def _joined(join: Callable[[int, int], int], numbers: list[int], lanes: int) -> 
 
 
 def warp_barrier(step: Step) -> Run:
-    """bar.warp.sync."""
+    """bar.warp.sync, which the lanes of a mask may come to at several places."""
     mask, come = step.value("mask"), _coming(step)
 
     def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
-        if not is_known(mask(machine, warp, group), group.lanes):
+        wanted = mask(machine, warp, group)
+        if not is_known(wanted, group.lanes):
             raise step.not_understood("the mask")
+        if isinstance(wanted, int):
+            group.barrier = _OF_MASKS - (wanted & ALL)
+            others = [g for g in warp.groups if g is not group and g.barrier == group.barrier]
+            if others and _are_all(warp, group.barrier):
+                _meet(step, machine, warp, [group, *others])
+                return Outcome.MET
         sets = come(machine, warp, group)
         if sets is None:
+            missing, number = group.ready, group.barrier
+            group.ready = lambda: (missing is not None and missing()) or _are_all(warp, number)
             return Outcome.BLOCKED
+        group.barrier = None
         for lanes, _ in sets:
             machine.joint(warp, lanes, "bar.warp.sync", step.at)
         group.pc += 1
         return None
 
     return run
+
+
+_OF_MASKS = -2
+"""That of a mask is called this and the mask below it, beside the numbers of barriers and the cluster's."""
+
+
+def _are_all(warp: Warp, number: int | None) -> bool:
+    """Whether all lanes of a mask are at a bar.warp.sync of that mask."""
+    if number is None:
+        return False
+    here = functools.reduce(operator.or_, (g.lanes for g in warp.groups if g.barrier == number), 0)
+    return not (_OF_MASKS - number) & warp.live & ~here
+
+
+def _meet(step: Step, machine: Machine, warp: Warp, groups: list[Group]) -> None:
+    """Have groups at several places go on together."""
+    machine.joint(warp, functools.reduce(operator.or_, (g.lanes for g in groups)), "bar.warp.sync", step.at)
+    for group in groups:
+        if group.lanes & ~(_OF_MASKS - (group.barrier or _OF_MASKS)):
+            machine.problem("mask", "bar.warp.sync by lanes that are not in their member mask", step.at)
+        group.barrier = group.ready = None
+        group.pc += 1
