@@ -59,7 +59,7 @@ def loops_of_lines(found: Growing, period: int, first: int, symbols: Mapping[str
         loop = found.flow.heads[head]
         tainted = _moving(found.flow, loop.body, _counters(window, turns[key]), found.log)
         for at, name in moved(found, key, window, turns[key]):
-            if name not in tainted:
+            if name in _numbers_for_data(found.flow, found.log, at) - tainted:
                 raise IrregularError("a number that moves, and nobody knows by what", at)
         for lane in _lanes(window, tainted):
             heads = _heads(window, turns[key], lane)
