@@ -284,11 +284,12 @@ class Contents:
         self._newest = None
 
     def reduce_global(
-        self, addresses: Addresses, data: Words, at: int, how: str, threads: Threads | None = None
-    ) -> None:
-        """Reductions of values [number, bytes] to places [number]. `threads`: who makes them, where the order of those
-        that one makes counts. Nobody knows that of different ones."""
-        values = joined(data)
+        self, addresses: Addresses, data: Words, at: int, how: str, threads: Threads | None = None,
+        where: Words | None = None,
+    ) -> None:  # fmt: skip
+        """Reductions of values [number, bytes] to places [number], if the data `where` [number] hold. `threads`: who
+        makes them, where the order of those that one makes counts. Nobody knows that of different ones."""
+        values = joined(data) if where is None else mixed(word("where"), where, joined(data))
         places = addresses[:, None] + np.arange(data.shape[1])
         if not self._written.isdisjoint(np.unique(places >> _TENSOR).tolist()):
             newest = self._latest()

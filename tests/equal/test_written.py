@@ -76,6 +76,9 @@ SAME = {
         READ.format(1), "shfl.sync.bfly.b32 %f4, %f0, 1, 31, -1;\n" + OUT,
     ),
     "by way of local memory": (LOCAL.format(8), "mov.f32 %f4, %f0;\n" + OUT),
+    "a reduction behind a branch": (
+        LESS + "@!%p1 bra ON;\n" + REDUCED.format(0) + "ON:\n", LESS + "@%p1 " + REDUCED.format(0),
+    ),
     "a shuffle behind a branch of all lanes": (
         ALL_LANES + BRANCH.replace("mov.f32 %f4, %f2", "shfl.sync.bfly.b32 %f4, %f2, 1, 31, -1").replace(LESS, ""),
         ALL_LANES + "shfl.sync.bfly.b32 %f4, %f2, 1, 31, -1;\nselp.f32 %f4, %f3, %f4, %p1;\n" + OUT,
@@ -139,6 +142,10 @@ OTHER = {
     "reductions of one lane in another order": (
         REDUCED.format(0) + REDUCED.format(1), REDUCED.format(1) + REDUCED.format(0),
     ),
+    "a reduction where something else holds": (
+        LESS + "@%p1 " + REDUCED.format(0), LESS.replace("%f1;", "%f2;") + "@%p1 " + REDUCED.format(0),
+    ),
+    "a reduction that always is": (LESS + "@%p1 " + REDUCED.format(0), REDUCED.format(0)),
     "another reduction": ("red.global.add.u32 [%d1], %r0;\n", "red.global.max.u32 [%d1], %r0;\n"),
 }  # fmt: skip
 

@@ -52,7 +52,7 @@ def atomic(step: Step) -> Means | None:
 
         def then() -> None:
             is_number = name is None or is_known(group.registers.get(name), taken.mask)
-            if taken.where is not None:
+            if taken.where is not None and (shared or name is not None):
                 raise step.not_understood("the guard, which is data,")
             if shared:
                 old = _in_shared(step, contents, places, data, how, unordered)
@@ -66,7 +66,8 @@ def atomic(step: Step) -> Means | None:
             if name is None:
                 lanes, addresses = rows(places, 1)
                 threads = None if unordered else [(warp, lane) for lane in places]
-                contents.reduce_global(addresses[:, 0], data[lanes], step.at, how, threads)
+                where = None if taken.where is None else taken.where[lanes, 0]
+                contents.reduce_global(addresses[:, 0], data[lanes], step.at, how, threads, where)
 
         return then
 
