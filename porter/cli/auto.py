@@ -118,7 +118,7 @@ class Auto:
         if self._proofs is None:
             session = self.session
             builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
-            self._proofs = Proofs(builder, session, self.budget, self.known)
+            self._proofs = Proofs(builder, session, self.budget, self.known, self.compares)
         return self._proofs
 
     def _said(self, ported: Ported, root: PortedRoot, half: _Half) -> Diagnostic:

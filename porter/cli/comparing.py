@@ -191,7 +191,7 @@ class Comparing:
         if not left or not is_granted():
             return []
         with suppress(PorterError):
-            cases = launches_of_main(self._session, subject.path, self._options, spare)
+            cases = launches_of_main(self._session, subject.path, self._options, spare, self._seconds)
             return [case for case in cases if case.entry in left]
         return []
 

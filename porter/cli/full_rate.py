@@ -136,8 +136,7 @@ class Proofs:
 
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""
-        barred = outlook(Path(root.path), root.full_rate, root.dsl).missing
-        if barred and self._compares is not None and not root.dsl:
+        if self._compares is not None and not root.dsl and (barred := self._barred(ported, root)):
             found = compared(self._compares, ported, root, self._budget)
             return full_rate.unproved(root.path, f"{barred}; {found}") if isinstance(found, str) else found
         proof = self.of(ported, root)
@@ -145,6 +144,13 @@ class Proofs:
             self.said += [d for d in proof.shortfalls if d not in self.said]
             return full_rate.unproved(root.path, proof.missing)
         return full_rate.proved(root.path, ", ".join(proof.cases), proof.sizes)
+
+    def _barred(self, ported: Ported, root: PortedRoot) -> str:
+        """What keeps cases from running all kernels of a root."""
+        if what := outlook(Path(root.path), root.full_rate).missing:
+            return what
+        proof = self.of(ported, root)
+        return proof.missing if proof.apart else ""
 
     def shortfalls(self, ported: Ported, root: PortedRoot) -> tuple[Diagnostic, ...]:
         """What kernels of a root do not have of the style that others have, as its support module says."""

@@ -25,6 +25,8 @@ _MOST_LAUNCHES = 16
 LONGEST_RUN = 20_000_000
 """Warp instructions of a launch that nobody asked for."""
 _MOST_BYTES = 256 << 20
+_INSTRUCTIONS = 250_000
+"""Warp instructions that the simulator executes in a second, about."""
 
 
 def launches_in_host_code(session: Session, path: Path, options: GateOptions, spare: Path) -> Iterator[Case]:
@@ -51,9 +53,9 @@ def _defined(text: str) -> tuple[str, str]:
     return name, value or "1"
 
 
-def launches_of_main(session: Session, path: Path, options: GateOptions, spare: Path) -> list[Case]:
-    """A recorded case of each of the first launches that the program of a file makes, which runs on the simulator; none
-    if it is no program.
+def launches_of_main(session: Session, path: Path, options: GateOptions, spare: Path, seconds: float) -> list[Case]:
+    """A recorded case of each of the first launches that the program of a file makes, which runs on the simulator and
+    begins none after `seconds`; none if it is no program.
 
     Raises:
         PorterError: what compiling and running raise.
@@ -65,7 +67,8 @@ def launches_of_main(session: Session, path: Path, options: GateOptions, spare: 
     folder.mkdir()
     request = program_request(path, (), None, options.include_dirs, options.defines, options.flags, ())
     executable = executable_of(request, toolkit, folder)
-    wanted = CaptureOptions("", _MOST_LAUNCHES, _MOST_BYTES, stops=True, budget=LONGEST_RUN)
+    longest = min(LONGEST_RUN, int(seconds * _INSTRUCTIONS))
+    wanted = CaptureOptions("", _MOST_LAUNCHES, _MOST_BYTES, stops=True, budget=longest, seconds=seconds)
     with redirect_stderr(io.StringIO()):
         captured, _ = capture_simulated([str(executable)], folder, wanted, None, 4, build_runtime(toolkit))
     written = write_cases(captured, folder / "cases", {}, Source(path, options.include_dirs), None)

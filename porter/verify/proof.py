@@ -65,13 +65,15 @@ class Claim:
 @dataclass(frozen=True)
 class Proof:
     """The files of the cases that verified a port, and at how many sizes; or what is `missing` for that. `shortfalls`:
-    what kernels of CuTe DSL do not have of its style; `lacking`: steps that none of them has."""
+    what kernels of CuTe DSL do not have of its style; `lacking`: steps that none of them has. `apart`: what is missing
+    are cases of other instantiations."""
 
     cases: tuple[str, ...] = ()
     sizes: int = 0
     missing: str = ""
     shortfalls: tuple[Diagnostic, ...] = ()
     lacking: tuple[str, ...] = ()
+    apart: bool = False
 
 
 @dataclass
@@ -133,9 +135,10 @@ def prove(
             wanted = replace(wanted, budget=budget or Budget(), known=known)
             # the first run builds all cases: a kernel that none of them runs is known behind it
             wrong = _wrong(verify_cases(cases, wanted, noting, tell))
-            wrong = wrong or ("" if claim.dsl else _left_out(claim, noting))
             if wrong:
                 return Proof(missing=wrong)
+            if not claim.dsl and (others := _left_out(claim, noting)):
+                return Proof(missing=others, apart=True)
     except PorterError as error:
         return Proof(missing=_not_run(error))
     sizes = sum(len(c.all_sizes()) for c in cases)

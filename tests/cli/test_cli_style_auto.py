@@ -133,6 +133,18 @@ def test_what_is_not_known_to_be_equal_has_m64(
     assert "no case beside it runs `gemm`; " in said
 
 
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_instantiations_without_a_case_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_equal: bool
+) -> None:
+    verified(monkeypatch, Verdict.CLEAN, more="_Z4gemmIiEvPfmmi")
+    kernel = gemm(tmp_path)
+    on_ptx(monkeypatch, equal(str(kernel), "gemm at M=128, K=64") if is_equal else "gemm differs")
+    said = ported(kernel, *AUTO)[1]
+    assert notes(said) == (["PT2543"] if is_equal else ["PT2511"])
+    assert is_equal or "each instantiation that the file compiles needs a case" in said
+
+
 def test_what_a_case_runs_is_not_compared_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verified(monkeypatch, Verdict.ERROR)
     kernel = gemm(tmp_path)

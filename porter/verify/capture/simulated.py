@@ -14,6 +14,7 @@ from typing import Literal
 from porter.build.entry import demangle
 from porter.diagnostics import Diagnostic
 from porter.sim import GlobalMemory, Options
+from porter.verify.budget import Budget
 from porter.verify.capture.events import COOPERATIVE, Block, Captured, CapturedLaunch, Refusal
 from porter.verify.capture.program import CaptureOptions
 from porter.verify.layout import Area, Layout
@@ -61,7 +62,7 @@ def capture_simulated(
 
 
 class _Enough(Exception):
-    """All launches that are wanted were made."""
+    """All launches that are wanted were made, or there is no time for more."""
 
 
 class _Recorder:
@@ -72,12 +73,15 @@ class _Recorder:
         self.launches: list[CapturedLaunch] = []
         self.images: list[bytes] = []
         self.refusals: list[Refusal] = []
+        self._budget = Budget(options.seconds)
         self._seen: set[object] = set()
         self._before: list[tuple[Area, bytes]] | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, when: Literal["before", "after"], launch: LaunchRecord, memory: GlobalMemory) -> None:
         if when == "before":
+            if self._budget.is_spent:
+                raise _Enough
             self._before = self._begin(launch, memory)
         elif self._before is not None:
             self._end(launch, memory, self._before)
