@@ -94,8 +94,8 @@ class Contents:
         """The newest reduction of a thread at a place, of those whose order counts."""
         self._newest: dict[int, np.uint64] | None = None
         self.loads_what_it_stores = False
-        self.operands: dict[object, Words] = {}
-        """Those that products have found in shared memory as it is."""
+        self.operands: dict[object, tuple[int, Words]] = {}
+        """Those in shared memory that warpgroups have found, with the number of their product."""
 
     def forget(self) -> None:
         """What registers and memory hold has been changed: nothing is known of how it was made."""
@@ -184,7 +184,6 @@ class Contents:
         """Raises NotUnderstood: they are in no block's."""
         self._require_shared(addresses)
         self.shared[addresses >> RANK_SHIFT, addresses & OFFSET_MASK] = data
-        self.operands.clear()
 
     def _require_shared(self, addresses: Addresses) -> None:
         blocks, size = self.shared.shape

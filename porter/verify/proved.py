@@ -139,6 +139,9 @@ def with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equali
             why=f"sums may be in another order, as was asked for: {equality.why}",
             remedy="`porter verify` holds both against their bound",
         )
+    if equality.status == "unknown" and found.original is not None and (wrong := _errors(found.original)):
+        # what the original leaves is not the same in all schedules
+        return replace(equality, why=f"{equality.why}; {_OWN}: {_kinds(wrong)}", remedy=_MEND)
     if equality.status != "equal":
         return equality
     for proof in found.all:
@@ -151,6 +154,10 @@ def with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equali
     tolerated = [f"{kinds} of the {p.program}, which docs/rulings.md tolerates" for p in found.all
                  if (kinds := _kinds(p.checked.findings))]  # fmt: skip
     return replace(equality, assumed=equality.assumed.union(*assumed, tolerated))
+
+
+_OWN = "the original's own hazards"
+_MEND = "`porter hazards --prove` has their places; mend the original"
 
 
 class _Lack(NamedTuple):
@@ -167,17 +174,21 @@ def _not_proved(proof: Proof, found: CaseProofs, equality: Equality) -> _Lack | 
     if proof.status == "unknown":
         why = f"the synchronization of the {proof.program} is not known: {proof.checked.unknown}"
         return _Lack(why, proof.checked.unknown_at, "`porter hazards` looks at runs")
-    wrong = [f for f in proof.checked.findings if f.level == "error"]
+    wrong = _errors(proof)
     if wrong:
         own = proof is found.original or all(f in found.inherited for f in wrong)
-        whose = "the original's own hazards" if own else f"the {proof.program} has hazards"
-        remedy = "`porter hazards --prove` has their places; mend the original" if own else "`porter hazards --prove`"
+        whose, remedy = (_OWN, _MEND) if own else (f"the {proof.program} has hazards", "`porter hazards --prove`")
         return _Lack(f"{whose}: {_kinds(wrong)}", wrong[0].second, remedy)
     missing = [sizes for sizes in equality.looked_at if sizes not in proof.sizes]
     if missing:
         why = f"no time for the synchronization of the {proof.program} at {missing[0]}"
         return _Lack(why, None, "more `--prove-seconds`")
     return None
+
+
+def _errors(proof: Proof) -> list[Finding]:
+    """What published kernels are held to as well."""
+    return [f for f in proof.checked.findings if f.level == "error"]
 
 
 def _kinds(findings: Sequence[Finding]) -> str:

@@ -318,6 +318,27 @@ def test_a_sparse_wgmma_and_its_port(selector: int, taken_from: int) -> None:
     assert are_equal(wgmma, port, threads=128) is (taken_from == 2 * selector)
 
 
+# Warps of a warpgroup --------------------------------------------------------------------------------
+
+DENSE = (
+    INTO_SHARED + f"or.b64 %d9, %d4, {NARROW_B.encode('sm_90')};\nsetp.eq.u32 %p2, %r0, 777;\n"
+    "wgmma.fence.sync.aligned;\n"
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f4, %f5, %f6, %f7}, %d7, %d9, %p2, 1, 1, 0, 0;\n"
+    "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\nMEET"
+    "st.shared.v4.f32 [%r6], {%f3, %f3, %f3, %f3};\nAGAIN" + OUT
+)
+
+
+def test_operands_are_those_of_the_warpgroup() -> None:
+    """What a warp stores behind its own wait is not what a warp that comes later multiplies (docs/rulings.md,
+    warpgroup-wait); where all have come again, it is."""
+    apart, together = DENSE.replace("MEET", ""), DENSE.replace("MEET", "bar.sync 0;\n")
+    assert are_equal(apart.replace("AGAIN", ""), together.replace("AGAIN", ""), threads=128)
+    product = DENSE[DENSE.index("wgmma.fence") : DENSE.index("MEET")]
+    again = together.replace("AGAIN", "bar.sync 0;\n" + product)
+    assert not are_equal(again, together.replace("AGAIN", ""), threads=128)
+
+
 # Products of a warp -----------------------------------------------------------------------------------
 
 BITS = "".join(f"mov.b32 %r{20 + i}, %f{i};\n" for i in range(4))

@@ -49,18 +49,6 @@ def operand_bytes(
 
 
 def operand(
-    contents: Contents, rank: int, descriptor: int, generation: Generation, rows: int, k: int, bits: int,
-    mn_major: bool,
-) -> Words:  # fmt: skip
-    """The words [rows] of an operand's rows (of B's columns) of k elements each in a block's shared memory. All
-    warps of a warpgroup ask for the same."""
-    key = rank, descriptor, generation, rows, k, bits, mn_major
-    if key not in contents.operands:
-        contents.operands[key] = _in_shared(contents.shared[rank], descriptor, generation, rows, k, bits, mn_major)
-    return contents.operands[key]
-
-
-def _in_shared(
     shared: Words, descriptor: int, generation: Generation, rows: int, k: int, bits: int, mn_major: bool
 ) -> Words:
     """The words [rows] of an operand's rows (of B's columns) of k elements each in a block's shared memory."""
@@ -144,18 +132,28 @@ def _wgmma(step: Step) -> Means:
         before = np.stack([r(contents, warp, group) for r in held], axis=1) if adding else None
         rank = warp.block.rank
         key = key_of(op.k, (op.a_type, op.b_type, op.d_type), (negated[0], negated[1]), op.satfinite)
-        number = warp.number % (THREADS // WARP)
+        warpgroup, number = divmod(warp.number, THREADS // WARP)
+        turn = warp.flight.issued
         chosen = selector(machine, warp, group) if selector is not None else 0
         of_metadata = metadata(contents, warp, group) if metadata is not None else None
 
+        def in_shared(descriptor: int, rows: int, k: int, mn_major: bool) -> Words:
+            """As the first warp of the warpgroup finds it: all four have come then, and go on with one product."""
+            at = rank, warpgroup, descriptor, rows, k, bits, mn_major
+            found = contents.operands.get(at)
+            if found is None or found[0] != turn:
+                data = operand(contents.shared[rank], descriptor, "sm_90", rows, k, bits, mn_major)
+                found = contents.operands[at] = turn, data
+            return found[1]
+
         def then() -> None:
             if isinstance(of_a, int):
-                of_rows = operand(contents, rank, of_a, "sm_90", op.m, op.stored_k, bits, mn_a)
+                of_rows = in_shared(of_a, op.m, op.stored_k, mn_a)
             else:
                 of_rows = _in_registers(registers, number, bits)
             if of_metadata is not None and isinstance(chosen, int):
                 of_rows = sparse_rows(of_rows, _metadata(of_metadata, number, op, bits, chosen))
-            of_columns = operand(contents, rank, of_b, "sm_90", op.n, op.k, bits, mn_b)
+            of_columns = in_shared(of_b, op.n, op.k, mn_b)
             place = rows + _ROWS * number
             old = None if before is None else before.reshape(WARP, -1, size)
             found = accumulated(key, of_rows[place], of_columns[columns], old, size).reshape(WARP, len(names), 4)

@@ -117,7 +117,9 @@ class _Product:
         mask = ZeroColumns.decode(given["zero_column_mask"]) if "zero_column_mask" in given else None
         bits, width = operand_element_bits(op.kind, idesc.b_type), idesc.n // len(ranks)
         width += mask.shift if mask is not None else 0
-        columns = [operand(self._contents, r, given["b"], "sm_100", width, op.k, bits, idesc.b_mn_major) for r in ranks]
+        columns = [
+            operand(self._contents.shared[r], given["b"], "sm_100", width, op.k, bits, idesc.b_mn_major) for r in ranks
+        ]
         b = np.concatenate(columns)
         if mask is None:
             return b
@@ -134,7 +136,9 @@ class _Product:
             rows = joined(tensor[lanes, columns].reshape(len(lanes), -1)).reshape(-1, count)
         else:
             of_a = given["a"]
-            rows = operand(self._contents, rank, of_a, "sm_100", count, stored_k(op), bits, idesc.a_mn_major)[None]
+            rows = operand(self._contents.shared[rank], of_a, "sm_100", count, stored_k(op), bits, idesc.a_mn_major)[
+                None
+            ]
         if "meta" not in given:
             return rows
         places = metadata_cells(op, given["idesc"], given["meta"])
