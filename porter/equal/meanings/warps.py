@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from porter.equal.contents import Contents, Taken
 from porter.equal.meaning import Means, Then, meaning, of_numbers, read, require_together, width
 from porter.equal.words import constant, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
+from porter.facts.instructions.warps import by_mask
 from porter.facts.state import Group, Warp
 from porter.facts.values import bits, is_known
 from porter.ptx.arch import WARP
@@ -20,11 +23,12 @@ def shfl(step: Step) -> Means | None:
     """PTX ISA 9.7.9.6: the lane that is read, and whether it is in the segment."""
     name, valid = step.register("d"), step.register("p")
     data, distance, bound = (read(step, step.ins[operand], 4) for operand in "abc")
-    mode = step.ins.modifiers["mode"]
+    mode, mask = step.ins.modifiers["mode"], step.value("mask")
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         require_together(step, taken)
         given, by, clamp = (r(contents, warp, group) for r in (data, distance, bound))
+        sets = by_mask(contents.machine, group, mask(contents.machine, warp, group))
 
         def then() -> None:
             if all(n is None or is_known(group.registers.get(n), taken.mask) for n in (name, valid)):
@@ -34,12 +38,15 @@ def shfl(step: Step) -> Means | None:
             lane, bytes_of_c = np.arange(WARP), clamp.astype(int)
             other, inside = source_lane(mode, lane, by[:, 0].astype(int), bytes_of_c[:, 1] << 8 | bytes_of_c[:, 0])
             other = np.where(inside, other, lane)
-            if not all(taken.mask >> int(s) & 1 for s in other[list(bits(taken.mask))]):
-                raise step.not_understood("a lane that is not there")
+            went = _gone_on(taken, group)
+            for named, lanes in sets.items():
+                here = lanes & went.mask
+                if not all(here & named & 1 << int(s) for s in other[list(bits(here))]):
+                    raise step.not_understood("a lane that is not there")
             if name is not None:
-                contents.put(warp, name, taken, given[other])
+                contents.put(warp, name, went, given[other])
             if valid is not None:
-                contents.put(warp, valid, taken, inside.astype(np.uint64)[:, None])
+                contents.put(warp, valid, went, inside.astype(np.uint64)[:, None])
 
         return then
 
@@ -48,27 +55,36 @@ def shfl(step: Step) -> Means | None:
 
 @meaning("vote", "redux", "match")
 def together(step: Step) -> Means | None:
-    """One word for what all lanes give."""
+    """One word for what all lanes of a mask give."""
     data = read(step, step.ins["a"], width(step.ins.type("a")))
     written = sorted(step.flow.writes[step.at])
-    key = word(".".join(step.ins.parts))
+    key, mask = word(".".join(step.ins.parts)), step.value("mask")
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         require_together(step, taken)
         given = data(contents, warp, group)
+        sets = by_mask(contents.machine, group, mask(contents.machine, warp, group))
 
         def then() -> None:
             if all(is_known(group.registers.get(n), taken.mask) for n in written):
                 return
-            one = mixed(key, joined(joined(given)[None, list(bits(taken.mask))]), np.uint64(taken.mask))
-            found = spread(np.broadcast_to(one, (WARP,)), 4)
+            went, values = _gone_on(taken, group), joined(given)
+            words = np.zeros(WARP, np.uint64)
+            for lanes in (some & went.mask for some in sets.values()):
+                words[list(bits(lanes))] = mixed(key, joined(values[None, list(bits(lanes))]), np.uint64(lanes))
+            found = spread(words, 4)
             for name in written:
                 is_predicate = step.ins.parts[0] == "vote" and "ballot" not in step.ins.parts
-                contents.put(warp, name, taken, found[:, :1] if is_predicate else found)
+                contents.put(warp, name, went, found[:, :1] if is_predicate else found)
 
         return then
 
     return means
+
+
+def _gone_on(taken: Taken, group: Group) -> Taken:
+    """Without the lanes that wait for others of their mask."""
+    return replace(taken, mask=taken.mask & group.lanes)
 
 
 @meaning("elect", "activemask", "bra")

@@ -25,7 +25,7 @@ def _coming(step: Step) -> Callable[[Machine, Warp, Group], Sets | None]:
     mask_of = step.value("mask")
 
     def come(machine: Machine, warp: Warp, group: Group) -> Sets | None:
-        masks = _masks(machine, group, mask_of(machine, warp, group))
+        masks = by_mask(machine, group, mask_of(machine, warp, group))
         for mask, lanes in masks.items():
             _look_at_mask(step, machine, group, mask, lanes)
         waiting = {mask: lanes for mask, lanes in masks.items() if mask & warp.live & ~group.lanes}
@@ -40,7 +40,7 @@ def _coming(step: Step) -> Callable[[Machine, Warp, Group], Sets | None]:
     return come
 
 
-def _masks(machine: Machine, group: Group, mask: Value) -> dict[int, int]:
+def by_mask(machine: Machine, group: Group, mask: Value) -> dict[int, int]:
     """The lanes of a group by their member mask; masks that are data are those of the lanes that come."""
     if isinstance(mask, int):
         return {mask & ALL: group.lanes}
