@@ -15,8 +15,9 @@ from porter.facts.flow import Flow
 from porter.facts.values import Value, of_lane
 from porter.ptx.arch import WARP
 
-Entered = tuple[WarpName, int, int]
-"""A warp, the head of a loop, and the turns so far of the loops around it when it is come to."""
+Entered = tuple[WarpName, int, int, int]
+"""A warp, the head of a loop, the lowest lane of those that go together, and the turns so far of the loops around it
+when it is come to."""
 
 
 class IrregularError(Exception):
@@ -51,11 +52,11 @@ class Growing:
         """
         turns = self.of_period(period)
         assert turns is not None
-        by_warp: dict[WarpName, list[Entered]] = defaultdict(list)
+        by_warp: dict[tuple[WarpName, int], list[Entered]] = defaultdict(list)
         for key, of_loop in sorted(self.turns.items(), key=lambda item: sum(item[1][0].begins.values())):
-            by_warp[key[0]].append(key)
+            by_warp[key[0], key[2]].append(key)
             if len({turn.lanes for turn in of_loop}) > 1:
-                raise IrregularError("lanes of a warp that make turns of a loop apart", key[1])
+                raise IrregularError("lanes of a warp that go together in some turns alone", key[1])
         if len({len(keys) for keys in by_warp.values()}) > 1:
             raise IrregularError("warps that come to loops more often than others do")
         return {
@@ -83,8 +84,8 @@ def growing(flow: Flow, shorter: Log, longer: Log, units: int) -> Growing:
                 turns[(*key, around)], more[(*key, around)] = of_round, count
             elif count:
                 raise IrregularError("a loop that makes fewer turns for a larger size", key[1])
-    heads = {(warp, head) for warp, head, _ in turns}
-    for warp, head in others:
+    heads = {(warp, head) for warp, head, *_ in turns}
+    for warp, head, _ in others:
         if not any(w == warp and head in flow.inside[outer] for w, outer in heads):
             raise IrregularError("a loop that is come to more often for a larger size", head)
     for warp, head in heads:
@@ -153,9 +154,12 @@ def _bodies(found: Growing, key: Entered, turns: Sequence[Turn]) -> list[Body]:
 
 
 def _body(streams: dict[int, Stream], begins: Turn, ends: Turn, on_data: set[int]) -> Body:
+    """What the lanes of a turn come to, together and apart."""
     shape: list[object] = []
     numbers: list[tuple[int, tuple[Value, ...]]] = []
     for lane, stop in sorted(ends.begins.items()):
+        if not ends.lanes >> lane & 1:
+            continue
         part = streams[lane][begins.begins.get(lane, 0) : stop]
         shape.append((lane, tuple(entry for entry, _ in part)))
         numbers += [(entry[0], values) for entry, values in part if entry[0] in on_data]

@@ -49,7 +49,7 @@ def loops_of_lines(found: Growing, period: int, first: int, symbols: Mapping[str
     seen: dict[object, LoopLines] = {}
     periods = LARGEST_SIZE // (step * period) + 1
     for key, of_loop in found.turns.items():
-        warp, head, _ = key
+        warp, head, *_ = key
         start = first * turns[key] - 1
         window = of_loop[start : start + 2 * turns[key]]
         if len(window) < 2 * turns[key]:

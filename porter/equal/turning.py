@@ -27,8 +27,8 @@ from porter.facts.values import Value, bits, first, is_known
 from porter.ptx.bits import signed
 from porter.sync.turns import Recorder
 
-LoopOf = tuple[WarpName, int]
-"""A warp, and the head of a loop."""
+LoopOf = tuple[WarpName, int, int]
+"""A warp, the head of a loop, and the lowest lane of those that go together."""
 Entry = tuple[int, object, object]
 Stream = list[tuple[Entry, tuple[Value, ...]]]
 """What is come to: an instruction and what tells it from others; with the numbers that it takes."""
@@ -47,7 +47,7 @@ class Turn(NamedTuple):
 @dataclass
 class Log:
     """What an execution comes to: by warp, and by the lowest lane of those that go together, instructions with the
-    lanes that they are executed for; under -1 signs of comparisons, and numbers that are loaded. `on_data`:
+    lanes that they are executed for, signs of comparisons, and numbers that are loaded. `on_data`:
     instructions that take or give data, or access memory."""
 
     streams: dict[WarpName, dict[int, Stream]] = field(default_factory=lambda: defaultdict(dict))
@@ -57,8 +57,8 @@ class Log:
     """Those of them that have given numbers as well."""
 
 
-Stop = tuple[WarpName, int, int, int]
-"""A warp, the head of a loop, its turns so far around it, and its number of turns."""
+Stop = tuple[WarpName, int, int, int, int]
+"""A warp, the head of a loop, the lowest lane, its turns so far around it, and its number of turns."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,10 @@ class TurnFollower(Follower):
         self.states: list[State] = []
         self._stops, self._given = stops or {}, given or {}
         self._taken_lanes = 0
-        self._warps = {name for name, *_ in self._stops}
-        self._waiting: dict[WarpName, tuple[int, Group]] = {}
-        self._counts: dict[tuple[WarpName, int, int], int] = defaultdict(int)
+        self._lane = 0
+        self._all = {(warp, lane) for warp, _, lane, *_ in self._stops}
+        self._waiting: dict[tuple[WarpName, int], tuple[int, Group]] = {}
+        self._counts: dict[tuple[WarpName, int, int, int], int] = defaultdict(int)
         self._around: dict[LoopOf, int] = defaultdict(int)
         self._marks = [0]
         machine.on_head, machine.on_rest = self._turn, self._cut
@@ -101,7 +102,7 @@ class TurnFollower(Follower):
     # What is come to ----------------------------------------------------------------------------------
 
     def follow(self, warp: Warp, group: Group) -> Then | None:
-        self._taken_lanes = 0
+        self._taken_lanes, self._lane = 0, first(group.lanes)
         then = super().follow(warp, group)
         self._note(warp, group)
         return self._watched(warp, group, then)
@@ -153,14 +154,15 @@ class TurnFollower(Follower):
         self._told(warp, (at, tuple(sorted(found.items())), None))
 
     def _told(self, warp: Warp, entry: Entry) -> None:
-        self.log.streams[warp.name].setdefault(-1, []).append((entry, ()))
+        self.log.streams[warp.name].setdefault(self._lane, []).append((entry, ()))
 
     def _turn(self, warp: Warp, group: Group, place: int) -> None:
         self.recorder.head(warp, group, place)
         head = group.pc
         if place not in self._machine.flow.heads[head].members:
             return
-        key = warp.name, head
+        lane = first(group.lanes)
+        key = warp.name, head, lane
         around = self._around[key]
         numbers = {
             name: value for name in self._machine.flow.live[head]
@@ -169,11 +171,11 @@ class TurnFollower(Follower):
         begins = {lane: len(stream) for lane, stream in self.log.streams[warp.name].items()}
         self.log.turns[key].append(Turn(around, group.lanes, begins, numbers))
         for inner in self._machine.flow.inside[head]:
-            self._around[warp.name, inner] += 1
+            self._around[warp.name, inner, lane] += 1
         self._counts[(*key, around)] += 1
         cut = self._stops.get((*key, around, self._counts[(*key, around)]))
         if cut is not None:
-            self._waiting[warp.name] = cut, group
+            self._waiting[warp.name, lane] = cut, group
             group.wait(lambda: len(self.states) > cut, lambda: "other warps have to make as many turns")
 
     # Cuts ---------------------------------------------------------------------------------------------
@@ -190,7 +192,7 @@ class TurnFollower(Follower):
         groups = [group for block in self._machine.blocks for warp in block.warps for group in warp.groups]
         here = all(cut == number and group in groups and group.ready is not None
                    for cut, group in self._waiting.values())  # fmt: skip
-        if not here or self._waiting.keys() != self._warps:
+        if not here or self._waiting.keys() != self._all:
             raise NotUnderstood("turns of loops that do not come to one cut")
         self._waiting.clear()
         pieces, shape = self._pieces()
