@@ -222,7 +222,7 @@ def are_alike(one: Log, other: Log) -> bool:
             for (entry, values), (entry_of_other, values_of_other) in zip(stream, others[lane], strict=True):
                 if entry != entry_of_other:
                     return False
-                if entry[0] not in one.on_data:
+                if entry[0] not in one.on_data or not values:
                     continue
                 found = [_difference(a, b) for a, b in zip(values, values_of_other, strict=True)]
                 if away.setdefault(entry[0], found) != found:
