@@ -55,19 +55,19 @@ def kernel(turn: str = LOAD + ADD, ahead: str = "", behind: str = "") -> str:
     return HEAD + ahead + LOOP.format(turn) + behind + END
 
 
-def _launches(flow: Flow) -> Callable[[int], Launched]:
+def _launches(flow: Flow, block: int) -> Callable[[int], Launched]:
     def launched(turns: int) -> Launched:
         values = {"input": GLOBAL.to_bytes(8, "little"), "output": (GLOBAL + (1 << 34)).to_bytes(8, "little"),
                   "size": (STEP * turns).to_bytes(4, "little")}  # fmt: skip
-        return Launched(flow, Geometry((32, 1, 1)), values)
+        return Launched(flow, Geometry((32, 1, 1), (8, 1, 1), first=(block, 0, 0)), values)
 
     return launched
 
 
-def _side(name: str, text: str) -> Side:
+def _side(name: str, text: str, block: int = 7) -> Side:
     module = parse_module(text)
     flow = Flow(Code(module, module.entries()[0]))
-    return Side(name, flow, STEP, _launches(flow))
+    return Side(name, flow, STEP, _launches(flow, block))
 
 
 class NotProvedError(Exception):
@@ -95,3 +95,10 @@ def period_of_all(original: str, port: str) -> int:
     sides = [_side("original", original), _side("port", port)]
     (one, start), (other, later) = map(_lasso, sides)
     return AllTurns(sides, math.lcm(one, other), max(start, later)).period()
+
+
+def are_blocks_alike(text: str) -> bool:
+    """Whether the first block of eight does what the last one does."""
+    first, last = (AllTurns([_side("original", text, block), _side("port", text, block)], 1, 1) for block in (0, 7))
+    last.period()
+    return first.is_like(last)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pytest
-from looping import ADD, LOAD, NotProvedError, kernel, period_of_all
+from looping import ADD, LOAD, NotProvedError, are_blocks_alike, kernel, period_of_all
 
 from porter.equal import all_turns
 from porter.equal.all_turns import AllTurns, NotAllError, OtherError
@@ -103,6 +103,20 @@ def test_what_is_behind_the_loop_follows_its_turns(name: str) -> None:
 def test_data_that_are_handed_on_for_long() -> None:
     """A row of registers hands on what it is given: what the last one holds never changes."""
     assert period_of_all(kernel(LAST.format(9), ROW), kernel(LAST.format(74) + LINE, ROW)) == 1
+
+
+BLOCK = "mov.u32 %r9, %ctaid.x;\n"
+BLOCKS = {
+    "rows of its own": (BLOCK + "mul.wide.u32 %d4, %r9, 8192;\nadd.s64 %d0, %d0, %d4;\n", LOAD + ADD, True),
+    "steps of its own": (BLOCK, "mul.lo.u32 %r3, %r2, %r9;\n" + INDEX, False),
+    "a way of its own": (BLOCK + "setp.eq.u32 %p3, %r9, 0;\n@%p3 bra LOOP;\nmov.u32 %r5, 1;\n", LOAD + ADD, False),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_that_do_the_same_with_other_numbers(name: str) -> None:
+    ahead, turn, are_alike = BLOCKS[name]
+    assert are_blocks_alike(kernel(turn, ahead)) is are_alike
 
 
 def test_a_few_turns_are_compared_by_themselves() -> None:
