@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from porter.equal.all_turns import AllTurns, Side
 from porter.facts.code import Code
@@ -74,8 +75,10 @@ class NotProvedError(Exception):
     """The synchronization of a kernel, or what its loop decides, is not known for all numbers of turns."""
 
 
-def _lasso(side: Side, most: int = 20) -> tuple[int, int]:
+@lru_cache
+def _lasso(text: str, most: int = 12) -> tuple[int, int]:
     runs = []
+    side = _side("", text)
     for turns in range(1, most + 1):
         machine = Machine(side.launched(turns))
         runs.append(Recorder(machine))
@@ -93,7 +96,7 @@ def period_of_all(original: str, port: str) -> int:
         NotProvedError, NotAllError, OtherError: that is not known, or they do not.
     """
     sides = [_side("original", original), _side("port", port)]
-    (one, start), (other, later) = map(_lasso, sides)
+    (one, start), (other, later) = map(_lasso, (original, port))
     return AllTurns(sides, math.lcm(one, other), max(start, later)).period()
 
 
