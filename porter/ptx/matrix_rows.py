@@ -4,6 +4,8 @@ CUTLASS include/cute/atom/copy_traits_sm100.hpp, SM100_U8x8_LDSM_T and SM100_U8x
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +22,14 @@ def element_places(transposed: bool) -> tuple[Indices, Indices]:
     lane, element = np.arange(WARP)[:, None], np.arange(2)[None, :]
     outer, inner = lane // 4 + 0 * element, 2 * (lane % 4) + element
     return (inner, outer) if transposed else (outer, inner)
+
+
+SHAPES = frozenset(("m8n8", "m8n16", "m16n8", "m16n16"))
+
+
+def shape_of(parts: Iterable[str]) -> str:
+    """Of an opcode, whose parts come in more than one order."""
+    return next(part for part in parts if part in SHAPES)
 
 
 def rows_of(shape: str, count: int) -> int:

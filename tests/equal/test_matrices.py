@@ -40,6 +40,10 @@ TURNED = "movmatrix.sync.aligned.m8n8.trans.b16 %r9, %r10;\n" + OUT
 BYTES = put("m16n8", "%r10", trans=".trans")
 SAME = {
     "there and back": (put("m8n8", "%r10") + get() + OUT, COPY),
+    "parts in another order": (
+        put("m8n8", "%r10").replace("m8n8.x1", "x1.m8n8") + get().replace("m8n8.x1", "x1.m8n8") + OUT,
+        COPY,
+    ),
     "turned both ways": (put("m8n8", "%r10", trans=".trans") + get(trans=".trans") + OUT, COPY),
     "turned once": (put("m8n8", "%r10", trans=".trans") + get() + OUT, TURNED),
     "turned when it comes": (put("m8n8", "%r10") + get(trans=".trans") + OUT, TURNED),

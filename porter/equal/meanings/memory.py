@@ -14,7 +14,7 @@ from porter.facts.state import Group, Warp
 from porter.facts.values import is_known
 from porter.ptx import ast, table
 from porter.ptx.bits import type_bytes
-from porter.ptx.matrix_rows import ROW_BYTES, byte_places, rows_of
+from porter.ptx.matrix_rows import ROW_BYTES, byte_places, rows_of, shape_of
 from porter.ptx.memory_order import memory_order
 from porter.ptx.packing import CHUNK_ELEMENTS, SOURCE_BITS, SOURCE_SHIFT
 
@@ -187,7 +187,7 @@ def numbers_alone(step: Step) -> Means | None:
 
 @meaning("stmatrix", "ldmatrix")
 def matrix(step: Step) -> Means | None:
-    shape, given = step.ins.parts[3], step.ins.modifiers
+    shape, given = shape_of(step.ins.parts), step.ins.modifiers
     count, source, address = rows_of(shape, int(given["num"][1:])), given.get("source", ""), step.value("p")
     registers = step.registers("r")
     row, byte = byte_places(shape, len(registers), step.has("trans"))

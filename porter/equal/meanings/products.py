@@ -101,22 +101,19 @@ def _wgmma(step: Step) -> Means:
     op = WgmmaOp.of(step.ins.modifiers)
     if op.a_type is ElementType.B1:
         return refused(step, "the kind of product")
-    a_words: list[Read] = []
     in_registers = isinstance(step.ins["a"], ast.Vec)
-    if in_registers:
-        a_words = [read(step, o, 4) for o in table.items(step.ins["a"])]
+    a_words = [read(step, o, 4) for o in table.items(step.ins["a"])] if in_registers else []
     a, b = None if in_registers else step.value("a"), step.value("b")
     majors = [step.optional(name) for name in ("trans_a", "trans_b")]
     signs = [step.optional(name) for name in ("scale_a", "scale_b")]
     adds = read(step, step.ins["scale_d"], 1)
-    metadata, selector = (read(step, step.ins["meta"], 4), step.value("select")) if op.sparse else (None, None)
     names = step.registers("d")
     held = [read(step, o, 4) for o in table.items(step.ins["d"])]
     bits = operand_element_bits(umma_kind(op.a_type), op.a_type)
-    thread = np.arange(WARP)[:, None]
+    metadata = _metadata(step, op, bits) if op.sparse else None
     size = element_bytes(op.d_type)
     # registers of two elements each have those of the pairs of a wider accumulator
-    rows, columns = d_position(thread, np.arange(len(names) * (4 // size))[None, :])
+    rows, columns = d_position(np.arange(WARP)[:, None], np.arange(len(names) * (4 // size))[None, :])
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         machine = contents.machine
@@ -132,20 +129,18 @@ def _wgmma(step: Step) -> Means:
         before = np.stack([r(contents, warp, group) for r in held], axis=1) if adding else None
         key = key_of(op.k, (op.a_type, op.b_type, op.d_type), (negated[0], negated[1]), op.satfinite)
         number, turn = warp.number % (THREADS // WARP), warp.flight.issued
-        chosen = selector(machine, warp, group) if selector is not None else 0
         of_metadata = metadata(contents, warp, group) if metadata is not None else None
 
         def then() -> None:
             if isinstance(of_a, int):
-                of_rows = _in_shared(contents, warp, turn, of_a, op.m, op.stored_k, bits, mn_a)
+                of_rows = _in_shared(contents, warp, turn, of_a, (op.m, op.stored_k, bits, mn_a))
             else:
                 of_rows = _in_registers(registers, number, bits)
-            if of_metadata is not None and isinstance(chosen, int):
-                of_rows = sparse_rows(of_rows, _metadata(of_metadata, number, op, bits, chosen))
-            of_columns = _in_shared(contents, warp, turn, of_b, op.n, op.k, bits, mn_b)
-            place = rows + _ROWS * number
+            of_rows = of_rows if of_metadata is None else sparse_rows(of_rows, of_metadata)
+            of_columns = _in_shared(contents, warp, turn, of_b, (op.n, op.k, bits, mn_b))
             old = None if before is None else before.reshape(WARP, -1, size)
-            found = accumulated(key, of_rows[place], of_columns[columns], old, size).reshape(WARP, len(names), 4)
+            found = accumulated(key, of_rows[rows + _ROWS * number], of_columns[columns], old, size)
+            found = found.reshape(WARP, len(names), 4)
             for index, name in enumerate(names):
                 if name is not None:
                     contents.put(warp, name, taken, found[:, index])
@@ -155,25 +150,30 @@ def _wgmma(step: Step) -> Means:
     return means
 
 
-def _in_shared(
-    contents: Contents, warp: Warp, turn: int, descriptor: int, rows: int, k: int, bits: int, mn_major: bool
-) -> Words:
-    """An operand as the first warp of the warpgroup finds it: all four have come then, and go on with one product, the
-    `turn`-th of each."""
-    at = warp.block.rank, warp.number // (THREADS // WARP), descriptor, rows, k, bits, mn_major
+def _in_shared(contents: Contents, warp: Warp, turn: int, descriptor: int, shape: tuple[int, int, int, bool]) -> Words:
+    """As the first warp of the warpgroup finds it: all four have come then, and go on with one product, which is their
+    `turn`. `shape`: rows, elements of each, bits of one, and whether it is MN-major."""
+    at = warp.block.rank, warp.number // (THREADS // WARP), descriptor, *shape
     found = contents.operands.get(at)
     if found is None or found[0] != turn:
-        data = operand(contents.shared[warp.block.rank], descriptor, "sm_90", rows, k, bits, mn_major)
+        data = operand(contents.shared[warp.block.rank], descriptor, "sm_90", *shape)
         found = contents.operands[at] = turn, data
     return found[1]
 
 
-def _metadata(register: Words, warp: int, op: WgmmaOp, bits: int, selector: int) -> Words:
-    """The nibbles [64, chunks] of the rows that a warp of a warpgroup holds, from its register; of others nothing."""
-    found = np.zeros((op.m, op.k // chunk_elements(bits)), np.uint64)
-    rows = np.arange(_ROWS * warp, _ROWS * (warp + 1))[:, None]
-    thread, low = metadata_register(rows, np.arange(found.shape[1])[None, :], bits, selector)
-    found[rows[:, 0]] = nibbles(register[thread - WARP * warp], low + 0 * thread)
+def _metadata(step: Step, op: WgmmaOp, bits: int) -> Read:
+    """The nibbles [64, chunks] of the rows that a warp of a warpgroup holds, from its registers; of others nothing."""
+    register, selector = read(step, step.ins["meta"], 4), step.value("select")
+
+    def found(contents: Contents, warp: Warp, group: Group) -> Words:
+        number, chosen = warp.number % (THREADS // WARP), selector(contents.machine, warp, group)
+        assert isinstance(chosen, int)
+        data = np.zeros((op.m, op.k // chunk_elements(bits)), np.uint64)
+        rows = np.arange(_ROWS * number, _ROWS * (number + 1))[:, None]
+        thread, low = metadata_register(rows, np.arange(data.shape[1])[None, :], bits, chosen)
+        data[rows[:, 0]] = nibbles(register(contents, warp, group)[thread - WARP * number], low + 0 * thread)
+        return data
+
     return found
 
 

@@ -20,7 +20,7 @@ from porter.facts.values import Value, bits, first, is_known, of_lane, shifted, 
 from porter.ptx import ast, table
 from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
-from porter.ptx.matrix_rows import rows_of
+from porter.ptx.matrix_rows import rows_of, shape_of
 from porter.ptx.memory_order import memory_order
 from porter.ptx.shared_window import OFFSET_MASK, RANK_MASK, RANK_SHIFT, SYSTEM_SHARED
 
@@ -298,7 +298,7 @@ def store(step: Step) -> Run:
 @family("stmatrix", "ldmatrix")
 def matrix(step: Step) -> Run:
     write = step.ins.parts[0] == "stmatrix"
-    rows = rows_of(step.ins.parts[3], int(step.ins.modifiers["num"][1:]))
+    rows = rows_of(shape_of(step.ins.parts), int(step.ins.modifiers["num"][1:]))
     address = step.value("p")
     names = [] if write else [n for n in step.registers("r") if n is not None]
 
