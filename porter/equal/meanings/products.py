@@ -9,6 +9,8 @@ and its metadata, a row or column with scale factors is its elements and these.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 
@@ -130,30 +132,20 @@ def _wgmma(step: Step) -> Means:
             raise step.not_understood("scale-d, which is data,")
         registers = [r(contents, warp, group) for r in a_words]
         before = np.stack([r(contents, warp, group) for r in held], axis=1) if adding else None
-        rank = warp.block.rank
+        in_shared = partial(_of_warpgroup, contents, warp, warp.flight.issued)
         key = key_of(op.k, (op.a_type, op.b_type, op.d_type), (negated[0], negated[1]), op.satfinite)
-        warpgroup, number = divmod(warp.number, THREADS // WARP)
-        turn = warp.flight.issued
+        number = warp.number % (THREADS // WARP)
         chosen = selector(machine, warp, group) if selector is not None else 0
         of_metadata = metadata(contents, warp, group) if metadata is not None else None
 
-        def in_shared(descriptor: int, rows: int, k: int, mn_major: bool) -> Words:
-            """As the first warp of the warpgroup finds it: all four have come then, and go on with one product."""
-            at = rank, warpgroup, descriptor, rows, k, bits, mn_major
-            found = contents.operands.get(at)
-            if found is None or found[0] != turn:
-                data = operand(contents.shared[rank], descriptor, "sm_90", rows, k, bits, mn_major)
-                found = contents.operands[at] = turn, data
-            return found[1]
-
         def then() -> None:
             if isinstance(of_a, int):
-                of_rows = in_shared(of_a, op.m, op.stored_k, mn_a)
+                of_rows = in_shared(of_a, op.m, op.stored_k, bits, mn_a)
             else:
                 of_rows = _in_registers(registers, number, bits)
             if of_metadata is not None and isinstance(chosen, int):
                 of_rows = sparse_rows(of_rows, _metadata(of_metadata, number, op, bits, chosen))
-            of_columns = in_shared(of_b, op.n, op.k, mn_b)
+            of_columns = in_shared(of_b, op.n, op.k, bits, mn_b)
             place = rows + _ROWS * number
             old = None if before is None else before.reshape(WARP, -1, size)
             found = accumulated(key, of_rows[place], of_columns[columns], old, size).reshape(WARP, len(names), 4)
@@ -164,6 +156,19 @@ def _wgmma(step: Step) -> Means:
         return then
 
     return means
+
+
+def _of_warpgroup(
+    contents: Contents, warp: Warp, turn: int, descriptor: int, rows: int, k: int, bits: int, mn_major: bool
+) -> Words:
+    """An operand in shared memory as the first warp of the warpgroup finds it in the product with a number: all four
+    have come then, and go on with one product."""
+    at = warp.block.rank, warp.number // (THREADS // WARP), descriptor, rows, k, bits, mn_major
+    found = contents.operands.get(at)
+    if found is None or found[0] != turn:
+        data = operand(contents.shared[warp.block.rank], descriptor, "sm_90", rows, k, bits, mn_major)
+        found = contents.operands[at] = turn, data
+    return found[1]
 
 
 def _metadata(register: Words, warp: int, op: WgmmaOp, bits: int, selector: int) -> Words:
