@@ -188,6 +188,10 @@ class Repeating:
                 return None if (at, name) in self.uneven else 0
             case ast.Reg(name):
                 return self._of_register(at, self.flow.code.renamed(at, name), depth)
+            case ast.Vec(items):
+                # what is put together moves by none of its parts' steps
+                steps = {self._of_operand(at, item, depth) for item in items}
+                return None if steps - {0, _OPEN} else max(step or 0 for step in steps)
         return None
 
     def _of_register(self, at: int, name: str, depth: int) -> int | None:

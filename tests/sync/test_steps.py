@@ -54,6 +54,8 @@ EIGHTFOLD = "shl.b32 %r33, %r10, 3;\nadd.u32 %r33, %r33, %r40;\n"
 BY_STEPS = {
     "a shift": EIGHTFOLD + PLACE.format("%r10", "%r33", 24),
     "a product": "mad.lo.u32 %r33, %r10, 8, %r40;\n" + PLACE.format("%r10", "%r33", 24),
+    "put together": EIGHTFOLD + PLACE.format("%r10", "%r33", 24)
+                    + "mov.b64 %d1, {%r13, %r40};\nshr.u64 %d2, %d1, 0;\ncvt.u32.u64 %r13, %d2;\n",
     "from above": "neg.s32 %r34, %r10;\nmul.lo.s32 %r34, %r34, -8;\nadd.u32 %r33, %r34, %r40;\n"
                   + PLACE.format("%r10", "%r33", 24),
     "low bits": EIGHTFOLD + PLACE.format("%r10", "%r33", 24) + "and.b32 %r13, %r13, 255;\n",
@@ -75,6 +77,8 @@ LATER = {
                               "shl.b32 %r36, %r36, 3;\nadd.u32 %r13, %r13, %r36;\n",
     "a bit of what is not known": BY_STEPS["a shift"] + "shr.u32 %r36, %r33, 9;\nand.b32 %r36, %r36, 1;\n"
                                   "xor.b32 %r12, %r12, %r36;\n",
+    "a high half": BY_STEPS["a shift"] + "shr.u32 %r36, %r33, 9;\nand.b32 %r36, %r36, 1;\nmov.b64 %d1, {%r13, %r36};\n"
+                   "shr.u64 %d2, %d1, 32;\ncvt.u32.u64 %r36, %d2;\nxor.b32 %r12, %r12, %r36;\n",
     "a mask that steps reach": BY_STEPS["a shift"] + "and.b32 %r36, %r33, 512;\nshr.u32 %r36, %r36, 9;\n"
                                "xor.b32 %r12, %r12, %r36;\n",
     "the smaller one of two that part": BY_STEPS["a shift"].replace(
