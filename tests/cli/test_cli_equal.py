@@ -184,7 +184,7 @@ def compared(original: Path, written: Path, *words: str) -> tuple[Result, dict[s
     return result, document
 
 
-@pytest.mark.parametrize("params", ["K,y,w,x", "4,3,2,1"])
+@pytest.mark.parametrize("params", ["K,y,w,x", pytest.param("4,3,2,1", marks=pytest.mark.slow)])
 def test_a_pair_that_shares_no_text(tmp_path: Path, params: str) -> None:
     result, document = compared(*written_pair.write(tmp_path), "--entry", "outer", "--params", params)
     assert result.exit_code == 0, result.output

@@ -79,7 +79,9 @@ LEFT: dict[str, tuple[dict[str, list[_Built]], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "no room for any" else n for n in LEFT]
+)
 def test_a_block_has_an_sm_for_itself(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given, why = LEFT[name]
     before, after = given.get("before", ONE), given.get("after", BOTH)

@@ -113,7 +113,7 @@ def test_a_port_that_leaves_something_else_is_not_written(
     assert not (tmp_path / "port").exists()
 
 
-@pytest.mark.parametrize("how", ["no commit", "nothing is freed"])
+@pytest.mark.parametrize("how", ["no commit", pytest.param("nothing is freed", marks=pytest.mark.slow)])
 def test_a_port_that_brings_a_hazard_in_is_not_written(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -155,6 +155,7 @@ def changed(text: str, before: str, after: str) -> str:
     return text.replace(before, after, 1)
 
 
+@pytest.mark.slow
 def test_check_finds_a_hazard_of_a_kernel_with_a_case(folder: Path) -> None:
     source = folder / "gemm_tma.cu"
     words = ["check", "--prove", "--sm100", source]
