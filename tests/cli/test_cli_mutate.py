@@ -26,6 +26,7 @@ def run(*args: str) -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.external
 def test_results_are_kept_and_passed_over(tmp_path: Path) -> None:
     options = ("--record", str(tmp_path), "--sizes", "M=64,N=128,K=64")

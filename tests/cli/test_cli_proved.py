@@ -75,6 +75,7 @@ BACKWARDS = "for (int kk = 0; kk < BK; kk += 16)", "for (int kk = BK - 16; kk >=
 """Sums of integers are the same."""
 
 
+@pytest.mark.slow
 def test_verify_refuses_a_port_that_runs_call_right(folder: Path, tmp_path: Path) -> None:
     made, _ = porter("port", folder / "gemm_tma.cu", "-o", tmp_path / "port", "--style", "compat", "--no-compile")
     assert made.exit_code == 0, made.output

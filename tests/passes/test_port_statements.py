@@ -117,7 +117,10 @@ JUMPS = {
 }
 
 
-@pytest.mark.parametrize("name", JUMPS)
+SLOW = "back, with changed registers"
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n == SLOW else []) for n in JUMPS])
 def test_jumps_do_not_pass_by_moves(tmp_path: Path, name: str) -> None:
     declare, write = JUMPS[name]
     function = f"__device__ void mma(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {{ {mma('d')} }}\n"

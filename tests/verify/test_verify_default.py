@@ -48,6 +48,7 @@ MISTAKES = {
     "block-17": ("attention_fwd", "smem.k[ring.stage][k / 4] + k % 4 * 16);",
                  "smem.k[ring.stage][k / 4] + (block == 16 ? 0 : k % 4 * 16));", "long S"),
 }  # fmt: skip
+SLOW = ("edge-of-rows", "second-instantiation", "block-17")
 
 
 def codes(document: dict) -> set[str]:
@@ -56,7 +57,7 @@ def codes(document: dict) -> set[str]:
 
 @pytest.mark.spread(3)
 @pytest.mark.parametrize("mistake", [
-    pytest.param(name, marks=pytest.mark.slow if MISTAKES[name][0] == "attention_fwd" else ()) for name in MISTAKES
+    pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in MISTAKES
 ])  # fmt: skip
 def test_a_mistake_beyond_the_default_size_is_found(tmp_path: Path, mistake: str) -> None:
     name, text, instead, added = MISTAKES[mistake]
