@@ -4,7 +4,6 @@ slower, else the compat port with one note. Stand-ins for runs and grade; the sl
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -582,7 +581,5 @@ def test_attention_stays_at_m64_by_the_grade(tmp_path: Path, a_real_machine: Non
         shutil.copytree(CORPUS / "attention_fwd", tmp_path / "attention_fwd") / "attention_fwd.cu", *AUTO
     )
     assert notes(said) == ["PT2532"]
-    found = re.search(r"reaches ([\d.]+) % of its chip's nominal rate, and ([\d.]+) % with M=128 MMAs", said)
-    assert found is not None
-    assert float(found[1]) > float(found[2])
+    assert "reaches 26.2 % of its chip's nominal rate, and 17.4 % with M=128 MMAs" in said
     assert "thread_index" not in text
