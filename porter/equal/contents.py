@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ Addresses = npt.NDArray[np.int64]
 UNDEFINED = word("undefined")
 Threads = Sequence[tuple[Warp, int]]
 """Warp and lane of each."""
+Names = tuple[str | None, ...]
 _UNIT = 4
 _TENSOR = 34
 """Bits of an address below those that tell tensors apart."""
@@ -96,6 +98,8 @@ class Contents:
         self.loads_what_it_stores = False
         self.operands: dict[object, tuple[int, Words]] = {}
         """Those in shared memory that warpgroups have found, with the number of their product."""
+        self._rows: dict[tuple[Warp, Names], tuple[Words, list[Words]]] = {}
+        """Rows of registers that were put together: all of them as one array, and each."""
 
     def forget(self) -> None:
         """What registers and memory hold has been changed: nothing is known of how it was made."""
@@ -155,6 +159,24 @@ class Contents:
             whole[index] = fitted(data, size)[index]
             data = whole
         registers[name] = data
+
+    def read_row(self, warp: Warp, group: Group, names: Names) -> Words:
+        """Registers of 4 bytes each [32, registers, 4]."""
+        known, held = self._rows.get((warp, names)), self.registers[warp]
+        if known is not None and self.path is None and all(map(is_, map(held.get, names), known[1])):
+            numbers = group.registers
+            if all(numbers.get(name) is None for name in names):
+                return known[0]
+        return np.stack([self.read(warp, group, name, 4) for name in names], axis=1)
+
+    def put_row(self, warp: Warp, names: Names, taken: Taken, data: Words) -> None:
+        """Have registers hold data [32, registers, 4]; a name that is None stands for none."""
+        pieces = [data[:, index] for index in range(len(names))]
+        for name, piece in zip(names, pieces, strict=True):
+            if name is not None:
+                self.put(warp, name, taken, piece)
+        if None not in names:
+            self._rows[warp, names] = data, pieces
 
     def _choice(self, warp: Warp, name: str, where: Words, data: Words, old: Words) -> Words:
         """Where both ways of a branch write a register, what was there before does not count."""
@@ -221,7 +243,7 @@ class Contents:
         """
         self._require_unreduced(addresses)
         found = self._at_launch(addresses)
-        if self._written.isdisjoint(np.unique(addresses >> _TENSOR).tolist()):
+        if self._written.isdisjoint(_different(addresses >> _TENSOR)):
             return found
         self.loads_what_it_stores = True
         newest = self._latest()
@@ -263,7 +285,7 @@ class Contents:
         return np.uint64(joined(np.array(words, np.uint64)))
 
     def _require_unreduced(self, addresses: Addresses) -> None:
-        if self._reduced and not self._reduced.isdisjoint(np.unique(addresses // _UNIT).tolist()):
+        if self._reduced and not self._reduced.isdisjoint(_different(addresses // _UNIT)):
             raise NotUnderstood("what reductions have left in global memory")
 
     def _latest(self) -> dict[int, np.uint64]:
@@ -279,7 +301,7 @@ class Contents:
         self._require_unreduced(addresses)
         flat = addresses.reshape(-1)
         self.stored.append(Stored(flat, data.reshape(-1), at))
-        self._written.update(np.unique(flat >> _TENSOR).tolist())
+        self._written.update(_different(flat >> _TENSOR))
         self._newest = None
 
     def reduce_global(
@@ -290,7 +312,7 @@ class Contents:
         makes them, where the order of those that one makes counts. Nobody knows that of different ones."""
         values = joined(data) if where is None else mixed(word("where"), where, joined(data))
         places = addresses[:, None] + np.arange(data.shape[1])
-        if not self._written.isdisjoint(np.unique(places >> _TENSOR).tolist()):
+        if not self._written.isdisjoint(_different(places >> _TENSOR)):
             newest = self._latest()
             for index, row in enumerate(places.tolist()):
                 before = [newest[place] for place in row if place in newest]
@@ -301,7 +323,7 @@ class Contents:
             if key in self._before:
                 values[index] = mixed(self._before[key], values[index])
             self._before[key] = values[index]
-        self._reduced.update(np.unique(places // _UNIT).tolist())
+        self._reduced.update(_different(places // _UNIT))
         self.stored.append(Stored(addresses, values, at, how))
 
 
@@ -309,6 +331,12 @@ def _symbols(operands: Iterable[ast.Operand]) -> Iterator[ast.Sym]:
     for operand in operands:
         inner = operand.base if isinstance(operand, ast.Mem) else operand
         yield from [inner] if isinstance(inner, ast.Sym) else ()
+
+
+def _different(numbers: Addresses) -> Sequence[int]:
+    """The numbers, each once."""
+    first = numbers.flat[0] if numbers.size else 0
+    return [int(first)] if bool((numbers == first).all()) else np.unique(numbers).tolist()
 
 
 def fitted(data: Words, size: int) -> Words:

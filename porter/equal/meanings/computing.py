@@ -128,7 +128,12 @@ def _putting(
 def _all_numbers(step: Step, group: Group) -> bool:
     """Whether all operands are numbers, and remain so where the result is another register."""
     uses = step.flow.uses[step.at]
-    return all(isinstance(group.registers.get(n), int) for n in uses) and uses.isdisjoint(step.flow.writes[step.at])
+    registers, lanes = group.registers, group.lanes
+    for name in uses:
+        value = registers.get(name)
+        if value.__class__ is not int and not is_known(value, lanes):
+            return False
+    return uses.isdisjoint(step.flow.writes[step.at])
 
 
 # Results ----------------------------------------------------------------------------------------------

@@ -107,8 +107,7 @@ def _wgmma(step: Step) -> Means:
     majors = [step.optional(name) for name in ("trans_a", "trans_b")]
     signs = [step.optional(name) for name in ("scale_a", "scale_b")]
     adds = read(step, step.ins["scale_d"], 1)
-    names = step.registers("d")
-    held = [read(step, o, 4) for o in table.items(step.ins["d"])]
+    names = tuple(step.registers("d"))
     bits = operand_element_bits(umma_kind(op.a_type), op.a_type)
     metadata = _metadata(step, op, bits) if op.sparse else None
     size = element_bytes(op.d_type)
@@ -126,7 +125,7 @@ def _wgmma(step: Step) -> Means:
         if adding > 1:
             raise step.not_understood("scale-d, which is data,")
         registers = [r(contents, warp, group) for r in a_words]
-        before = np.stack([r(contents, warp, group) for r in held], axis=1) if adding else None
+        before = contents.read_row(warp, group, names) if adding else None
         key = key_of(op.k, (op.a_type, op.b_type, op.d_type), (negated[0], negated[1]), op.satfinite)
         number, turn = warp.number % (THREADS // WARP), warp.flight.issued
         of_metadata = metadata(contents, warp, group) if metadata is not None else None
@@ -140,10 +139,7 @@ def _wgmma(step: Step) -> Means:
             of_columns = _in_shared(contents, warp, turn, of_b, (op.n, op.k, bits, mn_b))
             old = None if before is None else before.reshape(WARP, -1, size)
             found = accumulated(key, of_rows[rows + _ROWS * number], of_columns[columns], old, size)
-            found = found.reshape(WARP, len(names), 4)
-            for index, name in enumerate(names):
-                if name is not None:
-                    contents.put(warp, name, taken, found[:, index])
+            contents.put_row(warp, names, taken, found.reshape(WARP, len(names), 4))
 
         return then
 
