@@ -12,10 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from porter.equal.forms import Bound, Forms, without_region
 from porter.equal.words import Words, chosen, constant, joined, mixed, of_addresses, opposite, spread, word
 from porter.facts.events import NotUnderstood
 from porter.facts.launched import VARIABLE_ROOM, VARIABLES
 from porter.facts.machine import Machine
+from porter.facts.operands import OF_GRID
 from porter.facts.state import Group, Warp
 from porter.facts.values import ALL, Value, bits
 from porter.ptx import ast
@@ -71,6 +73,10 @@ class Contents:
     [blocks, lanes, columns, 4]."""
 
     machine: Machine
+    forms: Forms | None = None
+    """Where sizes are symbols."""
+    bounds: set[Bound] = field(default_factory=set)
+    """What sums of them have to be less than."""
     stored: list[Stored] = field(default_factory=list)
     sums: dict[str, dict[int, np.uint64]] = field(default_factory=lambda: defaultdict(dict))
     """By opcode and the word of its result the sum of what that is made of, in any order."""
@@ -168,6 +174,42 @@ class Contents:
         self._chosen[warp, name] = _Choice(where, data, before)
         return chosen(where, data, before)
 
+    # Symbols ------------------------------------------------------------------------------------------
+
+    def index_of_grid(self, warp: Warp, name: str) -> Words | None:
+        """The bytes of a special register that follows the grid, if that is a symbol."""
+        of, _, axis = name.partition(".")
+        if self.forms is None or of not in OF_GRID:
+            return None
+        number = "xyz".index(axis)
+        geometry = self.machine.launched.geometry
+        extent, inside = geometry.cluster[number], (warp.block.coordinates[number] - geometry.first[number])
+        if extent > 1 and of in ("ctaid", "nctaid"):
+            of_cluster = "clusterid" if of == "ctaid" else "nclusterid"
+            row = self.forms.symbol(f"{of_cluster}.{axis}", extent, inside if of == "ctaid" else 0)
+        else:
+            row = self.forms.symbol(name if extent > 1 else name.replace("cluster", "cta"))
+        return np.broadcast_to(row, (WARP, len(row)))
+
+    def parameter(self, address: int, size: int) -> Words | None:
+        """So many bytes of parameters; None outside of all."""
+        launched = self.machine.launched
+        number = launched.parameter(address, size)
+        if number is not None:
+            return constant(number, size)[0]
+        if self.forms is None:
+            return None
+        first, pieces = address & -4, []
+        for at in range(first, address + size, 4):
+            name = launched.symbol(at)
+            number = None if name else launched.parameter(at, 4)
+            if not name and number is None:
+                return None
+            pieces.append(self.forms.symbol(name) if name else constant(number or 0, 4)[0])
+        if len(pieces) == 2 and not pieces[1].any():
+            return self.forms.row(self.forms.of(pieces[0])._replace(width=64))
+        return np.concatenate(pieces)[address - first :][:size]
+
     # Shared memory ------------------------------------------------------------------------------------
 
     def shared_bytes(self, addresses: Addresses) -> Words:
@@ -219,17 +261,29 @@ class Contents:
         Raises:
             NotUnderstood: a reduction has changed them.
         """
+        if not self._written.isdisjoint(self._tensors(addresses)):
+            self.loads_what_it_stores = True
+            if self.forms is not None:
+                raise NotUnderstood("a load from a tensor that is stored to, at an address of symbols")
+        return self.before(addresses)
+
+    def before(self, addresses: Addresses) -> Words:
+        """The same where it stands for itself: a byte that is not stored remains."""
         self._require_unreduced(addresses)
         found = self._at_launch(addresses)
-        if self._written.isdisjoint(np.unique(addresses >> _TENSOR).tolist()):
+        if self._written.isdisjoint(self._tensors(addresses)):
             return found
-        self.loads_what_it_stores = True
         newest = self._latest()
         flat = found.reshape(-1)
         for index, address in enumerate(addresses.reshape(-1).tolist()):
             if address in newest:
                 flat[index] = newest[address]
         return flat.reshape(found.shape)
+
+    def _tensors(self, addresses: Addresses) -> list[int]:
+        places = addresses if self.forms is None else without_region(addresses)
+        found: list[int] = np.unique(places >> _TENSOR).tolist()
+        return found
 
     def _at_launch(self, addresses: Addresses) -> Words:
         found = of_addresses(addresses)
@@ -279,7 +333,7 @@ class Contents:
         self._require_unreduced(addresses)
         flat = addresses.reshape(-1)
         self.stored.append(Stored(flat, data.reshape(-1), at))
-        self._written.update(np.unique(flat >> _TENSOR).tolist())
+        self._written.update(self._tensors(flat))
         self._newest = None
 
     def reduce_global(
@@ -290,7 +344,7 @@ class Contents:
         makes them, where the order of those that one makes counts. Nobody knows that of different ones."""
         values = joined(data) if where is None else mixed(word("where"), where, joined(data))
         places = addresses[:, None] + np.arange(data.shape[1])
-        if not self._written.isdisjoint(np.unique(places >> _TENSOR).tolist()):
+        if not self._written.isdisjoint(self._tensors(places)):
             newest = self._latest()
             for index, row in enumerate(places.tolist()):
                 before = [newest[place] for place in row if place in newest]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from porter.equal.contents import Contents, Taken, fitted
+from porter.equal.forms import SUMS
 from porter.equal.meaning import Means, Read, Then, meaning, read, width
 from porter.equal.meanings.moving import MOVES, Result, moved, number_of
 from porter.equal.words import (
@@ -60,8 +61,15 @@ def compute(step: Step) -> Means | None:
     # what a conversion makes stands as a number of its type in a register that may be wider
     is_signed = step.ins.parts[0] == "cvt" and kinds[0][0] == "s"
 
+    of_integers = step.ins.parts[0] in SUMS and len(names) == 1 and all(_is_integer(kind) for kind in kinds)
+
     def results(contents: Contents, data: list[Words]) -> list[Words]:
+        sums = contents.forms.computed(step.ins.parts, data, contents.bounds) if of_integers and contents.forms else None
         found = result(data) if result is not None else contents.in_any_order(".".join(step.ins.parts), size, data)
+        for lane, row in enumerate(sums or ()):
+            found = found if lane else found.copy()
+            if row is not None:
+                found[lane] = row
         pieces = [found[:, i * each : (i + 1) * each] for i in range(len(names))]
         return [extended(piece) for piece in pieces] if is_signed else pieces
 
