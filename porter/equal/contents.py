@@ -67,6 +67,13 @@ class _Choice(NamedTuple):
     before: Words
 
 
+class Way(NamedTuple):
+    """What holds on the way `around` a branch, and on the other one behind it."""
+
+    around: Words
+    other: Words
+
+
 @dataclass
 class Contents:
     """Of a cluster. Registers are [32, bytes] by warp and name, shared memory is [blocks, bytes], Tensor Memory
@@ -90,6 +97,8 @@ class Contents:
         self.local: dict[Warp, dict[int, Words]] = defaultdict(dict)
         self.path: Words | None = None
         """What holds where an instruction is executed behind a branch on data."""
+        self.ways: dict[bytes, Way] = {}
+        """By what holds on them the ways behind branches on data that stand behind others."""
         self._chosen: dict[tuple[Warp, str], _Choice] = {}
         """The newest value of registers, where that is one of some way behind a branch."""
         self._written: set[int] = set()
@@ -133,7 +142,7 @@ class Contents:
             return constant(value, size)
         data = self.registers[warp].get(name)
         newest = self._chosen.get((warp, name)) if self.path is not None else None
-        if newest is not None and self.path is not None and bool((newest.where == self.path).all()):
+        if newest is not None and self._holds(newest.where):
             data = newest.data
         found = fitted(data, size) if data is not None else np.full((WARP, size), UNDEFINED, np.uint64)
         if isinstance(value, tuple):
@@ -145,6 +154,22 @@ class Contents:
 
     def read(self, warp: Warp, group: Group, name: str, size: int) -> Words:
         return self.value(warp, name, group.registers.get(name), size)
+
+    def held(self, warp: Warp, group: Group, name: str, size: int) -> Words:
+        """The same, whatever way is taken."""
+        path, self.path = self.path, None
+        found = self.read(warp, group, name, size)
+        self.path = path
+        return found
+
+    def _holds(self, where: Words) -> bool:
+        """Whether something holds on the whole way behind a branch."""
+        path = self.path
+        while path is not None:
+            if bool((where == path).all()):
+                return True
+            path = self.ways[key].around if (key := path.tobytes()) in self.ways else None
+        return False
 
     def put(self, warp: Warp, name: str, taken: Taken, data: Words) -> None:
         """Have a register hold data in some lanes. What it holds as a number counts first, as it does for readers."""

@@ -10,6 +10,7 @@ A number of 32 bits that becomes one of 64 remains the same sum only where it ha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -17,20 +18,23 @@ import numpy.typing as npt
 
 from porter.equal.words import Words, constant, extended, is_number, joined, mixed, number_in, spread, word
 from porter.facts.events import NotUnderstood
+from porter.facts.integers import operation
 from porter.facts.launched import GLOBAL
+from porter.facts.operands import OF_GRID
 from porter.ptx.arch import WARP
 from porter.ptx.bits import signed, unsigned
 
 Monomial = tuple[int, ...]
 """The words of what is multiplied; none stands for one."""
 Terms = tuple[tuple[Monomial, int], ...]
+LARGEST_SYMBOL = (1 << 31) - 1
+_LARGEST_EXTENT = (1 << 16) - 1
+"""Of a grid along y and z."""
 _REGION = 44
 """Bits of an address of global memory that is a number; above them stands which sum of symbols is added to it."""
 _MOST_REGIONS = 1 << 14
 _MOST_TERMS = 64
 _WIDTHS = {"u32": 32, "s32": 32, "b32": 32, "u64": 64, "s64": 64, "b64": 64}
-SUMS = frozenset(("add", "sub", "neg", "mul", "mad", "cvt", "shl", "shr", "and", "or", "xor"))
-"""Instructions of which sums of integers may be made."""
 
 
 class Form(NamedTuple):
@@ -134,24 +138,29 @@ class Forms:
 
     # Instructions -------------------------------------------------------------------------------------
 
-    def computed(self, parts: tuple[str, ...], given: Sequence[Words], bounds: set[Bound]) -> list[Words | None] | None:
-        """What an integer instruction makes of operands [32, bytes], lane by lane; None for lanes where it is no sum.
-        None where no operand is more than a number. What it is bound to is added."""
-        if all(bool(is_number(data).all()) for data in given):
-            return None
+    def computed(
+        self, parts: tuple[str, ...], given: Sequence[Words], size: int, bounds: set[Bound]
+    ) -> list[Words | None]:  # fmt: skip
+        """The bytes that an integer instruction makes of operands [32, bytes], lane by lane; None for lanes where that is
+        no sum. What it is bound to is added."""
         keys = [joined(data).tolist() for data in given]
         found: list[Words | None] = []
         for lane in range(WARP):
             key = (parts, *(of_operand[lane] for of_operand in keys))
             if key not in self._results:
-                self._results[key] = self._result(parts, [data[lane] for data in given])
+                self._results[key] = self._result(parts, [data[lane] for data in given], size)
             result = self._results[key]
             if result is not None:
                 bounds.update(result.bounds)
             found.append(None if result is None else result.row)
         return found
 
-    def _result(self, parts: tuple[str, ...], rows: list[Words]) -> _Result | None:
+    def _result(self, parts: tuple[str, ...], rows: list[Words], size: int) -> _Result | None:
+        if all(bool(is_number(row).all()) for row in rows):
+            # behind a branch on data
+            function = operation(parts)
+            number = function(*map(number_in, rows)) if function is not None else None
+            return None if number is None else _Result(constant(number, size)[0], ())
         if not all(len(row) in (4, 8) for row in rows):
             return None
         bounds: list[Bound] = []
@@ -207,8 +216,14 @@ class Forms:
         return self.of(extended(row) if kind[0] == "s" else np.concatenate((row, zeros)))
 
     def _bound(self, form: Form, limit: int, bounds: list[Bound]) -> None:
-        if [factor for _, factor in form.terms] != [1] or len(form.terms[0][0]) > 1:
+        most = sum(factor * prod(self._largest(atom) for atom in monomial) for monomial, factor in form.terms)
+        if most >= limit:
             bounds.append(Bound(form.terms, limit))
+
+    def _largest(self, atom: int) -> int:
+        """The largest number that a symbol may be (CUDA C++ Programming Guide, technical specifications: a grid)."""
+        of, _, axis = self.symbols[atom].partition(".")
+        return _LARGEST_EXTENT if of in OF_GRID and axis in ("y", "z") else LARGEST_SYMBOL
 
     def _shifted(self, form: Form, count: int, kind: str, bounds: list[Bound]) -> Form:
         if count >= form.width or not self._is_pure(form) or any(f % (1 << count) for _, f in form.products):

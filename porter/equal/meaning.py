@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 import porter.equal.meanings as families
-from porter.equal.contents import Contents, Taken, fitted
+from porter.equal.contents import Contents, Taken, Way, fitted
 from porter.equal.forms import Forms
 from porter.equal.words import Words, constant, of_predicates, opposite, spread, word
 from porter.facts.events import NotUnderstood
@@ -72,7 +72,7 @@ class Follower:
                 lanes = of_guard
         if not lanes:
             return None
-        old = {} if where is None else {n: self.contents.read(warp, group, n, 8) for n in flow.writes[at]}
+        old = {} if where is None else {n: self.contents.held(warp, group, n, 8) for n in flow.writes[at]}
         return Taken(lanes, where, old)
 
     def _guard(self, warp: Warp, group: Group) -> Words:
@@ -125,11 +125,11 @@ class Follower:
         if flow.code.code[at].parts[0] == "bra":
             if len(after) == 2:
                 condition = self._guard(warp, group)
-                there, here = flow.code.successors[at]
-                ends = {
-                    there: of_predicates("and", path, condition),
-                    here: of_predicates("and", path, opposite(condition)),
-                }
+                ways = [of_predicates("and", path, way) for way in (condition, opposite(condition))]
+                for way, other in (ways, ways[::-1]):
+                    if not bool((way == path).all()):
+                        self.contents.ways[way.tobytes()] = Way(path, other)
+                ends = dict(zip(flow.code.successors[at], ways, strict=True))
         else:
             means, taken = self._means(at), self._taken(warp, group, path)
             then = means(self.contents, warp, group, taken) if means is not None and taken is not None else None
@@ -140,7 +140,14 @@ class Follower:
                 then()
         for target, condition in ends.items():
             known = paths.get(target)
-            paths[target] = condition if known is None else of_predicates("or", known, condition)
+            paths[target] = condition if known is None else self._either(known, condition)
+
+    def _either(self, one: Words, other: Words) -> Words:
+        """What holds where two ways meet."""
+        way = self.contents.ways.get(one.tobytes())
+        if way is not None and bool((way.other == other).all()):
+            return way.around
+        return of_predicates("or", one, other)
 
 
 def _made(step: Step) -> Means | None:

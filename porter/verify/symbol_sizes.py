@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from porter.diagnostics import PorterError
 from porter.equal.all_turns import NotAllError
-from porter.equal.forms import Bound, Forms, implied
+from porter.equal.forms import LARGEST_SYMBOL, Bound, Forms, implied
 from porter.equal.meaning import Follower
 from porter.equal.outcome import Outcome, difference, of_cluster
 from porter.facts.events import NotUnderstood
@@ -27,7 +27,6 @@ from porter.verify.proving import Sizes, launched_case
 
 _FACTORS = (2, 3, 5, 7, 11)
 """By which sizes are multiplied to see what follows them."""
-_MOST_SYMBOL = 1 << 31
 
 
 @dataclass
@@ -78,7 +77,7 @@ class SymbolSide:
                 cells = tuple(int.from_bytes(data[offset : offset + 4], "little") for data in values)
                 if len(set(cells)) == 1:
                     continue
-                if max(cells) >= _MOST_SYMBOL or len(values[0]) < offset + 4:
+                if max(cells) > LARGEST_SYMBOL or len(values[0]) < offset + 4:
                     raise NotAllError("a parameter that follows them and is no size", self.name)
                 found[param.name, offset] = known.get(cells, f"parameter {cells}")
         return found

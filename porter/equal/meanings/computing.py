@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 
 from porter.equal.contents import Contents, Taken, fitted
-from porter.equal.forms import SUMS
 from porter.equal.meaning import Means, Read, Then, meaning, read, width
 from porter.equal.meanings.moving import MOVES, Result, moved, number_of
 from porter.equal.words import (
@@ -61,10 +60,11 @@ def compute(step: Step) -> Means | None:
     # what a conversion makes stands as a number of its type in a register that may be wider
     is_signed = step.ins.parts[0] == "cvt" and kinds[0][0] == "s"
 
-    of_integers = step.ins.parts[0] in SUMS and len(names) == 1 and all(_is_integer(kind) for kind in kinds)
+    of_integers = len(names) == 1 and all(_is_integer(kind) for kind in kinds)
 
     def results(contents: Contents, data: list[Words]) -> list[Words]:
-        sums = contents.forms.computed(step.ins.parts, data, contents.bounds) if of_integers and contents.forms else None
+        forms = contents.forms if of_integers else None
+        sums = forms.computed(step.ins.parts, data, size, contents.bounds) if forms is not None else None
         found = result(data) if result is not None else contents.in_any_order(".".join(step.ins.parts), size, data)
         for lane, row in enumerate(sums or ()):
             found = found if lane else found.copy()
