@@ -9,7 +9,7 @@ A number of 32 bits that becomes one of 64 remains the same sum only where it ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -27,9 +27,12 @@ from porter.ptx.bits import signed, unsigned
 Monomial = tuple[int, ...]
 """The words of what is multiplied; none stands for one."""
 Terms = tuple[tuple[Monomial, int], ...]
-LARGEST_SYMBOL = (1 << 31) - 1
+LARGEST_SIZE = (1 << 23) - 1
+"""The largest size, and index of a block, for which something is said."""
+LARGEST_PARAMETER = (1 << 31) - 1
 _LARGEST_EXTENT = (1 << 16) - 1
 """Of a grid along y and z."""
+_PARAMETER = "parameter "
 _REGION = 44
 """Bits of an address of global memory that is a number; above them stands which sum of symbols is added to it."""
 _MOST_REGIONS = 1 << 14
@@ -70,16 +73,20 @@ class NoFormError(Exception):
 
 
 class Forms:
-    """The forms of two programs that are compared. `symbols`: names of sizes and of indices of blocks, which are less
-    than 2^31."""
+    """The forms of two programs that are compared. `symbols`: names of sizes and of indices of blocks."""
 
     def __init__(self) -> None:
         self.symbols: dict[int, str] = {}
-        self._forms: dict[int, Form] = {}
-        """By the word of four or eight bytes."""
+        self._forms: dict[bytes, Form] = {}
+        """By the words of four or eight bytes."""
         self._rows: dict[Form, Words] = {}
         self._results: dict[object, _Result | None] = {}
-        self._regions: dict[str, int] = {}
+        self._regions: dict[object, int] = {}
+
+    @staticmethod
+    def parameter(values: Sequence[int]) -> str:
+        """The name of a parameter that is no size, by what it is for some of them."""
+        return f"{_PARAMETER}{', '.join(map(str, values))}"
 
     def symbol(self, name: str, multiple: int = 1, more: int = 0) -> Words:
         """The four bytes of a symbol, or of a sum of a multiple of it and a number."""
@@ -95,6 +102,11 @@ class Forms:
             parts.append(" * ".join([*names, *([str(factor)] if factor != 1 or not names else [])]))
         return " + ".join(parts) or "0"
 
+    def shown_bounds(self, bounds: Collection[Bound]) -> str:
+        """Those that others do not follow from."""
+        least = sorted(bound for bound in bounds if not implied(bound, [b for b in bounds if b != bound]))
+        return ", ".join(f"{self.shown(bound.terms)} < {bound.limit}" for bound in least)
+
     # Bytes and forms ----------------------------------------------------------------------------------
 
     def row(self, form: Form) -> Words:
@@ -102,7 +114,7 @@ class Forms:
         found = self._rows.get(form)
         if found is None:
             found = self._rows[form] = self._made(form)
-            self._forms.setdefault(int(joined(found)), form)
+            self._forms.setdefault(found.tobytes(), form)
         return found
 
     def _made(self, form: Form) -> Words:
@@ -117,14 +129,14 @@ class Forms:
 
     def of(self, row: Words) -> Form:
         """The form of four or eight bytes; what is made in another way is an unknown of its own."""
-        key = int(joined(row))
+        key = row.tobytes()
         found = self._forms.get(key)
         if found is None:
             width = 8 * len(row)
             if bool(is_number(row).all()):
                 found = _reduced({(): number_in(row)}, width)
             else:
-                found = Form(width, (((key,), 1),))
+                found = Form(width, (((int(joined(row)),), 1),))
                 self._rows.setdefault(found, row)
             self._forms[key] = found
         return found
@@ -143,10 +155,9 @@ class Forms:
     ) -> list[Words | None]:  # fmt: skip
         """The bytes that an integer instruction makes of operands [32, bytes], lane by lane; None for lanes where that is
         no sum. What it is bound to is added."""
-        keys = [joined(data).tolist() for data in given]
         found: list[Words | None] = []
         for lane in range(WARP):
-            key = (parts, *(of_operand[lane] for of_operand in keys))
+            key = (parts, *(data[lane].tobytes() for data in given))
             if key not in self._results:
                 self._results[key] = self._result(parts, [data[lane] for data in given], size)
             result = self._results[key]
@@ -223,7 +234,9 @@ class Forms:
     def _largest(self, atom: int) -> int:
         """The largest number that a symbol may be (CUDA C++ Programming Guide, technical specifications: a grid)."""
         of, _, axis = self.symbols[atom].partition(".")
-        return _LARGEST_EXTENT if of in OF_GRID and axis in ("y", "z") else LARGEST_SYMBOL
+        if of.startswith(_PARAMETER):
+            return LARGEST_PARAMETER
+        return _LARGEST_EXTENT if of in OF_GRID and axis in ("y", "z") else LARGEST_SIZE
 
     def _shifted(self, form: Form, count: int, kind: str, bounds: list[Bound]) -> Form:
         if count >= form.width or not self._is_pure(form) or any(f % (1 << count) for _, f in form.products):
@@ -241,9 +254,9 @@ class Forms:
             return None
         if not form.products:
             return number
-        return int(self.coded(np.int64(number), str(form.products)))
+        return int(self.coded(np.int64(number), form.products))
 
-    def coded(self, addresses: npt.NDArray[np.int64], key: str) -> npt.NDArray[np.int64]:
+    def coded(self, addresses: npt.NDArray[np.int64] | np.int64, key: object) -> npt.NDArray[np.int64]:
         """Addresses of what a key tells from all that has another one.
 
         Raises:

@@ -4,12 +4,11 @@ executed, which stands for every block of every grid."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from porter.diagnostics import PorterError
 from porter.equal.all_turns import NotAllError
-from porter.equal.forms import LARGEST_SYMBOL, Bound, Forms, implied
+from porter.equal.forms import LARGEST_PARAMETER, Bound, Forms, implied
 from porter.equal.meaning import Follower
 from porter.equal.outcome import Outcome, difference, of_cluster
 from porter.facts.events import NotUnderstood
@@ -18,9 +17,7 @@ from porter.facts.flow import Flow
 from porter.facts.launched import Launched, Symbols
 from porter.facts.machine import Machine
 from porter.facts.placed import OUT_OF_PLACE
-from porter.verify.builder import BuiltKernel
 from porter.verify.case_program import Program
-from porter.verify.expr import Number
 from porter.verify.params import argument_bytes
 from porter.verify.problem import Problem
 from porter.verify.proving import Sizes, launched_case
@@ -77,9 +74,9 @@ class SymbolSide:
                 cells = tuple(int.from_bytes(data[offset : offset + 4], "little") for data in values)
                 if len(set(cells)) == 1:
                     continue
-                if max(cells) > LARGEST_SYMBOL or len(values[0]) < offset + 4:
+                if max(cells) > LARGEST_PARAMETER or len(values[0]) < offset + 4:
                     raise NotAllError("a parameter that follows them and is no size", self.name)
-                found[param.name, offset] = known.get(cells, f"parameter {cells}")
+                found[param.name, offset] = known.get(cells) or Forms.parameter(cells)
         return found
 
     def _axes(self) -> str:
@@ -128,20 +125,18 @@ def require_same(sides: Sequence[SymbolSide], forms: Forms) -> None:
     if found is not None:
         name, at = ("port", found.port) if found.port is not None else ("original", found.original)
         raise NotAllError("what is left follows the sizes in another way", name, at)
-    require_bounds(sides)
+    require_bounds(original.bounds, port.bounds)
     if not len(ours.addresses) + len(ours.reductions):
         raise NotAllError("neither writes anything")
 
 
-def require_bounds(sides: Sequence[SymbolSide]) -> None:
+def require_bounds(original: Collection[Bound], port: Collection[Bound]) -> None:
     """That where no number of 32 bits of the original wraps none of the port does.
 
     Raises:
         NotAllError: that is not known.
     """
-    original, port = sides
-    known = [*original.bounds]
-    if not all(implied(bound, known) for bound in port.bounds):
+    if not all(implied(bound, original) for bound in port):
         raise NotAllError("a number of 32 bits that wraps at smaller sizes than any of the original", "port")
 
 

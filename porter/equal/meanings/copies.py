@@ -172,22 +172,23 @@ def _box(
 
 
 _LARGEST_EXTENT = 1 << 31
-_ROW = 1 << 17
-"""Bytes from one row of a tensor to the next, and from one row of rows to the next, by which its elements are known
-where its extents are symbols."""
+_STRIDES = {1: (34,), 2: (17, 34), 3: (14, 26, 34), 4: (12, 22, 28, 34), 5: (12, 20, 26, 30, 34)}
+"""By rank the strides behind each dimension, as powers of two, by which elements are known where extents are
+symbols."""
 
 
 def _box_of_any(step: Step, forms: Forms, found: TensorMap, given: list[_Coordinate], place: int) -> _Box:
     """The same of a tensor that may end anywhere: an element is known by its coordinates, and whether it lies outside
     follows from them and from the tensor. What is filled in is a part of what is loaded."""
     mode = MODES[step.ins.modifiers.get("mode", "tile")]
-    strides = tuple(_ROW ** (axis + 1) for axis in range(found.rank - 1))
-    numbers = [signed(coordinate.number, 32) for coordinate in given]
-    inner = (numbers[0] + found.box[0]) * found.dtype.element_bits // 8
-    if mode != "tile" or found.rank > 2 or min(numbers) < 0 or inner > _ROW or max(numbers[1:], default=0) > _ROW // 2:
+    numbers, powers = [signed(coordinate.number, 32) for coordinate in given], _STRIDES[found.rank]
+    strides = [1 << power for power in powers]
+    ends = [number + extent for number, extent in zip(numbers, found.box, strict=False)]
+    reached = [ends[0] * found.dtype.element_bits // 8, *(e * stride for e, stride in zip(ends[1:], strides, strict=False))]
+    if mode != "tile" or min(numbers) < 0 or any(end > stride for end, stride in zip(reached, strides, strict=True)):
         raise step.not_understood("a box where sizes are symbols")
     largest = tuple(_LARGEST_EXTENT for _ in range(found.rank))
-    inside, outside = places(replace(found, sizes=largest, strides=strides), numbers, place & OFFSET_MASK, mode)
+    inside, outside = places(replace(found, sizes=largest, strides=tuple(strides[:-1])), numbers, place & OFFSET_MASK, mode)
     key = f"{found.address} {found.dtype.name} {found.oob_nan} {[coordinate.products for coordinate in given]}"
     outside = np.where(outside == PADDING, outside, forms.coded(outside, key))
     return _Box(inside, outside, np.full(outside.shape, UNDEFINED, np.uint64), found)
