@@ -13,10 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from porter.equal.forms import Bound, Forms, without_region
 from porter.equal.words import Words, chosen, constant, joined, mixed, of_addresses, opposite, spread, word
 from porter.facts.events import NotUnderstood
 from porter.facts.launched import VARIABLE_ROOM, VARIABLES
 from porter.facts.machine import Machine
+from porter.facts.operands import OF_GRID
 from porter.facts.state import Group, Warp
 from porter.facts.values import ALL, Value, bits
 from porter.ptx import ast
@@ -67,12 +69,23 @@ class _Choice(NamedTuple):
     before: Words
 
 
+class Way(NamedTuple):
+    """What holds on the way `around` a branch, and on the other one behind it."""
+
+    around: Words
+    other: Words
+
+
 @dataclass
 class Contents:
     """Of a cluster. Registers are [32, bytes] by warp and name, shared memory is [blocks, bytes], Tensor Memory
     [blocks, lanes, columns, 4]."""
 
     machine: Machine
+    forms: Forms | None = None
+    """Where sizes are symbols."""
+    bounds: set[Bound] = field(default_factory=set)
+    """What sums of them have to be less than."""
     stored: list[Stored] = field(default_factory=list)
     sums: dict[str, dict[int, np.uint64]] = field(default_factory=lambda: defaultdict(dict))
     """By opcode and the word of its result the sum of what that is made of, in any order."""
@@ -86,6 +99,8 @@ class Contents:
         self.local: dict[Warp, dict[int, Words]] = defaultdict(dict)
         self.path: Words | None = None
         """What holds where an instruction is executed behind a branch on data."""
+        self.ways: dict[bytes, Way] = {}
+        """By what holds on them the ways behind branches on data that stand behind others."""
         self._chosen: dict[tuple[Warp, str], _Choice] = {}
         """The newest value of registers, where that is one of some way behind a branch."""
         self._written: set[int] = set()
@@ -131,7 +146,7 @@ class Contents:
             return constant(value, size)
         data = self.registers[warp].get(name)
         newest = self._chosen.get((warp, name)) if self.path is not None else None
-        if newest is not None and self.path is not None and bool((newest.where == self.path).all()):
+        if newest is not None and self._holds(newest.where):
             data = newest.data
         found = fitted(data, size) if data is not None else np.full((WARP, size), UNDEFINED, np.uint64)
         if isinstance(value, tuple):
@@ -143,6 +158,22 @@ class Contents:
 
     def read(self, warp: Warp, group: Group, name: str, size: int) -> Words:
         return self.value(warp, name, group.registers.get(name), size)
+
+    def held(self, warp: Warp, group: Group, name: str, size: int) -> Words:
+        """The same, whatever way is taken."""
+        path, self.path = self.path, None
+        found = self.read(warp, group, name, size)
+        self.path = path
+        return found
+
+    def _holds(self, where: Words) -> bool:
+        """Whether something holds on the whole way behind a branch."""
+        path = self.path
+        while path is not None:
+            if bool((where == path).all()):
+                return True
+            path = self.ways[key].around if (key := path.tobytes()) in self.ways else None
+        return False
 
     def put(self, warp: Warp, name: str, taken: Taken, data: Words) -> None:
         """Have a register hold data in some lanes. What it holds as a number counts first, as it does for readers."""
@@ -189,6 +220,42 @@ class Contents:
                 before = newest.before
         self._chosen[warp, name] = _Choice(where, data, before)
         return chosen(where, data, before)
+
+    # Symbols ------------------------------------------------------------------------------------------
+
+    def index_of_grid(self, warp: Warp, name: str) -> Words | None:
+        """The bytes of a special register that follows the grid, if that is a symbol."""
+        of, _, axis = name.partition(".")
+        if self.forms is None or of not in OF_GRID:
+            return None
+        number = "xyz".index(axis)
+        geometry = self.machine.launched.geometry
+        extent, inside = geometry.cluster[number], (warp.block.coordinates[number] - geometry.first[number])
+        if extent > 1 and of in ("ctaid", "nctaid"):
+            of_cluster = "clusterid" if of == "ctaid" else "nclusterid"
+            row = self.forms.symbol(f"{of_cluster}.{axis}", extent, inside if of == "ctaid" else 0)
+        else:
+            row = self.forms.symbol(name if extent > 1 else name.replace("cluster", "cta"))
+        return np.broadcast_to(row, (WARP, len(row)))
+
+    def parameter(self, address: int, size: int) -> Words | None:
+        """So many bytes of parameters; None outside of all."""
+        launched = self.machine.launched
+        number = launched.parameter(address, size)
+        if number is not None:
+            return constant(number, size)[0]
+        if self.forms is None:
+            return None
+        first, pieces = address & -4, []
+        for at in range(first, address + size, 4):
+            name = launched.symbol(at)
+            number = None if name else launched.parameter(at, 4)
+            if not name and number is None:
+                return None
+            pieces.append(self.forms.symbol(name) if name else constant(number or 0, 4)[0])
+        if len(pieces) == 2 and not pieces[1].any():
+            return self.forms.row(self.forms.of(pieces[0])._replace(width=64))
+        return np.concatenate(pieces)[address - first :][:size]
 
     # Shared memory ------------------------------------------------------------------------------------
 
@@ -241,17 +308,27 @@ class Contents:
         Raises:
             NotUnderstood: a reduction has changed them.
         """
+        if not self._written.isdisjoint(self._tensors(addresses)):
+            self.loads_what_it_stores = True
+            if self.forms is not None:
+                raise NotUnderstood("a load from a tensor that is stored to, at an address of symbols")
+        return self.before(addresses)
+
+    def before(self, addresses: Addresses) -> Words:
+        """The same where it stands for itself: a byte that is not stored remains."""
         self._require_unreduced(addresses)
         found = self._at_launch(addresses)
-        if self._written.isdisjoint(_different(addresses >> _TENSOR)):
+        if self._written.isdisjoint(self._tensors(addresses)):
             return found
-        self.loads_what_it_stores = True
         newest = self._latest()
         flat = found.reshape(-1)
         for index, address in enumerate(addresses.reshape(-1).tolist()):
             if address in newest:
                 flat[index] = newest[address]
         return flat.reshape(found.shape)
+
+    def _tensors(self, addresses: Addresses) -> Sequence[int]:
+        return _different((addresses if self.forms is None else without_region(addresses)) >> _TENSOR)
 
     def _at_launch(self, addresses: Addresses) -> Words:
         found = of_addresses(addresses)
@@ -301,7 +378,7 @@ class Contents:
         self._require_unreduced(addresses)
         flat = addresses.reshape(-1)
         self.stored.append(Stored(flat, data.reshape(-1), at))
-        self._written.update(_different(flat >> _TENSOR))
+        self._written.update(self._tensors(flat))
         self._newest = None
 
     def reduce_global(
@@ -312,7 +389,7 @@ class Contents:
         makes them, where the order of those that one makes counts. Nobody knows that of different ones."""
         values = joined(data) if where is None else mixed(word("where"), where, joined(data))
         places = addresses[:, None] + np.arange(data.shape[1])
-        if not self._written.isdisjoint(_different(places >> _TENSOR)):
+        if not self._written.isdisjoint(self._tensors(places)):
             newest = self._latest()
             for index, row in enumerate(places.tolist()):
                 before = [newest[place] for place in row if place in newest]

@@ -98,6 +98,11 @@ def constant(number: int, size: int) -> Words:
     return np.broadcast_to(data.astype(np.uint64), (WARP, size))
 
 
+def number_in(row: Words) -> int:
+    """The number that bytes are."""
+    return sum(int(byte) << 8 * i for i, byte in enumerate(row))
+
+
 def is_number(data: Words) -> npt.NDArray[np.bool_]:
     return data < _NUMBERS
 
