@@ -26,11 +26,9 @@ from porter.ptx.packing import operand_element_bits
 from porter.ptx.smem_desc import Generation
 from porter.ptx.sparse import NIBBLE, chunk_elements, metadata_register
 from porter.ptx.types import ElementType
-from porter.ptx.wgmma import THREADS, WgmmaOp, a_position, d_position, umma_kind
+from porter.ptx.wgmma import THREADS, WARP_ROWS, WgmmaOp, a_position, d_position, umma_kind
 
 _CHUNK = 16
-_ROWS = 16
-"""Of A and of the accumulator that a warp of a warpgroup holds."""
 
 
 def operand_bytes(
@@ -138,7 +136,7 @@ def _wgmma(step: Step) -> Means:
             of_rows = of_rows if of_metadata is None else sparse_rows(of_rows, of_metadata)
             of_columns = _in_shared(contents, warp, turn, of_b, (op.n, op.k, bits, mn_b))
             old = None if before is None else before.reshape(WARP, -1, size)
-            found = accumulated(key, of_rows[rows + _ROWS * number], of_columns[columns], old, size)
+            found = accumulated(key, of_rows[rows + WARP_ROWS * number], of_columns[columns], old, size)
             contents.put_row(warp, names, taken, found.reshape(WARP, len(names), 4))
 
         return then
@@ -165,7 +163,7 @@ def _metadata(step: Step, op: WgmmaOp, bits: int) -> Read:
         number, chosen = warp.number % (THREADS // WARP), selector(contents.machine, warp, group)
         assert isinstance(chosen, int)
         data = np.zeros((op.m, op.k // chunk_elements(bits)), np.uint64)
-        rows = np.arange(_ROWS * number, _ROWS * (number + 1))[:, None]
+        rows = np.arange(WARP_ROWS * number, WARP_ROWS * (number + 1))[:, None]
         thread, low = metadata_register(rows, np.arange(data.shape[1])[None, :], bits, chosen)
         data[rows[:, 0]] = nibbles(register(contents, warp, group)[thread - WARP * number], low + 0 * thread)
         return data
