@@ -109,7 +109,9 @@ class Contents:
         """Units of memory that reductions have changed."""
         self._before: dict[tuple[Warp, int, int, str], np.uint64] = {}
         """The newest reduction of a thread at a place, of those whose order counts."""
-        self._newest: dict[int, np.uint64] | None = None
+        self._newest: dict[int, np.uint64] = {}
+        """What global memory holds by what was stored, as far as that is `_noted`."""
+        self._noted = 0
         self.loads_what_it_stores = False
         self.operands: dict[object, tuple[int, Words]] = {}
         """Those in shared memory that warpgroups have found, with the number of their product."""
@@ -366,11 +368,10 @@ class Contents:
             raise NotUnderstood("what reductions have left in global memory")
 
     def _latest(self) -> dict[int, np.uint64]:
-        if self._newest is None:
-            self._newest = {}
-            for stored in self.stored:
-                if not stored.how:
-                    self._newest.update(zip(stored.addresses.tolist(), stored.words, strict=True))
+        for stored in self.stored[self._noted :]:
+            if not stored.how:
+                self._newest.update(zip(stored.addresses.tolist(), stored.words, strict=True))
+        self._noted = len(self.stored)
         return self._newest
 
     def put_global(self, addresses: Addresses, data: Words, at: int) -> None:
@@ -379,7 +380,6 @@ class Contents:
         flat = addresses.reshape(-1)
         self.stored.append(Stored(flat, data.reshape(-1), at))
         self._written.update(self._tensors(flat))
-        self._newest = None
 
     def reduce_global(
         self, addresses: Addresses, data: Words, at: int, how: str, threads: Threads | None = None,

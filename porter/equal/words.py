@@ -23,6 +23,7 @@ _FACTORS = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
 _SHIFTS = (np.uint64(32), np.uint64(29))
 _FACTOR, _LAST_FACTOR = (np.uint64(factor) for factor in _FACTORS)
 _ALL_BITS = (1 << 64) - 1
+_ONE = np.uint64(1)
 REGISTER = 8
 """Bytes of the widest register that has a sign."""
 _NUMBERS = np.uint64(256)
@@ -41,7 +42,9 @@ def mixed(first: Words | np.uint64, *others: Words | np.uint64) -> Words:
     found: Words | np.uint64 = first
     for other in others:
         if found.ndim:
-            begun: Words | np.uint64 = _spread_bits(found, _FACTOR)
+            begun: Words | np.uint64 = found >> _SHIFTS[0]
+            begun ^= found
+            begun *= _FACTOR
         else:
             # numbers of Python do not warn when they wrap
             number = int(found)
@@ -52,11 +55,6 @@ def mixed(first: Words | np.uint64, *others: Words | np.uint64) -> Words:
         found = both[0] if alone else both
     return np.asarray(found)
 
-
-def _spread_bits(data: Words, factors: Words | np.uint64) -> Words:
-    found = data >> _SHIFTS[0]
-    found ^= data
-    return found * factors
 
 
 def _stir(data: Words) -> None:
@@ -69,21 +67,25 @@ def joined(data: Words) -> Words:
     """The word of what the last axis holds: the sum of words that stand for one of them and its place each."""
     size = data.shape[-1]
     if size == 1:
-        return mixed(np.uint64(1), data[..., 0])
-    each = _spread_bits(data, _places(size))
-    _stir(each)
-    return mixed(np.uint64(size), np.add.reduce(each, axis=-1))
+        return mixed(_ONE, data[..., 0])
+    first, second = _factors(size)
+    each = data * first
+    each ^= each >> _SHIFTS[0]
+    each *= second
+    found: Words = np.add.reduce(each, axis=-1)
+    return found + second[-1]
 
 
 @lru_cache(maxsize=256)
-def _places(size: int) -> Words:
-    """An odd factor for each place in a row."""
-    return np.array([int(word(f"place {at}")) | 1 for at in range(size)], np.uint64)
+def _factors(size: int) -> tuple[Words, Words]:
+    """Two odd numbers for each place in a row."""
+    found = [[int(word(f"factor {number} of {at}")) | 1 for at in range(size)] for number in (1, 2)]
+    return np.array(found[0], np.uint64), np.array(found[1], np.uint64)
 
 
 def spread(words: Words, size: int) -> Words:
     """The bytes [..., size] of values that are known by their words."""
-    return mixed(words[..., None], np.arange(1, size + 1, dtype=np.uint64))
+    return words[..., None] + _factors(size)[0]
 
 
 def of_addresses(addresses: npt.NDArray[np.int64]) -> Words:

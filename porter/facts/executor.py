@@ -73,7 +73,9 @@ def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:
 def _go(machine: Machine, warp: Warp, most: int) -> bool:
     """Have a warp execute until it waits, has waited, or has ended."""
     moved = False
-    in_a_row = stretches(machine.flow, machine.reads_global)
+    follows = machine.follow is not None
+    in_a_row = stretches(machine.flow, machine.reads_global, _step if follows else None)
+    goes_by_rows = not (follows and machine.follows_numbers)
     while warp.groups:
         if len(warp.groups) > 1 and _merge(machine, warp):
             moved = True
@@ -90,7 +92,7 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
                 what = f"{most} instructions" if machine.steps > most else f"{MOST_EVENTS} events"
                 raise NotUnderstood(f"more than {what} are executed", group.pc)
             place = group.pc
-            stretch = in_a_row.at(place, warp) if machine.follow is None else None
+            stretch = in_a_row.at(place, warp) if goes_by_rows else None
             if stretch is not None and _is_for(stretch, warp, group):
                 stretch.run(machine, warp, group)
                 machine.steps += stretch.last + 1 - place

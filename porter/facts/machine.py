@@ -94,6 +94,10 @@ class Machine:
         self.on_rest: Callable[[], bool] | None = None
         self.follow: Callable[[Warp, Group], Callable[[], None] | None] | None = None
         """Told of each instruction that a group comes to; what it gives is called behind it, unless it waits."""
+        self.follows_numbers = False
+        """Whether it is told as well of instructions that take and give numbers alone."""
+        self.of_numbers: set[frozenset[int]] = set()
+        """Instructions that took and gave numbers alone, where it is not told of them."""
         self.on_comparison: Callable[[Warp, int, tuple[tuple[int, int], ...]], None] | None = None
         self.on_load: Callable[[Warp, int, Mapping[str, Value]], None] | None = None
         self.is_whole = False

@@ -19,7 +19,7 @@ from porter.facts.instructions.registry import compiled, computes
 from porter.facts.integers import expression
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
-from porter.facts.values import apply
+from porter.facts.values import Value, apply, is_known
 from porter.ptx import ast
 from porter.ptx.bits import unsigned
 
@@ -37,12 +37,16 @@ class Stretch(NamedTuple):
     named: frozenset[str]
 
 
+Steps = Callable[[Machine, Warp, Group], object]
+
+
 class Stretches:
     """The stretches of an entry by the instruction that they begin with, made when they are come to. `reads_global`:
-    whether what is loaded from global memory may decide something."""
+    whether what is loaded from global memory may decide something. `step` executes one instruction of a machine whose
+    data are followed; None where they are not."""
 
-    def __init__(self, flow: Flow, reads_global: bool) -> None:
-        self._flow = flow
+    def __init__(self, flow: Flow, reads_global: bool, step: Steps | None) -> None:
+        self._flow, self._step = flow, step
         self._deciding = [*deciding(flow, reads_global), frozenset[str]()]
         self._known: dict[tuple[bool, bool], dict[int, Stretch | None]] = defaultdict(dict)
 
@@ -56,7 +60,7 @@ class Stretches:
 
     def _made(self, start: int, in_flight: bool, fenced: bool) -> Stretch | None:
         flow, at = self._flow, start
-        text = _Text(flow, self._deciding)
+        text = _Text(flow, self._deciding) if self._step is None else _FollowedText(flow, self._step)
         while at < min(len(flow.decoded), start + _MOST) and (at == start or at not in flow.heads):
             ins = flow.decoded[at]
             if ins is None or not computes(ins):
@@ -75,11 +79,12 @@ class Stretches:
         return Stretch(text.function(at, start), at, last, frozenset().union(*flow.named[start : last + 1]))
 
 
-def stretches(flow: Flow, reads_global: bool) -> Stretches:
-    known: dict[bool, Stretches] = flow.__dict__.setdefault("_stretches", {})
-    if reads_global not in known:
-        known[reads_global] = Stretches(flow, reads_global)
-    return known[reads_global]
+def stretches(flow: Flow, reads_global: bool, step: Steps | None = None) -> Stretches:
+    known: dict[object, Stretches] = flow.__dict__.setdefault("_stretches", {})
+    key = reads_global, step
+    if key not in known:
+        known[key] = Stretches(flow, reads_global, step)
+    return known[key]
 
 
 class _Text:
@@ -193,7 +198,7 @@ class _Text:
         return given
 
     def _compute(self, at: int, given: list[str], indent: str) -> None:
-        code, ins = self._flow.code, self._flow.decoded[at]
+        ins = self._flow.decoded[at]
         assert ins is not None
         if not given:
             for name in sorted(self._flow.writes[at]):
@@ -201,9 +206,7 @@ class _Text:
             return
         text = expression(ins.parts)
         assert text is not None
-        operands = ins.operands[0]
-        pair = (operands.first, operands.second) if isinstance(operands, ast.Pair) else (operands,)
-        names = [code.renamed(at, o.name) for o in pair if isinstance(o, ast.Reg)]
+        names = _written(self._flow, at)
         shown = text.format(**dict(zip("abc", given, strict=False)))
         variables = [v for v in given if not v.isdigit()]
         if not variables and ins.parts[0] != "setp":
@@ -227,3 +230,79 @@ class _Text:
             # with a further predicate it is not the opposite of the result
             opposite = f"apply(('not', 'pred'), ({target},), group.lanes)" if len(given) == 2 else "None"
             self._line(f"{indent}{self._target(name)} = {opposite}", name)
+
+
+class _FollowedText(_Text):
+    """The same where data are followed: what takes and gives numbers alone has no part in them, and everything else is
+    done by itself. Registers are put back at once."""
+
+    def __init__(self, flow: Flow, step: Steps) -> None:
+        super().__init__(flow, [])
+        self._names |= {"step": step, "in_lanes": _in_lanes(step)}
+        self._of_numbers: list[int] = []
+        self._line("others = ()")
+
+    def add(self, at: int) -> None:
+        flow, ins = self._flow, self._flow.decoded[at]
+        assert ins is not None
+        given = self._given(at) if ins.guard is None else None
+        written = _written(flow, at)
+        if not given or (len(written) > 1 and len(given) > 2):
+            self._line(f"group.pc = {at}; step(machine, warp, group)")
+            for name in sorted(flow.writes[at]):
+                self._line(f"{self._target(name)} = get({name!r})")
+            return
+        self._of_numbers.append(at)
+        variables = dict.fromkeys(v for v in given if not v.isdigit())
+        targets, text = [self._target(name) for name in written], expression(ins.parts)
+        assert text is not None
+        self._line(f"if {' and '.join(f'{v}.__class__ is int' for v in variables) or 'True'}:")
+        if ins.parts[0] == "setp":
+            self._line(f" if told is not None: told(warp, {at}, (({given[0]}, {given[1]}),))")
+        self._line(f" R[{written[0]!r}] = {targets[0]} = {text.format(**dict(zip('abc', given, strict=False)))}")
+        for name, target in zip(written[1:], targets[1:], strict=True):
+            self._line(f" R[{name!r}] = {target} = {targets[0]} & 1 ^ 1")
+        if variables:
+            self._names[f"parts{at}"], self._names[f"written{at}"] = ins.parts, written
+            self._line("else:")
+            arguments = f"{at}, parts{at}, ({', '.join(given)},), written{at}"
+            self._line(f" others += in_lanes(machine, warp, group, {arguments})")
+            for name, target in zip(written, targets, strict=True):
+                self._line(f" {target} = get({name!r})")
+
+    def function(self, end: int, start: int) -> Callable[[Machine, Warp, Group], None]:
+        self._names["places"] = frozenset(self._of_numbers)
+        self._line("machine.of_numbers.add(places.difference(others) if others else places)")
+        self._deciding = [frozenset()] * (end + 1)
+        return super().function(end, start)
+
+
+def _written(flow: Flow, at: int) -> list[str]:
+    """The registers that an instruction writes, in order."""
+    targets = flow.code.code[at].operands[0]
+    pair = (targets.first, targets.second) if isinstance(targets, ast.Pair) else (targets,)
+    return [flow.code.renamed(at, o.name) for o in pair if isinstance(o, ast.Reg)]
+
+
+def _in_lanes(step: Steps) -> Callable[..., tuple[int, ...]]:
+    """What computes where lanes have other numbers, or data; gives the instruction if it has to do with data."""
+
+    def in_lanes(
+        machine: Machine, warp: Warp, group: Group, at: int, parts: tuple[str, ...], given: tuple[Value, ...],
+        written: list[str],
+    ) -> tuple[int, ...]:  # fmt: skip
+        lanes = group.lanes
+        if all(v.__class__ is int or is_known(v, lanes) for v in given):
+            compares = parts[0] == "setp"
+            found = compared(machine, warp, at, parts, given, lanes) if compares else apply(parts, given, lanes)
+            if is_known(found, lanes):
+                group.registers[written[0]] = found
+                for name in written[1:]:
+                    group.registers[name] = apply(("not", "pred"), (found,), lanes)
+                return ()
+            assert not compares
+        group.pc = at
+        step(machine, warp, group)
+        return (at,)
+
+    return in_lanes

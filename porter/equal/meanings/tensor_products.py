@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,6 +20,7 @@ from porter.ptx.bits import unsigned
 from porter.ptx.block_scale import scale_count
 from porter.ptx.idesc_scaled import ScaledDescriptor
 from porter.ptx.mma_cells import (
+    Indices,
     a_cells,
     decode_idesc,
     layout_of,
@@ -74,7 +77,7 @@ class _Product:
     def run(self, ranks: list[int]) -> None:
         """In the Tensor Memory of these blocks, each of which has a part of the columns of B."""
         op, idesc, given = self._op, self._idesc, self._given
-        lanes, cells = mma_cells(op, given["idesc"], given["d"])
+        lanes, where = _accumulator(op, given["idesc"], given["d"])
         b = self._columns(ranks)
         scale = given.get("scale_input_d", 0)
         size = element_bytes(idesc.d_type)
@@ -86,16 +89,17 @@ class _Product:
             columns = b[None, :]
             if "scale_a" in given:
                 rows, columns = self._scaled(tensor, rows, columns, lanes // WARP_LANES)
-            before = tensor[lanes, cells]
+            before = tensor[where]
             old = before if given["enable_input_d"] & 1 else None
             if old is not None and scale:
                 old = mixed(word("scaled by a power of two"), old, np.uint64(scale))
-            found = np.full(before.shape, UNDEFINED)
-            found[..., :size] = accumulated(self._key(), rows, columns, old, size)
+            found = accumulated(self._key(), rows, columns, old, size)
+            if size < before.shape[-1]:
+                found = np.concatenate((found, np.full_like(found, UNDEFINED)), axis=-1)
             if self._off:
                 keeps = np.array([self._off >> LANES * number + lane & 1 for lane in range(LANES)], bool)[lanes]
                 found = np.where(keeps[..., None], before, found)
-            tensor[lanes, cells] = found
+            tensor[where] = found
             if op.ashift:
                 a_lanes, a_columns = a_cells(op, given["idesc"], given["a"])
                 shift_rows(tensor, a_lanes[:, 0], a_columns[0])
@@ -161,3 +165,13 @@ class _Product:
         first = self._idesc.a_scale_id if name == "a" else self._idesc.b_scale_id
         lanes, columns = scale_cells(self._op, self._given["idesc"], self._given[f"scale_{name}"], name)
         return joined(tensor[lanes, columns, first : first + self._factors])
+
+
+@lru_cache(maxsize=256)
+def _accumulator(op: UmmaOp, idesc: int, address: int) -> tuple[Indices, tuple[Indices, Indices] | tuple[slice, slice]]:
+    """The lanes [rows, N] of an accumulator, and where it lies: by slices, which are faster, where it is a window."""
+    lanes, columns = mma_cells(op, idesc, address)
+    window = lanes[:1, 0] + np.arange(len(lanes))[:, None], columns[0, :1] + np.arange(columns.shape[1])[None, :]
+    if not all(bool((one == other).all()) for one, other in zip(window, (lanes, columns), strict=True)):
+        return lanes, (lanes, columns)
+    return lanes, (slice(lanes[0, 0], lanes[-1, 0] + 1), slice(columns[0, 0], columns[0, -1] + 1))
