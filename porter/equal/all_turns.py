@@ -110,12 +110,14 @@ class Side:
     def symbols(self) -> Mapping[str, int]:
         return self.launched(1).shared_offsets
 
-    def run(self, units: int, stops: Mapping[Stop, int], given: Mapping[int, State]) -> TurnFollower:
+    def run(
+        self, units: int, stops: Mapping[Stop, int], given: Mapping[int, State], records: bool = True
+    ) -> TurnFollower:
         """Raises NotAllError."""
         if self.flow.changes_maps:
             raise NotAllError("tensor maps that are changed", self.name)
         machine = Machine(self.launched(units))
-        follower = TurnFollower(machine, stops, given, self.forms)
+        follower = TurnFollower(machine, stops, given, self.forms, records)
         with self.placed():
             history = run(machine)
         if history.blocked:
@@ -123,7 +125,7 @@ class Side:
         if follower.contents.loads_what_it_stores:
             raise NotAllError(f"the {self.name} loads what it has stored")
         self.on_data |= follower.log.on_data
-        self.gives_numbers |= follower.log.gives_numbers
+        self.gives_numbers |= follower.gives_numbers
         self.bounds |= follower.contents.bounds
         return follower
 
@@ -150,7 +152,7 @@ class AllTurns:
             NotAllError, OtherError: that is not known, or they do not.
         """
         began = time.monotonic()
-        shorter, self.longest = self._run(self.most - self.units), self._run(self.most)
+        shorter, self.longest = (self._run(units, records=True) for units in (self.most - self.units, self.most))
         of_unit = (time.monotonic() - began) / (2 * self.most - self.units)
         found: list[Growing] = []
         for side, before, now in zip(self.sides, shorter, self.longest, strict=True):
@@ -195,7 +197,7 @@ class AllTurns:
         Raises:
             NotAllError, OtherError: both programs leave something else.
         """
-        self.longest = self._run(other.most)
+        self.longest = self._run(other.most, records=True)
         return all(are_alike(one.log, two.log) for one, two in zip(self.longest, other.longest, strict=True))
 
     def _regular(
@@ -278,16 +280,16 @@ class AllTurns:
 
     def _run(
         self, units: int, stops: Sequence[Mapping[Stop, int]] = ({}, {}),
-        given: Sequence[Mapping[int, State]] = ({}, {}),
+        given: Sequence[Mapping[int, State]] = ({}, {}), records: bool = False,
     ) -> list[TurnFollower]:  # fmt: skip
-        """Both programs, which leave the same between all of their cuts.
+        """Both programs, which leave the same between all of their cuts. `records`: what they come to.
 
         Raises:
             NotAllError, OtherError: they do not, or there is no time.
         """
         if self.seconds_left() < 0:
             raise NotAllError("no time for as many turns as are needed")
-        ran = [side.run(units, some, words) for side, some, words in zip(self.sides, stops, given, strict=True)]
+        ran = [side.run(units, some, words, records) for side, some, words in zip(self.sides, stops, given, strict=True)]
         ours, theirs = (follower.outcomes for follower in ran)
         if [len(one.states) for one in ran] != [len(set(some.values())) for some in stops] or len(ours) != len(theirs):
             raise NotAllError("loops that are not come to as often")

@@ -73,13 +73,16 @@ class State:
 
 class TurnFollower(Follower):
     """`stops`: the cut at which a warp stops there. At those of `given` the words that stand there are taken for what
-    the cluster holds, if they are of the same shape."""
+    the cluster holds, if they are of the same shape. Unless it `records`, of what is come to only the instructions that
+    have to do with data are told."""
 
     def __init__(self, machine: Machine, stops: Mapping[Stop, int] | None = None,
-                 given: Mapping[int, State] | None = None, forms: Forms | None = None) -> None:  # fmt: skip
+                 given: Mapping[int, State] | None = None, forms: Forms | None = None,
+                 records: bool = True) -> None:  # fmt: skip
         super().__init__(machine, forms)
         self.log = Log()
         self.recorder = Recorder(machine)
+        self._records = machine.follows_numbers = records
         self.states: list[State] = []
         self._stops, self._given = stops or {}, given or {}
         self._taken_lanes = 0
@@ -90,7 +93,12 @@ class TurnFollower(Follower):
         self._around: dict[LoopOf, int] = defaultdict(int)
         self._marks = [0]
         machine.on_head, machine.on_rest = self._turn, self._cut
-        machine.on_comparison, machine.on_load = self._compared, self._loaded
+        machine.on_comparison, machine.on_load = (self._compared, self._loaded) if records else (None, None)
+
+    @property
+    def gives_numbers(self) -> set[int]:
+        """Instructions with data that have given numbers as well."""
+        return self.log.gives_numbers.union(*self._machine.of_numbers)
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -105,11 +113,13 @@ class TurnFollower(Follower):
     def follow(self, warp: Warp, group: Group) -> Then | None:
         self._taken_lanes, self._lane = 0, first(group.lanes)
         then = super().follow(warp, group)
-        self._note(warp, group)
+        if self._records:
+            self._note(warp, group)
         return self._watched(warp, group, then)
 
     def _one(self, warp: Warp, group: Group, path: Words, paths: dict[int, Words]) -> None:
-        self._note(warp, group)
+        if self._records:
+            self._note(warp, group)
         self.log.on_data.add(group.pc)
         super()._one(warp, group, path, paths)
 
@@ -158,19 +168,16 @@ class TurnFollower(Follower):
         self.log.streams[warp.name].setdefault(self._lane, []).append((entry, ()))
 
     def _turn(self, warp: Warp, group: Group, place: int) -> None:
-        self.recorder.head(warp, group, place)
         head = group.pc
+        if self._records:
+            self.recorder.head(warp, group, place)
         if place not in self._machine.flow.heads[head].members:
             return
         lane = first(group.lanes)
         key = warp.name, head, lane
         around = self._around[key]
-        numbers = {
-            name: value for name in self._machine.flow.live[head]
-            if (value := group.registers.get(name)) is not None and is_known(value, group.lanes)
-        }  # fmt: skip
-        begins = {lane: len(stream) for lane, stream in self.log.streams[warp.name].items()}
-        self.log.turns[key].append(Turn(around, group.lanes, begins, numbers))
+        if self._records:
+            self._record(warp, group, key, around)
         for inner in self._machine.flow.inside[head]:
             self._around[warp.name, inner, lane] += 1
         self._counts[(*key, around)] += 1
@@ -178,6 +185,14 @@ class TurnFollower(Follower):
         if cut is not None:
             self._waiting[warp.name, lane] = cut, group
             group.wait(lambda: len(self.states) > cut, lambda: "other warps have to make as many turns")
+
+    def _record(self, warp: Warp, group: Group, key: LoopOf, around: int) -> None:
+        numbers = {
+            name: value for name in self._machine.flow.live[group.pc]
+            if (value := group.registers.get(name)) is not None and is_known(value, group.lanes)
+        }  # fmt: skip
+        begins = {lane: len(stream) for lane, stream in self.log.streams[warp.name].items()}
+        self.log.turns[key].append(Turn(around, group.lanes, begins, numbers))
 
     # Cuts ---------------------------------------------------------------------------------------------
 

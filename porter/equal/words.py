@@ -72,8 +72,8 @@ def joined(data: Words) -> Words:
     each = data * first
     each ^= each >> _SHIFTS[0]
     each *= second
-    found: Words = np.add.reduce(each, axis=-1)
-    return found + second[-1]
+    found: Words = np.add.reduce(each, axis=-1, initial=second[-1])
+    return found
 
 
 @lru_cache(maxsize=256)
