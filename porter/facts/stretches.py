@@ -247,7 +247,8 @@ class _FollowedText(_Text):
         assert ins is not None
         given = self._given(at) if ins.guard is None else None
         written = _written(flow, at)
-        if not given or (len(written) > 1 and len(given) > 2):
+        # what leaves a carry, or another predicate, leaves more than numbers say
+        if not given or (len(written) > 1 and len(given) > 2) or "cc" in ins.parts:
             self._line(f"group.pc = {at}; step(machine, warp, group)")
             for name in sorted(flow.writes[at]):
                 self._line(f"{self._target(name)} = get({name!r})")
