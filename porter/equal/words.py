@@ -66,8 +66,8 @@ def _stir(data: Words) -> None:
 def joined(data: Words) -> Words:
     """The word of what the last axis holds: the sum of words that stand for one of them and its place each."""
     size = data.shape[-1]
-    if size == 1:
-        return mixed(_ONE, data[..., 0])
+    if size < 2:
+        return mixed(_ONE, data[..., 0]) if size else np.zeros(data.shape[:-1], np.uint64)
     first, second = _factors(size)
     each = data * first
     each ^= each >> _SHIFTS[0]

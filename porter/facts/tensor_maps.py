@@ -42,12 +42,22 @@ class TensorMaps:
         self._bytes: dict[int, int | None] = {}
         self._known: dict[int, bytes | None] = {}
         """What `at` has found, until something is written there."""
+        self.boxes: dict[tuple[int, str], Box] = {}
+        """What copies have moved, by the address of their map and their mode."""
 
     def at(self, address: int) -> bytes | None:
         """The bytes of a map; None where they are not known."""
         if address not in self._known:
             self._known[address] = self._read(address)
         return self._known[address]
+
+    def box(self, address: int, mode: str) -> Box | None:
+        """What a copy moves; None where its map is not known. Raises ValueError as `box_of` does."""
+        data = self.at(address)
+        if data is None:
+            return None
+        found = self.boxes[address, mode] = box_of(data, mode)
+        return found
 
     def _read(self, address: int) -> bytes | None:
         if address >= PARAMETERS:

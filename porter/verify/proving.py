@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -16,7 +17,9 @@ from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL, Area, Geometry, Launched, Triple
 from porter.facts.machine import DATA, Machine
+from porter.facts.tensor_maps import Box
 from porter.ptx.tensormap import ENCODED_BYTES
+from porter.sync.alike import has_boxes, what_decides
 from porter.sync.checked import Checked, Rulings, Verdict, check, worse
 from porter.sync.together import MOST_TURNS, Columns
 from porter.sync.turns import Lasso, Recorder, find_lasso
@@ -173,6 +176,10 @@ class Prover:
         self._assumed: set[str] = set()
         self._made: dict[int, tuple[Checked | None, Recorder | None, str]] = {}
         """Executions by the value of the size that is looked at."""
+        self._borrowed: set[int] | None = set()
+        """Of these the ones that were made for other sizes, which are alike; None where none may be."""
+        self._alike: dict[object, list[tuple[Mapping[tuple[int, str], Box], Checked, Recorder]]] = defaultdict(list)
+        """By what decides, executions with what they have copied by tensor maps."""
         self._at_base: tuple[Checked | None, Recorder | None, str] | None = None
         self._began = time.perf_counter()
 
@@ -245,6 +252,7 @@ class Prover:
 
     def _varied(self, base: Base, name: str, value: int, step: int) -> tuple[Count, Checked | None, str]:
         self._made.clear()
+        self._borrowed = set()
         coarse = step
         while coarse < value:
             coarse *= 2
@@ -267,6 +275,9 @@ class Prover:
                 if found is not None and found.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
                     return Count(name, step, changed, why="it is not clean"), found, where
             return Count(name), None, ""
+        # what is shown of each number of turns is its own
+        self._made = {value: made for value, made in self._made.items() if value not in self._borrowed}
+        self._borrowed = None
         return self._turns(base, name, step)
 
     def _runs(self, base: Base, name: str, step: int) -> list[Recorder]:
@@ -283,25 +294,43 @@ class Prover:
         """The execution with another value of a size, which is made once."""
         if value not in self._made:
             is_base = value == base[1].sizes[name]
-            found = self._at_base if is_base and self._at_base is not None else self._run(base, {name: value})
+            if is_base and self._at_base is not None:
+                self._made[value] = self._at_base
+                return self._at_base
+            found, is_own = self._run_or_borrow(base, {name: value}, self._borrowed is not None)
             self._made[value] = found
-            self._at_base = found if is_base else self._at_base
+            if is_base and is_own:
+                self._at_base = found
+            if self._borrowed is not None and not is_own:
+                self._borrowed.add(value)
         return self._made[value]
 
     def _run(self, base: Base, changed: Sizes) -> tuple[Checked | None, Recorder | None, str]:
+        return self._run_or_borrow(base, changed, False)[0]
+
+    def _run_or_borrow(
+        self, base: Base, changed: Sizes, borrows: bool
+    ) -> tuple[tuple[Checked | None, Recorder | None, str], bool]:
+        """An execution, and whether it is one of its own: with `borrows` one that is alike may stand for it."""
         try:
             kernel, problem = self._built_at({**base[1].sizes, **changed})
         except PorterError:
-            return None, None, ""
+            return (None, None, ""), True
         if (kernel.entry, kernel.ptx) != (base[0].entry, base[0].ptx):
             raise _AnotherKernelError
         *_, launched = clusters_looked_at(problem, self._flow(kernel))
         machine = Machine(replace(launched, areas=()))
-        recorder = Recorder(machine)
         where = f"{listed(problem.sizes)}, block {_coordinates(launched)}"
+        decides = what_decides(machine)
+        for copied, found, recorder in self._alike[decides] if borrows and decides is not None else ():
+            if has_boxes(machine, copied):
+                return (found, recorder, where), False
+        recorder = Recorder(machine)
         found = check(launched, machine=machine, rulings=self._rulings)
         self._assumed |= found.assumed
-        return found, recorder, where
+        if decides is not None:
+            self._alike[decides].append((machine.maps.boxes, found, recorder))
+        return (found, recorder, where), True
 
     def _turns(self, base: Base, name: str, step: int) -> tuple[Count, Checked | None, str]:
         runs: list[Recorder] = []

@@ -133,8 +133,8 @@ class Weakened(NamedTuple):
     original: str = ORIGINAL
 
 
-def _few(turns: AllTurns, units: int, *others: Any) -> list[TurnFollower]:
-    return _RUN(turns, units if units > 2 else 1, *others)
+def _few(turns: AllTurns, units: int, *others: Any, **more: Any) -> list[TurnFollower]:
+    return _RUN(turns, units if units > 2 else 1, *others, **more)
 
 
 _RUN = AllTurns._run

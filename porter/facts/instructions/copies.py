@@ -15,7 +15,7 @@ from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
 from porter.facts.placed import look_at_place
 from porter.facts.state import Batches, Group, Warp
-from porter.facts.tensor_maps import Box, box_of
+from porter.facts.tensor_maps import Box
 from porter.facts.values import Value, bits, of_lane
 from porter.ptx import ast
 from porter.ptx.alignment import BULK_COPY, TENSOR_COPY, TENSOR_MAP
@@ -276,11 +276,11 @@ def _box(step: Step) -> OfBox:
 
     def box(machine: Machine, warp: Warp, group: Group, lane: int) -> tuple[int, Box]:
         address = of_lane(of_map(machine, warp, group), lane)
-        data = None if address is None else machine.maps.at(address)
-        if address is None or data is None:
+        found = None if address is None else machine.maps.box(address, mode)
+        if address is None or found is None:
             raise step.not_understood("the tensor map, whose box nobody tells,")
         look_at_place(machine, address, 1 << lane, 0, step.at, TENSOR_MAP)
-        return address, box_of(data, mode)
+        return address, found
 
     return box
 
