@@ -73,22 +73,23 @@ def _order(machine: Machine, warps: list[Warp]) -> list[Warp]:
 def _go(machine: Machine, warp: Warp, most: int) -> bool:
     """Have a warp execute until it waits, has waited, or has ended."""
     moved = False
+    flow, events, on_head = machine.flow, machine.history.events, machine.on_head
     follows = machine.follow is not None
-    in_a_row = stretches(machine.flow, machine.reads_global, _step if follows else None)
+    in_a_row = stretches(flow, machine.reads_global, _step if follows else None)
     goes_by_rows = not (follows and machine.follows_numbers)
     while warp.groups:
-        if len(warp.groups) > 1 and _merge(machine, warp):
+        alone = len(warp.groups) == 1
+        if not alone and _merge(machine, warp):
             moved = True
             continue
-        ready = [g for g in warp.groups if g.may_go()]
+        ready = [g for g in warp.groups if g.ready is None or g.ready()]
         if not ready:
             return moved
-        group = min(ready, key=lambda g: g.pc)
+        group = ready[0] if len(ready) == 1 else min(ready, key=lambda g: g.pc)
         group.ready = None
-        alone = len(warp.groups) == 1
         outcome = None
         while outcome is None and group.lanes:
-            if machine.steps > most or len(machine.history.events) > MOST_EVENTS:
+            if machine.steps > most or len(events) > MOST_EVENTS:
                 what = f"{most} instructions" if machine.steps > most else f"{MOST_EVENTS} events"
                 raise NotUnderstood(f"more than {what} are executed", group.pc)
             place = group.pc
@@ -96,16 +97,17 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
             if stretch is not None and _is_for(stretch, warp, group):
                 stretch.run(machine, warp, group)
                 machine.steps += stretch.last + 1 - place
-            if group.pc != place and stretch is not None:
+            if stretch is not None and group.pc != place:
                 moved, place = True, stretch.last
             else:
                 machine.steps += 1
                 outcome = _step(machine, warp, group)
                 moved |= outcome is not Outcome.BLOCKED
-            if machine.on_head is not None:
-                machine.branched.add((place, group.pc))
-                if group.pc in machine.flow.heads:
-                    machine.on_head(warp, group, place)
+            if on_head is not None:
+                if flow.branches[place]:
+                    machine.branched.add((place, group.pc))
+                if group.pc in flow.heads:
+                    on_head(warp, group, place)
                     if group.ready is not None:
                         return True
             if outcome is Outcome.MET:
@@ -119,7 +121,9 @@ def _is_for(stretch: Stretch, warp: Warp, group: Group) -> bool:
     """Whether a group meets no other one inside of a stretch, and what is undefined has no part in it."""
     if group.undefined and not stretch.named.isdisjoint(group.undefined):
         return False
-    return len(warp.groups) == 1 or not any(group.pc < g.pc < stretch.end for g in warp.groups)
+    if len(warp.groups) == 1:
+        return True
+    return not any(group.pc < g.pc < stretch.end for g in warp.groups)
 
 
 def _step(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
@@ -135,7 +139,9 @@ def _step(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
     if group.undefined and not flow.named[at].isdisjoint(group.undefined):
         carry(flow, group, at)
     try:
-        then = machine.follow(warp, group) if machine.follow is not None else None
+        if machine.follow is None:
+            return compiled(flow, at)(machine, warp, group)
+        then = machine.follow(warp, group)
         outcome = compiled(flow, at)(machine, warp, group)
         if then is not None and outcome is not Outcome.BLOCKED:
             then()

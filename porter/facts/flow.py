@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from porter.facts.code import Code, Loop
 from porter.ptx import ast, table
@@ -28,6 +29,8 @@ class Flow:
         self.code = code
         self.initialized = initialized
         self.decoded = [table.find(ins) for ins in code.code]
+        self.runs: list[Any] = [None] * len(code.code)
+        """What executes each instruction, as `porter.facts.instructions` makes it when it is come to."""
         self.uses: list[frozenset[str]] = []
         self.writes: list[frozenset[str]] = []
         for at, ins in enumerate(self.decoded):
@@ -103,6 +106,11 @@ class Flow:
         return {
             head: tuple(h for h in self.heads if h != head and h in loop.members) for head, loop in self.heads.items()
         }
+
+    @cached_property
+    def branches(self) -> list[bool]:
+        """Whether each instruction is a branch, and behind the last one."""
+        return [*(ins.parts[0] == "bra" for ins in self.code.code), False]
 
     @cached_property
     def has_wgmma(self) -> bool:

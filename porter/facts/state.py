@@ -47,9 +47,6 @@ class Group:
     def wait(self, ready: Callable[[], bool], why: Callable[[], str], awaited: Awaited | None = None) -> None:
         self.ready, self.why, self.awaited = ready, why, awaited
 
-    def may_go(self) -> bool:
-        return self.ready is None or self.ready()
-
     def parted(self, pc: int, lanes: int, live: Collection[str] | None = None) -> Group:
         """Some of the lanes as a group of their own, which the others are left without; `live` are the registers that
         they may go on with."""

@@ -7,7 +7,6 @@ instruction; where all have one number, as nearly everywhere, it computes with t
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -48,15 +47,19 @@ class Stretches:
     def __init__(self, flow: Flow, reads_global: bool, step: Steps | None) -> None:
         self._flow, self._step = flow, step
         self._deciding = [*deciding(flow, reads_global), frozenset[str]()]
-        self._known: dict[tuple[bool, bool], dict[int, Stretch | None]] = defaultdict(dict)
+        self._known: tuple[dict[int, Stretch | None], ...] = ({}, {}, {}, {})
+        """By whether registers are in flight, and whether those of wgmma are fenced."""
 
     def at(self, place: int, warp: Warp) -> Stretch | None:
         """The stretch that a warp comes to; it ends where registers of asynchronous operations have to be looked at."""
         flight = warp.flight
-        known = self._known[bool(warp.loaded or flight.registers), flight.touched is not None]
-        if place not in known:
-            known[place] = self._made(place, bool(warp.loaded or flight.registers), flight.touched is not None)
-        return known[place]
+        in_flight, fenced = bool(warp.loaded or flight.registers), flight.touched is not None
+        known = self._known[2 * in_flight + fenced]
+        try:
+            return known[place]
+        except KeyError:
+            found = known[place] = self._made(place, in_flight, fenced)
+            return found
 
     def _made(self, start: int, in_flight: bool, fenced: bool) -> Stretch | None:
         flow, at = self._flow, start

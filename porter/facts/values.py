@@ -86,14 +86,18 @@ def shifted(value: Value, offset: int) -> Value:
 
 def apply(parts: tuple[str, ...], given: Sequence[Value], mask: int) -> Value:
     """The result of an integer instruction; what depends on data is not known."""
-    if (short := _decided(parts, given)) is not None:
+    if (parts[-1] == "pred" or parts[0] == "selp") and (short := _decided(parts, given)) is not None:
         return short
     function = operation(parts)
-    if function is None or any(v is None for v in given):
+    if function is None:
         return None
-    if all(isinstance(v, int) for v in given):
-        return function(*given)
-    return _in_lanes(parts, tuple(given), mask)
+    alike = True
+    for value in given:
+        if value is None:
+            return None
+        if value.__class__ is not int:
+            alike = False
+    return function(*given) if alike else _in_lanes(parts, tuple(given), mask)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -204,6 +204,9 @@ def _registers(shorter: Recorder, longer: Recorder, period: int, least: int) -> 
                 continue
             for name in sorted(set().union(*states)):
                 values, of_shorter = [s.get(name) for s in states], [s.get(name) for s in before]
+                if len(of_shorter) >= least * turns and values[turns:] == values[:-turns] == of_shorter:
+                    # in all lanes alike
+                    continue
                 lanes = range(WARP) if any(isinstance(v, tuple) for v in values) else range(1)
                 for lane in lanes:
                     now, then = ([of_lane(v, lane) for v in run] for run in (values, of_shorter))

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from porter.facts.instructions.registry import COMPUTES, Outcome, Run, Step, family
 from porter.facts.integers import operation
 from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
 from porter.facts.state import Group, Warp
-from porter.facts.values import Value, apply, bits, first, of_lane, squeezed
+from porter.facts.values import Value, apply, bits, of_lane, squeezed
 from porter.ptx import ast, table
 from porter.ptx.arch import WARP
 
@@ -90,15 +91,24 @@ def compared(
     machine: Machine, warp: Warp, at: int, parts: tuple[str, ...], values: Sequence[Value], lanes: int
 ) -> Value:  # fmt: skip
     """The result of a comparison, which the machine is told of where both sides are numbers."""
-    left, right = values[:2]
-    if machine.on_comparison is not None:
-        together = not isinstance(left, tuple) and not isinstance(right, tuple)
-        some = (first(lanes),) if together else bits(lanes)
-        sides = ((of_lane(left, lane), of_lane(right, lane)) for lane in some)
-        numbers = tuple((a, b) for a, b in sides if a is not None and b is not None)
-        if numbers:
-            machine.on_comparison(warp, at, numbers)
+    if machine.on_comparison is not None and (sides := _sides(values[0], values[1], lanes)):
+        machine.on_comparison(warp, at, sides)
     return apply(parts, values, lanes)
+
+
+def _sides(left: Value, right: Value, lanes: int) -> tuple[tuple[int, int], ...]:
+    """Both sides of a comparison by lane, where they are numbers; once where all lanes have the same."""
+    if left is None or right is None:
+        return ()
+    if isinstance(left, int) and isinstance(right, int):
+        return ((left, right),)
+    return _by_lane(left, right, lanes)
+
+
+@lru_cache(maxsize=1 << 12)
+def _by_lane(left: Value, right: Value, lanes: int) -> tuple[tuple[int, int], ...]:
+    sides = ((of_lane(left, lane), of_lane(right, lane)) for lane in bits(lanes))
+    return tuple((a, b) for a, b in sides if a is not None and b is not None)
 
 
 def _unpacked(step: Step) -> Run:

@@ -119,10 +119,9 @@ def compiled(flow: Flow, at: int) -> Run:
     Raises:
         NotUnderstood: nothing is known of it.
     """
-    known: dict[int, Run] = flow.__dict__.setdefault("_runs", {})
-    found = known.get(at)
+    found: Run | None = flow.runs[at]
     if found is None:
-        found = known[at] = _compile(flow, at)
+        found = flow.runs[at] = _compile(flow, at)
     return found
 
 
