@@ -4,7 +4,7 @@ that its kind needs; and what is read must have been written."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from porter.facts.cells import byte_of, column_of
 from porter.facts.events import Access, Edge, Engine, History, Space, WarpName
@@ -64,8 +64,8 @@ class Conflicts:
         self._starting: dict[int, list[Access]] = defaultdict(list)
         for access in history.accesses:
             self._starting[access.start].append(access)
-        self._executed: dict[tuple[int, WarpName | None], list[tuple[int, int]]] = defaultdict(list)
-        """By instruction and warp the events at which accesses begin, with their lanes."""
+        self._turns: dict[tuple[int, int], int] = {}
+        """By instruction and event at which accesses begin."""
         self._spaces: dict[Space, _Cells] = defaultdict(_Cells)
         self._pairs: dict[object, list[int]] = defaultdict(list)
         """Events at which the blocks of a pair get columns, neither ahead of the other."""
@@ -170,29 +170,33 @@ class Conflicts:
         return first.end is not None and any(views.memory[e] >> first.end & 1 for e in met)
 
     def _report(self, kind: str, first: Access, second: Access, what: str, level: Level = "error") -> None:
+        one, other = self._events[first.start].warp, self._events[second.start].warp
+        between = one is not None and other is not None and one.rank != other.rank
+        turn = self._turn(second)
+        if self._findings.again(kind, second.at, first.at, level, between, turn):
+            return
         where = self._where(first.space, first.cells & second.cells)
         verbs = tuple("writes" if a.write else "reads" for a in (first, second))
         text = (
             f"{where}: {first.engine.value} {verbs[0]} ({self._who(first)}), "
             f"{second.engine.value} {verbs[1]} ({self._who(second)}): {what}"
         )
-        one, other = self._events[first.start].warp, self._events[second.start].warp
-        between = one is not None and other is not None and one.rank != other.rank
         self._findings.add(
-            kind, text, second.at, first=first.at, level=level, between_blocks=between, missing=what,
-            turn=self._turn(second),
-        )  # fmt: skip
+            kind, text, second.at, first=first.at, level=level, between_blocks=between, missing=what, turn=turn
+        )
 
     def _turn(self, access: Access) -> int:
         """How often its threads have come to an access's instruction, with this time."""
-        event = self._events[access.start]
-        if not self._executed:
+        if not self._turns:
+            times: dict[tuple[int, WarpName | None], Counter[int]] = defaultdict(Counter)
             for start in sorted(self._starting):
+                event = self._events[start]
+                lane = event.lanes & -event.lanes
                 for at in {one.at for one in self._starting[start]}:
-                    self._executed[at, self._events[start].warp].append((start, self._events[start].lanes))
-        lane = event.lanes & -event.lanes
-        of_warp = self._executed[access.at, event.warp]
-        return sum(start <= access.start and bool(lanes & lane) for start, lanes in of_warp)
+                    of_warp = times[at, event.warp]
+                    of_warp[event.lanes] += 1
+                    self._turns[at, start] = sum(n for lanes, n in of_warp.items() if lanes & lane)
+        return self._turns[access.at, access.start]
 
     def _where(self, space: Space, cells: int) -> str:
         """The first of the cells."""

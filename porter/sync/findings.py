@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -64,6 +65,8 @@ class Findings:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, int | None, int | None], Finding] = {}
+        self._more: Counter[tuple[str, int | None, int | None]] = Counter()
+        """Pairs that were counted alone."""
 
     def add(
         self, kind: str, text: str, second: int | None, *, first: int | None = None, level: Level = "error",
@@ -73,5 +76,19 @@ class Findings:
         known = self._found.get(found.identity)
         self._found[found.identity] = found if known is None else known.joined(found)
 
+    def again(
+        self, kind: str, second: int | None, first: int | None, level: Level, between_blocks: bool, turn: int
+    ) -> bool:  # fmt: skip
+        """Count a pair of which nothing need be told: one of these two places is known that is as bad, and begins no
+        later."""
+        known = self._found.get((kind, first, second))
+        if known is None or known.between_blocks > between_blocks:
+            return False
+        if (_LEVELS.index(level), turn) < _order(known):
+            return False
+        self._more[known.identity] += 1
+        return True
+
     def all(self) -> list[Finding]:
-        return sorted(self._found.values(), key=lambda f: _LEVELS.index(f.level))
+        found = [replace(f, pairs=f.pairs + self._more[f.identity]) for f in self._found.values()]
+        return sorted(found, key=lambda f: _LEVELS.index(f.level))

@@ -90,13 +90,13 @@ class End:
 
 class Followers(NamedTuple):
     """What follows from the counters of a loop, of whose `heads` some were `asked` for: what is `wrong` with it,
-    registers that go on moving behind the loop as `others` than they are at its head, or are `uneven` there, and
-    instructions that leave it in memory."""
+    by register how far `others` than at its head move behind the loop with each period, registers that are `uneven`
+    there, and instructions that leave it in memory."""
 
     heads: Mapping[Key, Counted]
     asked: Collection[Key]
     wrong: Sequence[tuple[str, int]]
-    others: Collection[str]
+    others: Mapping[str, int]
     uneven: Collection[str]
     stored: Collection[int]
 
@@ -138,20 +138,21 @@ class Sizes:
                 yield from self._checked(numbers, kinds)
 
     def behind(
-        self, loop: Loop, counters: Mapping[str, End | None], uneven: Collection[str]
+        self, loop: Loop, counters: Mapping[str, End | None], others: Mapping[str, int], uneven: Collection[str]
     ) -> Iterator[tuple[str, int]]:
-        """The same of what a loop leaves in its counters, as far as it is known, and in registers that follow them
-        otherwise."""
+        """The same of what a loop leaves in its counters, as far as it is known, and in registers that follow them: in
+        `others` evenly, by so much with each period."""
         exits = {to for at in loop.body for to in self.flow.code.successors[at] if to not in loop.members}
-        left = {name for to in exits for name in self.flow.live[to] & {*counters, *uneven}}
-        key = loop.head, frozenset(left), frozenset(counters.items())
+        left = {name for to in exits for name in self.flow.live[to] & {*counters, *others, *uneven}}
+        key = loop.head, frozenset(left), frozenset(counters.items()), frozenset(others.items())
         if not left or key in self._behind:
             return
         self._behind.add(key)
         body = [at for at in whole(self.flow).body if at not in loop.members]
         ends = {name: end for name, end in counters.items() if name in left}
         kinds = {name: self.moved(end.step if end is not None else 0) for name, end in ends.items()}
-        kinds |= dict.fromkeys(left.difference(ends), _UNKNOWN)
+        kinds |= {name: self.moved(step) for name, step in others.items() if name in left}
+        kinds |= dict.fromkeys(left.difference(kinds), _UNKNOWN)
         sources = {name: [at for at in loop.body if name in self.flow.writes[at]] for name in left}
         following = Following(self.flow, body, kinds, sources=sources)
         self.stored.update(following.stored(body))

@@ -136,7 +136,7 @@ def _takes_low_bits(run: Recorder, loop: Loop, counters: Mapping[str, End | None
     even = {
         name: most if kind.shift == 0 else None for name, kind in following.kinds.items() if kind.shape is Shape.EVEN
     }
-    return not any(True for _ in sizes.behind(loop, {**even, **counters}, following.kinds.keys() - even))
+    return not any(True for _ in sizes.behind(loop, {**even, **counters}, {}, following.kinds.keys() - even))
 
 
 def _parts(pairs: Sequence[tuple[int, int]], kind: str, area: int) -> bool:

@@ -416,7 +416,11 @@ def _followers(
                 steps[name].add(repeating.behind(at, name))
     uneven = {name for name, found in steps.items() if len(found) > 1 or None in found}
     # what the last turn makes of a counter may move otherwise than it does at the head
-    others = {name for name in steps.keys() - uneven if steps[name] not in ({0}, {repeating.at_head(name)})}
+    others = {
+        name: found.pop() or 0
+        for name, found in steps.items()
+        if name not in uneven and found not in ({0}, {repeating.at_head(name)})
+    }
     wrong = tuple(_operands(loop, following, repeating))
     return Followers(heads, repeating.asked, wrong, others, uneven, tuple(following.stored(loop.body)))
 
@@ -486,7 +490,7 @@ def _left_behind(turning: Sequence[Turning], sizes: Sizes) -> Iterator[tuple[str
         names = one.counters.keys() - {*others, *uneven} if one.before else ()
         ends = {name: _end(one.states[-1].get(name), one.before[-1].get(name)) for name in names}
         counters = {name: end for name, end in ends.items() if end is None or end.step}
-        yield from sizes.behind(one.loop, counters | dict.fromkeys(others), uneven)
+        yield from sizes.behind(one.loop, counters, others, uneven)
 
 
 def _end(now: Value, before: Value) -> End | None:
