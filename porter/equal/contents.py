@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from porter.equal.global_uses import GlobalUses, User
 from porter.equal.words import Words, chosen, constant, joined, mixed, of_addresses, opposite, spread, word
 from porter.facts.events import NotUnderstood
 from porter.facts.launched import VARIABLE_ROOM, VARIABLES
@@ -94,6 +95,7 @@ class Contents:
         """The newest reduction of a thread at a place, of those whose order counts."""
         self._newest: dict[int, np.uint64] | None = None
         self.loads_what_it_stores = False
+        self.uses = GlobalUses(self.machine)
         self.operands: dict[object, tuple[int, Words]] = {}
         """Those in shared memory that warpgroups have found, with the number of their product."""
 
@@ -213,12 +215,14 @@ class Contents:
 
     # Global memory ------------------------------------------------------------------------------------
 
-    def global_bytes(self, addresses: Addresses) -> Words:
-        """Bytes at addresses of global memory, as the cluster itself has left them.
+    def global_bytes(self, addresses: Addresses, user: User | None) -> Words:
+        """Bytes at addresses of global memory, as the cluster itself has left them. No `user`: nobody loads them.
 
         Raises:
             NotUnderstood: a reduction has changed them.
         """
+        if user is not None:
+            self.uses.note("load", addresses, user)
         self._require_unreduced(addresses)
         found = self._at_launch(addresses)
         if self._written.isdisjoint(np.unique(addresses >> _TENSOR).tolist()):
@@ -274,22 +278,24 @@ class Contents:
                     self._newest.update(zip(stored.addresses.tolist(), stored.words, strict=True))
         return self._newest
 
-    def put_global(self, addresses: Addresses, data: Words, at: int) -> None:
+    def put_global(self, addresses: Addresses, data: Words, user: User) -> None:
         """Raises NotUnderstood: a reduction has changed what was there."""
+        self.uses.note("store", addresses, user, data)
         self._require_unreduced(addresses)
         flat = addresses.reshape(-1)
-        self.stored.append(Stored(flat, data.reshape(-1), at))
+        self.stored.append(Stored(flat, data.reshape(-1), user.at))
         self._written.update(np.unique(flat >> _TENSOR).tolist())
         self._newest = None
 
     def reduce_global(
-        self, addresses: Addresses, data: Words, at: int, how: str, threads: Threads | None = None,
+        self, addresses: Addresses, data: Words, user: User, how: str, threads: Threads | None = None,
         where: Words | None = None,
     ) -> None:  # fmt: skip
         """Reductions of values [number, bytes] to places [number], if the data `where` [number] hold. `threads`: who
         makes them, where the order of those that one makes counts. Nobody knows that of different ones."""
         values = joined(data) if where is None else mixed(word("where"), where, joined(data))
         places = addresses[:, None] + np.arange(data.shape[1])
+        self.uses.note("reduction", places, user)
         if not self._written.isdisjoint(np.unique(places >> _TENSOR).tolist()):
             newest = self._latest()
             for index, row in enumerate(places.tolist()):
@@ -302,7 +308,7 @@ class Contents:
                 values[index] = mixed(self._before[key], values[index])
             self._before[key] = values[index]
         self._reduced.update(np.unique(places // _UNIT).tolist())
-        self.stored.append(Stored(addresses, values, at, how))
+        self.stored.append(Stored(addresses, values, user.at, how))
 
 
 def _symbols(operands: Iterable[ast.Operand]) -> Iterator[ast.Sym]:

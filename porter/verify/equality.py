@@ -17,13 +17,14 @@ from math import prod
 from typing import Literal, NamedTuple
 
 from porter.diagnostics import PorterError
+from porter.equal.global_uses import GlobalUses, UnorderedError, require_apart, to_watch
 from porter.equal.meaning import Follower
 from porter.equal.outcome import Difference, Outcome, WrittenTwice, difference, of_cluster, together
 from porter.facts.code import Code
 from porter.facts.events import NotUnderstood
 from porter.facts.executor import run
 from porter.facts.flow import Flow
-from porter.facts.launched import GLOBAL, Launched, Triple
+from porter.facts.launched import GLOBAL, Geometry, Launched, Triple
 from porter.facts.machine import Machine
 from porter.facts.placed import OUT_OF_PLACE
 from porter.sync.deadlocks import told
@@ -36,6 +37,8 @@ from porter.verify.shown import Built, Show, shown_by
 
 MOST_CLUSTERS = 16
 """Clusters of a grid that are looked at where others do the same with other indices."""
+_MOST_HANDED = 3
+"""Clusters whose work is handed to one by try_cancel."""
 _ALL_CLUSTERS = 256
 """Clusters that are executed where a port shares work out in another way."""
 
@@ -242,38 +245,80 @@ def left_by_clusters(
     Raises:
         UnknownError: something is not understood.
     """
+    geometry = launched_at(firsts[0]).geometry
+    if (count := prod(geometry.grid) // prod(geometry.cluster)) > len(firsts):
+        assumed.add(f"of {count} clusters those do alike that are not looked at, as {len(firsts)} do")
+    clusters = _Clusters(program, flow, launched_at, assumed, count > len(firsts))
+    try:
+        return clusters.together(firsts)
+    except NotUnderstood as error:
+        is_wrong = isinstance(error, WrittenTwice | UnorderedError)
+        raise UnknownError(str(error), program, flow, error.at, is_wrong) from error
 
-    def executed(launched: Launched) -> Outcome:
+
+@dataclass
+class _Clusters:
+    """Clusters of a launch. `some_alone`: not all of them are looked at."""
+
+    program: str
+    flow: Flow
+    launched_at: Callable[[Triple], Launched]
+    assumed: set[str]
+    some_alone: bool
+
+    def together(self, firsts: Sequence[Triple]) -> Outcome:
+        """Raises NotUnderstood, UnknownError."""
+        found = [self._of(self.launched_at(first)) for first in firsts]
+        outcomes, uses = [outcome for outcome, _ in found], [use for _, use in found]
+        changed = to_watch(uses, self.launched_at(firsts[0]).allocated, self.some_alone)
+        for index, (first, outcome) in enumerate(zip(firsts, outcomes, strict=True)):
+            pages = uses[index].pages
+            watched = (pages["load"] | (pages["store"] & pages["reduction"])) & changed | outcome.twice
+            if watched:
+                _, uses[index] = self._of(self.launched_at(first), frozenset(watched))
+                uses[index].require_order()
+        require_apart(uses, [outcome.addresses for outcome in outcomes], self.some_alone)
+        if self.flow.asks_for_work:
+            self._require_handed(self.launched_at(firsts[0]).geometry)
+        return together(outcomes)
+
+    def _require_handed(self, geometry: Geometry) -> None:
+        """Raises NotUnderstood: what a cluster leaves that is handed others' work is not what these leave."""
+        most = min(_MOST_HANDED, prod(geometry.grid) // prod(geometry.cluster) - 1)
+        alone = [self._of(self.launched_at(geometry.first_of(number)))[0] for number in range(most + 1)]
+        for count in {1, most} if most else ():
+            one = self.launched_at(geometry.first_of(0))
+            found, _ = self._of(replace(one, geometry=replace(one.geometry, handed_out=count)))
+            wrong = difference(together(alone[: count + 1]), found)
+            if wrong is not None:
+                at = wrong.original if wrong.port is None else wrong.port
+                raise NotUnderstood("what a block leaves that is handed the work of others is not what they leave", at)
+
+    def _of(self, launched: Launched, watched: frozenset[int] = frozenset()) -> tuple[Outcome, GlobalUses]:
+        """Small tensors of integers are those of the launch only where they decide something."""
+        try:
+            return self._executed(replace(launched, areas=()), watched)
+        except NotUnderstood:
+            if not launched.areas:
+                raise
+        return self._executed(launched, watched)
+
+    def _executed(self, launched: Launched, watched: frozenset[int]) -> tuple[Outcome, GlobalUses]:
         machine = Machine(launched)
         follower = Follower(machine)
+        follower.contents.uses.watched = watched
         history = run(machine)
         if history.blocked:
             machine.follow = None
             first, *_ = told(machine)
             why = f": {first.why}" if first.why else ""
-            raise UnknownError(f"a deadlock at {first.awaited}{why}", program, flow, first.by[0].at, is_wrong=True)
+            at = first.by[0].at
+            raise UnknownError(f"a deadlock at {first.awaited}{why}", self.program, self.flow, at, is_wrong=True)
         for problem in history.problems:
             if problem.kind in OUT_OF_PLACE:
-                raise UnknownError(problem.text, program, flow, problem.at, is_wrong=True)
-        assumed.update(history.assumed)
-        return of_cluster(follower.contents.stored)
-
-    def of(launched: Launched) -> Outcome:
-        """Small tensors of integers are those of the launch only where they decide something."""
-        try:
-            return executed(replace(launched, areas=()))
-        except NotUnderstood:
-            if not launched.areas:
-                raise
-        return executed(launched)
-
-    geometry = launched_at(firsts[0]).geometry
-    if (count := prod(geometry.grid) // prod(geometry.cluster)) > len(firsts):
-        assumed.add(f"of {count} clusters those do alike that are not looked at, as {len(firsts)} do")
-    try:
-        return together([of(launched_at(first)) for first in firsts])
-    except NotUnderstood as error:
-        raise UnknownError(str(error), program, flow, error.at, isinstance(error, WrittenTwice)) from error
+                raise UnknownError(problem.text, self.program, self.flow, problem.at, is_wrong=True)
+        self.assumed.update(history.assumed)
+        return of_cluster(follower.contents.stored), follower.contents.uses
 
 
 def places_of(found: Difference, original: Flow, port: Flow) -> tuple[Place, ...]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from porter.equal.contents import UNDEFINED, Addresses, Contents, Taken
+from porter.equal.global_uses import User
 from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
 from porter.equal.meanings.atomics import add_to_shared, in_any_order
 from porter.equal.words import Words
@@ -55,7 +56,7 @@ def _cp_async(step: Step) -> Means:
         def then() -> None:
             inner = np.arange(nbytes)
             addresses = np.array([[origin[lane]] for lane in to], np.int64) + inner
-            found = contents.global_bytes(addresses)
+            found = contents.global_bytes(addresses, User(warp, None, step.at))
             found[inner >= np.array([[lengths[lane]] for lane in to])] = 0
             contents.put_shared(np.array([[place] for place in to.values()], np.int64) + inner, found)
 
@@ -94,9 +95,10 @@ def _bulk(step: Step) -> Means:
         def then() -> None:
             for lane, start in origin.items():
                 addresses = start + np.arange(count[lane], dtype=np.int64)
-                data = contents.shared_bytes(addresses) if from_shared else contents.global_bytes(addresses)
+                user = User(warp, None, step.at)
+                data = contents.shared_bytes(addresses) if from_shared else contents.global_bytes(addresses, user)
                 if not to_shared:
-                    _out(step, contents, to[lane] + np.arange(len(data), dtype=np.int64), data, how,
+                    _out(user, contents, to[lane] + np.arange(len(data), dtype=np.int64), data, how,
                          type_bytes(step.ins.parts[-1]) if how else 1)  # fmt: skip
                     continue
                 if how:
@@ -124,11 +126,11 @@ def _add(step: Step, contents: Contents, place: int, data: Words) -> None:
     add_to_shared(contents, f"{op} {kind}", addresses, values)
 
 
-def _out(step: Step, contents: Contents, addresses: Addresses, data: Words, how: str, size: int) -> None:
+def _out(user: User, contents: Contents, addresses: Addresses, data: Words, how: str, size: int) -> None:
     if how:
-        contents.reduce_global(addresses[::size], data.reshape(-1, size), step.at, how)
+        contents.reduce_global(addresses[::size], data.reshape(-1, size), user, how)
     else:
-        contents.put_global(addresses, data, step.at)
+        contents.put_global(addresses, data, user)
 
 
 # Tensors ----------------------------------------------------------------------------------------------
@@ -183,7 +185,7 @@ def _tensor_load(step: Step) -> Means:
                 box = _box(step, contents, address, [_signed(c) for c in coordinates], place, further)
                 there = box.outside >= 0
                 data = box.fill.copy()
-                data[there] = contents.global_bytes(box.outside[there])
+                data[there] = contents.global_bytes(box.outside[there], User(warp, None, step.at))
                 for target in _targets(step, contents, warp, group, mask, place):
                     contents.put_shared((target >> RANK_SHIFT << RANK_SHIFT) + box.inside, data)
 
@@ -207,7 +209,9 @@ def _tensor_store(step: Step) -> Means:
                 there = box.outside >= 0
                 data = contents.shared_bytes((place >> RANK_SHIFT << RANK_SHIFT) + box.inside[there])
                 how = f"{step.ins.modifiers['op']} {box.map.dtype.name}" if reduces else ""
-                _out(step, contents, box.outside[there], data, how, box.map.dtype.element_bits // 8)
+                _out(
+                    User(warp, None, step.at), contents, box.outside[there], data, how, box.map.dtype.element_bits // 8
+                )
 
         return then
 

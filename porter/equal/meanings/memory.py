@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from porter.equal.contents import Addresses, Contents, Taken
+from porter.equal.global_uses import User
 from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
 from porter.equal.words import Words, chosen, constant, extended, is_number, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
@@ -59,6 +60,7 @@ def load(step: Step) -> Means | None:
         return _parameter(step, names, size)
     nbytes = size * len(names)
     strong, is_signed = memory_order(step.ins).strong, step.ins.parts[-1][0] == "s"
+    is_cached = step.has("nc") or step.ins.parts[0] == "ldu" or space == "const"
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         where = address(contents.machine, warp, group)
@@ -84,7 +86,7 @@ def load(step: Step) -> Means | None:
                 elif strong:
                     raise step.not_understood("what other blocks have left there")
                 else:
-                    data[lanes] = contents.global_bytes(addresses)
+                    data[lanes] = contents.global_bytes(addresses, User(warp, lanes, step.at, is_cached))
             for index, name in enumerate(names):
                 if name is not None:
                     piece = data[:, size * index : size * (index + 1)]
@@ -147,12 +149,12 @@ def store(step: Step) -> Means | None:
                 contents.put_local(warp, lanes, addresses, stored)
                 return
             if taken.where is not None:
-                before = contents.shared_bytes(addresses) if shared else contents.global_bytes(addresses)
+                before = contents.shared_bytes(addresses) if shared else contents.global_bytes(addresses, None)
                 stored = chosen(taken.where[lanes], stored, before)
             if shared:
                 contents.put_shared(addresses, stored)
             else:
-                contents.put_global(addresses, stored, step.at)
+                contents.put_global(addresses, stored, User(warp, lanes, step.at))
 
         return then
 
