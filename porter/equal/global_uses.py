@@ -158,16 +158,24 @@ class _Flat:
 
 
 def require_apart(uses: Sequence[GlobalUses], stored: Sequence[Addresses], some_alone: bool) -> None:
-    """Clusters run in any order: one must not load what another one changes. `stored`: bytes that each stores to. Where
-    there are others, which are not looked at, it loads nothing of what is watched but its own.
+    """Clusters run in any order: one must not load what another one changes, nor add to what it stores. `stored`: bytes
+    that each stores to. Where there are others, which are not looked at, it loads nothing of what is watched but its
+    own.
 
     Raises:
         UnorderedError: it does.
     """
     changed = [np.union1d(own, use.bytes_of("reduction")) for own, use in zip(stored, uses, strict=True)]
+
+    def of_others(which: Sequence[Addresses], index: int) -> Addresses:
+        return np.concatenate([which[index][:0], *(found for i, found in enumerate(which) if i != index)])
+
     for index, use in enumerate(uses):
-        loaded, own = use.bytes_of("load"), changed[index]
-        others = np.concatenate([bytes_ for i, bytes_ in enumerate(changed) if i != index] or [own[:0]])
+        loaded, own, added = use.bytes_of("load"), changed[index], use.bytes_of("reduction")
+        if np.isin(added, of_others(stored, index)).any():
+            at = next(u.user.at for u in use.uses if u.how == "reduction")
+            raise UnorderedError("a block adds to what another one stores", at)
+        others = of_others(changed, index)
         crossing = ~np.isin(loaded, own) if some_alone else np.isin(loaded, others)
         if crossing.any():
             where = loaded[np.flatnonzero(crossing)[0]]

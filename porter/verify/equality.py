@@ -9,7 +9,7 @@ indices and addresses are numbers, all data are terms.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -27,6 +27,7 @@ from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL, Geometry, Launched, Triple
 from porter.facts.machine import Machine
 from porter.facts.placed import OUT_OF_PLACE
+from porter.ptx import ast
 from porter.sync.deadlocks import told
 from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel
@@ -37,6 +38,7 @@ from porter.verify.shown import Built, Show, shown_by
 
 MOST_CLUSTERS = 16
 """Clusters of a grid that are looked at where others do the same with other indices."""
+_TILES = (8, 16, 32, 64, 96, 128, 192, 256, 512)
 _MOST_HANDED = 3
 """Clusters whose work is handed to one by try_cancel."""
 _ALL_CLUSTERS = 256
@@ -226,7 +228,7 @@ def difference_between(original: Side, port: Side) -> tuple[Difference | None, i
 
     all_ours, all_theirs = (list(_clusters(side.grid, side.cluster)) for side in (original, port))
     if (original.grid, original.cluster) == (port.grid, port.cluster):
-        firsts = _spread(all_ours)
+        firsts = _spread(all_ours, original.cluster, _compared_with(original.flow) | _compared_with(port.flow))
         found, count = compared(firsts, firsts)
         if found is None or len(firsts) == len(all_ours):
             return found, count
@@ -270,10 +272,11 @@ class _Clusters:
         """Raises NotUnderstood, UnknownError."""
         found = [self._of(self.launched_at(first)) for first in firsts]
         outcomes, uses = [outcome for outcome, _ in found], [use for _, use in found]
+        stored = frozenset[int]().union(*(use.pages["store"] for use in uses))
         changed = to_watch(uses, self.launched_at(firsts[0]).allocated, self.some_alone)
         for index, (first, outcome) in enumerate(zip(firsts, outcomes, strict=True)):
             pages = uses[index].pages
-            watched = (pages["load"] | (pages["store"] & pages["reduction"])) & changed | outcome.twice
+            watched = pages["load"] & changed | pages["reduction"] & stored | outcome.twice
             if watched:
                 _, uses[index] = self._of(self.launched_at(first), frozenset(watched))
                 uses[index].require_order()
@@ -333,12 +336,27 @@ def _clusters(grid: Triple, cluster: Triple) -> Iterator[Triple]:
         yield x, y, z
 
 
-def _spread(clusters: Sequence[Triple]) -> list[Triple]:
-    """The first and the last ones of many, and some in between."""
+def _spread(clusters: Sequence[Triple], cluster: Triple, named: Collection[int]) -> list[Triple]:
+    """The first and the last ones of many, some in between, and those about which the programs may ask by the index of
+    a block or of its tile."""
     count = len(clusters)
     if count <= MOST_CLUSTERS:
         return list(clusters)
-    return [clusters[i * (count - 1) // (MOST_CLUSTERS - 1)] for i in range(MOST_CLUSTERS)]
+    evenly = [clusters[i * (count - 1) // (MOST_CLUSTERS - 1)] for i in range(MOST_CLUSTERS)]
+    there, last = set(clusters), clusters[-1]
+    near = (number + step for number in sorted(named) for step in (-1, 0, 1))
+    indices = dict.fromkeys(i for i in near if i > 0)
+    axes = [((i // c * c, 0, 0), (i // c * c, *last[1:])) for i in indices for c in cluster[:1]]
+    axes += [((0, i // c * c, 0), (last[0], i // c * c, last[2])) for i in indices for c in cluster[1:2]]
+    asked = dict.fromkeys(first for both in axes for first in both if first in there and first not in evenly)
+    return [*evenly, *list(asked)[:MOST_CLUSTERS]]
+
+
+def _compared_with(flow: Flow) -> set[int]:
+    """Numbers of the text that something is compared with, and how many tiles of usual sizes come up to these."""
+    compares = (ins for ins in flow.code.code if ins.parts[0] == "setp")
+    numbers = {int(o.value) for ins in compares for o in ins.operands if isinstance(o, ast.Imm) and not o.is_float}
+    return numbers | {number // size for number in numbers for size in _TILES if number % size == 0}
 
 
 def _what(problem: Problem, found: Difference) -> str:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from porter.equal.contents import Addresses, Contents, Taken
@@ -152,6 +154,7 @@ def store(step: Step) -> Means | None:
                 before = contents.shared_bytes(addresses) if shared else contents.global_bytes(addresses, None)
                 stored = chosen(taken.where[lanes], stored, before)
             if shared:
+                _require_one_thing(step, places.values(), stored)
                 contents.put_shared(addresses, stored)
             else:
                 contents.put_global(addresses, stored, User(warp, lanes, step.at))
@@ -159,6 +162,15 @@ def store(step: Step) -> Means | None:
         return then
 
     return means
+
+
+def _require_one_thing(step: Step, starts: Collection[int], data: Words) -> None:
+    """Raises NotUnderstood: lanes store different things [lanes, ...] to one place."""
+    if len(set(starts)) < len(starts):
+        _, which = np.unique(np.fromiter(starts, np.int64), return_inverse=True)
+        _, first = np.unique(which, return_index=True)
+        if bool((data != data[first[which]]).any()):
+            raise step.not_understood("lanes that store different things to one place of shared memory,")
 
 
 @meaning("st.bulk")
@@ -203,7 +215,10 @@ def matrix(step: Step) -> Means | None:
 
         def then() -> None:
             if writes:
-                contents.put_shared(addresses[row, byte], np.stack(data, axis=1))
+                stored = np.empty(addresses.shape, np.uint64)
+                stored[row, byte] = np.stack(data, axis=1)
+                _require_one_thing(step, starts.values(), stored)
+                contents.put_shared(addresses, stored)
                 return
             found = contents.shared_bytes(addresses)
             found = (unpacked(found, source) if source else found)[row, byte]
