@@ -289,7 +289,9 @@ class AllTurns:
         """
         if self.seconds_left() < 0:
             raise NotAllError("no time for as many turns as are needed")
-        ran = [side.run(units, some, words, records) for side, some, words in zip(self.sides, stops, given, strict=True)]
+        ran = [
+            side.run(units, some, words, records) for side, some, words in zip(self.sides, stops, given, strict=True)
+        ]
         ours, theirs = (follower.outcomes for follower in ran)
         if [len(one.states) for one in ran] != [len(set(some.values())) for some in stops] or len(ours) != len(theirs):
             raise NotAllError("loops that are not come to as often")

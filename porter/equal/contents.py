@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.equal.forms import Bound, Forms, without_region
+from porter.equal.global_uses import GlobalUses, User, different
 from porter.equal.words import Words, chosen, constant, joined, mixed, of_addresses, opposite, spread, word
 from porter.facts.events import NotUnderstood
 from porter.facts.launched import VARIABLE_ROOM, VARIABLES
@@ -113,6 +114,7 @@ class Contents:
         """What global memory holds by what was stored, as far as that is `_noted`."""
         self._noted = 0
         self.loads_what_it_stores = False
+        self.uses = GlobalUses(self.machine)
         self.operands: dict[object, tuple[int, Words]] = {}
         """Those in shared memory that warpgroups have found, with the number of their product."""
         self._rows: dict[tuple[Warp, Names], tuple[Words, list[Words]]] = {}
@@ -304,12 +306,13 @@ class Contents:
 
     # Global memory ------------------------------------------------------------------------------------
 
-    def global_bytes(self, addresses: Addresses) -> Words:
+    def global_bytes(self, addresses: Addresses, user: User) -> Words:
         """Bytes at addresses of global memory, as the cluster itself has left them.
 
         Raises:
             NotUnderstood: a reduction has changed them.
         """
+        self.uses.note("load", addresses, user)
         if not self._written.isdisjoint(self._tensors(addresses)):
             self.loads_what_it_stores = True
             if self.forms is not None:
@@ -330,7 +333,7 @@ class Contents:
         return flat.reshape(found.shape)
 
     def _tensors(self, addresses: Addresses) -> Sequence[int]:
-        return _different((addresses if self.forms is None else without_region(addresses)) >> _TENSOR)
+        return different((addresses if self.forms is None else without_region(addresses)) >> _TENSOR)
 
     def _at_launch(self, addresses: Addresses) -> Words:
         found = of_addresses(addresses)
@@ -364,7 +367,7 @@ class Contents:
         return np.uint64(joined(np.array(words, np.uint64)))
 
     def _require_unreduced(self, addresses: Addresses) -> None:
-        if self._reduced and not self._reduced.isdisjoint(_different(addresses // _UNIT)):
+        if self._reduced and not self._reduced.isdisjoint(different(addresses // _UNIT)):
             raise NotUnderstood("what reductions have left in global memory")
 
     def _latest(self) -> dict[int, np.uint64]:
@@ -374,21 +377,23 @@ class Contents:
         self._noted = len(self.stored)
         return self._newest
 
-    def put_global(self, addresses: Addresses, data: Words, at: int) -> None:
+    def put_global(self, addresses: Addresses, data: Words, user: User) -> None:
         """Raises NotUnderstood: a reduction has changed what was there."""
+        self.uses.note("store", addresses, user, data)
         self._require_unreduced(addresses)
         flat = addresses.reshape(-1)
-        self.stored.append(Stored(flat, data.reshape(-1), at))
+        self.stored.append(Stored(flat, data.reshape(-1), user.at))
         self._written.update(self._tensors(flat))
 
     def reduce_global(
-        self, addresses: Addresses, data: Words, at: int, how: str, threads: Threads | None = None,
+        self, addresses: Addresses, data: Words, user: User, how: str, threads: Threads | None = None,
         where: Words | None = None,
     ) -> None:  # fmt: skip
         """Reductions of values [number, bytes] to places [number], if the data `where` [number] hold. `threads`: who
         makes them, where the order of those that one makes counts. Nobody knows that of different ones."""
         values = joined(data) if where is None else mixed(word("where"), where, joined(data))
         places = addresses[:, None] + np.arange(data.shape[1])
+        self.uses.note("reduction", places, user)
         if not self._written.isdisjoint(self._tensors(places)):
             newest = self._latest()
             for index, row in enumerate(places.tolist()):
@@ -400,20 +405,14 @@ class Contents:
             if key in self._before:
                 values[index] = mixed(self._before[key], values[index])
             self._before[key] = values[index]
-        self._reduced.update(_different(places // _UNIT))
-        self.stored.append(Stored(addresses, values, at, how))
+        self._reduced.update(different(places // _UNIT))
+        self.stored.append(Stored(addresses, values, user.at, how))
 
 
 def _symbols(operands: Iterable[ast.Operand]) -> Iterator[ast.Sym]:
     for operand in operands:
         inner = operand.base if isinstance(operand, ast.Mem) else operand
         yield from [inner] if isinstance(inner, ast.Sym) else ()
-
-
-def _different(numbers: Addresses) -> Sequence[int]:
-    """The numbers, each once."""
-    first = numbers.flat[0] if numbers.size else 0
-    return [int(first)] if bool((numbers == first).all()) else np.unique(numbers).tolist()
 
 
 def fitted(data: Words, size: int) -> Words:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from porter.equal.contents import Addresses, Stored
+from porter.equal.global_uses import PAGE
 from porter.equal.words import Words
 from porter.facts.events import NotUnderstood
 
@@ -30,12 +31,14 @@ class Difference(NamedTuple):
 @dataclass(frozen=True)
 class Outcome:
     """Bytes that are written, by ascending address: what each holds, and which instruction has written it last.
-    `reductions`: (address, operation, word, instruction) of each, in order."""
+    `reductions`: (address, operation, word, instruction) of each, in order. `twice`: pages in which a byte has been
+    stored to with different things."""
 
     addresses: Addresses
     words: Words
     at: Addresses
     reductions: tuple[tuple[int, str, int, int], ...] = ()
+    twice: frozenset[int] = frozenset()
 
 
 def of_cluster(stored: Sequence[Stored]) -> Outcome:
@@ -51,8 +54,11 @@ def of_cluster(stored: Sequence[Stored]) -> Outcome:
     words = np.concatenate([s.words for s in plain]) if plain else np.empty(0, np.uint64)
     at = np.concatenate([np.full(len(s.addresses), s.at, np.int64) for s in plain]) if plain else np.empty(0, np.int64)
     # the last of equal addresses is the first of the reversed ones
-    known, last = np.unique(addresses[::-1], return_index=True)
-    return Outcome(known, words[::-1][last], at[::-1][last], tuple(reduced))
+    known, last, which = np.unique(addresses[::-1], return_index=True, return_inverse=True)
+    newest = words[::-1][last]
+    others = addresses[::-1][newest[which] != words[::-1]]
+    twice = frozenset(np.unique(others >> PAGE).tolist())
+    return Outcome(known, newest, at[::-1][last], tuple(reduced), twice)
 
 
 def together(outcomes: Sequence[Outcome]) -> Outcome:

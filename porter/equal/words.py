@@ -56,7 +56,6 @@ def mixed(first: Words | np.uint64, *others: Words | np.uint64) -> Words:
     return np.asarray(found)
 
 
-
 def _stir(data: Words) -> None:
     data ^= data >> _SHIFTS[1]
     data *= _LAST_FACTOR

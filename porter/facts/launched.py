@@ -50,6 +50,12 @@ class Geometry:
     def ranks(self) -> int:
         return prod(self.cluster)
 
+    def first_of(self, number: int) -> Triple:
+        """The first block of a cluster by its number in the grid; behind the last one comes the first one."""
+        (x, y, z), (of_x, of_y, of_z) = self.cluster, (g // c for g, c in zip(self.grid, self.cluster, strict=True))
+        number %= of_x * of_y * of_z
+        return number % of_x * x, number // of_x % of_y * y, number // (of_x * of_y) * z
+
     def coordinates(self, rank: int) -> Triple:
         x, y, _ = self.cluster
         return self.first[0] + rank % x, self.first[1] + rank // x % y, self.first[2] + rank // x // y

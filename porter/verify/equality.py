@@ -9,7 +9,7 @@ indices and addresses are numbers, all data are terms.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -17,15 +17,17 @@ from math import prod
 from typing import Literal, NamedTuple
 
 from porter.diagnostics import PorterError
+from porter.equal.global_uses import GlobalUses, UnorderedError, require_apart, to_watch
 from porter.equal.meaning import Follower
 from porter.equal.outcome import Difference, Outcome, WrittenTwice, difference, of_cluster, together
 from porter.facts.code import Code
 from porter.facts.events import NotUnderstood
 from porter.facts.executor import run
 from porter.facts.flow import Flow
-from porter.facts.launched import GLOBAL, Launched, Triple
+from porter.facts.launched import GLOBAL, Geometry, Launched, Triple
 from porter.facts.machine import Machine
 from porter.facts.placed import OUT_OF_PLACE
+from porter.ptx import ast
 from porter.sync.deadlocks import told
 from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel
@@ -36,6 +38,9 @@ from porter.verify.shown import Built, Show, shown_by
 
 MOST_CLUSTERS = 16
 """Clusters of a grid that are looked at where others do the same with other indices."""
+_TILES = (8, 16, 32, 64, 96, 128, 192, 256, 512)
+_MOST_HANDED = 3
+"""Clusters whose work is handed to one by try_cancel."""
 _ALL_CLUSTERS = 256
 """Clusters that are executed where a port shares work out in another way."""
 
@@ -226,7 +231,7 @@ def difference_between(original: Side, port: Side) -> tuple[Difference | None, i
 
     all_ours, all_theirs = (list(_clusters(side.grid, side.cluster)) for side in (original, port))
     if (original.grid, original.cluster) == (port.grid, port.cluster):
-        firsts = _spread(all_ours)
+        firsts = _spread(all_ours, original.cluster, _compared_with(original.flow) | _compared_with(port.flow))
         found, count = compared(firsts, firsts)
         if found is None or len(firsts) == len(all_ours):
             return found, count
@@ -245,38 +250,81 @@ def left_by_clusters(
     Raises:
         UnknownError: something is not understood.
     """
+    geometry = launched_at(firsts[0]).geometry
+    if (count := prod(geometry.grid) // prod(geometry.cluster)) > len(firsts):
+        assumed.add(f"of {count} clusters those do alike that are not looked at, as {len(firsts)} do")
+    clusters = _Clusters(program, flow, launched_at, assumed, count > len(firsts))
+    try:
+        return clusters.together(firsts)
+    except NotUnderstood as error:
+        is_wrong = isinstance(error, WrittenTwice | UnorderedError)
+        raise UnknownError(str(error), program, flow, error.at, is_wrong) from error
 
-    def executed(launched: Launched) -> Outcome:
+
+@dataclass
+class _Clusters:
+    """Clusters of a launch. `some_alone`: not all of them are looked at."""
+
+    program: str
+    flow: Flow
+    launched_at: Callable[[Triple], Launched]
+    assumed: set[str]
+    some_alone: bool
+
+    def together(self, firsts: Sequence[Triple]) -> Outcome:
+        """Raises NotUnderstood, UnknownError."""
+        found = [self._of(self.launched_at(first)) for first in firsts]
+        outcomes, uses = [outcome for outcome, _ in found], [use for _, use in found]
+        stored = frozenset[int]().union(*(use.pages["store"] for use in uses))
+        changed = to_watch(uses, self.launched_at(firsts[0]).allocated, self.some_alone)
+        for index, (first, outcome) in enumerate(zip(firsts, outcomes, strict=True)):
+            pages = uses[index].pages
+            watched = pages["load"] & changed | pages["reduction"] & stored | outcome.twice
+            if watched:
+                _, uses[index] = self._of(self.launched_at(first), frozenset(watched))
+                uses[index].require_order()
+        require_apart(uses, [outcome.addresses for outcome in outcomes], self.some_alone)
+        if self.flow.asks_for_work:
+            self._require_handed(self.launched_at(firsts[0]).geometry)
+        return together(outcomes)
+
+    def _require_handed(self, geometry: Geometry) -> None:
+        """Raises NotUnderstood: what a cluster leaves that is handed others' work is not what these leave."""
+        most = min(_MOST_HANDED, prod(geometry.grid) // prod(geometry.cluster) - 1)
+        alone = [self._of(self.launched_at(geometry.first_of(number)))[0] for number in range(most + 1)]
+        for count in {1, most} if most else ():
+            one = self.launched_at(geometry.first_of(0))
+            found, _ = self._of(replace(one, geometry=replace(one.geometry, handed_out=count)))
+            wrong = difference(together(alone[: count + 1]), found)
+            if wrong is not None:
+                at = wrong.original if wrong.port is None else wrong.port
+                raise NotUnderstood("what a block leaves that is handed the work of others is not what they leave", at)
+
+    def _of(self, launched: Launched, watched: frozenset[int] = frozenset()) -> tuple[Outcome, GlobalUses]:
+        """Small tensors of integers are those of the launch only where they decide something."""
+        try:
+            return self._executed(replace(launched, areas=()), watched)
+        except NotUnderstood:
+            if not launched.areas:
+                raise
+        return self._executed(launched, watched)
+
+    def _executed(self, launched: Launched, watched: frozenset[int]) -> tuple[Outcome, GlobalUses]:
         machine = Machine(launched)
         follower = Follower(machine)
+        follower.contents.uses.watched = watched
         history = run(machine)
         if history.blocked:
             machine.follow = None
             first, *_ = told(machine)
             why = f": {first.why}" if first.why else ""
-            raise UnknownError(f"a deadlock at {first.awaited}{why}", program, flow, first.by[0].at, is_wrong=True)
+            at = first.by[0].at
+            raise UnknownError(f"a deadlock at {first.awaited}{why}", self.program, self.flow, at, is_wrong=True)
         for problem in history.problems:
             if problem.kind in OUT_OF_PLACE:
-                raise UnknownError(problem.text, program, flow, problem.at, is_wrong=True)
-        assumed.update(history.assumed)
-        return of_cluster(follower.contents.stored)
-
-    def of(launched: Launched) -> Outcome:
-        """Small tensors of integers are those of the launch only where they decide something."""
-        try:
-            return executed(replace(launched, areas=()))
-        except NotUnderstood:
-            if not launched.areas:
-                raise
-        return executed(launched)
-
-    geometry = launched_at(firsts[0]).geometry
-    if (count := prod(geometry.grid) // prod(geometry.cluster)) > len(firsts):
-        assumed.add(f"of {count} clusters those do alike that are not looked at, as {len(firsts)} do")
-    try:
-        return together([of(launched_at(first)) for first in firsts])
-    except NotUnderstood as error:
-        raise UnknownError(str(error), program, flow, error.at, isinstance(error, WrittenTwice)) from error
+                raise UnknownError(problem.text, self.program, self.flow, problem.at, is_wrong=True)
+        self.assumed.update(history.assumed)
+        return of_cluster(follower.contents.stored), follower.contents.uses
 
 
 def places_of(found: Difference, original: Flow, port: Flow) -> tuple[Place, ...]:
@@ -291,12 +339,27 @@ def _clusters(grid: Triple, cluster: Triple) -> Iterator[Triple]:
         yield x, y, z
 
 
-def _spread(clusters: Sequence[Triple]) -> list[Triple]:
-    """The first and the last ones of many, and some in between."""
+def _spread(clusters: Sequence[Triple], cluster: Triple, named: Collection[int]) -> list[Triple]:
+    """The first and the last ones of many, some in between, and those about which the programs may ask by the index of
+    a block or of its tile."""
     count = len(clusters)
     if count <= MOST_CLUSTERS:
         return list(clusters)
-    return [clusters[i * (count - 1) // (MOST_CLUSTERS - 1)] for i in range(MOST_CLUSTERS)]
+    evenly = [clusters[i * (count - 1) // (MOST_CLUSTERS - 1)] for i in range(MOST_CLUSTERS)]
+    there, last = set(clusters), clusters[-1]
+    near = (number + step for number in sorted(named) for step in (-1, 0, 1))
+    indices = dict.fromkeys(i for i in near if i > 0)
+    axes = [((i // c * c, 0, 0), (i // c * c, *last[1:])) for i in indices for c in cluster[:1]]
+    axes += [((0, i // c * c, 0), (last[0], i // c * c, last[2])) for i in indices for c in cluster[1:2]]
+    asked = dict.fromkeys(first for both in axes for first in both if first in there and first not in evenly)
+    return [*evenly, *list(asked)[:MOST_CLUSTERS]]
+
+
+def _compared_with(flow: Flow) -> set[int]:
+    """Numbers of the text that something is compared with, and how many tiles of usual sizes come up to these."""
+    compares = (ins for ins in flow.code.code if ins.parts[0] == "setp")
+    numbers = {int(o.value) for ins in compares for o in ins.operands if isinstance(o, ast.Imm) and not o.is_float}
+    return numbers | {number // size for number in numbers for size in _TILES if number % size == 0}
 
 
 def _what(problem: Problem, found: Difference) -> str:

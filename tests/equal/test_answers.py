@@ -95,10 +95,17 @@ def test_a_deadlock_of_the_original_is_not_the_ports(built) -> None:
     assert (found.status, found.places[0].program) == ("unknown", "original")
 
 
-def test_blocks_of_the_port_that_write_over_each_other_are_shown_by_a_run(built) -> None:
-    found = answer(built(STORE), built(ONE_PLACE + STORE))
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("add.s64 %d1, %d1, %d3;\n", "two blocks write different things to one place; a run"),
+        ("", "threads store different things to one place of global memory in no order; a run"),
+    ],
+)
+def test_what_the_port_writes_over_is_shown_by_a_run(built, target: str, why: str) -> None:
+    found = answer(built(STORE), built(f"mul.wide.u32 %d3, %r0, 4;\n{ONE_PLACE}{target}{STORE}"))
     assert (found.status, found.places[0].program) == ("differs", "port")
-    assert "two blocks write different things to one place; a run" in found.why
+    assert why in found.why
 
 
 def test_what_blocks_write_over_each_other_may_be_the_same_number(built) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from porter.equal.contents import Addresses, Contents, Taken
+from porter.equal.global_uses import User
 from porter.equal.meaning import Means, Then, lane_addresses, meaning, refused
 from porter.equal.meaning import places as placed
 from porter.equal.meanings.memory import given, is_shared, rows
@@ -60,15 +61,14 @@ def atomic(step: Step) -> Means | None:
                 if name is not None and not is_number:
                     contents.put(warp, name, taken, old)
                 return
-            if not is_number:
+            if name is not None:
                 raise step.not_understood("the result")
             if "c" in step.ins:
                 raise step.not_understood("the operation")
-            if name is None:
-                lanes, addresses = rows(places, 1)
-                threads = None if unordered else [(warp, lane) for lane in places]
-                where = None if taken.where is None else taken.where[lanes, 0]
-                contents.reduce_global(addresses[:, 0], data[lanes], step.at, how, threads, where)
+            lanes, addresses = rows(places, 1)
+            threads = None if unordered else [(warp, lane) for lane in places]
+            where = None if taken.where is None else taken.where[lanes, 0]
+            contents.reduce_global(addresses[:, 0], data[lanes], User(warp, lanes, step.at), how, threads, where)
 
         return then
 

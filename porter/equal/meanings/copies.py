@@ -14,6 +14,7 @@ import numpy as np
 
 from porter.equal.contents import UNDEFINED, Addresses, Contents, Taken
 from porter.equal.forms import Forms, Terms
+from porter.equal.global_uses import User
 from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
 from porter.equal.meaning import places as places_of
 from porter.equal.meanings.atomics import add_to_shared, in_any_order
@@ -62,7 +63,7 @@ def _cp_async(step: Step) -> Means:
         def then() -> None:
             inner = np.arange(nbytes)
             addresses = np.array([[origin[lane]] for lane in to], np.int64) + inner
-            found = contents.global_bytes(addresses)
+            found = contents.global_bytes(addresses, User(warp, None, step.at))
             if length is None:
                 found[inner >= np.array([[lengths[lane]] for lane in to])] = 0
             else:
@@ -106,9 +107,10 @@ def _bulk(step: Step) -> Means:
         def then() -> None:
             for lane, start in origin.items():
                 addresses = start + np.arange(count[lane], dtype=np.int64)
-                data = contents.shared_bytes(addresses) if from_shared else contents.global_bytes(addresses)
+                user = User(warp, None, step.at)
+                data = contents.shared_bytes(addresses) if from_shared else contents.global_bytes(addresses, user)
                 if not to_shared:
-                    _out(step, contents, to[lane] + np.arange(len(data), dtype=np.int64), data, how,
+                    _out(user, contents, to[lane] + np.arange(len(data), dtype=np.int64), data, how,
                          type_bytes(step.ins.parts[-1]) if how else 1)  # fmt: skip
                     continue
                 if how:
@@ -136,11 +138,11 @@ def _add(step: Step, contents: Contents, place: int, data: Words) -> None:
     add_to_shared(contents, f"{op} {kind}", addresses, values)
 
 
-def _out(step: Step, contents: Contents, addresses: Addresses, data: Words, how: str, size: int) -> None:
+def _out(user: User, contents: Contents, addresses: Addresses, data: Words, how: str, size: int) -> None:
     if how:
-        contents.reduce_global(addresses[::size], data.reshape(-1, size), step.at, how)
+        contents.reduce_global(addresses[::size], data.reshape(-1, size), user, how)
     else:
-        contents.put_global(addresses, data, step.at)
+        contents.put_global(addresses, data, user)
 
 
 # Tensors ----------------------------------------------------------------------------------------------
@@ -184,11 +186,16 @@ def _box_of_any(step: Step, forms: Forms, found: TensorMap, given: list[_Coordin
     numbers, powers = [signed(coordinate.number, 32) for coordinate in given], _STRIDES[found.rank]
     strides = [1 << power for power in powers]
     ends = [number + extent for number, extent in zip(numbers, found.box, strict=False)]
-    reached = [ends[0] * found.dtype.element_bits // 8, *(e * stride for e, stride in zip(ends[1:], strides, strict=False))]
+    reached = [
+        ends[0] * found.dtype.element_bits // 8,
+        *(e * stride for e, stride in zip(ends[1:], strides, strict=False)),
+    ]
     if mode != "tile" or min(numbers) < 0 or any(end > stride for end, stride in zip(reached, strides, strict=True)):
         raise step.not_understood("a box where sizes are symbols")
     largest = tuple(_LARGEST_EXTENT for _ in range(found.rank))
-    inside, outside = places(replace(found, sizes=largest, strides=tuple(strides[:-1])), numbers, place & OFFSET_MASK, mode)
+    inside, outside = places(
+        replace(found, sizes=largest, strides=tuple(strides[:-1])), numbers, place & OFFSET_MASK, mode
+    )
     key = f"{found.address} {found.dtype.name} {found.oob_nan} {[coordinate.products for coordinate in given]}"
     outside = np.where(outside == PADDING, outside, forms.coded(outside, key))
     return _Box(inside, outside, np.full(outside.shape, UNDEFINED, np.uint64), found)
@@ -243,7 +250,7 @@ def _tensor_load(step: Step) -> Means:
                 box = _box(step, contents, address, coordinates, place, further)
                 there = box.outside >= 0
                 data = box.fill.copy()
-                data[there] = contents.global_bytes(box.outside[there])
+                data[there] = contents.global_bytes(box.outside[there], User(warp, None, step.at))
                 for target in _targets(step, contents, warp, group, mask, place):
                     contents.put_shared((target >> RANK_SHIFT << RANK_SHIFT) + box.inside, data)
 
@@ -268,7 +275,9 @@ def _tensor_store(step: Step) -> Means:
                 there = box.outside >= 0
                 data = contents.shared_bytes((place >> RANK_SHIFT << RANK_SHIFT) + box.inside[there])
                 how = f"{step.ins.modifiers['op']} {box.map.dtype.name}" if reduces else ""
-                _out(step, contents, box.outside[there], data, how, box.map.dtype.element_bits // 8)
+                _out(
+                    User(warp, None, step.at), contents, box.outside[there], data, how, box.map.dtype.element_bits // 8
+                )
 
         return then
 

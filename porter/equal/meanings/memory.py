@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from porter.equal.contents import Addresses, Contents, Taken
 from porter.equal.forms import Forms
+from porter.equal.global_uses import User
 from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, places, read
 from porter.equal.words import Words, chosen, constant, extended, is_number, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
@@ -60,6 +63,7 @@ def load(step: Step) -> Means | None:
         return _parameter(step, names, size)
     nbytes = size * len(names)
     strong, is_signed = memory_order(step.ins).strong, step.ins.parts[-1][0] == "s"
+    is_cached = step.has("nc") or step.ins.parts[0] == "ldu" or space == "const"
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         where = address(contents.machine, warp, group)
@@ -88,7 +92,7 @@ def load(step: Step) -> Means | None:
                 elif strong:
                     raise step.not_understood("what other blocks have left there")
                 else:
-                    data[lanes] = contents.global_bytes(addresses)
+                    data[lanes] = contents.global_bytes(addresses, User(warp, lanes, step.at, is_cached))
             for index, name in enumerate(names):
                 if name is not None:
                     piece = data[:, size * index : size * (index + 1)]
@@ -159,13 +163,23 @@ def store(step: Step) -> Means | None:
                 before = contents.shared_bytes(addresses) if shared else contents.before(addresses)
                 stored = chosen(taken.where[lanes], stored, before)
             if shared:
+                _require_one_thing(step, places.values(), stored)
                 contents.put_shared(addresses, stored)
             else:
-                contents.put_global(addresses, stored, step.at)
+                contents.put_global(addresses, stored, User(warp, lanes, step.at))
 
         return then
 
     return means
+
+
+def _require_one_thing(step: Step, starts: Collection[int], data: Words) -> None:
+    """Raises NotUnderstood: lanes store different things [lanes, ...] to one place."""
+    if len(set(starts)) < len(starts):
+        _, which = np.unique(np.fromiter(starts, np.int64), return_inverse=True)
+        _, first = np.unique(which, return_index=True)
+        if bool((data != data[first[which]]).any()):
+            raise step.not_understood("lanes that store different things to one place of shared memory,")
 
 
 @meaning("st.bulk")
@@ -210,7 +224,10 @@ def matrix(step: Step) -> Means | None:
 
         def then() -> None:
             if writes:
-                contents.put_shared(addresses[row, byte], np.stack(data, axis=1))
+                stored = np.empty(addresses.shape, np.uint64)
+                stored[row, byte] = np.stack(data, axis=1)
+                _require_one_thing(step, starts.values(), stored)
+                contents.put_shared(addresses, stored)
                 return
             found = contents.shared_bytes(addresses)
             found = (unpacked(found, source) if source else found)[row, byte]

@@ -34,7 +34,8 @@ def _try_cancel(step: Step) -> Run:
             place, mbar = place_of(step, where, lane), place_of(step, arrives, lane)
             granted = warp.block.handed_out < limit
             warp.block.handed_out += granted
-            words = (int(granted), warp.block.handed_out if granted else 0, 0, 0)
+            geometry = machine.launched.geometry
+            words = (1, *geometry.first_of(warp.block.handed_out)) if granted else (0, 0, 0, 0)
             ranks = range(len(machine.blocks)) if everyone else [machine.block_of(place, step.at).rank]
             for rank in ranks:
                 _answer(step, machine, warp, event, beside(place, rank), beside(mbar, rank), words)
