@@ -163,7 +163,7 @@ def store(step: Step) -> Means | None:
                 before = contents.shared_bytes(addresses) if shared else contents.before(addresses)
                 stored = chosen(taken.where[lanes], stored, before)
             if shared:
-                _require_one_thing(step, places.values(), stored)
+                _require_one_thing(step, of_lanes.values(), stored)
                 contents.put_shared(addresses, stored)
             else:
                 contents.put_global(addresses, stored, User(warp, lanes, step.at))
