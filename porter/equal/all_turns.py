@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 
 from porter.diagnostics import PorterError
 from porter.equal.forms import Bound, Forms
-from porter.equal.induction import classes, hold, parted, refined
+from porter.equal.induction import Classes, classes
 from porter.equal.outcome import difference
 from porter.equal.periods import Growing, IrregularError, Regular, are_alike, growing, periods_of, regular
 from porter.equal.places import Behind, LoopLines, Room, given_as_lines, loops_of_lines
 from porter.equal.turning import Log, State, Stop, TurnFollower
-from porter.equal.words import Words
 from porter.facts.events import NotUnderstood
 from porter.facts.executor import run
 from porter.facts.flow import Flow
@@ -240,25 +239,35 @@ class AllTurns:
         seen = self._run(units, stops)
         loops = range(0, len(set(stops[0].values())), cuts)
         at = [[[one.states[loop + cut] for one in seen] for cut in (0, 1)] for loop in loops]
-        known = _Known([first for first, _ in at], [classes(first, second) for first, second in at])
+        others = self._first_cuts(found, repeats) if self.sides[0].forms is not None else [None] * len(loops)
+        known = _Known(
+            [first for first, _ in at],
+            [classes(first, second, other) for (first, second), other in zip(at, others, strict=True)],
+        )
         for _ in range(_MOST_CLASSES):
             followed = self._run(units, stops, known.given(cuts, (1, 2)))
             smaller = [
                 self._followed(words, [[one.states[loop + cut] for one in followed] for cut in (1, 2, 3)])
-                for words, loop in zip(known.words, loops, strict=True)
+                for words, loop in zip(known.classes, loops, strict=True)
             ]  # fmt: skip
-            if all(new is old for new, old in zip(smaller, known.words, strict=True)):
+            if all(new is old for new, old in zip(smaller, known.classes, strict=True)):
                 return known
             known = _Known(known.states, smaller)
         raise NotAllError("what is held after a period does not follow from what was held before it")
 
     @staticmethod
-    def _followed(known: Words, cuts: Sequence[Sequence[State]]) -> Words:
+    def _followed(known: Classes, cuts: Sequence[Sequence[State]]) -> Classes:
         """The classes if they hold at these cuts, else smaller ones."""
         for states in cuts:
-            if not hold(known, states):
-                known = refined(known, states)
+            if not known.hold(states):
+                known = known.refined(states)
         return known
+
+    def _first_cuts(self, found: Sequence[Growing], repeats: Regular) -> Iterator[list[State]]:
+        """What both programs hold at the first cut of each loop, for the least size that has one."""
+        stops = [one.stops(repeats.period, repeats.first, 1) for one in found]
+        seen = self._run((repeats.first + 1) * repeats.period + repeats.rest, stops)
+        return (list(states) for states in zip(*(one.states for one in seen), strict=True))
 
     def _ends(self, found: Sequence[Growing], repeats: Regular, known: _Known) -> None:
         """Whether both leave the same for fewer units, and from the first cut on for all that come to the same end.
@@ -272,8 +281,8 @@ class AllTurns:
             self._run(units)
         for units in range(most, most + repeats.period):
             followed = self._run(units, stops, known.given(1, (0,)))
-            for loop, words in enumerate(known.words):
-                if not hold(words, [one.states[loop] for one in followed]):
+            for loop, of_loop in enumerate(known.classes):
+                if not of_loop.hold([one.states[loop] for one in followed]):
                     raise NotAllError("what is held at the first cut depends on the size")
 
     def _run(
@@ -305,12 +314,12 @@ class _Known:
     """By loop: what both programs hold at a cut, for its shape, and the classes of its bytes."""
 
     states: Sequence[Sequence[State]]
-    words: Sequence[Words]
+    classes: Sequence[Classes]
 
     def given(self, cuts: int, places: Sequence[int]) -> list[dict[int, State]]:
         """By program the classes as what is held at some of each loop's cuts."""
         found: list[dict[int, State]] = [{}, {}]
-        for loop, (states, words) in enumerate(zip(self.states, self.words, strict=True)):
-            for of_side, state in zip(found, parted(words, states), strict=True):
+        for loop, (states, of_loop) in enumerate(zip(self.states, self.classes, strict=True)):
+            for of_side, state in zip(found, of_loop.parted(states), strict=True):
                 of_side.update({loop * cuts + place: state for place in places})
         return found

@@ -9,8 +9,10 @@ followed again: if the bytes of each class have one word at the next cut as well
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from porter.equal.contents import UNDEFINED
 from porter.equal.turning import State
@@ -19,35 +21,46 @@ from porter.equal.words import Words, is_number, mixed, word
 _CLASS = word("class")
 
 
-def classes(first: Sequence[State], second: Sequence[State]) -> Words:
-    """The classes of what the programs hold at one cut, and a period later: a word for each byte, in a row."""
-    one, other = (np.concatenate([state.words for state in states]) for states in (first, second))
-    stays = (one == other) & _is_known(one)
-    return np.where(stays, one, mixed(_CLASS, one, other))
+@dataclass(frozen=True)
+class Classes:
+    """Of what the programs hold at a cut: a word for each byte, in a row, that of its class, or that which it is itself
+    where it `stays`."""
+
+    words: Words
+    stays: npt.NDArray[np.bool_]
+
+    def hold(self, states: Sequence[State]) -> bool:
+        """Whether the bytes of each class have one word in these states."""
+        words = _words(states)
+        if len(words) != len(self.words) or bool((self.stays & (words != self.words)).any()):
+            return False
+        order = np.argsort(self.words, kind="stable")
+        same = self.words[order][1:] == self.words[order][:-1]
+        return not bool((same & (words[order][1:] != words[order][:-1])).any())
+
+    def refined(self, states: Sequence[State]) -> Classes:
+        """Smaller classes, whose bytes have one word in these states as well."""
+        words = _words(states)
+        stays = self.stays & (words == self.words)
+        return Classes(np.where(stays, self.words, mixed(_CLASS, self.words, words)), stays)
+
+    def parted(self, states: Sequence[State]) -> list[State]:
+        """The classes as what each program holds."""
+        ends = np.cumsum([len(state.words) for state in states])[:-1]
+        return [State(part, state.shape) for part, state in zip(np.split(self.words, ends), states, strict=True)]
 
 
-def hold(known: Words, states: Sequence[State]) -> bool:
-    """Whether the bytes of each class have one word in these states."""
-    words = np.concatenate([state.words for state in states])
-    if len(words) != len(known) or bool((_is_known(known) & (words != known)).any()):
-        return False
-    order = np.argsort(known, kind="stable")
-    same = known[order][1:] == known[order][:-1]
-    return not bool((same & (words[order][1:] != words[order][:-1])).any())
+def classes(first: Sequence[State], second: Sequence[State], other: Sequence[State] | None = None) -> Classes:
+    """The classes of what the programs hold at one cut, and a period later. `other`: at the first cut of another size,
+    where any word that is the same at all three stays, as one of symbols; else numbers alone do."""
+    one, two = _words(first), _words(second)
+    stays = one == two
+    if other is not None and len(three := _words(other)) == len(one):
+        stays &= one == three
+    else:
+        stays &= is_number(one) | (one == UNDEFINED)
+    return Classes(np.where(stays, one, mixed(_CLASS, one, two)), stays)
 
 
-def refined(known: Words, states: Sequence[State]) -> Words:
-    """Smaller classes, whose bytes have one word in these states as well."""
-    words = np.concatenate([state.words for state in states])
-    return np.where(_is_known(known) & (words == known), known, mixed(_CLASS, known, words))
-
-
-def parted(known: Words, states: Sequence[State]) -> list[State]:
-    """The classes as what each program holds."""
-    ends = np.cumsum([len(state.words) for state in states])[:-1]
-    return [State(part, state.shape) for part, state in zip(np.split(known, ends), states, strict=True)]
-
-
-def _is_known(words: Words) -> Words:
-    found: Words = is_number(words) | (words == UNDEFINED)
-    return found
+def _words(states: Sequence[State]) -> Words:
+    return np.concatenate([state.words for state in states])

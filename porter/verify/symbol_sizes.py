@@ -52,7 +52,7 @@ class SymbolSide:
 
     def _some(self) -> list[Sizes]:
         """The sizes of the case, and those with one and with all of the symbols changed."""
-        numbers = {name: self.base[name] for name in self.names}
+        numbers = {name: self.problem.sizes[name] for name in self.names}
         each = [{name: number * _FACTORS[0]} for name, number in numbers.items()]
         all_of_them = {n: v * f for (n, v), f in zip(numbers.items(), _FACTORS[1:], strict=False)}
         return [self.base, *({**self.base, **changed} for changed in (*each, all_of_them))]
