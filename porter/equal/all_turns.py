@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from porter.diagnostics import PorterError
-from porter.equal.forms import Bound, Forms
+from porter.equal.forms import Forms, Noted
 from porter.equal.induction import Classes, classes
 from porter.equal.outcome import difference
 from porter.equal.periods import Growing, IrregularError, Regular, are_alike, growing, periods_of, regular
@@ -60,7 +60,7 @@ class Side:
     """One of the two programs, as one of its clusters sees it. `launched` gives the launch for some units of the size,
     of `step` each, `reach` how far the tensors go that copies load from, however large their boxes are: whether a box
     passes the end of one is to be the same in both programs for all sizes. With `forms` some sizes are symbols, and
-    `bounds` what their sums have to be less than."""
+    what is asked of their sums is `noted`."""
 
     name: str
     flow: Flow
@@ -70,7 +70,7 @@ class Side:
     on_data: set[int] = field(default_factory=set)
     gives_numbers: set[int] = field(default_factory=set)
     forms: Forms | None = None
-    bounds: set[Bound] = field(default_factory=set)
+    noted: Noted = field(default_factory=lambda: Noted(steady={}))
 
     @contextmanager
     def placed(self) -> Iterator[None]:
@@ -115,15 +115,19 @@ class Side:
             raise NotAllError("tensor maps that are changed", self.name)
         machine = Machine(self.launched(units))
         follower = TurnFollower(machine, stops, given, self.forms)
+        if self.forms is not None and not given:
+            # sums with what classes stand for are none of symbols alone
+            follower.contents.noted = self.noted
         with self.placed():
             history = run(machine)
         if history.blocked:
             raise NotAllError("a deadlock", self.name, history.blocked[0].at)
         if follower.contents.loads_what_it_stores:
             raise NotAllError(f"the {self.name} loads what it has stored")
+        if self.noted.unsteady:
+            raise NotAllError("a sum of symbols that is more than added to, and moves", self.name, min(self.noted.unsteady))
         self.on_data |= follower.log.on_data
         self.gives_numbers |= follower.log.gives_numbers
-        self.bounds |= follower.contents.bounds
         return follower
 
 

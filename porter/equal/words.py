@@ -9,6 +9,7 @@ hash-consing has them, of terms that are never written down.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -37,12 +38,19 @@ def word(text: str) -> np.uint64:
 def mixed(first: Words | np.uint64, *others: Words | np.uint64) -> Words:
     """The word of words in order, element by element."""
     found = np.asarray(first, np.uint64)
+    if found.ndim:
+        return _mixed(found, others)
+    # of single words numpy tells that they wrap
     with np.errstate(over="ignore"):
-        for other in others:
-            found = np.asarray((found ^ (found >> _SHIFTS[0])) * _FACTORS[0] + other)
-            found ^= found >> _SHIFTS[1]
-            found *= _FACTORS[1]
-            found ^= found >> _SHIFTS[0]
+        return _mixed(found, others)
+
+
+def _mixed(found: Words, others: Sequence[Words | np.uint64]) -> Words:
+    for other in others:
+        found = np.asarray((found ^ (found >> _SHIFTS[0])) * _FACTORS[0] + other)
+        found ^= found >> _SHIFTS[1]
+        found *= _FACTORS[1]
+        found ^= found >> _SHIFTS[0]
     return found
 
 

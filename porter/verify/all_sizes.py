@@ -125,7 +125,7 @@ class AllSizes:
             for side in symbol_sides
         ]  # fmt: skip
         period = AllTurns(sides, units, start, self._left).period()
-        require_bounds(*(side.bounds for side in sides))
+        require_bounds(*(side.noted.bounds for side in sides))
         return period
 
     def _period_of_numbers(self, size: str, step: int, units: int, start: int) -> int:

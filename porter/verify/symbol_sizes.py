@@ -100,7 +100,7 @@ class SymbolSide:
                 raise NotAllError(why, self.name, wrong.at if wrong is not None else None)
         except NotUnderstood as error:
             raise NotAllError(str(error), self.name, error.at) from error
-        self.bounds |= follower.contents.bounds
+        self.bounds |= follower.contents.noted.bounds
         return of_cluster(follower.contents.stored)
 
 
