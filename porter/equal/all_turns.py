@@ -69,6 +69,7 @@ class Side:
     reach: Callable[[int], object] = lambda units: None
     on_data: set[int] = field(default_factory=set)
     gives_numbers: set[int] = field(default_factory=set)
+    numbers: set[tuple[int, str]] = field(default_factory=set)
     forms: Forms | None = None
     noted: Noted = field(default_factory=lambda: Noted(steady={}))
 
@@ -125,9 +126,13 @@ class Side:
         if follower.contents.loads_what_it_stores:
             raise NotAllError(f"the {self.name} loads what it has stored")
         if self.noted.unsteady:
-            raise NotAllError("a sum of symbols that is more than added to, and moves", self.name, min(self.noted.unsteady))
+            raise NotAllError(
+                "a sum of symbols that is more than added to, and moves", self.name, min(self.noted.unsteady)
+            )
         self.on_data |= follower.log.on_data
         self.gives_numbers |= follower.log.gives_numbers
+        if self.forms is not None:
+            self.numbers |= follower.log.note_numbers(self.flow)
         return follower
 
 
@@ -176,6 +181,7 @@ class AllTurns:
         for side, one, before, loops in zip(self.sides, found, shorter, lines, strict=True):
             one.log.on_data |= side.on_data
             one.log.gives_numbers |= side.gives_numbers
+            one.log.numbers = side.numbers if side.forms is not None else None
             with side.placed():
                 for loop in loops:
                     loop.require()
@@ -243,15 +249,13 @@ class AllTurns:
         seen = self._run(units, stops)
         loops = range(0, len(set(stops[0].values())), cuts)
         at = [[[one.states[loop + cut] for one in seen] for cut in (0, 1)] for loop in loops]
-        others = self._first_cuts(found, repeats) if self.sides[0].forms is not None else [None] * len(loops)
-        known = _Known(
-            [first for first, _ in at],
-            [classes(first, second, other) for (first, second), other in zip(at, others, strict=True)],
-        )
+        known = _Known([first for first, _ in at], [classes(first, second) for first, second in at])
         for _ in range(_MOST_CLASSES):
             followed = self._run(units, stops, known.given(cuts, (1, 2)))
             smaller = [
-                self._followed(words, [[one.states[loop + cut] for one in followed] for cut in (1, 2, 3)])
+                self._followed(words, [
+                    [[one.states[loop + cut] for one in ran] for ran in (followed, seen)] for cut in (1, 2, 3)
+                ])
                 for words, loop in zip(known.classes, loops, strict=True)
             ]  # fmt: skip
             if all(new is old for new, old in zip(smaller, known.classes, strict=True)):
@@ -260,18 +264,12 @@ class AllTurns:
         raise NotAllError("what is held after a period does not follow from what was held before it")
 
     @staticmethod
-    def _followed(known: Classes, cuts: Sequence[Sequence[State]]) -> Classes:
-        """The classes if they hold at these cuts, else smaller ones."""
-        for states in cuts:
-            if not known.hold(states):
-                known = known.refined(states)
+    def _followed(known: Classes, cuts: Sequence[Sequence[Sequence[State]]]) -> Classes:
+        """The classes if they hold at these cuts, where sums were seen as well, else smaller ones."""
+        for states, seen in cuts:
+            if not known.hold(states, seen):
+                known = known.refined(states, seen)
         return known
-
-    def _first_cuts(self, found: Sequence[Growing], repeats: Regular) -> Iterator[list[State]]:
-        """What both programs hold at the first cut of each loop, for the least size that has one."""
-        stops = [one.stops(repeats.period, repeats.first, 1) for one in found]
-        seen = self._run((repeats.first + 1) * repeats.period + repeats.rest, stops)
-        return (list(states) for states in zip(*(one.states for one in seen), strict=True))
 
     def _ends(self, found: Sequence[Growing], repeats: Regular, known: _Known) -> None:
         """Whether both leave the same for fewer units, and from the first cut on for all that come to the same end.

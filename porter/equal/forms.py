@@ -163,6 +163,11 @@ class Forms:
             self._forms[key] = found
         return found
 
+    def is_of_symbols(self, row: Words) -> bool:
+        """Whether bytes are a sum of symbols, and no number."""
+        form = self._forms.get(row.tobytes())
+        return form is not None and bool(form.products) and self._is_of_symbols(form)
+
     def _is_of_symbols(self, form: Form) -> bool:
         return all(atom in self.symbols for monomial, _ in form.terms for atom in monomial)
 
@@ -283,9 +288,9 @@ class Forms:
             return None
         if not form.products:
             return number
-        return int(self.coded(np.int64(number), form.products))
+        return int(self.coded(np.array(number), form.products))
 
-    def coded(self, addresses: npt.NDArray[np.int64] | np.int64, key: object) -> npt.NDArray[np.int64]:
+    def coded(self, addresses: npt.NDArray[np.int64], key: object) -> npt.NDArray[np.int64]:
         """Addresses of what a key tells from all that has another one.
 
         Raises:
@@ -294,8 +299,7 @@ class Forms:
         region = self._regions.setdefault(key, len(self._regions) + 1)
         if region >= _MOST_REGIONS:
             raise NotUnderstood("more sums of symbols than are told apart")
-        found: npt.NDArray[np.int64] = addresses + (region << _REGION)
-        return found
+        return addresses + np.int64(region << _REGION)
 
 
 def without_region(addresses: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

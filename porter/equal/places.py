@@ -31,7 +31,10 @@ def _numbers_for_data(flow: Flow, log: Log, at: int) -> frozenset[str]:
     """The registers of an instruction that have to do with data; what synchronization asks for is proved with it, and
     so are comparisons that decide about anything else."""
     is_comparison = flow.code.code[at].parts[0] == "setp" and flow.writes[at].isdisjoint(deciding(flow)[at + 1])
-    return flow.uses[at] - that_synchronize(flow, at) if is_comparison or at in log.on_data else frozenset()
+    if not is_comparison and at not in log.on_data:
+        return frozenset()
+    names = flow.uses[at] - that_synchronize(flow, at)
+    return names if log.numbers is None else frozenset(name for name in names if (at, name) in log.numbers)
 
 
 _ACCESSES = frozenset(("ld", "st", "ldu", "atom", "red"))

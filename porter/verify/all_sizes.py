@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from porter.diagnostics import PorterError
 from porter.equal.all_turns import AllTurns, NotAllError, OtherError, Side
@@ -137,9 +138,8 @@ class AllSizes:
         """That of each block, with the symbols. Raises NotAllError, OtherError, PorterError."""
         forms, symbol_sides = Forms(), self._symbol_sides(self.symbols, self.base)
         sides = [
-            self._side(side.name, side.program, size, step, lambda problem, _, side=side: side.launched(problem), forms)
-            for side in symbol_sides
-        ]  # fmt: skip
+            self._side(side.name, side.program, size, step, partial(_launched_of, side), forms) for side in symbol_sides
+        ]
         period = AllTurns(sides, units, start, self._left).period()
         require_bounds(*(side.noted.bounds for side in sides))
         return period
@@ -194,3 +194,7 @@ class AllSizes:
 
         return Side(name, flow, step, lambda units: launched(problem(units), flow), lambda units: reach(problem(units)),
                     forms=forms)  # fmt: skip
+
+
+def _launched_of(side: SymbolSide, problem: Problem, flow: Flow) -> Launched:
+    return side.launched(problem)

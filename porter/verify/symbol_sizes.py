@@ -148,9 +148,9 @@ def require_bounds(original: Collection[Bound], port: Collection[Bound]) -> None
 
 
 def telling_sizes(sides: Sequence[SymbolSide]) -> Iterator[Sizes]:
-    """Sizes of the case's kind that may show what is left in another way: larger ones, and those beyond the numbers that
-    a comparison of one program has."""
-    original, port = sides
+    """Sizes that may show what is left in another way: larger ones, and those beyond numbers that sizes are compared
+    with."""
+    original = sides[0]
     yield from (probe.sizes for probe in original.probes[1:])
     limits = [
         {

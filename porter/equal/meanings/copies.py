@@ -184,11 +184,16 @@ def _box_of_any(step: Step, forms: Forms, found: TensorMap, given: list[_Coordin
     numbers, powers = [signed(coordinate.number, 32) for coordinate in given], _STRIDES[found.rank]
     strides = [1 << power for power in powers]
     ends = [number + extent for number, extent in zip(numbers, found.box, strict=False)]
-    reached = [ends[0] * found.dtype.element_bits // 8, *(e * stride for e, stride in zip(ends[1:], strides, strict=False))]
+    reached = [
+        ends[0] * found.dtype.element_bits // 8,
+        *(e * stride for e, stride in zip(ends[1:], strides, strict=False)),
+    ]
     if mode != "tile" or min(numbers) < 0 or any(end > stride for end, stride in zip(reached, strides, strict=True)):
         raise step.not_understood("a box where sizes are symbols")
     largest = tuple(_LARGEST_EXTENT for _ in range(found.rank))
-    inside, outside = places(replace(found, sizes=largest, strides=tuple(strides[:-1])), numbers, place & OFFSET_MASK, mode)
+    inside, outside = places(
+        replace(found, sizes=largest, strides=tuple(strides[:-1])), numbers, place & OFFSET_MASK, mode
+    )
     key = f"{found.address} {found.dtype.name} {found.oob_nan} {[coordinate.products for coordinate in given]}"
     outside = np.where(outside == PADDING, outside, forms.coded(outside, key))
     return _Box(inside, outside, np.full(outside.shape, UNDEFINED, np.uint64), found)
