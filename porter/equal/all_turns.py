@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from porter.diagnostics import PorterError
 from porter.equal.forms import Forms, Noted
 from porter.equal.induction import Classes, classes
 from porter.equal.outcome import difference
 from porter.equal.periods import Growing, IrregularError, Regular, are_alike, growing, periods_of, regular
-from porter.equal.places import Behind, LoopLines, Room, given_as_lines, loops_of_lines
+from porter.equal.places import Behind, Fixed, LoopLines, Room, given_as_lines, loops_of_lines
 from porter.equal.turning import Log, State, Stop, TurnFollower
 from porter.facts.events import NotUnderstood
 from porter.facts.executor import run
@@ -27,14 +28,15 @@ from porter.facts.launched import Launched
 from porter.facts.machine import Machine
 from porter.sync.lines import Lines
 from porter.sync.sequences import LARGEST_SIZE, Counted, Key
-from porter.sync.sizes import given_by
+from porter.sync.sizes import given_by, given_to_warps
 from porter.sync.turns import comparisons
 
 _STEPS = 3
 """Periods between the first and the last cut of a proof: of three turns two have operands that commute in one order,
 and lines that two turns share are one."""
-_LEAST = 24
-"""Units of a size behind the first ones that are looked at for what repeats: loops that are unrolled make few turns."""
+_LEAST = (8, 24)
+"""Units of a size behind the first ones that are looked at for what repeats, and where nothing does: loops that are
+unrolled make few turns."""
 _MOST_CLASSES = 6
 """How often classes are made smaller."""
 
@@ -45,6 +47,10 @@ class NotAllError(Exception):
     def __init__(self, why: str, program: str = "", at: int | None = None) -> None:
         super().__init__(why)
         self.program, self.at = program, at
+
+
+class _NoPeriodError(NotAllError):
+    """What was executed shows no period."""
 
 
 class OtherError(Exception):
@@ -106,6 +112,15 @@ class Side:
                     raise
                 units //= 2
 
+    @cached_property
+    def fixed(self) -> Fixed:
+        """What the launch gives each warp, where it is the same for two sizes, and so is no line but a number."""
+        one, other = (given_to_warps(Machine(self.launched(units))) for units in (1, 2))
+        return {
+            warp: {key: value for key, value in given.items() if value is not None and value == other[warp][key]}
+            for warp, given in one.items()
+        }  # fmt: skip
+
     @property
     def symbols(self) -> Mapping[str, int]:
         return self.launched(1).shared_offsets
@@ -147,7 +162,7 @@ class AllTurns:
     seconds_left: Callable[[], float] = lambda: float("inf")
 
     def __post_init__(self) -> None:
-        self.most = self.start + max(4 * self.units, _LEAST) + 2
+        self.most = 0
         """Units of the longest execution."""
         self.longest: list[TurnFollower] = []
 
@@ -157,6 +172,14 @@ class AllTurns:
         Raises:
             NotAllError, OtherError: that is not known, or they do not.
         """
+        few, more = (self.start + max(4 * self.units, least) + 2 for least in _LEAST)
+        if few < more:
+            with suppress(_NoPeriodError):
+                return self._period(few)
+        return self._period(more)
+
+    def _period(self, most: int) -> int:
+        self.most = most
         began = time.monotonic()
         shorter, self.longest = self._run(self.most - self.units), self._run(self.most)
         of_unit = (time.monotonic() - began) / (2 * self.most - self.units)
@@ -215,7 +238,7 @@ class AllTurns:
         Raises:
             NotAllError: there is none.
         """
-        why = NotAllError("no period shows within so many turns")
+        why: NotAllError = _NoPeriodError("no period shows within so many turns")
         for period in periods_of(self.units):
             both = [regular(one, period, self.most, self.units + period) for one in found]
             if (one := both[0]) is None or (other := both[1]) is None:
@@ -233,7 +256,7 @@ class AllTurns:
     @staticmethod
     def _lines(side: Side, found: Growing, repeats: Regular) -> list[LoopLines]:
         with side.placed():
-            return loops_of_lines(found, repeats.period, repeats.first, side.symbols, side.step)
+            return loops_of_lines(found, repeats.period, repeats.first, side.symbols, side.step, side.fixed)
 
     # Induction ----------------------------------------------------------------------------------------
 
