@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from porter.diagnostics import PorterError
-from porter.equal.forms import Bound, Forms
-from porter.equal.induction import classes, hold, parted, refined
+from porter.equal.forms import Forms, Noted
+from porter.equal.induction import Classes, classes
 from porter.equal.outcome import difference
 from porter.equal.periods import Growing, IrregularError, Regular, are_alike, growing, periods_of, regular
-from porter.equal.places import Behind, LoopLines, Room, given_as_lines, loops_of_lines
+from porter.equal.places import Behind, Fixed, LoopLines, Room, given_as_lines, loops_of_lines
 from porter.equal.turning import Log, State, Stop, TurnFollower
-from porter.equal.words import Words
 from porter.facts.events import NotUnderstood
 from porter.facts.executor import run
 from porter.facts.flow import Flow
@@ -28,14 +28,15 @@ from porter.facts.launched import Launched
 from porter.facts.machine import Machine
 from porter.sync.lines import Lines
 from porter.sync.sequences import LARGEST_SIZE, Counted, Key
-from porter.sync.sizes import given_by
+from porter.sync.sizes import given_by, given_to_warps
 from porter.sync.turns import comparisons
 
 _STEPS = 3
 """Periods between the first and the last cut of a proof: of three turns two have operands that commute in one order,
 and lines that two turns share are one."""
-_LEAST = 24
-"""Units of a size behind the first ones that are looked at for what repeats: loops that are unrolled make few turns."""
+_LEAST = (8, 24)
+"""Units of a size behind the first ones that are looked at for what repeats, and where nothing does: loops that are
+unrolled make few turns."""
 _MOST_CLASSES = 6
 """How often classes are made smaller."""
 
@@ -46,6 +47,10 @@ class NotAllError(Exception):
     def __init__(self, why: str, program: str = "", at: int | None = None) -> None:
         super().__init__(why)
         self.program, self.at = program, at
+
+
+class _NoPeriodError(NotAllError):
+    """What was executed shows no period."""
 
 
 class OtherError(Exception):
@@ -61,7 +66,7 @@ class Side:
     """One of the two programs, as one of its clusters sees it. `launched` gives the launch for some units of the size,
     of `step` each, `reach` how far the tensors go that copies load from, however large their boxes are: whether a box
     passes the end of one is to be the same in both programs for all sizes. With `forms` some sizes are symbols, and
-    `bounds` what their sums have to be less than."""
+    what is asked of their sums is `noted`."""
 
     name: str
     flow: Flow
@@ -70,8 +75,9 @@ class Side:
     reach: Callable[[int], object] = lambda units: None
     on_data: set[int] = field(default_factory=set)
     gives_numbers: set[int] = field(default_factory=set)
+    numbers: set[tuple[int, str]] = field(default_factory=set)
     forms: Forms | None = None
-    bounds: set[Bound] = field(default_factory=set)
+    noted: Noted = field(default_factory=lambda: Noted(steady={}))
 
     @contextmanager
     def placed(self) -> Iterator[None]:
@@ -106,6 +112,15 @@ class Side:
                     raise
                 units //= 2
 
+    @cached_property
+    def fixed(self) -> Fixed:
+        """What the launch gives each warp, where it is the same for two sizes, and so is no line but a number."""
+        one, other = (given_to_warps(Machine(self.launched(units))) for units in (1, 2))
+        return {
+            warp: {key: value for key, value in given.items() if value is not None and value == other[warp][key]}
+            for warp, given in one.items()
+        }  # fmt: skip
+
     @property
     def symbols(self) -> Mapping[str, int]:
         return self.launched(1).shared_offsets
@@ -117,16 +132,24 @@ class Side:
         if self.flow.changes_maps:
             raise NotAllError("tensor maps that are changed", self.name)
         machine = Machine(self.launched(units))
-        follower = TurnFollower(machine, stops, given, self.forms, records)
+        # which registers are always data counts in each execution with symbols
+        follower = TurnFollower(machine, stops, given, self.forms, records or self.forms is not None)
+        if self.forms is not None and not given:
+            # sums with what classes stand for are none of symbols alone
+            follower.contents.noted = self.noted
         with self.placed():
             history = run(machine)
         if history.blocked:
             raise NotAllError("a deadlock", self.name, history.blocked[0].at)
         if follower.contents.loads_what_it_stores:
             raise NotAllError(f"the {self.name} loads what it has stored")
+        if self.noted.unsteady:
+            why = "a sum of symbols that is more than added to, and moves"
+            raise NotAllError(why, self.name, min(self.noted.unsteady))
         self.on_data |= follower.log.on_data
         self.gives_numbers |= follower.gives_numbers
-        self.bounds |= follower.contents.bounds
+        if self.forms is not None:
+            self.numbers |= follower.log.note_numbers(self.flow)
         return follower
 
 
@@ -141,7 +164,7 @@ class AllTurns:
     seconds_left: Callable[[], float] = lambda: float("inf")
 
     def __post_init__(self) -> None:
-        self.most = self.start + max(4 * self.units, _LEAST) + 2
+        self.most = 0
         """Units of the longest execution."""
         self.longest: list[TurnFollower] = []
 
@@ -151,6 +174,14 @@ class AllTurns:
         Raises:
             NotAllError, OtherError: that is not known, or they do not.
         """
+        few, more = (self.start + max(4 * self.units, least) + 2 for least in _LEAST)
+        if few < more:
+            with suppress(_NoPeriodError):
+                return self._period(few)
+        return self._period(more)
+
+    def _period(self, most: int) -> int:
+        self.most = most
         began = time.monotonic()
         shorter, self.longest = (self._run(units, records=True) for units in (self.most - self.units, self.most))
         of_unit = (time.monotonic() - began) / (2 * self.most - self.units)
@@ -175,6 +206,7 @@ class AllTurns:
         for side, one, before, loops in zip(self.sides, found, shorter, lines, strict=True):
             one.log.on_data |= side.on_data
             one.log.gives_numbers |= side.gives_numbers
+            one.log.numbers = side.numbers if side.forms is not None else None
             with side.placed():
                 for loop in loops:
                     loop.require()
@@ -208,7 +240,7 @@ class AllTurns:
         Raises:
             NotAllError: there is none.
         """
-        why = NotAllError("no period shows within so many turns")
+        why: NotAllError = _NoPeriodError("no period shows within so many turns")
         for period in periods_of(self.units):
             both = [regular(one, period, self.most, self.units + period) for one in found]
             if (one := both[0]) is None or (other := both[1]) is None:
@@ -226,7 +258,7 @@ class AllTurns:
     @staticmethod
     def _lines(side: Side, found: Growing, repeats: Regular) -> list[LoopLines]:
         with side.placed():
-            return loops_of_lines(found, repeats.period, repeats.first, side.symbols, side.step)
+            return loops_of_lines(found, repeats.period, repeats.first, side.symbols, side.step, side.fixed)
 
     # Induction ----------------------------------------------------------------------------------------
 
@@ -246,20 +278,22 @@ class AllTurns:
         for _ in range(_MOST_CLASSES):
             followed = self._run(units, stops, known.given(cuts, (1, 2)))
             smaller = [
-                self._followed(words, [[one.states[loop + cut] for one in followed] for cut in (1, 2, 3)])
-                for words, loop in zip(known.words, loops, strict=True)
+                self._followed(words, [
+                    [[one.states[loop + cut] for one in ran] for ran in (followed, seen)] for cut in (1, 2, 3)
+                ])
+                for words, loop in zip(known.classes, loops, strict=True)
             ]  # fmt: skip
-            if all(new is old for new, old in zip(smaller, known.words, strict=True)):
+            if all(new is old for new, old in zip(smaller, known.classes, strict=True)):
                 return known
             known = _Known(known.states, smaller)
         raise NotAllError("what is held after a period does not follow from what was held before it")
 
     @staticmethod
-    def _followed(known: Words, cuts: Sequence[Sequence[State]]) -> Words:
-        """The classes if they hold at these cuts, else smaller ones."""
-        for states in cuts:
-            if not hold(known, states):
-                known = refined(known, states)
+    def _followed(known: Classes, cuts: Sequence[Sequence[Sequence[State]]]) -> Classes:
+        """The classes if they hold at these cuts, where sums were seen as well, else smaller ones."""
+        for states, seen in cuts:
+            if not known.hold(states, seen):
+                known = known.refined(states, seen)
         return known
 
     def _ends(self, found: Sequence[Growing], repeats: Regular, known: _Known) -> None:
@@ -274,8 +308,8 @@ class AllTurns:
             self._run(units)
         for units in range(most, most + repeats.period):
             followed = self._run(units, stops, known.given(1, (0,)))
-            for loop, words in enumerate(known.words):
-                if not hold(words, [one.states[loop] for one in followed]):
+            for loop, of_loop in enumerate(known.classes):
+                if not of_loop.hold([one.states[loop] for one in followed]):
                     raise NotAllError("what is held at the first cut depends on the size")
 
     def _run(
@@ -309,12 +343,12 @@ class _Known:
     """By loop: what both programs hold at a cut, for its shape, and the classes of its bytes."""
 
     states: Sequence[Sequence[State]]
-    words: Sequence[Words]
+    classes: Sequence[Classes]
 
     def given(self, cuts: int, places: Sequence[int]) -> list[dict[int, State]]:
         """By program the classes as what is held at some of each loop's cuts."""
         found: list[dict[int, State]] = [{}, {}]
-        for loop, (states, words) in enumerate(zip(self.states, self.words, strict=True)):
-            for of_side, state in zip(found, parted(words, states), strict=True):
+        for loop, (states, of_loop) in enumerate(zip(self.states, self.classes, strict=True)):
+            for of_side, state in zip(found, of_loop.parted(states), strict=True):
                 of_side.update({loop * cuts + place: state for place in places})
         return found

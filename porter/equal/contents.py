@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from porter.equal.forms import Bound, Forms, without_region
+from porter.equal.forms import Forms, Noted, without_region
 from porter.equal.global_uses import GlobalUses, User, different
 from porter.equal.words import Words, chosen, constant, joined, mixed, of_addresses, opposite, spread, word
 from porter.facts.events import NotUnderstood
@@ -85,8 +85,9 @@ class Contents:
     machine: Machine
     forms: Forms | None = None
     """Where sizes are symbols."""
-    bounds: set[Bound] = field(default_factory=set)
-    """What sums of them have to be less than."""
+    noted: Noted = field(default_factory=Noted)
+    lanes: int = ALL
+    """Those that an instruction computes for."""
     stored: list[Stored] = field(default_factory=list)
     sums: dict[str, dict[int, np.uint64]] = field(default_factory=lambda: defaultdict(dict))
     """By opcode and the word of its result the sum of what that is made of, in any order."""

@@ -10,6 +10,7 @@ A number of 32 bits that becomes one of 64 remains the same sum only where it ha
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from porter.facts.events import NotUnderstood
 from porter.facts.integers import operation
 from porter.facts.launched import GLOBAL
 from porter.facts.operands import OF_GRID
-from porter.ptx.arch import WARP
+from porter.facts.values import bits
 from porter.ptx.bits import signed, unsigned
 
 Monomial = tuple[int, ...]
@@ -37,6 +38,8 @@ _REGION = 44
 """Bits of an address of global memory that is a number; above them stands which sum of symbols is added to it."""
 _MOST_REGIONS = 1 << 14
 _MOST_TERMS = 64
+_RING = frozenset(("add", "sub", "neg", "mul", "mad", "shl"))
+"""Sums and products, which keep lines, modulo two to the power of their width."""
 _WIDTHS = {"u32": 32, "s32": 32, "b32": 32, "u64": 64, "s64": 64, "b64": 64}
 
 
@@ -63,9 +66,27 @@ class Bound(NamedTuple):
     limit: int
 
 
+@dataclass
+class Noted:
+    """What an execution asks of sums: `bounds` that they have to keep, and, with `steady`, what instructions take that do
+    more than add and multiply, by warp, instruction and lane. Those whose sums are others in another turn, or for another
+    size, are `unsteady`: what is shown of some turns says nothing of the next ones."""
+
+    bounds: set[Bound] = field(default_factory=set)
+    steady: dict[tuple[object, int, int], object] | None = None
+    unsteady: set[int] = field(default_factory=set)
+    place: tuple[object, int] = (None, 0)
+    """The warp and the instruction."""
+
+    def take(self, lane: int, key: object) -> None:
+        if self.steady is not None and self.steady.setdefault((*self.place, lane), key) != key:
+            self.unsteady.add(self.place[1])
+
+
 class _Result(NamedTuple):
     row: Words
     bounds: tuple[Bound, ...]
+    is_number: bool = False
 
 
 class NoFormError(Exception):
@@ -82,6 +103,7 @@ class Forms:
         self._rows: dict[Form, Words] = {}
         self._results: dict[object, _Result | None] = {}
         self._regions: dict[object, int] = {}
+        self._places: dict[tuple[bytes, int], int | None] = {}
 
     @staticmethod
     def parameter(values: Sequence[int]) -> str:
@@ -141,6 +163,11 @@ class Forms:
             self._forms[key] = found
         return found
 
+    def is_of_symbols(self, row: Words) -> bool:
+        """Whether bytes are a sum of symbols, and no number."""
+        form = self._forms.get(row.tobytes())
+        return form is not None and bool(form.products) and self._is_of_symbols(form)
+
     def _is_of_symbols(self, form: Form) -> bool:
         return all(atom in self.symbols for monomial, _ in form.terms for atom in monomial)
 
@@ -151,19 +178,21 @@ class Forms:
     # Instructions -------------------------------------------------------------------------------------
 
     def computed(
-        self, parts: tuple[str, ...], given: Sequence[Words], size: int, bounds: set[Bound]
-    ) -> list[Words | None]:  # fmt: skip
-        """The bytes that an integer instruction makes of operands [32, bytes], lane by lane; None for lanes where that is
-        no sum. What it is bound to is added."""
-        found: list[Words | None] = []
-        for lane in range(WARP):
+        self, parts: tuple[str, ...], given: Sequence[Words], size: int, lanes: int, noted: Noted
+    ) -> dict[int, Words]:  # fmt: skip
+        """The bytes that an integer instruction makes of operands [32, bytes], by lane, where that is a sum."""
+        found: dict[int, Words] = {}
+        keeps = parts[0] in _RING and "wide" not in parts
+        for lane in bits(lanes):
             key = (parts, *(data[lane].tobytes() for data in given))
             if key not in self._results:
                 self._results[key] = self._result(parts, [data[lane] for data in given], size)
             result = self._results[key]
             if result is not None:
-                bounds.update(result.bounds)
-            found.append(None if result is None else result.row)
+                found[lane] = result.row
+                noted.bounds.update(result.bounds)
+                if not keeps and not result.is_number:
+                    noted.take(lane, key)
         return found
 
     def _result(self, parts: tuple[str, ...], rows: list[Words], size: int) -> _Result | None:
@@ -171,7 +200,7 @@ class Forms:
             # behind a branch on data
             function = operation(parts)
             number = function(*map(number_in, rows)) if function is not None else None
-            return None if number is None else _Result(constant(number, size)[0], ())
+            return None if number is None else _Result(constant(number, size)[0], (), is_number=True)
         if not all(len(row) in (4, 8) for row in rows):
             return None
         bounds: list[Bound] = []
@@ -248,15 +277,20 @@ class Forms:
 
     def address(self, row: Words, offset: int) -> int | None:
         """An address of global memory [8 bytes] as a number that stands for its sum; None where it is none."""
-        form = self.of(row)
+        key = row.tobytes(), offset
+        if key not in self._places:
+            self._places[key] = self._address(self.of(row), offset)
+        return self._places[key]
+
+    def _address(self, form: Form, offset: int) -> int | None:
         number = form.number + offset
         if not GLOBAL <= number < GLOBAL + (1 << 42):
             return None
         if not form.products:
             return number
-        return int(self.coded(np.int64(number), form.products))
+        return int(self.coded(np.array(number), form.products))
 
-    def coded(self, addresses: npt.NDArray[np.int64] | np.int64, key: object) -> npt.NDArray[np.int64]:
+    def coded(self, addresses: npt.NDArray[np.int64], key: object) -> npt.NDArray[np.int64]:
         """Addresses of what a key tells from all that has another one.
 
         Raises:
@@ -265,8 +299,7 @@ class Forms:
         region = self._regions.setdefault(key, len(self._regions) + 1)
         if region >= _MOST_REGIONS:
             raise NotUnderstood("more sums of symbols than are told apart")
-        found: npt.NDArray[np.int64] = addresses + (region << _REGION)
-        return found
+        return addresses + np.int64(region << _REGION)
 
 
 def without_region(addresses: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -9,45 +9,63 @@ followed again: if the bytes of each class have one word at the next cut as well
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from porter.equal.contents import UNDEFINED
-from porter.equal.turning import State
+from porter.equal.turning import Mask, State
 from porter.equal.words import Words, is_number, mixed, word
 
 _CLASS = word("class")
 
 
-def classes(first: Sequence[State], second: Sequence[State]) -> Words:
-    """The classes of what the programs hold at one cut, and a period later: a word for each byte, in a row."""
-    one, other = (np.concatenate([state.words for state in states]) for states in (first, second))
-    stays = (one == other) & _is_known(one)
-    return np.where(stays, one, mixed(_CLASS, one, other))
+@dataclass(frozen=True)
+class Classes:
+    """Of what the programs hold at a cut: a word for each byte, in a row, that of its class, or the number that it is
+    where it `stays`. Those of sums of symbols, `sums`, are themselves at each cut: as they are made by sums and products
+    of numbers that are lines alone, they are what some cuts show."""
+
+    words: Words
+    stays: Mask
+    sums: Mask
+
+    def hold(self, states: Sequence[State], seen: Sequence[State] | None = None) -> bool:
+        """Whether the bytes of each class have one word in these states, and sums that which was `seen`."""
+        words, sums = _words(states), _sums(states)
+        if len(words) != len(self.words) or bool((self.stays & (words != self.words) | self.sums & ~sums).any()):
+            return False
+        if seen is not None and bool((self.sums & (words != _words(seen))).any()):
+            return False
+        known, words = self.words[~self.sums], words[~self.sums]
+        order = np.argsort(known, kind="stable")
+        same = known[order][1:] == known[order][:-1]
+        return not bool((same & (words[order][1:] != words[order][:-1])).any())
+
+    def refined(self, states: Sequence[State], seen: Sequence[State]) -> Classes:
+        """Smaller classes, whose bytes have one word in these states as well."""
+        words = _words(states)
+        stays, sums = self.stays & (words == self.words), self.sums & _sums(states) & (words == _words(seen))
+        return Classes(np.where(stays | sums, self.words, mixed(_CLASS, self.words, words)), stays, sums)
+
+    def parted(self, states: Sequence[State]) -> list[State]:
+        """The classes as what each program holds."""
+        ends = np.cumsum([len(state.words) for state in states])[:-1]
+        parts = zip(states, np.split(self.words, ends), np.split(self.sums, ends), strict=True)
+        return [State(words, state.shape, sums) for state, words, sums in parts]
 
 
-def hold(known: Words, states: Sequence[State]) -> bool:
-    """Whether the bytes of each class have one word in these states."""
-    words = np.concatenate([state.words for state in states])
-    if len(words) != len(known) or bool((_is_known(known) & (words != known)).any()):
-        return False
-    order = np.argsort(known, kind="stable")
-    same = known[order][1:] == known[order][:-1]
-    return not bool((same & (words[order][1:] != words[order][:-1])).any())
+def classes(first: Sequence[State], second: Sequence[State]) -> Classes:
+    """The classes of what the programs hold at one cut, and a period later."""
+    one, two = _words(first), _words(second)
+    sums = _sums(first) & _sums(second)
+    stays = (one == two) & (is_number(one) | (one == UNDEFINED)) & ~sums
+    return Classes(np.where(stays | sums, one, mixed(_CLASS, one, two)), stays, sums)
 
 
-def refined(known: Words, states: Sequence[State]) -> Words:
-    """Smaller classes, whose bytes have one word in these states as well."""
-    words = np.concatenate([state.words for state in states])
-    return np.where(_is_known(known) & (words == known), known, mixed(_CLASS, known, words))
+def _words(states: Sequence[State]) -> Words:
+    return np.concatenate([state.words for state in states])
 
 
-def parted(known: Words, states: Sequence[State]) -> list[State]:
-    """The classes as what each program holds."""
-    ends = np.cumsum([len(state.words) for state in states])[:-1]
-    return [State(part, state.shape) for part, state in zip(np.split(known, ends), states, strict=True)]
-
-
-def _is_known(words: Words) -> Words:
-    found: Words = is_number(words) | (words == UNDEFINED)
-    return found
+def _sums(states: Sequence[State]) -> Mask:
+    return np.concatenate([state.sums for state in states])

@@ -15,9 +15,10 @@ from porter.equal.periods import Growing, IrregularError, moved
 from porter.equal.turning import Log, Turn
 from porter.facts.code import Loop
 from porter.facts.deciding import deciding
+from porter.facts.events import WarpName
 from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL
-from porter.facts.values import bits, of_lane
+from porter.facts.values import Value, bits, of_lane
 from porter.ptx import ast, table
 from porter.ptx.bits import signed
 from porter.ptx.shared_window import RANK_SHIFT
@@ -31,13 +32,22 @@ def _numbers_for_data(flow: Flow, log: Log, at: int) -> frozenset[str]:
     """The registers of an instruction that have to do with data; what synchronization asks for is proved with it, and
     so are comparisons that decide about anything else."""
     is_comparison = flow.code.code[at].parts[0] == "setp" and flow.writes[at].isdisjoint(deciding(flow)[at + 1])
-    return flow.uses[at] - that_synchronize(flow, at) if is_comparison or at in log.on_data else frozenset()
+    if not is_comparison and at not in log.on_data:
+        return frozenset()
+    names = flow.uses[at] - that_synchronize(flow, at)
+    return names if log.numbers is None else frozenset(name for name in names if (at, name) in log.numbers)
 
 
 _ACCESSES = frozenset(("ld", "st", "ldu", "atom", "red"))
 
 
-def loops_of_lines(found: Growing, period: int, first: int, symbols: Mapping[str, int], step: int) -> list[LoopLines]:
+Fixed = Mapping[WarpName, Mapping[tuple[int, str], Value]]
+"""By warp, instruction and register, or special register, numbers that the launch gives whatever the size is."""
+
+
+def loops_of_lines(
+    found: Growing, period: int, first: int, symbols: Mapping[str, int], step: int, fixed: Fixed
+) -> list[LoopLines]:  # fmt: skip
     """What is known of numbers in loops from `first` periods on, as long as a size can be that grows by `step` with
     each of its units.
 
@@ -61,8 +71,10 @@ def loops_of_lines(found: Growing, period: int, first: int, symbols: Mapping[str
         for at, name in moved(found, key, window, turns[key]):
             if name in _numbers_for_data(found.flow, found.log, at) - tainted:
                 raise IrregularError("a number that moves, and nobody knows by what", at)
-        for lane in _lanes(window, tainted):
+        given = {place: value for place, value in fixed[warp].items() if place[0] in loop.body}
+        for lane in _lanes(window, tainted, given.values()):
             heads = _heads(window, turns[key], lane)
+            heads |= {place: Counted((n,), 0) for place, v in given.items() if (n := of_lane(v, lane)) is not None}
             known = head, tuple(sorted(heads.items(), key=str)), base
             if known not in seen:
                 lines = Lines(turns[key], periods)
@@ -95,10 +107,10 @@ def _moving(flow: Flow, body: Collection[int], moving: set[str], log: Log, sourc
     return found
 
 
-def _lanes(window: Sequence[Turn], tainted: Collection[str]) -> Sequence[int]:
+def _lanes(window: Sequence[Turn], tainted: Collection[str], given: Collection[Value]) -> Sequence[int]:
     """Those whose registers may differ."""
     lanes = bits(window[0].lanes)
-    differ = any(isinstance(value, tuple) for turn in window for value in turn.numbers.values())
+    differ = any(isinstance(value, tuple) for turn in window for value in (*turn.numbers.values(), *given))
     return lanes if differ and tainted else lanes[:1]
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from porter.equal.contents import Stored, Taken
 from porter.equal.forms import Forms
@@ -21,6 +23,7 @@ from porter.equal.meaning import Follower, Then
 from porter.equal.outcome import Outcome, of_cluster
 from porter.equal.words import Words
 from porter.facts.events import NotUnderstood, WarpName
+from porter.facts.flow import Flow
 from porter.facts.instructions.registry import computes
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
@@ -56,19 +59,44 @@ class Log:
     on_data: set[int] = field(default_factory=set)
     gives_numbers: set[int] = field(default_factory=set)
     """Those of them that have given numbers as well."""
+    numbers: set[tuple[int, str]] | None = None
+    """Instructions with registers of theirs that have been numbers; None where any may have been."""
+
+    def note_numbers(self, flow: Flow) -> set[tuple[int, str]]:
+        """Tell registers that are always data from numbers."""
+        self.numbers = set()
+        for entry, values in chain(*(stream for of_warp in self.streams.values() for stream in of_warp.values())):
+            if values and isinstance(at := entry[0], int):
+                names = sorted(flow.uses[at])
+                self.numbers.update((at, name) for name, v in zip(names, values, strict=True) if v is not None)
+        return self.numbers
+
+
+class Register(NamedTuple):
+    """A register of some lanes that have come to an instruction, of so many bytes."""
+
+    warp: WarpName
+    at: int
+    lanes: int
+    name: str
+    size: int
 
 
 Stop = tuple[WarpName, int, int, int, int]
 """A warp, the head of a loop, the lowest lane, its turns so far around it, and its number of turns."""
 
 
+Mask = npt.NDArray[np.bool_]
+
+
 @dataclass(frozen=True)
 class State:
     """What a cluster holds at a cut, as one array of words. `shape` says which, and is the same at cuts that are
-    alike."""
+    alike, `sums` which of them are of registers that are sums of symbols."""
 
     words: Words
     shape: tuple[object, ...]
+    sums: Mask
 
 
 class TurnFollower(Follower):
@@ -212,19 +240,20 @@ class TurnFollower(Follower):
             raise NotUnderstood("turns of loops that do not come to one cut")
         self._waiting.clear()
         pieces, shape = self._pieces()
-        self.states.append(State(np.concatenate([piece.reshape(-1) for piece in pieces]), tuple(shape)))
+        sums = np.concatenate([self._sums(piece, of).reshape(-1) for piece, of in zip(pieces, shape, strict=True)])
+        self.states.append(State(np.concatenate([piece.reshape(-1) for piece in pieces]), tuple(shape), sums))
         self._marks.append(len(self.contents.stored))
         given = self._given.get(number)
         if given is not None:
             if given.shape != tuple(shape):
                 raise NotUnderstood("a cut that holds something else than the one before")
-            self._put(given.words)
+            self._put(np.where(given.sums, self.states[-1].words, given.words))
         return True
 
     def _pieces(self) -> tuple[list[Words], list[object]]:
         contents, flow = self.contents, self._machine.flow
         pieces: list[Words] = [contents.shared, contents.tensor]
-        shape: list[object] = []
+        shape: list[object] = ["shared", "tensor"]
         for warp, group in self._groups():
             held = contents.registers[warp]
             lanes = np.fromiter(bits(group.lanes), np.intp)
@@ -232,12 +261,20 @@ class TurnFollower(Follower):
             for name in names:
                 if not is_known(group.registers.get(name), group.lanes):
                     pieces.append(held[name][lanes])
-                    shape.append((warp.name, group.pc, group.lanes, name, held[name].shape[1]))
+                    shape.append(Register(warp.name, group.pc, group.lanes, name, held[name].shape[1]))
         for warp, memory in sorted(contents.local.items(), key=lambda item: item[0].name):
             for address, data in sorted(memory.items()):
                 pieces.append(data)
                 shape.append((warp.name, address))
         return pieces, shape
+
+    def _sums(self, piece: Words, of: object) -> Mask:
+        """Which bytes of what is held are of sums of symbols; those of registers may be."""
+        found = np.zeros(piece.shape, np.bool_)
+        forms = self.contents.forms
+        if forms is not None and isinstance(of, Register) and piece.shape[1] in (4, 8):
+            found[[forms.is_of_symbols(row) for row in piece]] = True
+        return found
 
     def _groups(self) -> list[tuple[Warp, Group]]:
         found = [(warp, group) for block in self._machine.blocks for warp in block.warps for group in warp.groups]

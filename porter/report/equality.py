@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from porter.equal.forms import LARGEST_SIZE
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, worst_exit
+from porter.equal.forms import LARGEST_SIZE
 from porter.report import json as report_json
 from porter.report.places import instruction, place_of
 from porter.verify.equality import Equality, Place, SizeCompared

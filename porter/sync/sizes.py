@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from porter.facts.code import Loop
 from porter.facts.deciding import deciding
+from porter.facts.events import WarpName
 from porter.facts.flow import Flow
 from porter.facts.launched import Launched
 from porter.facts.machine import Machine
@@ -42,17 +43,25 @@ _BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 def given_by(machine: Machine) -> list[Given]:
     """What a launch gives each block of a machine that has not run."""
-    parameters, special = _places(machine.flow)
+    of_warps = given_to_warps(machine)
+    parameters, _ = _places(machine.flow)
     of_all = {key: taken for at in parameters for key, taken in _loaded(machine.launched, at)}
-    found: list[Given] = []
-    for block in machine.blocks:
-        warp = block.warps[0]
-        of_block: dict[tuple[int, str], Value] = {
+    return [of_all | of_warps[block.warps[0].name] for block in machine.blocks]
+
+
+def given_to_warps(machine: Machine) -> dict[WarpName, dict[tuple[int, str], Value]]:
+    """What special registers, and loads of one parameter, give each warp of a machine that has not run."""
+    parameters, special = _places(machine.flow)
+    of_all: dict[tuple[int, str], Value] = {
+        key: taken for at in parameters for key, taken in _loaded(machine.launched, at) if isinstance(taken, int)
+    }  # fmt: skip
+    return {
+        warp.name: of_all | {
             (at, name): reader(machine.code, at, ast.SpecialReg(name))(machine, warp, warp.groups[0])
             for at, name in special
         }
-        found.append(of_all | of_block)
-    return found
+        for block in machine.blocks for warp in block.warps
+    }  # fmt: skip
 
 
 @lru_cache(maxsize=64)

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from porter.diagnostics import PorterError
 from porter.equal.all_turns import AllTurns, NotAllError, OtherError, Side
@@ -21,7 +22,7 @@ from porter.verify.equality import Place, SizeCompared
 from porter.verify.expr import Number
 from porter.verify.problem import Problem
 from porter.verify.proving import Count, Proof, Sizes, firsts, launched_case
-from porter.verify.symbol_sizes import SymbolSide, reach, require_bounds, require_same
+from porter.verify.symbol_sizes import OtherFormsError, SymbolSide, reach, require_bounds, require_same, telling_sizes
 
 
 class OtherSizesError(Exception):
@@ -43,34 +44,50 @@ class AllSizes:
     budget: Budget
     symbols: tuple[str, ...] = ()
     """Sizes that have been found to be the same for all, as symbols."""
+    telling: Iterable[Sizes] = ()
+    """Sizes that may show that they are not."""
 
     def of_symbols(self, original: Proof, port: Proof) -> list[SizeCompared]:
         """Whether both leave the same for all of the sizes that no turns follow, as symbols. Those are symbols from then
-        on.
-
-        Raises:
-            OtherFormsError: what is left follows them in another way.
-        """
+        on."""
         names = [
             one.name for one, other in zip(original.counts, port.counts, strict=False)
             if one.is_all and other.is_all and not one.step and not other.step
         ]  # fmt: skip
         if not names:
             return []
+        found = self._of_symbols(names, self.base)
+        self.symbols = tuple(names) if found[0].is_all else ()
+        return found
+
+    def of_others(self, chosen: Sequence[Sizes], found: Sequence[SizeCompared]) -> list[SizeCompared]:
+        """The same with other sizes of the case for those that are numbers, where not all of these are known."""
+        names, numbers = [one.name for one in found], set[object]()
+        for sizes in chosen[1:] if found and found[0].is_all else ():
+            others = {name: number for name, number in sizes.items() if name not in names}
+            if tuple(others.items()) not in numbers and found[0].is_all:
+                numbers.add(tuple(others.items()))
+                found = self._of_symbols(names, {**self.base, **others})
+        return list(found)
+
+    def _of_symbols(self, names: Sequence[str], base: Sizes) -> list[SizeCompared]:
         forms = Forms()
         try:
-            sides = self._symbol_sides(names)
-            require_same(sides, forms)
+            sides = self._symbol_sides(names, base)
+            try:
+                require_same(sides, forms)
+            except OtherFormsError:
+                self.telling = telling_sizes(sides)
+                raise
         except NotAllError as error:
             return [SizeCompared(name, why=str(error), place=self._place(error)) for name in names]
         except PorterError as error:
             return [SizeCompared(name, why=error.diagnostic.message) for name in names]
-        self.symbols = tuple(names)
         return [SizeCompared(name, upto=forms.shown_bounds(sides[0].bounds)) for name in names]
 
-    def _symbol_sides(self, names: Sequence[str]) -> list[SymbolSide]:
+    def _symbol_sides(self, names: Sequence[str], base: Sizes) -> list[SymbolSide]:
         return [
-            SymbolSide(name, program, self._flow_at(name), self.base, names)
+            SymbolSide(name, program, self._flow_at(name), base, names)
             for name, program in (("original", self.original), ("port", self.port))
         ]  # fmt: skip
 
@@ -119,13 +136,12 @@ class AllSizes:
 
     def _period_of_symbols(self, size: str, step: int, units: int, start: int) -> int:
         """That of each block, with the symbols. Raises NotAllError, OtherError, PorterError."""
-        forms, symbol_sides = Forms(), self._symbol_sides(self.symbols)
+        forms, symbol_sides = Forms(), self._symbol_sides(self.symbols, self.base)
         sides = [
-            self._side(side.name, side.program, size, step, lambda problem, _, side=side: side.launched(problem), forms)
-            for side in symbol_sides
-        ]  # fmt: skip
+            self._side(side.name, side.program, size, step, partial(_launched_of, side), forms) for side in symbol_sides
+        ]
         period = AllTurns(sides, units, start, self._left).period()
-        require_bounds(*(side.bounds for side in sides))
+        require_bounds(*(side.noted.bounds for side in sides))
         return period
 
     def _period_of_numbers(self, size: str, step: int, units: int, start: int) -> int:
@@ -178,3 +194,7 @@ class AllSizes:
 
         return Side(name, flow, step, lambda units: launched(problem(units), flow), lambda units: reach(problem(units)),
                     forms=forms)  # fmt: skip
+
+
+def _launched_of(side: SymbolSide, problem: Problem, flow: Flow) -> Launched:
+    return side.launched(problem)

@@ -118,7 +118,13 @@ def _for_all(
         for name, program in (("original", comparison.original), ("port", comparison.port))
     )  # fmt: skip
     programs = AllSizes(comparison.original, comparison.port, comparison.flow_of, chosen[0], budget)
-    counts += programs.of_symbols(of_original, of_port)
+    of_symbols = programs.of_symbols(of_original, of_port)
+    for sizes in programs.telling:
+        if budget.is_spent:
+            break
+        other = replace(comparison, budget=Budget()).run([sizes])
+        if other.status == "differs":
+            return other
     for name in programs.names(of_original, of_port):
         try:
             counts.append(programs.compared(name, of_original, of_port))
@@ -127,6 +133,9 @@ def _for_all(
             if other.status == "differs":
                 return other
             counts.append(SizeCompared(name, why=f"at {other.at} {other.why}", place=next(iter(other.places), None)))
+    if not any(count.beside for count in counts):
+        of_symbols = programs.of_others(chosen, of_symbols)
+    counts = [*of_symbols, *counts]
     return replace(equality, counts=tuple(counts), seconds=equality.seconds + time.perf_counter() - began)
 
 

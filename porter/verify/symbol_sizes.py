@@ -4,7 +4,7 @@ executed, which stands for every block of every grid."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from porter.equal.all_turns import NotAllError
@@ -17,13 +17,20 @@ from porter.facts.flow import Flow
 from porter.facts.launched import Launched, Symbols
 from porter.facts.machine import Machine
 from porter.facts.placed import OUT_OF_PLACE
+from porter.ptx import ast
 from porter.verify.case_program import Program
 from porter.verify.params import argument_bytes
 from porter.verify.problem import Problem
 from porter.verify.proving import Sizes, launched_case
 
+_MOST_STEPS = 64
+"""Multiples of a size of the case that are run."""
 _FACTORS = (2, 3, 5, 7, 11)
 """By which sizes are multiplied to see what follows them."""
+
+
+class OtherFormsError(NotAllError):
+    """What is left follows the symbols in another way."""
 
 
 @dataclass
@@ -52,7 +59,7 @@ class SymbolSide:
 
     def _some(self) -> list[Sizes]:
         """The sizes of the case, and those with one and with all of the symbols changed."""
-        numbers = {name: self.base[name] for name in self.names}
+        numbers = {name: self.problem.sizes[name] for name in self.names}
         each = [{name: number * _FACTORS[0]} for name, number in numbers.items()]
         all_of_them = {n: v * f for (n, v), f in zip(numbers.items(), _FACTORS[1:], strict=False)}
         return [self.base, *({**self.base, **changed} for changed in (*each, all_of_them))]
@@ -100,7 +107,7 @@ class SymbolSide:
                 raise NotAllError(why, self.name, wrong.at if wrong is not None else None)
         except NotUnderstood as error:
             raise NotAllError(str(error), self.name, error.at) from error
-        self.bounds |= follower.contents.bounds
+        self.bounds |= follower.contents.noted.bounds
         return of_cluster(follower.contents.stored)
 
 
@@ -124,7 +131,7 @@ def require_same(sides: Sequence[SymbolSide], forms: Forms) -> None:
     found = difference(ours, theirs)
     if found is not None:
         name, at = ("port", found.port) if found.port is not None else ("original", found.original)
-        raise NotAllError("what is left follows the sizes in another way", name, at)
+        raise OtherFormsError("what is left follows the sizes in another way", name, at)
     require_bounds(original.bounds, port.bounds)
     if not len(ours.addresses) + len(ours.reductions):
         raise NotAllError("neither writes anything")
@@ -138,6 +145,25 @@ def require_bounds(original: Collection[Bound], port: Collection[Bound]) -> None
     """
     if not all(implied(bound, original) for bound in port):
         raise NotAllError("a number of 32 bits that wraps at smaller sizes than any of the original", "port")
+
+
+def telling_sizes(sides: Sequence[SymbolSide]) -> Iterator[Sizes]:
+    """Sizes that may show what is left in another way: larger ones, and those beyond numbers that sizes are compared
+    with."""
+    original = sides[0]
+    yield from (probe.sizes for probe in original.probes[1:])
+    limits = [
+        {
+            int(operand.value) for ins in side.flow.code.code if ins.parts[0] == "setp"
+            for operand in ins.operands if isinstance(operand, ast.Imm) and not operand.is_float
+        }
+        for side in sides
+    ]  # fmt: skip
+    for limit in sorted((limits[0] ^ limits[1]) or (limits[0] & limits[1])):
+        for name in original.names:
+            step = int(original.problem.sizes[name])
+            if step < limit < step * _MOST_STEPS:
+                yield {**original.base, name: (limit // step + 1) * step}
 
 
 def reach(problem: Problem) -> object:

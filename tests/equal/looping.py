@@ -8,10 +8,11 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from porter.equal.all_turns import AllTurns, Side
+from porter.equal.forms import Forms
 from porter.facts.code import Code
 from porter.facts.executor import run
 from porter.facts.flow import Flow
-from porter.facts.launched import GLOBAL, Geometry, Launched
+from porter.facts.launched import GLOBAL, Geometry, Launched, Symbols
 from porter.facts.machine import Machine
 from porter.ptx.parser import parse_module
 from porter.sync.turns import Recorder, find_lasso
@@ -56,19 +57,20 @@ def kernel(turn: str = LOAD + ADD, ahead: str = "", behind: str = "") -> str:
     return HEAD + ahead + LOOP.format(turn) + behind + END
 
 
-def _launches(flow: Flow, block: int) -> Callable[[int], Launched]:
+def _launches(flow: Flow, block: int, symbols: Symbols | None) -> Callable[[int], Launched]:
     def launched(turns: int) -> Launched:
         values = {"input": GLOBAL.to_bytes(8, "little"), "output": (GLOBAL + (1 << 34)).to_bytes(8, "little"),
                   "size": (STEP * turns).to_bytes(4, "little")}  # fmt: skip
-        return Launched(flow, Geometry((32, 1, 1), (8, 1, 1), first=(block, 0, 0)), values)
+        return Launched(flow, Geometry((32, 1, 1), (8, 1, 1), first=(block, 0, 0)), values, symbols=symbols)
 
     return launched
 
 
-def _side(name: str, text: str, block: int = 7) -> Side:
+def _side(name: str, text: str, block: int = 7, forms: Forms | None = None) -> Side:
     module = parse_module(text)
     flow = Flow(Code(module, module.entries()[0]))
-    return Side(name, flow, STEP, _launches(flow, block))
+    symbols = Symbols({}, "x") if forms is not None else None
+    return Side(name, flow, STEP, _launches(flow, block, symbols), forms=forms)
 
 
 class NotProvedError(Exception):
@@ -105,3 +107,9 @@ def are_blocks_alike(text: str) -> bool:
     first, last = (AllTurns([_side("original", text, block), _side("port", text, block)], 1, 1) for block in (0, 7))
     last.period()
     return first.is_like(last)
+
+
+def are_alike_for_all_blocks(original: str, port: str) -> bool:
+    """Whether both leave the same for all numbers of turns, whatever the index of the block is. Raises NotAllError."""
+    forms = Forms()
+    return AllTurns([_side("original", original, forms=forms), _side("port", port, forms=forms)], 1, 1).period() == 1

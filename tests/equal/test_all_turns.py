@@ -10,6 +10,7 @@ from looping import ADD, LOAD, NotProvedError, are_blocks_alike, kernel, period_
 
 from porter.equal import all_turns
 from porter.equal.all_turns import AllTurns, NotAllError, OtherError
+from porter.equal.induction import Classes
 from porter.equal.places import Behind, LoopLines, Room
 from porter.equal.turning import TurnFollower
 from porter.sync.lines import Lines
@@ -154,7 +155,7 @@ WEAKENED = {
         (all_turns, "comparisons", lambda *runs: iter(())), kernel(LATE["a comparison with a turn"])
     ),
     "classes": Weakened(
-        (all_turns, "hold", lambda *states: True), kernel(LAST.format(74) + LINE + "mov.f32 %f10, %f0;", ROW),
+        (Classes, "hold", lambda *states: True), kernel(LAST.format(74) + LINE + "mov.f32 %f10, %f0;", ROW),
         kernel(LAST.format(9), ROW),
     ),
     "the first turns": Weakened((AllTurns, "_run", _few), kernel(behind=TWO_TURNS)),

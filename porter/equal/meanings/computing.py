@@ -63,12 +63,11 @@ def compute(step: Step) -> Means | None:
     of_integers = len(names) == 1 and all(_is_integer(kind) for kind in kinds)
 
     def results(contents: Contents, data: list[Words]) -> list[Words]:
-        forms = contents.forms if of_integers else None
-        sums = forms.computed(step.ins.parts, data, size, contents.bounds) if forms is not None else None
         found = result(data) if result is not None else contents.in_any_order(".".join(step.ins.parts), size, data)
-        for lane, row in enumerate(sums or ()):
-            found = found if lane else found.copy()
-            if row is not None:
+        if contents.forms is not None and of_integers:
+            sums = contents.forms.computed(step.ins.parts, data, size, contents.lanes, contents.noted)
+            found = found.copy()
+            for lane, row in sums.items():
                 found[lane] = row
         pieces = [found[:, i * each : (i + 1) * each] for i in range(len(names))]
         return [extended(piece) for piece in pieces] if is_signed else pieces
@@ -124,6 +123,7 @@ def _putting(
             if taken.where is None and all(is_known(v, taken.mask) for v in values):
                 return
             data = before if before is not None else [g(contents, warp, group) for g in given]
+            contents.lanes, contents.noted.place = taken.mask, (warp.name, step.at)
             for name, piece in zip(names, results(contents, data), strict=True):
                 if name is not None:
                     contents.put(warp, name, taken, piece)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Distances, edges and blocks that are the same for all sizes, and those that are so at the sizes looked at alone."""
+
+from __future__ import annotations
+
+import pytest
+from looping import ADD, LOAD, are_alike_for_all_blocks, kernel
+from symbolic import are_equal_at_one_size, are_equal_for_all
+
+from porter.equal import forms
+from porter.equal.all_turns import NotAllError
+
+ROW = "shl.b32 %r6, %r4, 6;\nadd.u32 %r6, %r6, %r0;\n"
+COLUMN = "shl.b32 %r7, %r3, 7;\n"
+STORE = "mul.wide.u32 %d2, %r8, 4;\nadd.s64 %d3, %d1, %d2;\nst.global.f32 [%d3], %f0;\n"
+PLACE = "mad.lo.s32 %r8, %r6, %r2, %r7;\n"
+ORIGINAL = ROW + COLUMN + PLACE + STORE
+WIDE = "mul.wide.u32 %d4, %r6, %r2;\ncvt.u64.u32 %d5, %r7;\nadd.s64 %d4, %d4, %d5;\nshl.b64 %d4, %d4, 2;\n"
+STORE_WIDE = "add.s64 %d3, %d1, %d4;\nst.global.f32 [%d3], %f0;\n"
+EIGHT = "add.u32 %r9, %r8, {};\nmul.wide.u32 %d6, %r9, 4;\nadd.s64 %d6, %d1, %d6;\nst.global.f32 [%d6], %f0;\n"
+ROWS_BELOW = "add.u32 %r10, %r6, 8;\nmad.lo.s32 %r11, %r10, %r2, %r7;\n"
+BELOW = "mul.wide.u32 %d6, %r11, 4;\nadd.s64 %d6, %d1, %d6;\nst.global.f32 [%d6], %f0;\n"
+GUARD = "setp.lt.u32 %p1, %r6, %r1;\n"
+GUARDED = "mul.wide.u32 %d2, %r8, 4;\nadd.s64 %d3, %d1, %d2;\n@%p1 st.global.f32 [%d3], %f0;\n"
+EDGE = "setp.ge.u32 %p2, %r6, %r1;\n@%p2 bra END;\n"
+AT_EDGE = "setp.lt.u32 %p3, %r7, %r2;\n@!%p3 bra END;\n" + PLACE + STORE + "END:\n"
+
+SAME = {
+    "a shift and a product": (ORIGINAL, "mul.lo.u32 %r6, %r4, 64;\nadd.u32 %r6, %r0, %r6;\n" + COLUMN + PLACE + STORE),
+    "bits and a sum": (ORIGINAL, "shl.b32 %r6, %r4, 6;\nor.b32 %r6, %r6, %r0;\n" + COLUMN + PLACE + STORE),
+    "64 bits in place of 32": (ORIGINAL, ROW + COLUMN + WIDE + STORE_WIDE),
+    "rows below": (
+        ORIGINAL + ROWS_BELOW + BELOW, ORIGINAL + "shl.b32 %r11, %r2, 3;\nadd.u32 %r11, %r11, %r8;\n" + BELOW
+    ),
+    "a comparison turned round": (
+        ROW + COLUMN + PLACE + GUARD + GUARDED, ROW + COLUMN + PLACE + "setp.gt.u32 %p1, %r1, %r6;\n" + GUARDED
+    ),
+    "a branch and a guard": (
+        ROW + COLUMN + PLACE + EDGE + STORE + "END:\n", ROW + COLUMN + PLACE + GUARD + GUARDED
+    ),
+    "edges in one another": (ROW + COLUMN + EDGE + AT_EDGE, ROW + COLUMN + EDGE + AT_EDGE.replace("shl", "mul.lo")),
+    "a distance of the grid": (ORIGINAL + EIGHT.format("%r5"), "mov.u32 %r20, %r5;\n" + ORIGINAL + EIGHT.format("%r20")),
+    "low bits of a row": (
+        ORIGINAL, ROW + "and.b32 %r12, %r6, 63;\nsub.u32 %r6, %r6, %r0;\nadd.u32 %r6, %r6, %r12;\n" + COLUMN + PLACE + STORE
+    ),
+    "a product that is taken apart": (
+        ORIGINAL, ROW + COLUMN + "shr.u32 %r13, %r7, 3;\nshl.b32 %r7, %r13, 3;\n" + PLACE + STORE
+    ),
+}  # fmt: skip
+OTHER = {
+    "a distance of the grid": (ORIGINAL + EIGHT.format(1), ORIGINAL + EIGHT.format("%r5")),
+    "a distance by the size": (
+        ORIGINAL + EIGHT.format(0),
+        ORIGINAL + "setp.gt.u32 %p1, %r1, 300;\nselp.b32 %r14, 8, 0, %p1;\n" + EIGHT.format("%r14"),
+    ),
+    "rows in place of columns": (ORIGINAL, ROW + COLUMN + PLACE.replace("%r2", "%r1") + STORE),
+    "a block above the first": (ORIGINAL, ROW + "and.b32 %r7, %r3, 1;\nshl.b32 %r7, %r7, 7;\n" + PLACE + STORE),
+    "blocks the other way": (ORIGINAL, ORIGINAL.replace("%r6, %r4", "%r6, %r3").replace("%r7, %r3", "%r7, %r4")),
+    "a product that wraps": (
+        ROW + COLUMN + WIDE + STORE_WIDE,
+        ROW + COLUMN + PLACE + "shl.b32 %r8, %r8, 2;\ncvt.u64.u32 %d4, %r8;\n" + STORE_WIDE,
+    ),
+    "a row too many": (
+        ROW + COLUMN + PLACE + GUARD + GUARDED, ROW + COLUMN + PLACE + "setp.le.u32 %p1, %r6, %r1;\n" + GUARDED
+    ),
+    "rows up to a number": (
+        ROW + COLUMN + PLACE + GUARD + GUARDED, "min.u32 %r1, %r1, 300;\n" + ROW + COLUMN + PLACE + GUARD + GUARDED
+    ),
+    "a store of large sizes": (
+        ORIGINAL, ORIGINAL + "setp.gt.u32 %p1, %r2, 1000;\n@%p1 st.global.f32 [%d3+4], %f0;\n"
+    ),
+    "sixteen rows at a time": (
+        ROW + COLUMN + PLACE + GUARD + GUARDED, "and.b32 %r1, %r1, -16;\n" + ROW + COLUMN + PLACE + GUARD + GUARDED
+    ),
+    "an edge that is left out": (ROW + COLUMN + EDGE + AT_EDGE, ROW + COLUMN + AT_EDGE),
+    "a sign": (
+        "shl.b32 %r8, %r3, 20;\nmul.wide.u32 %d2, %r8, 4;\n" + STORE[STORE.index("add") :],
+        "shl.b32 %r8, %r3, 20;\nmul.wide.s32 %d2, %r8, 4;\n" + STORE[STORE.index("add") :],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_sums_of_symbols_that_are_the_same(name: str) -> None:
+    assert are_equal_for_all(*SAME[name])
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_what_is_the_same_at_one_size_alone(name: str) -> None:
+    assert are_equal_at_one_size(*OTHER[name])
+    assert not are_equal_for_all(*OTHER[name])
+
+
+BLOCK = "mov.u32 %r9, %ctaid.x;\nmul.wide.u32 %d4, %r9, 8192;\nadd.s64 %d0, %d0, %d4;\n"
+FIELD = "mul.lo.u32 %r3, %r9, 128;\nadd.u32 %r3, %r3, %r2;\n{}mul.wide.u32 %d4, %r3, 512;\nadd.s64 %d4, %d0, %d4;\n"
+BITS = FIELD + "ld.global.f32 %f0, [%d4];\n" + ADD
+
+
+def test_turns_with_symbols() -> None:
+    assert are_alike_for_all_blocks(kernel(LOAD + ADD, BLOCK), kernel("mov.u32 %r3, %r2;\n" + LOAD + ADD, BLOCK))
+
+
+def test_bits_of_a_sum_that_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turns that are executed leave the bit as it is."""
+    pair = kernel(BITS.format(""), BLOCK), kernel(BITS.format("and.b32 %r3, %r3, -65;\n"), BLOCK)
+    with pytest.raises(NotAllError):
+        are_alike_for_all_blocks(*pair)
+    monkeypatch.setattr(forms.Noted, "take", lambda *key: None)
+    assert are_alike_for_all_blocks(*pair)
