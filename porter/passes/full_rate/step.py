@@ -176,20 +176,25 @@ def _of_mmas(program: Program, kernels: Sequence[Kernel], stacked: bool) -> Iter
                 yield Missing(function, span, what)
             if step.a_registers and stacked:
                 yield Missing(function, span, "A comes from registers, for each tile of a warpgroup")
-            if kernels and not step.a_registers and node is not None and not _may_differ(threads, function, node, 0):
+            if not kernels or step.a_registers or node is None:
+                continue
+            if not _may_differ(program, threads, function, node, 0):
                 yield Missing(function, span, f"the A descriptor `{step.a}` is that of the other consumer, too")
 
 
-def _may_differ(threads: Threads, function: Function, node: Node, depth: int) -> bool:
+def _may_differ(program: Program, threads: Threads, function: Function, node: Node, depth: int) -> bool:
     """Whether an expression may have another value in another thread, by a member or by what it is made of, too."""
     if depth > _DEEPEST or threads.differ(function, node) or next(find(node, "field_expression"), None) is not None:
         return True
+    made = list[tuple[Function, Node]]()
     for name in find(node, "identifier"):
         variable = resolve(function, name, function.text(name))
-        value = first_value(variable) if variable is not None and variable.param is None else None
-        if value is not None and variable is not None and _may_differ(threads, variable.function, value, depth + 1):
-            return True
-    return False
+        if variable is not None and variable.param is not None:
+            index = variable.param.index
+            made += ((c.caller, c.args[index]) for c in program.callers(variable.function) if index < len(c.args))
+        elif variable is not None and (value := first_value(variable)) is not None:
+            made.append((variable.function, value))
+    return any(_may_differ(program, threads, where, value, depth + 1) for where, value in made)
 
 
 def of_consumers(context: PortContext, common: Common, first: int, kernel: Kernel) -> Iterator[Missing]:
