@@ -5,9 +5,10 @@ checker looks on."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from porter.build.dsl import DslTraced
 from porter.build.entry import function_name, kernel_name
@@ -74,6 +75,19 @@ class Proof:
     shortfalls: tuple[Diagnostic, ...] = ()
     lacking: tuple[str, ...] = ()
     apart: bool = False
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What PTX says of a port: `equal`, with the kernels and sizes in `what`; `refused`, as something else is left or
+    the port has hazards of its own; or `unknown`. `what` is the reason of these."""
+
+    status: Literal["equal", "refused", "unknown"]
+    what: str
+
+
+Judge = Callable[[Path, PortPlan, "float | None"], Judgement]
+"""Says so of the port of a file, within so many seconds."""
 
 
 @dataclass
