@@ -67,7 +67,7 @@ params: [out, in, STEPS, ROWS]
 reference: "zeros([X * Y * 8192])"
 """
 SECONDS = 60.0
-MOST = 100_000
+MOST = 10_000
 """Instructions of a warp that waits for good."""
 
 

@@ -199,12 +199,11 @@ class Comparing:
         names = _named([kernel_name(e) for e in left])
         why = f"no case and no host code that is understood says how {names} {'are' if left[1:] else 'is'} launched"
         next_ = f"`porter case new {subject.path}`" + ("" if is_granted() else ", or `--trust` to run its main()")
-        return told(CaseProofs(None, None, untried=f"{why}; next: {next_}"), subject.path.name, self._said)
+        return untold(subject.path.name, f"{why}; next: {next_}")
 
     def _unmade(self, subject: Subject) -> Told:
         next_ = "`--instantiate`, or a case with its template arguments"
-        why = f"nothing instantiates {_named(subject.unmade)}; next: {next_}"
-        return told(CaseProofs(None, None, untried=why), subject.path.name, self._said)
+        return untold(subject.path.name, f"nothing instantiates {_named(subject.unmade)}; next: {next_}")
 
 
 def _named(kernels: Sequence[str]) -> str:
@@ -249,6 +248,11 @@ def told(found: CaseProofs, case: Case | str, said: As, sizes: Sequence[Sizes] =
         "" if equality is None else report_equality.extent(equality),
         "" if equality is None else _left_out(equality, sizes),
     )
+
+
+def untold(name: str, why: str) -> Told:
+    """Of a file of which nothing was compared."""
+    return told(CaseProofs(None, None, untried=why), name, TO_WRITE)
 
 
 def _left_out(equality: Equality, sizes: Sequence[Sizes]) -> str:

@@ -16,6 +16,7 @@ from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import read_document
 from porter.cli.launches import require_launch
+from porter.cli.licence import licence
 from porter.cli.options import read_sizes, sim_options
 from porter.cli.porting import case_of_port, plan_of_case
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
@@ -25,12 +26,14 @@ from porter.report.mutation_review import load_explanations, unexplained
 from porter.report.program import finding_diagnostic
 from porter.verify.budget import Budget
 from porter.verify.case import cases_of, load_case
+from porter.verify.gate import GateOptions
 from porter.verify.launch_file import load_launch
 from porter.verify.mutant_runs import Setup
 from porter.verify.mutation import MutationResult
 from porter.verify.mutation import mutate as run_mutants
 from porter.verify.mutation_record import Record
 from porter.verify.mutation_sweep import Sweep, settled
+from porter.verify.prepare import PortOf
 from porter.verify.settings import SimOptions
 
 
@@ -73,6 +76,17 @@ def _summed_up(session: Session, records: list[Record], folder: Path | None) -> 
     return bool(left)
 
 
+def _done(resume: Path | None) -> Mapping[str, Any]:
+    return settled(read_document(resume, "mutate")) if resume is not None else {}
+
+
+def _port_of(session: Session, port: Path | None, seconds: float | None, prove_seconds: float) -> PortOf:
+    """Gives the port of a case as `porter port` chooses it."""
+    gate = GateOptions(toolkit=session.toolkit, target=session.target)
+    auto = Auto(session, time_for(seconds), compares=licence(session, gate, prove_seconds))
+    return partial(plan_of_case, port=port, auto=auto)
+
+
 @command
 def mutate(
     session: Session,
@@ -85,6 +99,7 @@ def mutate(
     folder: Path | None,
     again: bool,
     seconds: float | None,
+    prove_seconds: float,
     resume_path: Path | None,
     ptx_path: Path | None,
     launch_path: Path | None,
@@ -105,9 +120,8 @@ def mutate(
         return _launch(session, launch_file, ptx_path, jobs, options)
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     program = "original" if original else "port"
-    done = settled(read_document(resume_path, "mutate")) if resume_path is not None else {}
-    port_of = partial(plan_of_case, port=port_path, auto=Auto(session, time_for(seconds)))
-    sweep = Sweep(program, options, builder, port_of, jobs, folder, again, done)
+    port_of = _port_of(session, port_path, seconds, prove_seconds)
+    sweep = Sweep(program, options, builder, port_of, jobs, folder, again, _done(resume_path))
     results, earlier = list[tuple[str, MutationResult, str]](), list[Mapping[str, Any]]()
     records, errors, time = list[Record](), list[Diagnostic](), Budget(seconds)
     for item in [case_path] if case_path is not None else cases_of(path):
@@ -124,7 +138,7 @@ def mutate(
             results.append((case.name, found.result, found.digest))
             session.show(*report_mutation.table(case.name, program, found.result))
         elif found.how == "earlier":
-            earlier.append(done[found.digest])
+            earlier.append(sweep.done[found.digest])
             session.show(Text(f"{case.name} {program}: of the earlier run"))
         elif found.record is not None:
             session.show(Text(f"{case.name} {program}, {found.how}: {report_mutation.counts(found.record.rows)}"))

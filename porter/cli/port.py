@@ -23,6 +23,7 @@ from porter.cli.endings import named
 from porter.cli.full_rate import Compares, verified
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
+from porter.cli.includers import compared_includers
 from porter.cli.inputs import processes, require_directories
 from porter.cli.judging import judge
 from porter.cli.licence import licence
@@ -222,7 +223,10 @@ def _seen(
 
             tell(0, 2 * len(ported.roots))
         gated = compile_ports(ported, options, tell)
-    return gated, compared_ports(session, ported, gated, options, seconds)
+    compared = compared_ports(session, ported, gated, options, seconds)
+    if options.written is None and gate_exit(gated) is ExitCode.OK:
+        compared += compared_includers(session, ported, options, seconds)
+    return gated, compared
 
 
 def _differs(path: str, data: bytes) -> bool:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from porter.diagnostics import PorterError
+from porter.equal.forms import Bound, Forms
 from porter.equal.induction import classes, hold, parted, refined
 from porter.equal.outcome import difference
 from porter.equal.periods import Growing, IrregularError, Regular, are_alike, growing, periods_of, regular
@@ -59,7 +60,8 @@ class OtherError(Exception):
 class Side:
     """One of the two programs, as one of its clusters sees it. `launched` gives the launch for some units of the size,
     of `step` each, `reach` how far the tensors go that copies load from, however large their boxes are: whether a box
-    passes the end of one is to be the same in both programs for all sizes."""
+    passes the end of one is to be the same in both programs for all sizes. With `forms` some sizes are symbols, and
+    `bounds` what their sums have to be less than."""
 
     name: str
     flow: Flow
@@ -68,6 +70,8 @@ class Side:
     reach: Callable[[int], object] = lambda units: None
     on_data: set[int] = field(default_factory=set)
     gives_numbers: set[int] = field(default_factory=set)
+    forms: Forms | None = None
+    bounds: set[Bound] = field(default_factory=set)
 
     @contextmanager
     def placed(self) -> Iterator[None]:
@@ -111,7 +115,7 @@ class Side:
         if self.flow.changes_maps:
             raise NotAllError("tensor maps that are changed", self.name)
         machine = Machine(self.launched(units))
-        follower = TurnFollower(machine, stops, given)
+        follower = TurnFollower(machine, stops, given, self.forms)
         with self.placed():
             history = run(machine)
         if history.blocked:
@@ -120,6 +124,7 @@ class Side:
             raise NotAllError(f"the {self.name} loads what it has stored")
         self.on_data |= follower.log.on_data
         self.gives_numbers |= follower.log.gives_numbers
+        self.bounds |= follower.contents.bounds
         return follower
 
 

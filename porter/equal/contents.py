@@ -7,15 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from porter.equal.forms import Bound, Forms, without_region
 from porter.equal.words import Words, chosen, constant, joined, mixed, of_addresses, opposite, spread, word
 from porter.facts.events import NotUnderstood
 from porter.facts.launched import VARIABLE_ROOM, VARIABLES
 from porter.facts.machine import Machine
+from porter.facts.operands import OF_GRID
 from porter.facts.state import Group, Warp
 from porter.facts.values import ALL, Value, bits
 from porter.ptx import ast
@@ -29,6 +32,7 @@ Addresses = npt.NDArray[np.int64]
 UNDEFINED = word("undefined")
 Threads = Sequence[tuple[Warp, int]]
 """Warp and lane of each."""
+Names = tuple[str | None, ...]
 _UNIT = 4
 _TENSOR = 34
 """Bits of an address below those that tell tensors apart."""
@@ -65,12 +69,23 @@ class _Choice(NamedTuple):
     before: Words
 
 
+class Way(NamedTuple):
+    """What holds on the way `around` a branch, and on the other one behind it."""
+
+    around: Words
+    other: Words
+
+
 @dataclass
 class Contents:
     """Of a cluster. Registers are [32, bytes] by warp and name, shared memory is [blocks, bytes], Tensor Memory
     [blocks, lanes, columns, 4]."""
 
     machine: Machine
+    forms: Forms | None = None
+    """Where sizes are symbols."""
+    bounds: set[Bound] = field(default_factory=set)
+    """What sums of them have to be less than."""
     stored: list[Stored] = field(default_factory=list)
     sums: dict[str, dict[int, np.uint64]] = field(default_factory=lambda: defaultdict(dict))
     """By opcode and the word of its result the sum of what that is made of, in any order."""
@@ -84,6 +99,8 @@ class Contents:
         self.local: dict[Warp, dict[int, Words]] = defaultdict(dict)
         self.path: Words | None = None
         """What holds where an instruction is executed behind a branch on data."""
+        self.ways: dict[bytes, Way] = {}
+        """By what holds on them the ways behind branches on data that stand behind others."""
         self._chosen: dict[tuple[Warp, str], _Choice] = {}
         """The newest value of registers, where that is one of some way behind a branch."""
         self._written: set[int] = set()
@@ -96,6 +113,8 @@ class Contents:
         self.loads_what_it_stores = False
         self.operands: dict[object, tuple[int, Words]] = {}
         """Those in shared memory that warpgroups have found, with the number of their product."""
+        self._rows: dict[tuple[Warp, Names], tuple[Words, list[Words]]] = {}
+        """Rows of registers that were put together: all of them as one array, and each."""
 
     def forget(self) -> None:
         """What registers and memory hold has been changed: nothing is known of how it was made."""
@@ -127,7 +146,7 @@ class Contents:
             return constant(value, size)
         data = self.registers[warp].get(name)
         newest = self._chosen.get((warp, name)) if self.path is not None else None
-        if newest is not None and self.path is not None and bool((newest.where == self.path).all()):
+        if newest is not None and self._holds(newest.where):
             data = newest.data
         found = fitted(data, size) if data is not None else np.full((WARP, size), UNDEFINED, np.uint64)
         if isinstance(value, tuple):
@@ -139,6 +158,22 @@ class Contents:
 
     def read(self, warp: Warp, group: Group, name: str, size: int) -> Words:
         return self.value(warp, name, group.registers.get(name), size)
+
+    def held(self, warp: Warp, group: Group, name: str, size: int) -> Words:
+        """The same, whatever way is taken."""
+        path, self.path = self.path, None
+        found = self.read(warp, group, name, size)
+        self.path = path
+        return found
+
+    def _holds(self, where: Words) -> bool:
+        """Whether something holds on the whole way behind a branch."""
+        path = self.path
+        while path is not None:
+            if bool((where == path).all()):
+                return True
+            path = self.ways[key].around if (key := path.tobytes()) in self.ways else None
+        return False
 
     def put(self, warp: Warp, name: str, taken: Taken, data: Words) -> None:
         """Have a register hold data in some lanes. What it holds as a number counts first, as it does for readers."""
@@ -156,6 +191,24 @@ class Contents:
             data = whole
         registers[name] = data
 
+    def read_row(self, warp: Warp, group: Group, names: Names) -> Words:
+        """Registers of 4 bytes each [32, registers, 4]."""
+        known, held = self._rows.get((warp, names)), self.registers[warp]
+        if known is not None and self.path is None and all(map(is_, map(held.get, names), known[1])):
+            numbers = group.registers
+            if all(numbers.get(name) is None for name in names):
+                return known[0]
+        return np.stack([self.read(warp, group, name, 4) for name in names], axis=1)
+
+    def put_row(self, warp: Warp, names: Names, taken: Taken, data: Words) -> None:
+        """Have registers hold data [32, registers, 4]; a name that is None stands for none."""
+        pieces = [data[:, index] for index in range(len(names))]
+        for name, piece in zip(names, pieces, strict=True):
+            if name is not None:
+                self.put(warp, name, taken, piece)
+        if None not in names:
+            self._rows[warp, names] = data, pieces
+
     def _choice(self, warp: Warp, name: str, where: Words, data: Words, old: Words) -> Words:
         """Where both ways of a branch write a register, what was there before does not count."""
         before = fitted(old, data.shape[1])
@@ -167,6 +220,42 @@ class Contents:
                 before = newest.before
         self._chosen[warp, name] = _Choice(where, data, before)
         return chosen(where, data, before)
+
+    # Symbols ------------------------------------------------------------------------------------------
+
+    def index_of_grid(self, warp: Warp, name: str) -> Words | None:
+        """The bytes of a special register that follows the grid, if that is a symbol."""
+        of, _, axis = name.partition(".")
+        if self.forms is None or of not in OF_GRID:
+            return None
+        number = "xyz".index(axis)
+        geometry = self.machine.launched.geometry
+        extent, inside = geometry.cluster[number], (warp.block.coordinates[number] - geometry.first[number])
+        if extent > 1 and of in ("ctaid", "nctaid"):
+            of_cluster = "clusterid" if of == "ctaid" else "nclusterid"
+            row = self.forms.symbol(f"{of_cluster}.{axis}", extent, inside if of == "ctaid" else 0)
+        else:
+            row = self.forms.symbol(name if extent > 1 else name.replace("cluster", "cta"))
+        return np.broadcast_to(row, (WARP, len(row)))
+
+    def parameter(self, address: int, size: int) -> Words | None:
+        """So many bytes of parameters; None outside of all."""
+        launched = self.machine.launched
+        number = launched.parameter(address, size)
+        if number is not None:
+            return constant(number, size)[0]
+        if self.forms is None:
+            return None
+        first, pieces = address & -4, []
+        for at in range(first, address + size, 4):
+            name = launched.symbol(at)
+            number = None if name else launched.parameter(at, 4)
+            if not name and number is None:
+                return None
+            pieces.append(self.forms.symbol(name) if name else constant(number or 0, 4)[0])
+        if len(pieces) == 2 and not pieces[1].any():
+            return self.forms.row(self.forms.of(pieces[0])._replace(width=64))
+        return np.concatenate(pieces)[address - first :][:size]
 
     # Shared memory ------------------------------------------------------------------------------------
 
@@ -219,17 +308,27 @@ class Contents:
         Raises:
             NotUnderstood: a reduction has changed them.
         """
+        if not self._written.isdisjoint(self._tensors(addresses)):
+            self.loads_what_it_stores = True
+            if self.forms is not None:
+                raise NotUnderstood("a load from a tensor that is stored to, at an address of symbols")
+        return self.before(addresses)
+
+    def before(self, addresses: Addresses) -> Words:
+        """The same where it stands for itself: a byte that is not stored remains."""
         self._require_unreduced(addresses)
         found = self._at_launch(addresses)
-        if self._written.isdisjoint(np.unique(addresses >> _TENSOR).tolist()):
+        if self._written.isdisjoint(self._tensors(addresses)):
             return found
-        self.loads_what_it_stores = True
         newest = self._latest()
         flat = found.reshape(-1)
         for index, address in enumerate(addresses.reshape(-1).tolist()):
             if address in newest:
                 flat[index] = newest[address]
         return flat.reshape(found.shape)
+
+    def _tensors(self, addresses: Addresses) -> Sequence[int]:
+        return _different((addresses if self.forms is None else without_region(addresses)) >> _TENSOR)
 
     def _at_launch(self, addresses: Addresses) -> Words:
         found = of_addresses(addresses)
@@ -263,7 +362,7 @@ class Contents:
         return np.uint64(joined(np.array(words, np.uint64)))
 
     def _require_unreduced(self, addresses: Addresses) -> None:
-        if self._reduced and not self._reduced.isdisjoint(np.unique(addresses // _UNIT).tolist()):
+        if self._reduced and not self._reduced.isdisjoint(_different(addresses // _UNIT)):
             raise NotUnderstood("what reductions have left in global memory")
 
     def _latest(self) -> dict[int, np.uint64]:
@@ -279,7 +378,7 @@ class Contents:
         self._require_unreduced(addresses)
         flat = addresses.reshape(-1)
         self.stored.append(Stored(flat, data.reshape(-1), at))
-        self._written.update(np.unique(flat >> _TENSOR).tolist())
+        self._written.update(self._tensors(flat))
         self._newest = None
 
     def reduce_global(
@@ -290,7 +389,7 @@ class Contents:
         makes them, where the order of those that one makes counts. Nobody knows that of different ones."""
         values = joined(data) if where is None else mixed(word("where"), where, joined(data))
         places = addresses[:, None] + np.arange(data.shape[1])
-        if not self._written.isdisjoint(np.unique(places >> _TENSOR).tolist()):
+        if not self._written.isdisjoint(self._tensors(places)):
             newest = self._latest()
             for index, row in enumerate(places.tolist()):
                 before = [newest[place] for place in row if place in newest]
@@ -301,7 +400,7 @@ class Contents:
             if key in self._before:
                 values[index] = mixed(self._before[key], values[index])
             self._before[key] = values[index]
-        self._reduced.update(np.unique(places // _UNIT).tolist())
+        self._reduced.update(_different(places // _UNIT))
         self.stored.append(Stored(addresses, values, at, how))
 
 
@@ -309,6 +408,12 @@ def _symbols(operands: Iterable[ast.Operand]) -> Iterator[ast.Sym]:
     for operand in operands:
         inner = operand.base if isinstance(operand, ast.Mem) else operand
         yield from [inner] if isinstance(inner, ast.Sym) else ()
+
+
+def _different(numbers: Addresses) -> Sequence[int]:
+    """The numbers, each once."""
+    first = numbers.flat[0] if numbers.size else 0
+    return [int(first)] if bool((numbers == first).all()) else np.unique(numbers).tolist()
 
 
 def fitted(data: Words, size: int) -> Words:

@@ -9,14 +9,15 @@ from collections.abc import Callable
 import numpy as np
 
 import porter.equal.meanings as families
-from porter.equal.contents import Contents, Taken
+from porter.equal.contents import Contents, Taken, Way, fitted
+from porter.equal.forms import Forms
 from porter.equal.words import Words, constant, of_predicates, opposite, spread, word
 from porter.facts.events import NotUnderstood
 from porter.facts.instructions.registry import Families, Step, lanes_where
 from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
 from porter.facts.state import Group, Warp
-from porter.facts.values import Value, is_known
+from porter.facts.values import Value, bits, is_known
 from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
@@ -31,8 +32,8 @@ meaning: Families[Means | None] = Families(families)
 class Follower:
     """Follows the execution of a machine."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.contents = Contents(machine)
+    def __init__(self, machine: Machine, forms: Forms | None = None) -> None:
+        self.contents = Contents(machine, forms)
         self._machine = machine
         self._known: dict[int, Means | None] = machine.flow.__dict__.setdefault("_meanings", {})
         machine.follow = self.follow
@@ -71,7 +72,7 @@ class Follower:
                 lanes = of_guard
         if not lanes:
             return None
-        old = {} if where is None else {n: self.contents.read(warp, group, n, 8) for n in flow.writes[at]}
+        old = {} if where is None else {n: self.contents.held(warp, group, n, 8) for n in flow.writes[at]}
         return Taken(lanes, where, old)
 
     def _guard(self, warp: Warp, group: Group) -> Words:
@@ -124,11 +125,11 @@ class Follower:
         if flow.code.code[at].parts[0] == "bra":
             if len(after) == 2:
                 condition = self._guard(warp, group)
-                there, here = flow.code.successors[at]
-                ends = {
-                    there: of_predicates("and", path, condition),
-                    here: of_predicates("and", path, opposite(condition)),
-                }
+                ways = [of_predicates("and", path, way) for way in (condition, opposite(condition))]
+                for way, other in (ways, ways[::-1]):
+                    if not bool((way == path).all()):
+                        self.contents.ways[way.tobytes()] = Way(path, other)
+                ends = dict(zip(flow.code.successors[at], ways, strict=True))
         else:
             means, taken = self._means(at), self._taken(warp, group, path)
             then = means(self.contents, warp, group, taken) if means is not None and taken is not None else None
@@ -139,7 +140,14 @@ class Follower:
                 then()
         for target, condition in ends.items():
             known = paths.get(target)
-            paths[target] = condition if known is None else of_predicates("or", known, condition)
+            paths[target] = condition if known is None else self._either(known, condition)
+
+    def _either(self, one: Words, other: Words) -> Words:
+        """What holds where two ways meet."""
+        way = self.contents.ways.get(one.tobytes())
+        if way is not None and bool((way.other == other).all()):
+            return way.around
+        return of_predicates("or", one, other)
 
 
 def _made(step: Step) -> Means | None:
@@ -203,7 +211,8 @@ def read(step: Step, operand: ast.Operand, size: int) -> Read:
         case ast.Vec(items):
             return _together([read(step, item, size // len(items)) for item in items])
     number_of = reader(step.flow.code, step.at, operand)
-    return _of_number(step, number_of, size, _named(operand))
+    of_grid = operand.name if isinstance(operand, ast.SpecialReg) else ""
+    return _of_number(step, number_of, size, _named(operand), of_grid)
 
 
 def _bits(immediate: ast.Imm, size: int) -> int:
@@ -226,15 +235,16 @@ def _named(operand: ast.Operand) -> str:
     return operand.name if isinstance(operand, ast.SpecialReg) and operand.name.startswith(_TIMERS) else ""
 
 
-def _of_number(step: Step, number_of: Reader, size: int, name: str) -> Read:
+def _of_number(step: Step, number_of: Reader, size: int, name: str, of_grid: str) -> Read:
     itself = spread(np.broadcast_to(word(name), (WARP,)), size) if name else None
 
     def found(contents: Contents, warp: Warp, group: Group) -> Words:
         value = number_of(contents.machine, warp, group)
         if not is_known(value, group.lanes):
-            if itself is None:
+            data = itself if itself is not None else contents.index_of_grid(warp, of_grid)
+            if data is None:
                 raise step.not_understood("an operand")
-            return itself
+            return fitted(data, size)
         return contents.value(warp, "", value, size)
 
     return found
@@ -252,3 +262,26 @@ def lane_addresses(step: Step, value: Value, lanes: int) -> dict[int, int]:
         return {lane: value for lane in range(32) if lanes >> lane & 1}
     assert value is not None
     return {lane: v for lane, v in enumerate(value) if lanes >> lane & 1 and v is not None}
+
+
+Places = Callable[[Contents, Warp, Group, int], dict[int, int]]
+"""Gives the address by lane of some lanes; one of global memory that follows symbols as a number of its own."""
+
+
+def places(step: Step, name: str) -> Places:
+    """Of a memory operand. What it gives raises NotUnderstood: an address is data."""
+    operand, number_of = step.ins[name], step.value(name)
+    base, offset = (operand.base, operand.offset) if isinstance(operand, ast.Mem) else (operand, 0)
+    data_of = read(step, base, 8) if isinstance(base, ast.Reg) else None
+
+    def found(contents: Contents, warp: Warp, group: Group, lanes: int) -> dict[int, int]:
+        value = number_of(contents.machine, warp, group)
+        if is_known(value, lanes) or contents.forms is None or data_of is None:
+            return lane_addresses(step, value, lanes)
+        data = data_of(contents, warp, group)
+        by_lane = {lane: contents.forms.address(data[lane], offset) for lane in bits(lanes)}
+        if None in by_lane.values():
+            raise step.not_understood("an address, which is data,")
+        return {lane: place for lane, place in by_lane.items() if place is not None}
+
+    return found

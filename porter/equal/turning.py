@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from porter.equal.contents import Stored, Taken
+from porter.equal.forms import Forms
 from porter.equal.meaning import Follower, Then
 from porter.equal.outcome import Outcome, of_cluster
 from porter.equal.words import Words
@@ -75,8 +76,8 @@ class TurnFollower(Follower):
     the cluster holds, if they are of the same shape."""
 
     def __init__(self, machine: Machine, stops: Mapping[Stop, int] | None = None,
-                 given: Mapping[int, State] | None = None) -> None:  # fmt: skip
-        super().__init__(machine)
+                 given: Mapping[int, State] | None = None, forms: Forms | None = None) -> None:  # fmt: skip
+        super().__init__(machine, forms)
         self.log = Log()
         self.recorder = Recorder(machine)
         self.states: list[State] = []

@@ -19,8 +19,10 @@ from porter.ptx.arch import WARP
 
 Words = npt.NDArray[np.uint64]
 
-_FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93))
+_FACTORS = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
 _SHIFTS = (np.uint64(32), np.uint64(29))
+_FACTOR, _LAST_FACTOR = (np.uint64(factor) for factor in _FACTORS)
+_ALL_BITS = (1 << 64) - 1
 REGISTER = 8
 """Bytes of the widest register that has a sign."""
 _NUMBERS = np.uint64(256)
@@ -36,22 +38,47 @@ def word(text: str) -> np.uint64:
 
 def mixed(first: Words | np.uint64, *others: Words | np.uint64) -> Words:
     """The word of words in order, element by element."""
-    found = np.asarray(first, np.uint64)
-    with np.errstate(over="ignore"):
-        for other in others:
-            found = np.asarray((found ^ (found >> _SHIFTS[0])) * _FACTORS[0] + other)
-            found ^= found >> _SHIFTS[1]
-            found *= _FACTORS[1]
-            found ^= found >> _SHIFTS[0]
-    return found
+    found: Words | np.uint64 = first
+    for other in others:
+        if found.ndim:
+            begun: Words | np.uint64 = _spread_bits(found, _FACTOR)
+        else:
+            # numbers of Python do not warn when they wrap
+            number = int(found)
+            begun = np.uint64((number ^ number >> 32) * _FACTORS[0] & _ALL_BITS)
+        alone = not other.ndim and not begun.ndim
+        both: Words = (np.array([other]) if alone else other) + begun
+        _stir(both)
+        found = both[0] if alone else both
+    return np.asarray(found)
+
+
+def _spread_bits(data: Words, factors: Words | np.uint64) -> Words:
+    found = data >> _SHIFTS[0]
+    found ^= data
+    return found * factors
+
+
+def _stir(data: Words) -> None:
+    data ^= data >> _SHIFTS[1]
+    data *= _LAST_FACTOR
+    data ^= data >> _SHIFTS[0]
 
 
 def joined(data: Words) -> Words:
-    """The word of what the last axis holds."""
-    found = np.full(data.shape[:-1], data.shape[-1], np.uint64)
-    for index in range(data.shape[-1]):
-        found = mixed(found, data[..., index])
-    return found
+    """The word of what the last axis holds: the sum of words that stand for one of them and its place each."""
+    size = data.shape[-1]
+    if size == 1:
+        return mixed(np.uint64(1), data[..., 0])
+    each = _spread_bits(data, _places(size))
+    _stir(each)
+    return mixed(np.uint64(size), np.add.reduce(each, axis=-1))
+
+
+@lru_cache(maxsize=256)
+def _places(size: int) -> Words:
+    """An odd factor for each place in a row."""
+    return np.array([int(word(f"place {at}")) | 1 for at in range(size)], np.uint64)
 
 
 def spread(words: Words, size: int) -> Words:
@@ -69,6 +96,11 @@ def constant(number: int, size: int) -> Words:
     """A number in all lanes: [32, size]."""
     data = np.frombuffer((number & (1 << 8 * size) - 1).to_bytes(size, "little"), np.uint8)
     return np.broadcast_to(data.astype(np.uint64), (WARP, size))
+
+
+def number_in(row: Words) -> int:
+    """The number that bytes are."""
+    return sum(int(byte) << 8 * i for i, byte in enumerate(row))
 
 
 def is_number(data: Words) -> npt.NDArray[np.bool_]:

@@ -210,14 +210,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Event `event` reaches memory of the block `rank` from another one."""
+    """Event `event` reaches memory of the block `rank` from another one; `by_thread`: by an access of a thread itself,
+    which is over once it is seen in memory."""
 
     event: int
     rank: int
     what: str
     source: int
     at: int
-    arrives: bool
+    by_thread: bool
 
 
 @dataclass(frozen=True, slots=True)

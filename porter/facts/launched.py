@@ -64,11 +64,20 @@ class Area:
     contents: Callable[[], bytes]
 
 
+@dataclass(frozen=True)
+class Symbols:
+    """What is a symbol in place of a number, and data to an execution: by name of the parameter and offset four bytes of
+    parameters, each with the name of what it is, and `axes` of the grid with the indices of blocks."""
+
+    parameters: Mapping[tuple[str, int], str]
+    axes: str
+
+
 @dataclass
 class Launched:
     """`parameters`: the bytes of each, tensor maps in Porter's form. `maps`: those in global memory, by address.
     `allocated`: the first byte of each allocation of global memory and the first one behind it, if they are known.
-    `moved`: bytes that dynamic shared memory lies higher than where it would begin."""
+    `moved`: bytes that dynamic shared memory lies higher than where it would begin. `symbols`: what is no number."""
 
     flow: Flow
     geometry: Geometry
@@ -77,6 +86,7 @@ class Launched:
     areas: Sequence[Area] = ()
     allocated: Sequence[tuple[int, int]] = ()
     moved: int = 0
+    symbols: Symbols | None = None
 
     @cached_property
     def parameter_addresses(self) -> dict[str, int]:
@@ -93,8 +103,18 @@ class Launched:
         for name, start in self.parameter_addresses.items():
             data = self.parameters.get(name, b"")
             if address - start >= 0 and address - start + size <= len(data):
+                if self.symbols is not None and any(self.symbol(at) for at in range(address & -4, address + size, 4)):
+                    return None
                 return int.from_bytes(data[address - start : address - start + size], "little")
         return None
+
+    def symbol(self, address: int) -> str:
+        """The name of what stands in four bytes of parameters, if it is a symbol."""
+        if self.symbols is None:
+            return ""
+        places = ((address - start, name) for name, start in self.parameter_addresses.items() if start <= address)
+        offset, name = min(places, default=(0, ""))
+        return self.symbols.parameters.get((name, offset), "")
 
     @cached_property
     def registers(self) -> int | None:

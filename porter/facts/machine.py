@@ -337,10 +337,10 @@ class Machine:
         elif access.write and access.cells & _OF_SYSTEM:
             self.problem("outside", f"{opcode} writes shared memory of the system", access.at)
 
-    def reach(self, event: Event, rank: int, warp: Warp, what: str, at: int, arrives: bool = False) -> None:
+    def reach(self, event: Event, rank: int, warp: Warp, what: str, at: int, by_thread: bool = False) -> None:
         """Memory of a block is accessed, perhaps of another one."""
         if rank != warp.block.rank:
-            self.history.remote.append(Remote(event.index, rank, what, warp.block.rank, at, arrives))
+            self.history.remote.append(Remote(event.index, rank, what, warp.block.rank, at, by_thread))
 
     def block_of(self, address: int, at: int) -> Block:
         rank = address >> RANK_SHIFT
@@ -445,7 +445,10 @@ class Machine:
 
     def _end_cluster_round(self, at: int) -> None:
         edges = [(Edge.RELAXED if relaxed else Edge.SYNC, e) for e, relaxed, _, _ in self.cluster.arrivals]
-        edges += [(Edge.SYNC, e) for exits in self.history.exits.values() for e in exits]
+        # who has arrived in it and ended since is not waited for again
+        come = {warp.name: lanes for _, _, warp, lanes in self.cluster.arrivals}
+        ended = (self.history.events[e] for exits in self.history.exits.values() for e in exits)
+        edges += [(Edge.SYNC, e.index) for e in ended if e.warp is None or not e.lanes & come.get(e.warp, 0)]
         end = self.event(Kind.PHASE, "a round of the cluster's barrier", None, 0, at, edges)
         self.cluster.ends.append(end.index)
         self.cluster.arrivals = []

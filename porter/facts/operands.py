@@ -15,6 +15,8 @@ from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.bits import unsigned
 
+OF_GRID = frozenset(("ctaid", "nctaid", "clusterid", "nclusterid"))
+"""Special registers, by axis, that follow the grid and the index of the block."""
 Reader = Callable[["Machine", Warp, Group], Value]
 
 
@@ -109,6 +111,8 @@ def _of_block(name: str, machine: Machine, warp: Warp) -> int | None:
         return None
     axis = "xyz".index(name[-1])
     cluster = geometry.cluster
+    if name[:-2] in OF_GRID and (symbols := machine.launched.symbols) is not None and name[-1] in symbols.axes:
+        return None
     inside = (block.rank % cluster[0], block.rank // cluster[0] % cluster[1], block.rank // cluster[0] // cluster[1])
     match name[:-2]:
         case "ntid":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from porter.ptx.arch import WARP
 from porter.ptx.forms.grammar import Modifiers
 from porter.ptx.swizzle import IntLike
 from porter.ptx.types import FP8_TYPES, INT8_TYPES, ElementType
@@ -23,7 +24,8 @@ M = 64
 
 THREADS = 128
 """Threads of a warpgroup, which execute a wgmma together."""
-
+WARP_ROWS = M * WARP // THREADS
+"""Rows of A from registers, and of D, that a warp of a warpgroup holds."""
 
 MOST_PENDING = 7
 """Batches that wgmma.wait_group may leave in flight (CUTLASS include/cute/arch/mma_sm90_gmma.hpp warpgroup_wait)."""
@@ -92,7 +94,7 @@ GROUP_REGISTERS = 4
 def d_position(thread: IntLike, register: IntLike) -> tuple[IntLike, IntLike]:
     """(row, column) of a 32-bit D register of a thread of the warpgroup."""
     warp, group, quad = thread // 32, thread % 32 // QUAD, thread % QUAD
-    row = 16 * warp + group + 8 * (register // 2 % 2)
+    row = WARP_ROWS * warp + group + 8 * (register // 2 % 2)
     return row, COLUMN_GROUP * (register // GROUP_REGISTERS) + 2 * quad + register % 2
 
 
@@ -104,7 +106,7 @@ def a_position(thread: IntLike, register: IntLike, element: IntLike, a_bits: int
     """
     warp, group, quad = thread // 32, thread % 32 // 4, thread % 4
     per_register = 32 // a_bits
-    row = 16 * warp + group + 8 * (register % 2)
+    row = WARP_ROWS * warp + group + 8 * (register % 2)
     return row, per_register * (4 * (register // 2) + quad) + element
 
 

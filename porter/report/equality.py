@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from porter.equal.forms import LARGEST_SIZE
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, worst_exit
 from porter.report import json as report_json
 from porter.report.places import instruction, place_of
@@ -63,8 +64,13 @@ def extent(one: Equality) -> str:
 
 
 def _counted(count: SizeCompared) -> str:
+    if count.is_all and not count.step:
+        upto = f", as long as no 32-bit number of the original wraps: {count.upto}" if count.upto else ""
+        return f"{count.name}: all up to {LARGEST_SIZE}{upto} (as a symbol, as indices of blocks are)"
     if count.is_all:
-        return f"{count.name}: all multiples of {count.step} (what both hold goes on, with a period of {count.period})"
+        beside = f" with all of {', '.join(count.beside)}" if count.beside else ""
+        step = f"multiples of {count.step}"
+        return f"{count.name}: all {step}{beside} (what both hold goes on, with a period of {count.period})"
     where = f" ({count.place.program}, {_place(count.place)})" if count.place is not None else ""
     return f"{count.name}: at these sizes, not all: {count.why}{where}"
 

@@ -22,8 +22,13 @@ _NAMED_WARPS = 4
 """Warps in a row that are named one by one."""
 
 
-def threads_gone(M: Machine, warps: Array, ctas: list[int]) -> None:
-    """Threads have ended: barriers that wait for all remaining threads may now be complete."""
+def threads_gone(M: Machine, warps: Array, gone: Array) -> None:
+    """Threads have ended: barriers that wait for all remaining threads may now be complete. Those that have arrived at
+    their cluster's barrier count there no more, nor are they waited for (PTX ISA 9.7.13.3, as an H200 does)."""
+    ctas = sorted(set(M.warp_cta[warps].tolist()))
+    B, cluster = M.barriers, M.warp_cta[warps] // M.cluster_size
+    arrived = gone & B.cluster_unwaited[warps] & (B.cluster_seen[warps] == B.cluster_phase[cluster][:, None])
+    np.subtract.at(B.cluster_arrived, cluster, arrived.sum(axis=1))
     for cta, b in [key for key in M.barriers.named if key[0] in ctas]:
         if M.barriers.named[cta, b].expected is None:
             complete_barrier(M, cta, b)
@@ -32,8 +37,8 @@ def threads_gone(M: Machine, warps: Array, ctas: list[int]) -> None:
     for cta in ctas:
         if M.alive[cta] == 0:
             M.tmem.leave(cta)
-    gone = set(warps.tolist())
-    M.wake(*[key for key in M.parked if key[0] in ("warp", "group") and key[1] in gone])
+    ended = set(warps.tolist())
+    M.wake(*[key for key in M.parked if key[0] in ("warp", "group") and key[1] in ended])
 
 
 def stuck(M: Machine) -> bool:

@@ -71,7 +71,7 @@ class Executor(Machine):
         super()._exit(warps, gone)
         if self.observer is not None:
             self.observer.exited(warps)
-        threads_gone(self, warps, sorted(set(self.warp_cta[warps].tolist())))
+        threads_gone(self, warps, gone)
 
     # The loop -----------------------------------------------------------------------------------------
 

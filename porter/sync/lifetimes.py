@@ -12,7 +12,7 @@ _ASYNC = frozenset((Engine.LOAD, Engine.STORE, Engine.STORE_ASYNC, Engine.RED_AS
 
 def look_at_lifetimes(history: History, views: Views, findings: Findings) -> None:
     """Of an execution that came to its end."""
-    ended = {rank: _over(views, exits) for rank, exits in history.exits.items()}
+    ended = {rank: _over(views.execution, exits) for rank, exits in history.exits.items()}
     for access in history.accesses:
         over = ended.get(access.space.rank, 0)
         verb = "writes" if access.write else "reads"
@@ -44,21 +44,23 @@ def _level(history: History, access: Access) -> Level:
     return "strict" if own and (access.engine is not Engine.STORE or access.grouped) else "error"
 
 
-def _over(views: Views, events: list[int]) -> int:
+def _over(view: list[int], events: list[int]) -> int:
     found = 0
     for event in events:
-        found |= views.execution[event] | 1 << event
+        found |= view[event] | 1 << event
     return found
 
 
 def _peers(history: History, views: Views, findings: Findings, ended: dict[int, int]) -> None:
+    seen = {rank: _over(views.memory, exits) for rank, exits in history.exits.items()}
     begun = {rank: _of_block(history.events, rank) for rank in ended}
     for remote in history.remote:
         event = history.events[remote.event]
         if event.warp is not None and not views.execution[remote.event] & begun.get(remote.rank, 0):
             text = f"shared memory of block {remote.rank} is used before that block is known to run"
             findings.add("H32", text, remote.at, between_blocks=True)
-        if not ended.get(remote.rank, 0) >> remote.event & 1:
+        over = seen if remote.by_thread else ended
+        if not over.get(remote.rank, 0) >> remote.event & 1:
             findings.add("H26", _outlived(remote), remote.at, between_blocks=True)
 
 

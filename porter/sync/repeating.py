@@ -108,7 +108,7 @@ class Repeating:
         while wrong := [
             name
             for name in one.heads.keys() & one.follows
-            if any(one.behind(at, str(name)) != one._of_head(name) for at in last)
+            if any(one.behind(at, str(name)) != one.at_head(name) for at in last)
         ]:
             one = replace(one, heads={name: head for name, head in one.heads.items() if name not in wrong}, _known={})
         return one
@@ -184,7 +184,7 @@ class Repeating:
                 return self._of_operand(at, base, depth)
             case ast.SpecialReg(name):
                 if (at, name) in self.heads:
-                    return self._of_head((at, name))
+                    return self.at_head((at, name))
                 return None if (at, name) in self.uneven else 0
             case ast.Reg(name):
                 return self._of_register(at, self.flow.code.renamed(at, name), depth)
@@ -199,18 +199,19 @@ class Repeating:
         if name not in self.follows:
             return 0
         if (ANYWHERE, name) in self.heads:
-            return self._of_head((ANYWHERE, name))
+            return self.at_head((ANYWHERE, name))
         try:
             places = reaching(self.flow, self.loop, at, name, self.seen.taken)
         except NoSequenceError:
             return None
-        steps = {self._of_head(name) if place is None else self._of_result(place, depth + 1) for place in places}
+        steps = {self.at_head(name) if place is None else self._of_result(place, depth + 1) for place in places}
         if not steps:
             # nobody comes to it
             return 0
         return _single(steps - {_OPEN}) if steps != {_OPEN} else _OPEN
 
-    def _of_head(self, key: Key) -> int | None:
+    def at_head(self, key: Key) -> int | None:
+        """How far what stands at the head of the loop moves in each period."""
         self.asked.add(key)
         counted = self.heads.get(key)
         if counted is None:

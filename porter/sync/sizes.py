@@ -90,11 +90,13 @@ class End:
 
 class Followers(NamedTuple):
     """What follows from the counters of a loop, of whose `heads` some were `asked` for: what is `wrong` with it,
-    registers that are `uneven` behind the loop, and instructions that leave it in memory."""
+    registers that go on moving behind the loop as `others` than they are at its head, or are `uneven` there, and
+    instructions that leave it in memory."""
 
     heads: Mapping[Key, Counted]
     asked: Collection[Key]
     wrong: Sequence[tuple[str, int]]
+    others: Collection[str]
     uneven: Collection[str]
     stored: Collection[int]
 

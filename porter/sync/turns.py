@@ -406,16 +406,16 @@ def _followers(
     flow = made(()).flow
     following = Following(flow, loop.body, counters, partial(_settled, made(())))
     repeating = made(following.kinds.keys()).as_said()
-    uneven = {
-        name
-        for at in loop.body
-        for to in flow.code.successors[at]
-        if to not in loop.members
-        for name in flow.live[to] & following.kinds.keys() - counters.keys()
-        if repeating.behind(at, name) != 0
-    }
+    steps: dict[str, set[int | None]] = defaultdict(set)
+    for at in loop.body:
+        for to in flow.code.successors[at]:
+            for name in flow.live[to] & following.kinds.keys() if to not in loop.members else ():
+                steps[name].add(repeating.behind(at, name))
+    uneven = {name for name, found in steps.items() if len(found) > 1 or None in found}
+    # what the last turn makes of a counter may move otherwise than it does at the head
+    others = {name for name in steps.keys() - uneven if steps[name] not in ({0}, {repeating.at_head(name)})}
     wrong = tuple(_operands(loop, following, repeating))
-    return Followers(heads, repeating.asked, wrong, uneven, tuple(following.stored(loop.body)))
+    return Followers(heads, repeating.asked, wrong, others, uneven, tuple(following.stored(loop.body)))
 
 
 def _rounded(number: int) -> int:
@@ -479,10 +479,11 @@ def _at_head(states: Sequence[Mapping[str, Value]], period: int) -> dict[Key, Co
 def _left_behind(turning: Sequence[Turning], sizes: Sizes) -> Iterator[tuple[str, int]]:
     """What is done behind loops by what their counters come to, and by what follows from these."""
     for one in turning:
-        names = one.counters if one.before else ()
+        others, uneven = one.followers.others, one.followers.uneven
+        names = one.counters.keys() - {*others, *uneven} if one.before else ()
         ends = {name: _end(one.states[-1].get(name), one.before[-1].get(name)) for name in names}
         counters = {name: end for name, end in ends.items() if end is None or end.step}
-        yield from sizes.behind(one.loop, counters, one.followers.uneven)
+        yield from sizes.behind(one.loop, counters | dict.fromkeys(others), uneven)
 
 
 def _end(now: Value, before: Value) -> End | None:

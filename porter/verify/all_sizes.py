@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from porter.diagnostics import PorterError
 from porter.equal.all_turns import AllTurns, NotAllError, OtherError, Side
+from porter.equal.forms import Forms
 from porter.facts.flow import Flow
 from porter.facts.launched import Launched, Triple
 from porter.verify.budget import Budget
@@ -19,6 +21,7 @@ from porter.verify.equality import Place, SizeCompared
 from porter.verify.expr import Number
 from porter.verify.problem import Problem
 from porter.verify.proving import Count, Proof, Sizes, firsts, launched_case
+from porter.verify.symbol_sizes import SymbolSide, reach, require_bounds, require_same
 
 
 class OtherSizesError(Exception):
@@ -38,6 +41,41 @@ class AllSizes:
     flow_of: Callable[[BuiltKernel], Flow]
     base: Mapping[str, Number]
     budget: Budget
+    symbols: tuple[str, ...] = ()
+    """Sizes that have been found to be the same for all, as symbols."""
+
+    def of_symbols(self, original: Proof, port: Proof) -> list[SizeCompared]:
+        """Whether both leave the same for all of the sizes that no turns follow, as symbols. Those are symbols from then
+        on.
+
+        Raises:
+            OtherFormsError: what is left follows them in another way.
+        """
+        names = [
+            one.name for one, other in zip(original.counts, port.counts, strict=False)
+            if one.is_all and other.is_all and not one.step and not other.step
+        ]  # fmt: skip
+        if not names:
+            return []
+        forms = Forms()
+        try:
+            sides = self._symbol_sides(names)
+            require_same(sides, forms)
+        except NotAllError as error:
+            return [SizeCompared(name, why=str(error), place=self._place(error)) for name in names]
+        except PorterError as error:
+            return [SizeCompared(name, why=error.diagnostic.message) for name in names]
+        self.symbols = tuple(names)
+        return [SizeCompared(name, upto=forms.shown_bounds(sides[0].bounds)) for name in names]
+
+    def _symbol_sides(self, names: Sequence[str]) -> list[SymbolSide]:
+        return [
+            SymbolSide(name, program, self._flow_at(name), self.base, names)
+            for name, program in (("original", self.original), ("port", self.port))
+        ]  # fmt: skip
+
+    def _place(self, error: NotAllError) -> Place | None:
+        return Place(error.program, self._flow_at(error.program), error.at) if error.program else None
 
     @staticmethod
     def names(original: Proof, port: Proof) -> list[str]:
@@ -63,17 +101,34 @@ class AllSizes:
         units = math.lcm(ours.lasso.period * ours.step, theirs.lasso.period * theirs.step, step) // step
         start = max(-(-count.lasso.start * count.step // step) for count in (ours, theirs) if count.lasso is not None)
         try:
-            period = self._period(ours.name, step, units, start)
+            period, beside = self._period(ours.name, step, units, start)
         except NotAllError as error:
-            place = Place(error.program, self._flow_at(error.program), error.at) if error.program else None
-            return SizeCompared(ours.name, step, why=str(error), place=place)
+            return SizeCompared(ours.name, step, why=str(error), place=self._place(error))
         except OtherError as error:
             raise OtherSizesError({**self.base, ours.name: error.units * step}) from error
         except PorterError as error:
             return SizeCompared(ours.name, step, why=error.diagnostic.message)
-        return SizeCompared(ours.name, step, period)
+        return SizeCompared(ours.name, step, period, beside=beside)
 
-    def _period(self, size: str, step: int, units: int, start: int) -> int:
+    def _period(self, size: str, step: int, units: int, start: int) -> tuple[int, tuple[str, ...]]:
+        """With the sizes that may be any at the same time. Raises NotAllError, OtherError, PorterError."""
+        if self.symbols:
+            with suppress(NotAllError, OtherError, PorterError):
+                return self._period_of_symbols(size, step, units, start), self.symbols
+        return self._period_of_numbers(size, step, units, start), ()
+
+    def _period_of_symbols(self, size: str, step: int, units: int, start: int) -> int:
+        """That of each block, with the symbols. Raises NotAllError, OtherError, PorterError."""
+        forms, symbol_sides = Forms(), self._symbol_sides(self.symbols)
+        sides = [
+            self._side(side.name, side.program, size, step, lambda problem, _, side=side: side.launched(problem), forms)
+            for side in symbol_sides
+        ]  # fmt: skip
+        period = AllTurns(sides, units, start, self._left).period()
+        require_bounds(*(side.bounds for side in sides))
+        return period
+
+    def _period_of_numbers(self, size: str, step: int, units: int, start: int) -> int:
         """Raises NotAllError, OtherError, PorterError."""
         launches = [program.at(self.base)[1].launch for program in (self.original, self.port)]
         grid, cluster = launches[0].grid, launches[0].cluster
@@ -98,12 +153,18 @@ class AllSizes:
         return self.flow_of((self.original if program == "original" else self.port).at(self.base)[0])
 
     def _sides(self, size: str, step: int, first: Triple) -> list[Side]:
+        def launched(problem: Problem, flow: Flow) -> Launched:
+            return replace(launched_case(problem, flow, first), areas=())
+
         return [
-            self._side(name, program, size, step, first)
+            self._side(name, program, size, step, launched)
             for name, program in (("original", self.original), ("port", self.port))
         ]  # fmt: skip
 
-    def _side(self, name: str, program: Program, size: str, step: int, first: Triple) -> Side:
+    def _side(
+        self, name: str, program: Program, size: str, step: int, launched: Callable[[Problem, Flow], Launched],
+        forms: Forms | None = None,
+    ) -> Side:  # fmt: skip
         kernel, base = program.at(self.base)
         flow = self.flow_of(kernel)
 
@@ -115,15 +176,5 @@ class AllSizes:
                 raise NotAllError("another grid is launched for each")
             return found
 
-        def launched(units: int) -> Launched:
-            return replace(launched_case(problem(units), flow, first), areas=())
-
-        return Side(name, flow, step, launched, lambda units: _reach(problem(units)))
-
-
-def _reach(problem: Problem) -> object:
-    outputs = {tensor.name for tensor in problem.outputs}
-    return {
-        (bound.tensor, bound.map.address, bound.map.sizes, bound.map.strides, bound.map.dtype.element_bits)
-        for bound in problem.tensor_maps.values() if bound.tensor not in outputs
-    }  # fmt: skip
+        return Side(name, flow, step, lambda units: launched(problem(units), flow), lambda units: reach(problem(units)),
+                    forms=forms)  # fmt: skip

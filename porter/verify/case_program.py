@@ -30,11 +30,19 @@ class Program:
         self.source = self.case.kernel
         self._known: dict[object, BuiltKernel] = {}
 
-    def at(self, sizes: Sizes) -> tuple[BuiltKernel, Problem]:
-        """Raises PorterError: what binding, porting and compiling raise."""
+    def _bound(self, sizes: Sizes) -> tuple[Problem, Problem, object]:
+        """The problem of the case, that of the program, and what the kernel is compiled for."""
         problem = bind(self.case, sizes)
         own = problem if self.plan is None else port_problem(problem, self.plan.section)
-        compiled_for = own.template, tuple(sorted(own.defines.items()))
+        return problem, own, (own.template, tuple(sorted(own.defines.items())))
+
+    def compiled_for(self, sizes: Sizes) -> object:
+        """What of sizes is a constant of the kernel. Raises PorterError: what binding raises."""
+        return self._bound(sizes)[2]
+
+    def at(self, sizes: Sizes) -> tuple[BuiltKernel, Problem]:
+        """Raises PorterError: what binding, porting and compiling raise."""
+        problem, own, compiled_for = self._bound(sizes)
         kernel = self._known.get(compiled_for)
         if kernel is None:
             kernel = self._built(problem)

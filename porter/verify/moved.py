@@ -37,7 +37,10 @@ class Party(NamedTuple):
             found = difference(self.left(0), self.left(moved))
         except UnknownError as error:
             return error.why, error.at
-        return ("", None) if found is None else ("it leaves something else", found.port or found.original)
+        if found is None:
+            return "", None
+        # at another place the same program is the port
+        return "it leaves something else", found.original if found.port is None else found.port
 
 
 def at_any_place(equality: Equality, original: Party, port: Party) -> Equality:

@@ -118,6 +118,7 @@ def _for_all(
         for name, program in (("original", comparison.original), ("port", comparison.port))
     )  # fmt: skip
     programs = AllSizes(comparison.original, comparison.port, comparison.flow_of, chosen[0], budget)
+    counts += programs.of_symbols(of_original, of_port)
     for name in programs.names(of_original, of_port):
         try:
             counts.append(programs.compared(name, of_original, of_port))

@@ -90,6 +90,22 @@ def test_cluster_barrier_and_remote_shared_memory(schedule: Schedule) -> None:
     assert got == [w & 0xFFFFFFFF for w in want]
 
 
+ARRIVES_AND_ENDS = """setp.lt.u32 %p0, %r0, 32; mov.u32 %r3, %cluster_ctarank; setp.eq.u32 %p1, %r3, 0;
+and.pred %p0, %p0, %p1; @%p0 bra EARLY; setp.ge.u32 %p2, %r0, 32; and.pred %p2, %p2, %p1; mov.u32 %r4, 0;
+@!%p2 bra COME;
+SLOW: add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 2000; @%p3 bra SLOW;
+mov.u32 %r5, flag; mapa.shared::cluster.u32 %r5, %r5, 1; mov.u32 %r6, 1; st.shared::cluster.u32 [%r5], %r6;
+COME: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ld.shared.u32 %r10, [flag];"""
+
+
+@SCHEDULES
+@pytest.mark.parametrize("early", ["barrier.cluster.arrive.aligned;", ""])
+def test_threads_that_arrive_at_a_clusters_barrier_and_end_count_once(early: str, schedule: Schedule) -> None:
+    """Else the barrier would be complete ahead of the slow warp, and the other block find no flag."""
+    body = f".shared .align 4 .u32 flag; {ARRIVES_AND_ENDS} {STORE} EARLY: {early} ret;"
+    assert words(body, 2, 64, 2, schedule=schedule)[64:] == [1] * 64
+
+
 def test_foreign_shared_address_needs_the_cluster_window() -> None:
     body = """.shared .align 4 .b8 box[128]; mov.u32 %r2, box; mov.u32 %r3, 1; mapa.shared::cluster.u32 %r6, %r2, %r3;
     st.shared.u32 [%r6], %r3; ret;"""

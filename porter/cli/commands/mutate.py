@@ -11,6 +11,7 @@ from porter.cli.commands.shared import (
     Command,
     launch_options,
     problem_option,
+    prove_option,
     resume_option,
     rules_option,
     seconds_option,
@@ -36,6 +37,7 @@ from porter.cli.commands.shared import (
               help="Keep each port's result in DIR and pass over ports whose result is there already.")  # fmt: skip
 @click.option("--again", is_flag=True, help="With --record: pass over none.")
 @seconds_option
+@prove_option
 @resume_option
 @launch_options
 @simulator_options

@@ -11,6 +11,7 @@ import numpy as np
 
 from porter.equal.contents import Addresses, Contents, Taken
 from porter.equal.meaning import Means, Then, lane_addresses, meaning, refused
+from porter.equal.meaning import places as placed
 from porter.equal.meanings.memory import given, is_shared, rows
 from porter.equal.words import Words, constant, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
@@ -40,12 +41,12 @@ def atomic(step: Step) -> Means | None:
     name = name if name in behind else None
     if name is None and "d" in step.ins and not behind.isdisjoint(filter(None, step.registers("d"))):
         return refused(step, "the results")
-    address, space, kind = step.value("a"), step.ins.space("a"), step.ins.parts[-1]
+    address, space, kind = placed(step, "a"), step.ins.space("a"), step.ins.parts[-1]
     amount, how = given(step, "b", type_bytes(step.ins.type("b"))), operation_of(step)
     unordered = in_any_order(step.ins.modifiers.get("op", ""), kind)
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
-        places = lane_addresses(step, address(contents.machine, warp, group), taken.mask)
+        places = address(contents, warp, group, taken.mask)
         if len(places) < taken.mask.bit_count():
             places = {lane: place for place in places.values() for lane in range(WARP) if taken.mask >> lane & 1}
         shared, data = is_shared(step, places, space), amount(contents, warp, group)

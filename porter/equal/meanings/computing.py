@@ -60,8 +60,16 @@ def compute(step: Step) -> Means | None:
     # what a conversion makes stands as a number of its type in a register that may be wider
     is_signed = step.ins.parts[0] == "cvt" and kinds[0][0] == "s"
 
+    of_integers = len(names) == 1 and all(_is_integer(kind) for kind in kinds)
+
     def results(contents: Contents, data: list[Words]) -> list[Words]:
+        forms = contents.forms if of_integers else None
+        sums = forms.computed(step.ins.parts, data, size, contents.bounds) if forms is not None else None
         found = result(data) if result is not None else contents.in_any_order(".".join(step.ins.parts), size, data)
+        for lane, row in enumerate(sums or ()):
+            found = found if lane else found.copy()
+            if row is not None:
+                found[lane] = row
         pieces = [found[:, i * each : (i + 1) * each] for i in range(len(names))]
         return [extended(piece) for piece in pieces] if is_signed else pieces
 
@@ -128,7 +136,12 @@ def _putting(
 def _all_numbers(step: Step, group: Group) -> bool:
     """Whether all operands are numbers, and remain so where the result is another register."""
     uses = step.flow.uses[step.at]
-    return all(isinstance(group.registers.get(n), int) for n in uses) and uses.isdisjoint(step.flow.writes[step.at])
+    registers, lanes = group.registers, group.lanes
+    for name in uses:
+        value = registers.get(name)
+        if value.__class__ is not int and not is_known(value, lanes):
+            return False
+    return uses.isdisjoint(step.flow.writes[step.at])
 
 
 # Results ----------------------------------------------------------------------------------------------

@@ -6,21 +6,24 @@ Bytes are there when their copy is issued: where synchronization is proved nobod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from porter.equal.contents import UNDEFINED, Addresses, Contents, Taken
+from porter.equal.forms import Forms, Terms
 from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
+from porter.equal.meaning import places as places_of
 from porter.equal.meanings.atomics import add_to_shared, in_any_order
-from porter.equal.words import Words
+from porter.equal.words import Words, joined, mixed, word
 from porter.facts.instructions.registry import Step
 from porter.facts.operands import Reader
 from porter.facts.state import Group, Warp
-from porter.facts.values import bits
+from porter.facts.values import bits, is_known
 from porter.ptx import table
-from porter.ptx.bits import type_bytes
+from porter.ptx.bits import signed, type_bytes
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 from porter.ptx.tensormap import TensorMap
 from porter.sim.datapath.tma import MODES, PADDING, as_copied, fill_bytes, places
@@ -39,24 +42,33 @@ def cp(step: Step) -> Means | None:
 
 
 def _cp_async(step: Step) -> Means:
-    target, source, size = step.value("dst"), step.value("src"), step.value("size")
+    target, source, size = step.value("dst"), places_of(step, "src"), step.value("size")
     used = step.optional("src_size")
+    used_data = read(step, step.ins["src_size"], 4) if used is not None else None
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         machine = contents.machine
         to = lane_addresses(step, target(machine, warp, group), taken.mask)
-        origin = lane_addresses(step, source(machine, warp, group), taken.mask)
+        origin = source(contents, warp, group, taken.mask)
         nbytes = size(machine, warp, group)
         count = used(machine, warp, group) if used is not None else nbytes
         if taken.where is not None or not isinstance(nbytes, int):
             raise step.not_understood("the guard, which is data,")
-        lengths = lane_addresses(step, count, taken.mask)
+        length = None
+        if contents.forms is not None and used_data is not None and not is_known(count, taken.mask):
+            length = used_data(contents, warp, group)
+        lengths = lane_addresses(step, count, taken.mask) if length is None else {}
 
         def then() -> None:
             inner = np.arange(nbytes)
             addresses = np.array([[origin[lane]] for lane in to], np.int64) + inner
             found = contents.global_bytes(addresses)
-            found[inner >= np.array([[lengths[lane]] for lane in to])] = 0
+            if length is None:
+                found[inner >= np.array([[lengths[lane]] for lane in to])] = 0
+            else:
+                # each byte is there or zero, as the number of bytes says
+                of_lanes = joined(length)[list(to)][:, None]
+                found = mixed(word("copied"), of_lanes, inner.astype(np.uint64), found)
             contents.put_shared(np.array([[place] for place in to.values()], np.int64) + inner, found)
 
         return then
@@ -82,14 +94,14 @@ def _mask(step: Step) -> Reader | None:
 def _bulk(step: Step) -> Means:
     if step.has("cp_mask") or step.ins.parts[0] == "multimem":
         raise step.not_understood("the operation")
-    target, source, size, mask = step.value("dst"), step.value("src"), step.value("size"), _mask(step)
+    target, source, size, mask = places_of(step, "dst"), places_of(step, "src"), step.value("size"), _mask(step)
     from_shared, to_shared = (step.ins.space(name).startswith("shared") for name in ("src", "dst"))
     how = " ".join(p for p in step.ins.parts if p in (step.ins.modifiers.get("op"), step.ins.modifiers.get("type"))) \
         if step.has("reduce") else ""  # fmt: skip
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
-        values = [v(contents.machine, warp, group) for v in (target, source, size)]
-        to, origin, count = (lane_addresses(step, v, taken.mask) for v in values)
+        to, origin = (place(contents, warp, group, taken.mask) for place in (target, source))
+        count = lane_addresses(step, size(contents.machine, warp, group), taken.mask)
 
         def then() -> None:
             for lane, start in origin.items():
@@ -144,43 +156,91 @@ class _Box(NamedTuple):
 
 
 def _box(
-    step: Step, contents: Contents, address: int, coordinates: list[int], place: int, offsets: Sequence[int] = ()
+    step: Step, contents: Contents, address: int, given: list[_Coordinate], place: int, offsets: Sequence[int] = ()
 ) -> _Box:
     data = contents.machine.maps.at(address)
     if data is None:
         raise step.not_understood("the tensor map")
     mode = MODES[step.ins.modifiers.get("mode", "tile")]
-    found = as_copied(TensorMap.decode(data), mode, coordinates, offsets)
+    coordinates, decoded = [signed(coordinate.number, 32) for coordinate in given], TensorMap.decode(data)
+    if contents.forms is not None:
+        return _box_of_any(step, contents.forms, decoded, given, place)
+    found = as_copied(decoded, mode, coordinates, offsets)
     inside, outside = places(found, coordinates, place & OFFSET_MASK, mode, offsets)
     fill = np.where(outside == PADDING, UNDEFINED, fill_bytes(found, mode).astype(np.uint64))
     return _Box(inside, outside, fill, found)
 
 
+_LARGEST_EXTENT = 1 << 31
+_STRIDES = {1: (34,), 2: (17, 34), 3: (14, 26, 34), 4: (12, 22, 28, 34), 5: (12, 20, 26, 30, 34)}
+"""By rank the strides behind each dimension, as powers of two, by which elements are known where extents are
+symbols."""
+
+
+def _box_of_any(step: Step, forms: Forms, found: TensorMap, given: list[_Coordinate], place: int) -> _Box:
+    """The same of a tensor that may end anywhere: an element is known by its coordinates, and whether it lies outside
+    follows from them and from the tensor. What is filled in is a part of what is loaded."""
+    mode = MODES[step.ins.modifiers.get("mode", "tile")]
+    numbers, powers = [signed(coordinate.number, 32) for coordinate in given], _STRIDES[found.rank]
+    strides = [1 << power for power in powers]
+    ends = [number + extent for number, extent in zip(numbers, found.box, strict=False)]
+    reached = [ends[0] * found.dtype.element_bits // 8, *(e * stride for e, stride in zip(ends[1:], strides, strict=False))]
+    if mode != "tile" or min(numbers) < 0 or any(end > stride for end, stride in zip(reached, strides, strict=True)):
+        raise step.not_understood("a box where sizes are symbols")
+    largest = tuple(_LARGEST_EXTENT for _ in range(found.rank))
+    inside, outside = places(replace(found, sizes=largest, strides=tuple(strides[:-1])), numbers, place & OFFSET_MASK, mode)
+    key = f"{found.address} {found.dtype.name} {found.oob_nan} {[coordinate.products for coordinate in given]}"
+    outside = np.where(outside == PADDING, outside, forms.coded(outside, key))
+    return _Box(inside, outside, np.full(outside.shape, UNDEFINED, np.uint64), found)
+
+
 def _lanes(
     step: Step, contents: Contents, warp: Warp, group: Group, lanes: int, readers: list[Reader]
 ) -> list[list[int]]:
-    """What operands are, lane by lane; coordinates as signed numbers are beyond them."""
+    """What operands are, lane by lane."""
     by_operand = [lane_addresses(step, r(contents.machine, warp, group), lanes) for r in readers]
     return [[found[lane] for found in by_operand] for lane in bits(lanes)]
 
 
-def _signed(number: int) -> int:
-    number &= 0xFFFFFFFF
-    return number - (1 << 32) if number >> 31 else number
+class _Coordinate(NamedTuple):
+    """A number, and what is added to it."""
+
+    number: int
+    products: Terms = ()
+
+
+def _coordinates(step: Step) -> Callable[[Contents, Warp, Group, int], list[list[_Coordinate]]]:
+    """Gives the coordinates of a copy, lane by lane."""
+    operands = table.items(step.ins["coords"])
+    readers, data = step.values("coords"), [read(step, operand, 4) for operand in operands]
+
+    def found(contents: Contents, warp: Warp, group: Group, lanes: int) -> list[list[_Coordinate]]:
+        by_operand: list[list[_Coordinate]] = []
+        for number_of, data_of in zip(readers, data, strict=True):
+            value = number_of(contents.machine, warp, group)
+            if contents.forms is None or is_known(value, lanes):
+                by_operand.append([_Coordinate(n) for n in lane_addresses(step, value, lanes).values()])
+            else:
+                forms = [contents.forms.of(data_of(contents, warp, group)[lane]) for lane in bits(lanes)]
+                by_operand.append([_Coordinate(form.number, form.products) for form in forms])
+        return [list(row) for row in zip(*by_operand, strict=True)]
+
+    return found
 
 
 def _tensor_load(step: Step) -> Means:
-    readers = [step.value("dst"), step.value("map"), *step.values("coords")]
+    readers, coordinates_of = [step.value("dst"), step.value("map")], _coordinates(step)
     info = step.values("info") if "info" in step.ins else []
     mask = _mask(step)
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         lanes = _lanes(step, contents, warp, group, taken.mask, readers)
         offsets = _lanes(step, contents, warp, group, taken.mask, info)
+        all_coordinates = coordinates_of(contents, warp, group, taken.mask)
 
         def then() -> None:
-            for (place, address, *coordinates), further in zip(lanes, offsets, strict=True):
-                box = _box(step, contents, address, [_signed(c) for c in coordinates], place, further)
+            for (place, address), coordinates, further in zip(lanes, all_coordinates, offsets, strict=True):
+                box = _box(step, contents, address, coordinates, place, further)
                 there = box.outside >= 0
                 data = box.fill.copy()
                 data[there] = contents.global_bytes(box.outside[there])
@@ -193,15 +253,16 @@ def _tensor_load(step: Step) -> Means:
 
 
 def _tensor_store(step: Step) -> Means:
-    readers = [step.value("src"), step.value("map"), *step.values("coords")]
+    readers, coordinates_of = [step.value("src"), step.value("map")], _coordinates(step)
     reduces = step.has("reduce")
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         lanes = _lanes(step, contents, warp, group, taken.mask, readers)
+        all_coordinates = coordinates_of(contents, warp, group, taken.mask)
 
         def then() -> None:
-            for place, address, *coordinates in lanes:
-                box = _box(step, contents, address, [_signed(c) for c in coordinates], place)
+            for (place, address), coordinates in zip(lanes, all_coordinates, strict=True):
+                box = _box(step, contents, address, coordinates, place)
                 if box.map.dtype.padded:
                     raise step.not_understood("the type of elements")
                 there = box.outside >= 0
@@ -223,14 +284,14 @@ def store_async(step: Step) -> Means:
     values: list[Read] = [read(step, o, size) for o in table.items(step.ins["b"])]
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
-        places_of = lane_addresses(step, address(contents.machine, warp, group), taken.mask)
+        where = lane_addresses(step, address(contents.machine, warp, group), taken.mask)
         data = np.concatenate([v(contents, warp, group) for v in values], axis=1)
         if taken.where is not None:
             raise step.not_understood("the guard, which is data,")
 
         def then() -> None:
-            lanes = np.fromiter(places_of, np.intp)
-            starts = np.fromiter(places_of.values(), np.int64)
+            lanes = np.fromiter(where, np.intp)
+            starts = np.fromiter(where.values(), np.int64)
             contents.put_shared(starts[:, None] + np.arange(data.shape[1]), data[lanes])
 
         return then

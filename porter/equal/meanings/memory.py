@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from porter.equal.contents import Addresses, Contents, Taken
-from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
+from porter.equal.forms import Forms
+from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, places, read
 from porter.equal.words import Words, chosen, constant, extended, is_number, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
 from porter.facts.launched import GLOBAL, LOCAL, PARAMETERS
@@ -52,7 +53,7 @@ def rows(places: dict[int, int], nbytes: int) -> tuple[np.ndarray, Addresses]:
 @meaning("ld", "ldu")
 def load(step: Step) -> Means | None:
     size, names = type_bytes(step.ins.parts[-1]), step.registers("d")
-    space, address, place = step.ins.space("a"), step.value("a"), step.ins["a"]
+    space, address, place, found_at = step.ins.space("a"), step.value("a"), step.ins["a"], places(step, "a")
     assert isinstance(place, ast.Mem)
     base, offset = read(step, place.base, 8), place.offset
     if space.startswith("param"):
@@ -63,23 +64,26 @@ def load(step: Step) -> Means | None:
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         where = address(contents.machine, warp, group)
         at_data = None if is_known(where, taken.mask) else base(contents, warp, group)
+        of_lanes: dict[int, int] = {}
+        if at_data is None or (contents.forms is not None and _is_sum(contents.forms, at_data[taken.index()], offset)):
+            of_lanes = found_at(contents, warp, group, taken.mask)
 
         def then() -> None:
             values = [group.registers.get(n) if n is not None else 0 for n in names]
             if taken.where is None and all(is_known(v, taken.mask) for v in values):
                 return
             data = constant(0, nbytes).copy()
-            if at_data is not None:
+            if not of_lanes:
+                assert at_data is not None
                 if strong or space == "local":
                     raise step.not_understood("the address, which is data,")
                 key = mixed(word("behind a pointer"), contents.tables, joined(at_data), np.uint64(offset % (1 << 64)))
                 data = spread(key, nbytes)
             else:
-                places = lane_addresses(step, where, taken.mask)
-                lanes, addresses = rows(places, nbytes)
-                if is_local(step, places):
+                lanes, addresses = rows(of_lanes, nbytes)
+                if is_local(step, of_lanes):
                     data[lanes] = contents.local_bytes(warp, lanes, addresses)
-                elif is_shared(step, places, space):
+                elif is_shared(step, of_lanes, space):
                     data[lanes] = contents.shared_bytes(addresses)
                 elif strong:
                     raise step.not_understood("what other blocks have left there")
@@ -95,13 +99,18 @@ def load(step: Step) -> Means | None:
     return means
 
 
+def _is_sum(forms: Forms, addresses: Words, offset: int) -> bool:
+    """Whether each of some addresses [number, 8] is one of global memory and a sum of symbols."""
+    return all(forms.address(row, offset) is not None for row in addresses)
+
+
 def _parameter(step: Step, names: list[str | None], size: int) -> Means:
     """A number, also where a branch on data leads to it."""
     address = step.value("a")
     live = step.flow.live[step.at + 1] if step.at + 1 < len(step.flow.live) else frozenset[str]()
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
-        where, launched = address(contents.machine, warp, group), contents.machine.launched
+        where = address(contents.machine, warp, group)
 
         def then() -> None:
             for index, name in enumerate(names):
@@ -109,10 +118,10 @@ def _parameter(step: Step, names: list[str | None], size: int) -> Means:
                     continue
                 data = constant(0, size).copy()
                 for lane, place in lane_addresses(step, where, taken.mask).items():
-                    number = launched.parameter(place + index * size, size)
-                    if number is None:
+                    found = contents.parameter(place + index * size, size)
+                    if found is None:
                         raise step.not_understood("what is no parameter of the launch")
-                    data[lane] = constant(number, size)[0]
+                    data[lane] = found
                 contents.put(warp, name, taken, data)
 
         return then
@@ -127,17 +136,17 @@ def given(step: Step, name: str, size: int) -> Read:
 
 @meaning("st")
 def store(step: Step) -> Means | None:
-    size, space, address = type_bytes(step.ins.parts[-1]), step.ins.space("a"), step.value("a")
+    size, space, address = type_bytes(step.ins.parts[-1]), step.ins.space("a"), places(step, "a")
     values = given(step, "b", size)
     if space.startswith("param"):
         return None
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
-        places = lane_addresses(step, address(contents.machine, warp, group), taken.mask)
+        of_lanes = address(contents, warp, group, taken.mask)
         data = values(contents, warp, group)
-        lanes, addresses = rows(places, data.shape[1])
-        local = is_local(step, places)
-        shared = not local and is_shared(step, places, space)
+        lanes, addresses = rows(of_lanes, data.shape[1])
+        local = is_local(step, of_lanes)
+        shared = not local and is_shared(step, of_lanes, space)
 
         def then() -> None:
             stored = data[lanes]
@@ -147,7 +156,7 @@ def store(step: Step) -> Means | None:
                 contents.put_local(warp, lanes, addresses, stored)
                 return
             if taken.where is not None:
-                before = contents.shared_bytes(addresses) if shared else contents.global_bytes(addresses)
+                before = contents.shared_bytes(addresses) if shared else contents.before(addresses)
                 stored = chosen(taken.where[lanes], stored, before)
             if shared:
                 contents.put_shared(addresses, stored)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from porter.equal.contents import fitted
-from porter.equal.words import Words, extended, in_order, is_number, mixed, signs, word
+from porter.equal.words import Words, extended, in_order, is_number, mixed, number_in, signs, word
 
 Result = Callable[[list[Words]], Words]
 _Made = Callable[[tuple[str, ...], list[Words]], Words | None]
@@ -33,7 +33,7 @@ def number_of(data: Words) -> int | None:
     """The number that an operand is in all lanes."""
     if not bool(is_number(data).all()) or not bool((data == data[0]).all()):
         return None
-    return sum(int(byte) << 8 * i for i, byte in enumerate(data[0]))
+    return number_in(data[0])
 
 
 # Logic ------------------------------------------------------------------------------------------------

@@ -26,11 +26,9 @@ from porter.ptx.packing import operand_element_bits
 from porter.ptx.smem_desc import Generation
 from porter.ptx.sparse import NIBBLE, chunk_elements, metadata_register
 from porter.ptx.types import ElementType
-from porter.ptx.wgmma import THREADS, WgmmaOp, a_position, d_position, umma_kind
+from porter.ptx.wgmma import THREADS, WARP_ROWS, WgmmaOp, a_position, d_position, umma_kind
 
 _CHUNK = 16
-_ROWS = 16
-"""Of A and of the accumulator that a warp of a warpgroup holds."""
 
 
 def operand_bytes(
@@ -107,8 +105,7 @@ def _wgmma(step: Step) -> Means:
     majors = [step.optional(name) for name in ("trans_a", "trans_b")]
     signs = [step.optional(name) for name in ("scale_a", "scale_b")]
     adds = read(step, step.ins["scale_d"], 1)
-    names = step.registers("d")
-    held = [read(step, o, 4) for o in table.items(step.ins["d"])]
+    names = tuple(step.registers("d"))
     bits = operand_element_bits(umma_kind(op.a_type), op.a_type)
     metadata = _metadata(step, op, bits) if op.sparse else None
     size = element_bytes(op.d_type)
@@ -126,7 +123,7 @@ def _wgmma(step: Step) -> Means:
         if adding > 1:
             raise step.not_understood("scale-d, which is data,")
         registers = [r(contents, warp, group) for r in a_words]
-        before = np.stack([r(contents, warp, group) for r in held], axis=1) if adding else None
+        before = contents.read_row(warp, group, names) if adding else None
         key = key_of(op.k, (op.a_type, op.b_type, op.d_type), (negated[0], negated[1]), op.satfinite)
         number, turn = warp.number % (THREADS // WARP), warp.flight.issued
         of_metadata = metadata(contents, warp, group) if metadata is not None else None
@@ -139,11 +136,8 @@ def _wgmma(step: Step) -> Means:
             of_rows = of_rows if of_metadata is None else sparse_rows(of_rows, of_metadata)
             of_columns = _in_shared(contents, warp, turn, of_b, (op.n, op.k, bits, mn_b))
             old = None if before is None else before.reshape(WARP, -1, size)
-            found = accumulated(key, of_rows[rows + _ROWS * number], of_columns[columns], old, size)
-            found = found.reshape(WARP, len(names), 4)
-            for index, name in enumerate(names):
-                if name is not None:
-                    contents.put(warp, name, taken, found[:, index])
+            found = accumulated(key, of_rows[rows + WARP_ROWS * number], of_columns[columns], old, size)
+            contents.put_row(warp, names, taken, found.reshape(WARP, len(names), 4))
 
         return then
 
@@ -169,7 +163,7 @@ def _metadata(step: Step, op: WgmmaOp, bits: int) -> Read:
         number, chosen = warp.number % (THREADS // WARP), selector(contents.machine, warp, group)
         assert isinstance(chosen, int)
         data = np.zeros((op.m, op.k // chunk_elements(bits)), np.uint64)
-        rows = np.arange(_ROWS * number, _ROWS * (number + 1))[:, None]
+        rows = np.arange(WARP_ROWS * number, WARP_ROWS * (number + 1))[:, None]
         thread, low = metadata_register(rows, np.arange(data.shape[1])[None, :], bits, chosen)
         data[rows[:, 0]] = nibbles(register(contents, warp, group)[thread - WARP * number], low + 0 * thread)
         return data

@@ -36,7 +36,7 @@ def _access(step: Step) -> Means:
     access = TmemAccess.of(step.ins.modifiers)
     address, split = step.value("taddr"), step.optional("split")
     row, vector = next((row, o) for row, o in step.ins.bound if row.kind != "memory")
-    names, reduction = step.registers(row.name), access.reduction
+    names, reduction = tuple(step.registers(row.name)), access.reduction
     value = step.register("value") if reduction is not None else None
     pieces = [read(step, o, 4) for o in table.items(vector)]
     thread, register = np.arange(WARP)[:, None], np.arange(len(names))[None, :]
@@ -65,9 +65,7 @@ def _access(step: Step) -> Means:
                 found = np.concatenate([tensor[lane + rows, p][..., :2] for p in places], axis=2)
             else:
                 found = tensor[lane + rows, places[0]]
-            for index, name in enumerate(names):
-                if name is not None:
-                    contents.put(warp, name, taken, found[:, index])
+            contents.put_row(warp, names, taken, found)
             if reduction is not None and value is not None:
                 contents.put(warp, value, taken, _reduced(contents, reduction, found))
 

@@ -334,7 +334,7 @@ def land(
             write()
         if read is not None:
             read.end = landed.index
-        machine.reach(landed, rank, warp, "a copy", step.at, arrives=True)
+        machine.reach(landed, rank, warp, "a copy", step.at)
         machine.landed(barrier, landed, nbytes, step.at, warp.block.rank)
 
     machine.later(finish)

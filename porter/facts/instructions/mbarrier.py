@@ -188,7 +188,7 @@ def _arrive(step: Step) -> Run:
         for event, lanes in machine.single(warp, group.lanes, "mbarrier arrive", step.at):
             for some, place, number in _by_barrier(step, where, given, lanes):
                 barrier = machine.mbarrier(place, event, step.at)
-                machine.reach(event, place >> RANK_SHIFT, warp, "an arrival", step.at, arrives=True)
+                machine.reach(event, place >> RANK_SHIFT, warp, "an arrival", step.at)
                 if expects:
                     machine.expect(barrier, some * number)
                     if not arrives:

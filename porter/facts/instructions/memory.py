@@ -50,7 +50,7 @@ def touch(
     for rank, touched in _touched(address, lanes, nbytes):
         machine.block_of(rank << RANK_SHIFT, at)
         machine.access(Space(rank, False), engine, write, touched, event.index, event.index, at)
-        machine.reach(event, rank, warp, what or ("a store" if write else "a load"), at)
+        machine.reach(event, rank, warp, what or ("a store" if write else "a load"), at, by_thread=True)
         if write:
             not_over_barriers(machine, rank, touched, at)
 

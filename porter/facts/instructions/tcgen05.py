@@ -409,7 +409,7 @@ def _arrive(step: Step, machine: Machine, warp: Warp, lane: int, event: Event, p
         arrival = machine.event(Kind.COMMIT, "tcgen05.commit arrives", None, 0, step.at, edges)
         warp.newest_arrival[lane] = arrival.index
         arrival.completes = done
-        machine.reach(arrival, place >> RANK_SHIFT, warp, "a commit", step.at, arrives=True)
+        machine.reach(arrival, place >> RANK_SHIFT, warp, "a commit", step.at)
         # a commit has the scope of the cluster (PTX ISA 9.7.16.12.1)
         machine.arrive(barrier, arrival, 1, step.at, warp.block.rank, scope=Scope.CLUSTER)
 

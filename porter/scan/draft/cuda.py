@@ -45,6 +45,8 @@ _MAP_WORDS = re.compile(
 _INEXACT = re.compile(r"\b(?:__)?(?:exp2?f?|tanhf?|erff?|rsqrtf?|logf?|expf)\s*\(|ex2\.approx|tanh\.approx")
 _LAST_AXIS = "blockIdx.z"
 _RELU = re.compile(r"fmaxf?\s*\([^;]*\b0(?:\.0?f?)?\s*\)|__hmax2?\w*\s*\(|max\.f16x2|relu", re.IGNORECASE)
+NO_SHAPE = "a guess with `reference`: its shape, too, is not known"
+"""What is said of a tensor whose shape follows from what the kernel is taken to compute."""
 
 
 class CudaDraft:
@@ -516,7 +518,7 @@ class CudaDraft:
                 if len(tensor.shape) > len(product):
                     proposal.why += f"; {name} has {tensor.shape[0]} of them, whose sum or choice is not known"
                 if not proposal.is_known:
-                    self.draft.notes[f"tensors.{name}"] = "a guess with `reference`: its shape, too, is not known"
+                    self.draft.notes[f"tensors.{name}"] = NO_SHAPE
         self._doubt_shapes(given)
         for t in self.tensors.values():
             if not t.shape:

@@ -15,7 +15,7 @@ from porter.rules.load import load_rules
 from porter.rules.recognize import vocabulary
 from porter.scan.draft import dsl
 from porter.scan.draft.classes import template_id
-from porter.scan.draft.cuda import CudaDraft, kernels_to_draft
+from porter.scan.draft.cuda import NO_SHAPE, CudaDraft, kernels_to_draft
 from porter.scan.draft.draft import Draft
 from porter.scan.draft.launches import launches_apart
 
@@ -42,6 +42,8 @@ def draft_case(
 
 RESULT = frozenset({"reference", "reduction"})
 """Fields of a case that say what a kernel computes, not how it is launched."""
+_ROOM = 1 << 22
+"""Elements of a tensor of which nobody knows how many it has."""
 
 
 def launches_in_text(
@@ -61,7 +63,15 @@ def launches_in_text(
         for known in launches_apart(program, kernel, own):
             draft = CudaDraft(program, kernel, known).make()
             if draft.guesses.keys() <= RESULT:
+                _make_room(draft)
                 yield draft
+
+
+def _make_room(draft: Draft) -> None:
+    """Nobody says how large a tensor is whose shape is a guess, and no access is outside of it."""
+    for name, tensor in draft.fields["tensors"].items():
+        if draft.notes.get(f"tensors.{name}") == NO_SHAPE:
+            tensor["shape"] = [_ROOM]
 
 
 def has_main(path: Path, defines: Sequence[str] = ()) -> bool:

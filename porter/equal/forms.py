@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Integers that follow from the sizes of a launch and the indices of blocks, as sums of products with integer
+coefficients: a normal form beside the words of bytes, so that two of them are equal for all sizes or are told apart.
+
+A form stands for a number modulo two to the power of its width, whatever sums and products of that width have wrapped.
+A number of 32 bits that becomes one of 64 remains the same sum only where it has not wrapped: that is noted as a
+`Bound`, and it is asked of sums without a negative part alone, so that it holds up to some sizes and not beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.equal.words import Words, constant, extended, is_number, joined, mixed, number_in, spread, word
+from porter.facts.events import NotUnderstood
+from porter.facts.integers import operation
+from porter.facts.launched import GLOBAL
+from porter.facts.operands import OF_GRID
+from porter.ptx.arch import WARP
+from porter.ptx.bits import signed, unsigned
+
+Monomial = tuple[int, ...]
+"""The words of what is multiplied; none stands for one."""
+Terms = tuple[tuple[Monomial, int], ...]
+LARGEST_SIZE = (1 << 23) - 1
+"""The largest size, and index of a block, for which something is said."""
+LARGEST_PARAMETER = (1 << 31) - 1
+_LARGEST_EXTENT = (1 << 16) - 1
+"""Of a grid along y and z."""
+_PARAMETER = "parameter "
+_REGION = 44
+"""Bits of an address of global memory that is a number; above them stands which sum of symbols is added to it."""
+_MOST_REGIONS = 1 << 14
+_MOST_TERMS = 64
+_WIDTHS = {"u32": 32, "s32": 32, "b32": 32, "u64": 64, "s64": 64, "b64": 64}
+
+
+class Form(NamedTuple):
+    """A sum, by ascending monomials, with coefficients as signed numbers of `width` bits."""
+
+    width: int
+    terms: Terms
+
+    @property
+    def number(self) -> int:
+        """What is added to the products."""
+        return dict(self.terms).get((), 0)
+
+    @property
+    def products(self) -> Terms:
+        return tuple(term for term in self.terms if term[0])
+
+
+class Bound(NamedTuple):
+    """That a sum is less than `limit`."""
+
+    terms: Terms
+    limit: int
+
+
+class _Result(NamedTuple):
+    row: Words
+    bounds: tuple[Bound, ...]
+
+
+class NoFormError(Exception):
+    """What an instruction gives is no sum, as far as is known."""
+
+
+class Forms:
+    """The forms of two programs that are compared. `symbols`: names of sizes and of indices of blocks."""
+
+    def __init__(self) -> None:
+        self.symbols: dict[int, str] = {}
+        self._forms: dict[bytes, Form] = {}
+        """By the words of four or eight bytes."""
+        self._rows: dict[Form, Words] = {}
+        self._results: dict[object, _Result | None] = {}
+        self._regions: dict[object, int] = {}
+
+    @staticmethod
+    def parameter(values: Sequence[int]) -> str:
+        """The name of a parameter that is no size, by what it is for some of them."""
+        return f"{_PARAMETER}{', '.join(map(str, values))}"
+
+    def symbol(self, name: str, multiple: int = 1, more: int = 0) -> Words:
+        """The four bytes of a symbol, or of a sum of a multiple of it and a number."""
+        atom = int(word(f"symbol {name}"))
+        self.symbols[atom] = name
+        return self.row(_reduced({(atom,): multiple, (): more}, 32))
+
+    def shown(self, terms: Terms) -> str:
+        """A sum as text."""
+        parts = []
+        for monomial, factor in terms:
+            names = [self.symbols.get(atom, "?") for atom in monomial]
+            parts.append(" * ".join([*names, *([str(factor)] if factor != 1 or not names else [])]))
+        return " + ".join(parts) or "0"
+
+    def shown_bounds(self, bounds: Collection[Bound]) -> str:
+        """Those that others do not follow from."""
+        least = sorted(bound for bound in bounds if not implied(bound, [b for b in bounds if b != bound]))
+        return ", ".join(f"{self.shown(bound.terms)} < {bound.limit}" for bound in least)
+
+    # Bytes and forms ----------------------------------------------------------------------------------
+
+    def row(self, form: Form) -> Words:
+        """The bytes of a form."""
+        found = self._rows.get(form)
+        if found is None:
+            found = self._rows[form] = self._made(form)
+            self._forms.setdefault(found.tobytes(), form)
+        return found
+
+    def _made(self, form: Form) -> Words:
+        size = form.width // 8
+        if not form.products:
+            return constant(form.number, size)[0]
+        key = word(f"sum {form}")
+        if form.width == 32 or not self._is_of_symbols(form):
+            return spread(np.asarray(key), size)
+        low = self.row(_reduced(dict(form.terms), 32))
+        return np.concatenate((low, spread(mixed(word("high half"), key), 4)))
+
+    def of(self, row: Words) -> Form:
+        """The form of four or eight bytes; what is made in another way is an unknown of its own."""
+        key = row.tobytes()
+        found = self._forms.get(key)
+        if found is None:
+            width = 8 * len(row)
+            if bool(is_number(row).all()):
+                found = _reduced({(): number_in(row)}, width)
+            else:
+                found = Form(width, (((int(joined(row)),), 1),))
+                self._rows.setdefault(found, row)
+            self._forms[key] = found
+        return found
+
+    def _is_of_symbols(self, form: Form) -> bool:
+        return all(atom in self.symbols for monomial, _ in form.terms for atom in monomial)
+
+    def _is_pure(self, form: Form) -> bool:
+        """Whether it is of symbols alone, without a negative part."""
+        return self._is_of_symbols(form) and all(factor > 0 for _, factor in form.terms)
+
+    # Instructions -------------------------------------------------------------------------------------
+
+    def computed(
+        self, parts: tuple[str, ...], given: Sequence[Words], size: int, bounds: set[Bound]
+    ) -> list[Words | None]:  # fmt: skip
+        """The bytes that an integer instruction makes of operands [32, bytes], lane by lane; None for lanes where that is
+        no sum. What it is bound to is added."""
+        found: list[Words | None] = []
+        for lane in range(WARP):
+            key = (parts, *(data[lane].tobytes() for data in given))
+            if key not in self._results:
+                self._results[key] = self._result(parts, [data[lane] for data in given], size)
+            result = self._results[key]
+            if result is not None:
+                bounds.update(result.bounds)
+            found.append(None if result is None else result.row)
+        return found
+
+    def _result(self, parts: tuple[str, ...], rows: list[Words], size: int) -> _Result | None:
+        if all(bool(is_number(row).all()) for row in rows):
+            # behind a branch on data
+            function = operation(parts)
+            number = function(*map(number_in, rows)) if function is not None else None
+            return None if number is None else _Result(constant(number, size)[0], ())
+        if not all(len(row) in (4, 8) for row in rows):
+            return None
+        bounds: list[Bound] = []
+        try:
+            form = self._computed(parts, rows, bounds)
+        except NoFormError:
+            return None
+        return _Result(self.row(form), tuple(bounds)) if len(form.terms) <= _MOST_TERMS else None
+
+    def _computed(self, parts: tuple[str, ...], rows: list[Words], bounds: list[Bound]) -> Form:
+        head, kind = parts[0], parts[-1]
+        width = _WIDTHS.get(kind, 0)
+        if not width:
+            raise NoFormError
+        if head == "cvt":
+            if len(parts) != 3 or (_WIDTHS.get(parts[1]), width) != (64, 32):
+                raise NoFormError
+            return self._widened(rows[0], kind, bounds)
+        if head in ("mul", "mad") and "wide" in parts:
+            one, other = (self._widened(row, kind, bounds) for row in rows[:2])
+            return _sum(_product(one, other), self.of(rows[2])) if head == "mad" else _product(one, other)
+        forms = [self.of(row) for row in rows]
+        match head:
+            case "add":
+                return _sum(*forms)
+            case "sub":
+                return _sum(forms[0], _scaled(forms[1], -1))
+            case "neg":
+                return _scaled(forms[0], -1)
+            case "mul" if "lo" in parts:
+                return _product(*forms)
+            case "mad" if "lo" in parts:
+                return _sum(_product(forms[0], forms[1]), forms[2])
+            case "shl":
+                return _scaled(forms[0], 1 << _number(forms[1])) if _number(forms[1]) < width else _reduced({}, width)
+            case "shr":
+                return self._shifted(forms[0], _number(forms[1]), kind, bounds)
+            case "and" | "or" | "xor":
+                return _by_bits(head, *(forms if not forms[1].products else forms[::-1]))
+        raise NoFormError
+
+    def _widened(self, row: Words, kind: str, bounds: list[Bound]) -> Form:
+        """A number of 32 bits as one of 64."""
+        form = self.of(row)
+        limit = 1 << (31 if kind[0] == "s" else 32)
+        if not form.products:
+            number = unsigned(form.number, 32)
+            return _reduced({(): signed(number, 32) if kind[0] == "s" else number}, 64)
+        if self._is_pure(form):
+            self._bound(form, limit, bounds)
+            return Form(64, form.terms)
+        zeros = np.zeros(4, np.uint64)
+        return self.of(extended(row) if kind[0] == "s" else np.concatenate((row, zeros)))
+
+    def _bound(self, form: Form, limit: int, bounds: list[Bound]) -> None:
+        most = sum(factor * prod(self._largest(atom) for atom in monomial) for monomial, factor in form.terms)
+        if most >= limit:
+            bounds.append(Bound(form.terms, limit))
+
+    def _largest(self, atom: int) -> int:
+        """The largest number that a symbol may be (CUDA C++ Programming Guide, technical specifications: a grid)."""
+        of, _, axis = self.symbols[atom].partition(".")
+        if of.startswith(_PARAMETER):
+            return LARGEST_PARAMETER
+        return _LARGEST_EXTENT if of in OF_GRID and axis in ("y", "z") else LARGEST_SIZE
+
+    def _shifted(self, form: Form, count: int, kind: str, bounds: list[Bound]) -> Form:
+        if count >= form.width or not self._is_pure(form) or any(f % (1 << count) for _, f in form.products):
+            raise NoFormError
+        self._bound(form, 1 << (form.width - (kind[0] == "s")), bounds)
+        return _reduced({monomial: factor >> count for monomial, factor in form.terms}, form.width)
+
+    # Addresses ----------------------------------------------------------------------------------------
+
+    def address(self, row: Words, offset: int) -> int | None:
+        """An address of global memory [8 bytes] as a number that stands for its sum; None where it is none."""
+        form = self.of(row)
+        number = form.number + offset
+        if not GLOBAL <= number < GLOBAL + (1 << 42):
+            return None
+        if not form.products:
+            return number
+        return int(self.coded(np.int64(number), form.products))
+
+    def coded(self, addresses: npt.NDArray[np.int64] | np.int64, key: object) -> npt.NDArray[np.int64]:
+        """Addresses of what a key tells from all that has another one.
+
+        Raises:
+            NotUnderstood: there are too many of these.
+        """
+        region = self._regions.setdefault(key, len(self._regions) + 1)
+        if region >= _MOST_REGIONS:
+            raise NotUnderstood("more sums of symbols than are told apart")
+        found: npt.NDArray[np.int64] = addresses + (region << _REGION)
+        return found
+
+
+def without_region(addresses: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The numbers in addresses."""
+    return addresses & ~np.int64((_MOST_REGIONS - 1) << _REGION)
+
+
+def implied(bound: Bound, known: Iterable[Bound]) -> bool:
+    """Whether a bound follows from others: from one of no higher limit whose sum is nowhere less."""
+    own = dict(bound.terms)
+    return any(
+        limit <= bound.limit and all(dict(terms).get(monomial, 0) >= factor for monomial, factor in own.items())
+        for terms, limit in known
+    )  # fmt: skip
+
+
+def _reduced(terms: Mapping[Monomial, int], width: int) -> Form:
+    reduced = ((monomial, signed(unsigned(factor, width), width)) for monomial, factor in terms.items())
+    return Form(width, tuple(sorted((monomial, factor) for monomial, factor in reduced if factor)))
+
+
+def _sum(*forms: Form) -> Form:
+    found: dict[Monomial, int] = {}
+    for form in forms:
+        for monomial, factor in form.terms:
+            found[monomial] = found.get(monomial, 0) + factor
+    return _reduced(found, forms[0].width)
+
+
+def _scaled(form: Form, factor: int) -> Form:
+    return _reduced({monomial: own * factor for monomial, own in form.terms}, form.width)
+
+
+def _product(one: Form, other: Form) -> Form:
+    found: dict[Monomial, int] = {}
+    if len(one.terms) * len(other.terms) > _MOST_TERMS:
+        raise NoFormError
+    for first, factor in one.terms:
+        for second, another in other.terms:
+            monomial = tuple(sorted(first + second))
+            found[monomial] = found.get(monomial, 0) + factor * another
+    return _reduced(found, one.width)
+
+
+def _number(form: Form) -> int:
+    if form.products:
+        raise NoFormError
+    return unsigned(form.number, 32)
+
+
+def _by_bits(head: str, form: Form, other: Form) -> Form:
+    """Logic with a number whose bits lie below those that products may have."""
+    mask = unsigned(other.number, form.width)
+    lowest = min((factor & -factor for _, factor in form.products), default=1)
+    own = unsigned(form.number, form.width) & (lowest - 1)
+    if other.products:
+        raise NoFormError
+    if head == "and" and mask < lowest:
+        return _reduced({(): own & mask}, form.width)
+    if head == "and" and unsigned(~mask, form.width) < lowest:
+        return _sum(form, _reduced({(): (own & mask) - own}, form.width))
+    if head == "and" or mask >= lowest:
+        raise NoFormError
+    return _sum(form, _reduced({(): (own | mask if head == "or" else own ^ mask) - own}, form.width))

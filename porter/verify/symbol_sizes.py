@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An original and its port compared with sizes and indices of blocks as symbols (docs/equality.md): one block of each is
+executed, which stands for every block of every grid."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from porter.equal.all_turns import NotAllError
+from porter.equal.forms import LARGEST_PARAMETER, Bound, Forms, implied
+from porter.equal.meaning import Follower
+from porter.equal.outcome import Outcome, difference, of_cluster
+from porter.facts.events import NotUnderstood
+from porter.facts.executor import run
+from porter.facts.flow import Flow
+from porter.facts.launched import Launched, Symbols
+from porter.facts.machine import Machine
+from porter.facts.placed import OUT_OF_PLACE
+from porter.verify.case_program import Program
+from porter.verify.params import argument_bytes
+from porter.verify.problem import Problem
+from porter.verify.proving import Sizes, launched_case
+
+_FACTORS = (2, 3, 5, 7, 11)
+"""By which sizes are multiplied to see what follows them."""
+
+
+@dataclass
+class SymbolSide:
+    """One of two programs, with some of its sizes as symbols.
+
+    Raises:
+        NotAllError: they are more than numbers to the launch.
+    """
+
+    name: str
+    program: Program
+    flow: Flow
+    base: Sizes
+    names: Sequence[str]
+    bounds: set[Bound] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.kernel, self.problem = self.program.at(self.base)
+        if any(ins.parts[0] == "clusterlaunchcontrol" for ins in self.flow.code.code):
+            raise NotAllError("work that is asked for", self.name)
+        self.probes = [self._at(sizes) for sizes in self._some()]
+        if any(_fixed(probe) != _fixed(self.problem) for probe in self.probes):
+            raise NotAllError("other blocks are launched for each", self.name)
+        self.symbols = Symbols(self._parameters(), self._axes())
+
+    def _some(self) -> list[Sizes]:
+        """The sizes of the case, and those with one and with all of the symbols changed."""
+        numbers = {name: self.base[name] for name in self.names}
+        each = [{name: number * _FACTORS[0]} for name, number in numbers.items()]
+        all_of_them = {n: v * f for (n, v), f in zip(numbers.items(), _FACTORS[1:], strict=False)}
+        return [self.base, *({**self.base, **changed} for changed in (*each, all_of_them))]
+
+    def _at(self, sizes: Sizes) -> Problem:
+        if self.kernel.recorded is not None or self.program.compiled_for(sizes) != self.program.compiled_for(self.base):
+            raise NotAllError("another kernel is compiled for each", self.name)
+        return self.program.at(sizes)[1]
+
+    def _parameters(self) -> dict[tuple[str, int], str]:
+        entry = self.flow.code.entry
+        of_probes = [
+            argument_bytes(probe, entry, lambda _: 0, lambda value: bytes(128)) for probe in self.probes
+        ]  # fmt: skip
+        known = {tuple(probe.sizes[name] for probe in self.probes): name for name in self.names}
+        found: dict[tuple[str, int], str] = {}
+        for param, values in zip(entry.params, zip(*of_probes, strict=True), strict=True):
+            for offset in range(0, len(values[0]), 4):
+                cells = tuple(int.from_bytes(data[offset : offset + 4], "little") for data in values)
+                if len(set(cells)) == 1:
+                    continue
+                if max(cells) > LARGEST_PARAMETER or len(values[0]) < offset + 4:
+                    raise NotAllError("a parameter that follows them and is no size", self.name)
+                found[param.name, offset] = known.get(cells) or Forms.parameter(cells)
+        return found
+
+    def _axes(self) -> str:
+        extents = zip(*(probe.launch.grid for probe in self.probes), strict=True)
+        return "".join(axis for axis, of_axis in zip("xyz", extents, strict=True) if max(of_axis) > 1)
+
+    def launched(self, problem: Problem) -> Launched:
+        return replace(launched_case(problem, self.flow), areas=(), symbols=self.symbols)
+
+    def left(self, forms: Forms) -> Outcome:
+        """What each block leaves. Raises NotAllError."""
+        machine = Machine(self.launched(self.problem))
+        follower = Follower(machine, forms)
+        try:
+            history = run(machine)
+            if history.blocked:
+                raise NotAllError("a deadlock", self.name, history.blocked[0].at)
+            wrong = next((problem for problem in history.problems if problem.kind in OUT_OF_PLACE), None)
+            if wrong is not None or machine.counters:
+                why = wrong.text if wrong is not None else "work that is counted"
+                raise NotAllError(why, self.name, wrong.at if wrong is not None else None)
+        except NotUnderstood as error:
+            raise NotAllError(str(error), self.name, error.at) from error
+        self.bounds |= follower.contents.bounds
+        return of_cluster(follower.contents.stored)
+
+
+def _fixed(problem: Problem) -> object:
+    """What of a launch is to be the same for all sizes."""
+    launch = problem.launch
+    return launch.block, launch.cluster, launch.dynamic_smem
+
+
+def require_same(sides: Sequence[SymbolSide], forms: Forms) -> None:
+    """That both programs leave the same in each block for all sizes up to which no sum of the original wraps.
+
+    Raises:
+        NotAllError: that is not known.
+    """
+    original, port = sides
+    for one, other in zip(original.probes, port.probes, strict=True):
+        if (one.launch.grid, reach(one)) != (other.launch.grid, reach(other)):
+            raise NotAllError("work is shared out in another way, or tensor maps are of other tensors")
+    ours, theirs = (side.left(forms) for side in sides)
+    found = difference(ours, theirs)
+    if found is not None:
+        name, at = ("port", found.port) if found.port is not None else ("original", found.original)
+        raise NotAllError("what is left follows the sizes in another way", name, at)
+    require_bounds(original.bounds, port.bounds)
+    if not len(ours.addresses) + len(ours.reductions):
+        raise NotAllError("neither writes anything")
+
+
+def require_bounds(original: Collection[Bound], port: Collection[Bound]) -> None:
+    """That where no number of 32 bits of the original wraps none of the port does.
+
+    Raises:
+        NotAllError: that is not known.
+    """
+    if not all(implied(bound, original) for bound in port):
+        raise NotAllError("a number of 32 bits that wraps at smaller sizes than any of the original", "port")
+
+
+def reach(problem: Problem) -> object:
+    """How far the tensors go that copies load from, however large their boxes are."""
+    outputs = {tensor.name for tensor in problem.outputs}
+    return {
+        (bound.tensor, bound.map.address, bound.map.sizes, bound.map.strides, bound.map.dtype.element_bits)
+        for bound in problem.tensor_maps.values() if bound.tensor not in outputs
+    }  # fmt: skip
