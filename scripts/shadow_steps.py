@@ -13,6 +13,7 @@ equal, one with a case where a run is clean and PTX does not refuse.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -29,6 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "passes")]
 
 from full_rate_kernels import GROUPS, runnable  # noqa: E402
 
+from porter.build.port_plan import PortPlan  # noqa: E402
 from porter.cli.building import make_builder  # noqa: E402
 from porter.cli.porting import look  # noqa: E402
 from porter.cli.staging import port_plan  # noqa: E402
@@ -38,15 +40,12 @@ from porter.passes.port import PortOptions  # noqa: E402
 from porter.passes.ported import port_paths  # noqa: E402
 from porter.ptx.parser import parse_module  # noqa: E402
 from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate  # noqa: E402
-from porter.verify.builder import PORT_ARCH  # noqa: E402
-from porter.verify.case import load_case  # noqa: E402
+from porter.verify.builder import PORT_ARCH, Builder  # noqa: E402
+from porter.verify.case import Case, load_case  # noqa: E402
 from porter.verify.case_program import Program  # noqa: E402
-from porter.verify.budget import Budget  # noqa: E402
-from porter.verify.equality import Comparison  # noqa: E402
-from porter.verify.hazards import usual_level  # noqa: E402
-from porter.verify.line_map import LineMap  # noqa: E402
-from porter.verify.proved import compared, with_proofs  # noqa: E402
+from porter.verify.proved import proofs_of  # noqa: E402
 from porter.verify.proving import Sizes  # noqa: E402
+from porter.verify.refusals import refusal  # noqa: E402
 
 CASE = """\
 version: 1
@@ -67,6 +66,8 @@ params: [out, in, STEPS, ROWS]
 reference: "zeros([X * Y * 8192])"
 """
 SECONDS = 60.0
+LONGEST = 120
+"""Seconds for a kernel: flags in memory that threads poll are executed turn by turn."""
 MOST = 10_000
 """Instructions of a warp that waits for good."""
 
@@ -114,38 +115,43 @@ def judged(group: str, name: str, path: Path) -> Row:
         texts = [program.at(sizes[0])[0].ptx for program in (original, port)]
     except PorterError as error:
         return Row(group, name, f"does not compile: {error.diagnostic.message.splitlines()[0][:100]}")
-    ptx = on_ptx(original, port, sizes)
+    ptx = on_ptx(case, plan, builder, sizes, roots[0].joined)
     refused = ptx.startswith("refused")
     return Row(group, name, "", ptx, "not run" if refused else run_both(*texts, GROUPS[group][name].threads))
 
 
-def on_ptx(original: Program, port: Program, sizes: Sequence[Sizes]) -> str:
-    """What PTX says: first of what is left, then of synchronization."""
-    equality = Comparison("kernel", original, port, Budget(SECONDS)).run(sizes)
-    if equality.status == "differs":
-        return f"refused: {equality.why}"
-    of_port = port.prove(sizes, SECONDS, usual_level("port"), False)
-    of_original = original.prove(sizes, SECONDS, usual_level("original"), False)
-    found = compared(of_original, of_port, LineMap(original.source, port.source))
-    if found.introduced:
-        return "refused: " + ", ".join(sorted({f.kind for f in found.introduced}))
-    if equality.status == "equal" and len(equality.looked_at) < len(sizes):
-        return f"unknown: only {', '.join(equality.looked_at)}"
-    said = with_proofs(equality, found, False)
-    return said.status if said.status == "equal" else f"{said.status}: {said.why}"
+def on_ptx(case: Case, plan: PortPlan, builder: Builder, sizes: Sequence[Sizes], joined: bool) -> str:
+    if what := refusal(case, plan, builder, sizes, SECONDS, joined):
+        return f"refused: {what}"
+    equality = proofs_of(case, plan, builder, sizes, SECONDS, "none").equality
+    if equality is None or equality.status != "equal":
+        return f"unknown: {equality.why if equality is not None else ''}"
+    return "equal" if len(equality.looked_at) == len(sizes) else f"unknown: only {', '.join(equality.looked_at)}"
 
 
 def run_both(original: str, port: str, threads: int) -> str:
     said = ""
     for sizes in ((3, 128, 1, 2), (2, 64, 2, 1), (1, 320, 3, 1)):
-        first, want = run(original, threads, sizes, Options(mode="functional", schedule="late", rules="sm_90", max_warp_instructions=MOST))
-        seen, _ = run(original, threads, sizes, Options(mode="checking", level="practice", rules="sm_90", max_warp_instructions=MOST))
-        if first.status != "ok":
-            said = f"the original: {first.status}"
+        first, want = run(
+            original,
+            threads,
+            sizes,
+            Options(mode="functional", schedule="late", rules="sm_90", max_warp_instructions=MOST),
+        )
+        seen, _ = run(
+            original,
+            threads,
+            sizes,
+            Options(mode="checking", level="practice", rules="sm_90", max_warp_instructions=MOST),
+        )
+        if first.status != "ok" or any(h.severity == "error" for h in seen.hazards):
+            said = f"the original: {first.status}, with hazards of its own"
             continue
         had = {h.kind.id for h in seen.hazards}
         for mode, schedule, seed in (("functional", "eager", 0), ("checking", "late", 0), ("checking", "random", 2)):
-            options = Options(mode=mode, level="strict", schedule=schedule, seed=seed, rules="sm_100", max_warp_instructions=MOST)
+            options = Options(
+                mode=mode, level="strict", schedule=schedule, seed=seed, rules="sm_100", max_warp_instructions=MOST
+            )
             got, outputs = run(port, threads, sizes, options)
             if got.status != "ok":
                 return f"refused: {got.status}"
@@ -170,10 +176,18 @@ def run(text: str, threads: int, sizes: tuple[int, int, int, int], options: Opti
 
 
 def attempted(what: tuple[str, str]) -> Row:
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.alarm(LONGEST)
     try:
         return shadow(*what)
     except Exception as error:
         return Row(*what, "", f"unknown: {error!r}"[:160], "not run")
+    finally:
+        signal.alarm(0)
+
+
+def _give_up(*_: object) -> None:
+    raise TimeoutError(f"more than {LONGEST} s")
 
 
 def main() -> None:
@@ -196,7 +210,9 @@ def main() -> None:
     print()
     for group in dict.fromkeys(r.group for r in rows):
         mine = [r for r in rows if r.group == group]
-        kinds = Counter("no proposal" if r.proposal else f"PTX {r.ptx.split(':')[0]}, run {r.run.split(':')[0]}" for r in mine)
+        kinds = Counter(
+            "no proposal" if r.proposal else f"PTX {r.ptx.split(':')[0]}, run {r.run.split(':')[0]}" for r in mine
+        )
         print(f"{group}: {len(mine)}")
         for kind, count in kinds.most_common():
             print(f"  {count:3} {kind}")

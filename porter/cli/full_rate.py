@@ -128,6 +128,8 @@ class Proofs:
             DOUBLE_BUFFER,
             PAIR,
             root.halved,
+            bool(root.full_rate) and not root.dsl,
+            root.joined,
         )
         return prove(claim, self.builder, tell, self._budget, self._noted)
 

@@ -15,6 +15,7 @@ from porter.diagnostics import Diagnostic
 from porter.passes.full_rate.given import equal
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.gate import GateOptions
+from porter.verify.refusals import told_by_launches
 
 
 def licence(session: Session, options: GateOptions, seconds: float) -> Compares | None:
@@ -31,4 +32,6 @@ def licensed(
     if what := unsaid(session, plan, root):
         return what
     found = judged(session, Path(root.path), plan, left, options, seconds, for_all=True)
+    if found.status == "equal" and root.joined and (what := told_by_launches(Path(root.path), options)):
+        return what
     return equal(root.path, found.what) if found.status == "equal" else found.what
