@@ -15,7 +15,7 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import each_case, require_file
-from porter.cli.licence import PARTS
+from porter.cli.judging import PARTS
 from porter.cli.options import read_sizes
 from porter.cli.porting import case_of_port, plan_of_case
 from porter.cli.verify_program import Build, is_program, verify_program

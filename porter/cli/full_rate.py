@@ -35,11 +35,13 @@ from porter.passes.ported import Ported, PortedRoot
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.known import Known
-from porter.verify.proof import Claim, Outlook, Proof, outlook, prove
+from porter.verify.proof import Claim, Judge, Outlook, Proof, outlook, prove
 from porter.verify.runner import ProgressCall
 
 M128 = "M=128 MMAs"
 _NATIVE = "the steps of the native style"
+_LET = ("equal", "unknown")
+"""What PTX may say of steps by which results are meant to differ."""
 
 
 class Make(Protocol):
@@ -85,10 +87,12 @@ class Proofs:
         budget: Budget | None = None,
         known: Known | None = None,
         compares: Compares | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self.builder, self._session, self._budget, self._noted = builder, session, budget, known
-        self._compares = compares
+        self._compares, self._judge = compares, judge
         self._known: dict[tuple[str, frozenset[tuple[str, bytes]]], Proof] = {}
+        self._refused: dict[tuple[str, frozenset[tuple[str, bytes]]], str] = {}
         self.said: list[Diagnostic] = []
         """Places of CuTe DSL kernels that keep ports from M=128."""
 
@@ -124,15 +128,36 @@ class Proofs:
             DOUBLE_BUFFER,
             PAIR,
             root.halved,
+            bool(root.full_rate) and not root.dsl,
+            root.joined,
         )
         return prove(claim, self.builder, tell, self._budget, self._noted)
 
     def missing(self, ported: Ported, root: PortedRoot) -> str:
-        return self.of(ported, root).missing
+        """What PTX, and then the runs, say against a port, or why they do not say enough."""
+        return self._on_ptx(ported, root) or self.of(ported, root).missing
+
+    def _on_ptx(self, ported: Ported, root: PortedRoot) -> str:
+        """What PTX says against steps of the native style. Those by which results are meant to differ are not refused
+        for that alone."""
+        if self._judge is None or root.dsl or not root.native:
+            return ""
+        key = root.path, frozenset(ported.of_root(root).items())
+        if key not in self._refused:
+            plan = port_plan(self._session, ported, root)
+            what = unsaid(self._session, plan, root)
+            found = None if what else self._judge(Path(root.path), plan, self._budget.left if self._budget else None)
+            unwanted = found is not None and found.status not in (("equal",) if self._has_to_be_equal(root) else _LET)
+            self._refused[key] = found.what if found is not None and unwanted else what
+        return self._refused[key]
 
     def lacking(self, ported: Ported, root: PortedRoot) -> tuple[str, ...]:
         """Steps of a root that no kernel has."""
         return self.of(ported, root).lacking
+
+    @staticmethod
+    def _has_to_be_equal(root: PortedRoot) -> bool:
+        return not set(ON_REQUEST) & set(root.native)
 
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""
@@ -219,13 +244,14 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
 
 
 def verified(
-    session: Session, ported: Ported, make: Make, budget: Budget | None = None, compares: Compares | None = None
-) -> Ported:
+    session: Session, ported: Ported, make: Make, budget: Budget | None = None, compares: Compares | None = None,
+    judge: Judge | None = None,
+) -> Ported:  # fmt: skip
     """The port with what cases verify of the session's style, `full-rate` or `native`. Where the grade finds that
     slower than the compat port, the native style gives the compat port; M=128 MMAs that are asked for by name stay, and
     that is said."""
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
-    proofs = Proofs(builder, session, budget, compares=compares)
+    proofs = Proofs(builder, session, budget, compares=compares, judge=judge)
     found = _in_style(session, ported, make, proofs)
     changed = frozenset(r.path for r in found.roots if r.native or r.full_rate)
     if not changed:

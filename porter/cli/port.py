@@ -25,6 +25,7 @@ from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
 from porter.cli.includers import compared_includers
 from porter.cli.inputs import processes, require_directories
+from porter.cli.judging import judge
 from porter.cli.licence import licence
 from porter.cli.mending import mend
 from porter.cli.options import split_list
@@ -43,6 +44,7 @@ from porter.verify.budget import Budget
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.gate import GateOptions
 from porter.verify.preprocessed import preprocessed
+from porter.verify.proof import Judge
 
 _LISTED = 3
 """Files with nothing to port that are named."""
@@ -79,8 +81,9 @@ def port(
         storage=storage, gate=options, compiles=compiles, ask=partial(preprocessed, options) if compiles else unasked,
     )  # fmt: skip
     held = "" if compiles else "with `--no-compile` nothing is run"
-    compares = licence(session, options, prove_seconds if compiles else 0)
-    ported = _made(session, make, held, check, seconds, compares)
+    proves = prove_seconds if compiles else 0
+    compares, judges = licence(session, options, proves), judge(session, options, proves)
+    ported = _made(session, make, held, check, seconds, compares, judges)
     _added(session, ported, marks)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
@@ -119,10 +122,10 @@ def _more(compared: Sequence[Told], graded: Sequence[Brief] | None) -> dict[str,
 
 def _made(
     session: Session, make: Callable[..., Ported], held: str, check: bool, seconds: float | None,
-    compares: Compares | None,
+    compares: Compares | None, judge: Judge | None,
 ) -> Ported:  # fmt: skip
     """The port in the session's style. `held`: why nothing is run; with `check` it does not matter how MMAs are
-    issued, as nothing is written. `compares`: see `Auto`."""
+    issued, as nothing is written. `compares`: see `Auto`; `judge`: see `Proofs`."""
     auto = session.style == AUTO
     held = held or (unrun(session) if auto and not check else "")
     compat = auto and (bool(held) or check)
@@ -136,7 +139,7 @@ def _made(
     if auto:
         return Auto(session, Budget(SECONDS if seconds is None else seconds), compares=compares).choose(ported, make)
     if session.style in (FULL_RATE, NATIVE):
-        return verified(session, ported, make, Budget(seconds), compares)
+        return verified(session, ported, make, Budget(seconds), compares, judge)
     return ported
 
 

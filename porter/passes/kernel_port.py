@@ -329,6 +329,7 @@ def rewrite(
             scales=scale,
             gate=gate,
             permuted=context.helpers.permuted,
+            joined=context.helpers.joined,
         )
         for p, gate, missing, scale in zip(plans, gates, promoted, scaled, strict=True)
     ]

@@ -62,6 +62,8 @@ class KernelPlan:
     """Rows of an MMA: 128 where one does the work of two tiles."""
     permuted: bool = False
     """Whether rows of A change places in shared memory for that, by other tensor maps."""
+    joined: bool = False
+    """Whether the two tiles are those of two warpgroups."""
     native: tuple[str, ...] = ()
     """Steps of the native style that the port has."""
     stages: int = 0
@@ -89,7 +91,7 @@ class KernelPlan:
 
     def of_compat(self) -> KernelPlan:
         """The plan of the same kernel without any of them."""
-        return replace(self, mma_rows=M, permuted=False, native=(), gate=())
+        return replace(self, mma_rows=M, permuted=False, joined=False, native=(), gate=())
 
 
 def kernel_plan(

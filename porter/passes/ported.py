@@ -78,6 +78,8 @@ class PortedRoot:
     """Kernels of which rows of A change places in shared memory, by other tensor maps."""
     halved: int | None = None
     """The dimension of the grid that has half the blocks, where a step made tiles twice as wide."""
+    joined: bool = False
+    """Whether M=128 MMAs are those of two warpgroups."""
 
 
 @dataclass
@@ -201,6 +203,7 @@ class Ported:
                 registers,
                 permuted,
                 rows[0].halved if rows else None,
+                any(p.joined for p in rows),
             )
         )
         self.scaffold.update(getattr(result, "scaffold", {}))

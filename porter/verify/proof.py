@@ -5,9 +5,10 @@ checker looks on."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from porter.build.dsl import DslTraced
 from porter.build.entry import function_name, kernel_name
@@ -25,6 +26,7 @@ from porter.verify.known import Known
 from porter.verify.launching import BuiltPort, build_port
 from porter.verify.outcome import Verdict
 from porter.verify.problem import Problem, bind
+from porter.verify.refusals import refusal
 from porter.verify.results import VerifyResult
 from porter.verify.runner import ProgressCall
 from porter.verify.settings import SimOptions
@@ -36,6 +38,8 @@ _EXACT = ("integers", "index")
 """The families that run under random schedules too, where a case has one: each element says which tile it was made
 of."""
 _SEEDS = (1, 2)
+_JUDGED = 10.0
+"""Seconds for each part of what PTX says of a case, behind its first size."""
 _NAMED = 4
 """Instantiations that are named."""
 
@@ -47,7 +51,8 @@ class Claim:
     its blocks do the work of others that have not begun. Of CuTe DSL (`dsl`) what is compiled is what runs, and of its
     `steps` of the native style it has to have each in some kernel; `turning` is that by which accumulators take turns,
     `paired` the one by which CTAs multiply in pairs. `halved`: the dimension of the grid
-    in which it has half the blocks, rounded up."""
+    in which it has half the blocks, rounded up. `is_wide`: its MMAs have M=128; `joined`: they are those of two
+    warpgroups."""
 
     source: Path
     kernels: Sequence[str]
@@ -60,6 +65,8 @@ class Claim:
     turning: str = ""
     paired: str = ""
     halved: int | None = None
+    is_wide: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,19 @@ class Proof:
     shortfalls: tuple[Diagnostic, ...] = ()
     lacking: tuple[str, ...] = ()
     apart: bool = False
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What PTX says of a port: `equal`, with the kernels and sizes in `what`; `refused`, as something else is left or
+    the port has hazards of its own; or `unknown`. `what` is the reason of these."""
+
+    status: Literal["equal", "refused", "unknown"]
+    what: str
+
+
+Judge = Callable[[Path, PortPlan, "float | None"], Judgement]
+"""Says so of the port of a file, within so many seconds."""
 
 
 @dataclass
@@ -129,6 +149,8 @@ def prove(
             return Proof(missing="no size with so many blocks that the requests of one come round again")
         if claim.halved is not None and any(half_tiles(c, claim.halved) is None for c in cases):
             return Proof(missing="no size of the case at which the last tile is a half, and one at which all are whole")
+        if claim.is_wide and (refused := _refused(claim, cases, noting, budget)):
+            return Proof(missing=refused)
         pairs = claim.dsl and claim.paired in claim.steps
         enlarged = pairs and any(_even(claim, c, noting) for c in cases)
         for wanted in _runs(claim, turning, enlarged):
@@ -143,6 +165,16 @@ def prove(
         return Proof(missing=_not_run(error))
     sizes = sum(len(c.all_sizes()) for c in cases)
     return Proof(tuple(c.path.name for c in cases), sizes, shortfalls=tuple(noting.shortfalls))
+
+
+def _refused(claim: Claim, cases: Sequence[Case], builder: Builder, budget: Budget | None) -> str:
+    """Why PTX refuses the M=128 MMAs, at the sizes of the cases."""
+    for case in cases:
+        plan = claim.plan.on(case.template, case.launch.grid, case.map_params)
+        left = _JUDGED if budget is None else min(_JUDGED, budget.left or 0)
+        if what := refusal(case, plan, builder, case.all_sizes(), left, claim.joined):
+            return f"{case.name}: {what}"
+    return ""
 
 
 def _even(claim: Claim, case: Case, builder: Builder) -> Sequence[Mapping[str, Number]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from fakes_cli import porter
@@ -19,9 +20,9 @@ from porter.cli.porting import look
 from porter.cli.staging import Staged
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
-from porter.passes.ported import Ported, port_paths
+from porter.passes.ported import Ported, PortedRoot, port_paths
 from porter.verify.builder import PORT_ARCH
-from porter.verify.proof import Claim, Proof
+from porter.verify.proof import Claim, Judgement, Proof
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 RELEASE = "tcgen05::release(&s.empty[stage]);"
@@ -72,6 +73,20 @@ def test_steps_on_something_unverified_are_left_out(tmp_path: Path, monkeypatch:
     assert "thread_index" not in text
     assert "what it builds on is not verified: results differ" in said
     assert "stays at M=64: results differ" in said
+
+
+@pytest.mark.parametrize(("steps", "status", "lacks"), [
+    (("release",), "equal", ""), (("release",), "refused", "a deadlock"), (("release",), "unknown", "a deadlock"),
+    (("scales",), "unknown", ""), (("scales",), "refused", "a deadlock"), ((), "refused", ""),
+])  # fmt: skip
+def test_steps_have_to_be_equal_on_ptx(
+    steps: tuple[str, ...], status: Literal["equal", "refused", "unknown"], lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results with `scales` are meant to differ; without steps nothing is asked."""
+    monkeypatch.setattr(full_rate, "prove", lambda *how: Proof(("case.yaml",), 3))
+    root = PortedRoot("kernel.cu", ("kernel.cu",), native=steps)
+    proofs = full_rate.Proofs(make_builder(None), judge=lambda *what: Judgement(status, "a deadlock"))
+    assert proofs.missing(Ported(new={"kernel.cu": b""}, roots=[root]), root) == lacks
 
 
 # --- the gate itself, on a simulator

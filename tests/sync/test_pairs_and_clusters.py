@@ -129,3 +129,16 @@ def test_practice_needs_no_fence_behind_an_initialization(rulings: Rulings, verd
     unordered = unfenced.replace("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n", "")
     late = body.replace("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n", "")
     assert checked(late, rulings=rulings, head=unordered).verdict is Verdict.ERROR
+
+
+# The commit of block 0 arrives on the mbarriers of both.
+COMMITTED = (
+    ".reg .b16 %rs<2>;\nmov.b16 %rs0, 3;\nsetp.eq.u32 %p2, %r3, 0;\nand.pred %p2, %p2, %p0;\n"
+    "@%p2 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r1], %rs0;\n"
+)
+
+
+@pytest.mark.parametrize(("scope", "is_narrow"), [("cluster", False), ("cta", True)])
+def test_a_commit_arrives_with_the_scope_of_the_cluster(scope: str, is_narrow: bool) -> None:
+    found = checked(COMMITTED + WAIT.replace("acquire.cluster", f"acquire.{scope}"))
+    assert any(f.kind == "M1" for f in found.findings) is is_narrow

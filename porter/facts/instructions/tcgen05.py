@@ -12,6 +12,7 @@ from porter.facts.state import Block, Group, Load, Warp
 from porter.facts.values import alike, bits, first
 from porter.ptx import ast
 from porter.ptx.bits import unsigned
+from porter.ptx.memory_order import Scope
 from porter.ptx.mma_cells import MmaArguments, decode_idesc, layout_of
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 from porter.ptx.tmem import ALLOCATIONS, COLUMNS, LANES, MIN_ALLOCATION, SHIFT_COLUMNS, column_of, d_columns, lane_of
@@ -409,7 +410,8 @@ def _arrive(step: Step, machine: Machine, warp: Warp, lane: int, event: Event, p
         warp.newest_arrival[lane] = arrival.index
         arrival.completes = done
         machine.reach(arrival, place >> RANK_SHIFT, warp, "a commit", step.at)
-        machine.arrive(barrier, arrival, 1, step.at, warp.block.rank)
+        # a commit has the scope of the cluster (PTX ISA 9.7.16.12.1)
+        machine.arrive(barrier, arrival, 1, step.at, warp.block.rank, scope=Scope.CLUSTER)
 
     def land() -> None:
         while finish in queue:

@@ -15,7 +15,6 @@ from functools import cached_property
 from tree_sitter import Node
 
 from porter.lang.cuda import find
-from porter.lang.text import Span
 from porter.model.block_size import launch_sizes
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, contains_tensor_core
@@ -23,6 +22,7 @@ from porter.model.program import Program
 from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep
 from porter.model.threads import TO_A_LOOP, Threads, ends_thread, target_of
+from porter.passes.full_rate.missing import Missing
 from porter.passes.full_rate.sameness import SHORT, Sameness
 from porter.passes.full_rate.strides import Strides
 from porter.ptx.tmem import LANES
@@ -38,15 +38,6 @@ _LEFT_BY: dict[str, tuple[str, ...]] = {
 """What a statement leaves."""
 _LEAVING = frozenset({"return", "break", "continue", "goto", "exit"})
 _NAME = re.compile(r"[A-Za-z_]\w*")
-
-
-@dataclass(frozen=True, eq=False)
-class Missing:
-    """A fact that is not known, and where."""
-
-    function: Function
-    span: Span
-    what: str
 
 
 @dataclass(eq=False)

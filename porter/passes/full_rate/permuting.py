@@ -27,8 +27,8 @@ from porter.model.pipeline.operations import Operation, Site
 from porter.model.registers import CASTS
 from porter.model.scopes import resolve
 from porter.passes.context import PortContext, qualified
-from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.loads import Loads, Unsuited
+from porter.passes.full_rate.missing import Missing
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native.sites import Left, Place, is_all, path_of, statement_of
 from porter.ptx.ast import Mem, Operand, Placeholder
@@ -130,8 +130,6 @@ class _Permuting:
         site = copy.sites[index]
         function = site.frame.function
         to, row = self._operands(copy, index)
-        if rows < LANES:
-            self.loads.part_of_tile(copy, site.frame, row, to, rows, LANES)
         statement = statement_of(Place(function, site.node))
         if statement.type != "expression_statement" or function.style is Style.MACRO:
             raise self.loads.left(copy, "a load of A is no statement of its own")

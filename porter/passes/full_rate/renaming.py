@@ -16,8 +16,8 @@ from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.model.recognition import Bound
 from porter.passes.context import PortContext, qualified
-from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.library import LibraryCalls
+from porter.passes.full_rate.missing import Missing
 from porter.ptx.arch import WARP
 
 _THREAD = re.compile(rb"\bthreadIdx\b(\s*\.\s*x\b)?")

@@ -3,29 +3,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from tree_sitter import Node
+
 from porter.diagnostics import Code
+from porter.lang.cuda import find
 from porter.lang.text import Edit, Span
+from porter.model.block_size import launch_sizes
 from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.model.mentions import Mentions
+from porter.model.pipeline.frames import first_value
+from porter.model.program import Program
+from porter.model.scopes import resolve
+from porter.model.tensor_core import MmaStep
 from porter.model.thread_values import several_dimensions
+from porter.model.threads import Threads
 from porter.passes.context import PortContext
-from porter.passes.full_rate.joining import Consumers, Missing
+from porter.passes.full_rate.missing import Missing
 from porter.passes.full_rate.permuting import RULE as PERMUTING
 from porter.passes.full_rate.permuting import Boxes, Permuted, permute
 from porter.passes.full_rate.renaming import rename, renamed
-from porter.passes.full_rate.rows import Rows
-from porter.passes.full_rate.stacking import TILES, Stack
+from porter.passes.full_rate.tiles import TILES, Tiles
 from porter.passes.full_rate.turns import turns
-from porter.passes.full_rate.waiting import Waiting
 from porter.passes.moves import Moves
 from porter.passes.needs import NOTHING, Common
 from porter.ptx.arch import WARP
+from porter.ptx.tmem import LANES
+from porter.ptx.umma import N_STEPS
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
+_DEEPEST = 8
 RULE = "PTR180"
 ALONE = "one warpgroup runs its MMAs, and none of another can be joined with them"
 """What is said of a kernel whose one warpgroup has no two tiles below each other."""
@@ -101,23 +111,19 @@ def _stacked(context: PortContext, common: Common, moves: Moves) -> _Found | Non
         if len(kernels) != 1 or sum(a.function is accumulator.function for a in owners) != 1:
             found.missing.append(Missing(accumulator.function, at, "its accumulator is not the only one of a kernel"))
             continue
-        stack = Stack(program, accumulator)
-        rows = Rows(program, context.flow.threads, kernels[0], stack)
-        missing = list(stack.missing())
-        found.rows += rows.missing(mentions.of(accumulator, context.flow.zeroing_of(accumulator)))
-        if stack.same_a or rows.interleaved:
+        tiles, zeroed = Tiles(program, kernels[0], accumulator), context.flow.zeroing_of(accumulator)
+        found.rows += tiles.rows(mentions.of(accumulator, zeroed))
+        if tiles.same_a() or tiles.interleaved:
             return None
+        found.missing += tiles.missing()
         if moves.stores[accumulator] or moves.tracked or context.kept_params:
-            missing.append(Missing(accumulator.function, at, "its registers are written between MMAs"))
-        if any(z.tile for z in context.flow.zeroing_of(accumulator)):
-            missing.append(Missing(accumulator.function, at, "its tiles are set to zero one by one"))
-        found.row_edits += rows.edits()
-        found.missing += missing
-    written = [e for all_of in context.edits.values() for e in all_of]
-    for edit in found.row_edits:
-        if any(e.path == edit.path and e.span.overlaps(edit.span) for e in written):
-            what = "another step of the port writes the rows of a tile"
-            found.rows.append(Missing(owners[0].function, edit.span, what))
+            found.missing.append(Missing(accumulator.function, at, "its registers are written between MMAs"))
+        if any(z.tile for z in zeroed):
+            found.missing.append(Missing(accumulator.function, at, "its tiles are set to zero one by one"))
+        found.row_edits += tiles.edits()
+    found.missing += _of_mmas(program, kernels=(), stacked=True)
+    if over := _written_over(context, found.row_edits):
+        found.rows.append(Missing(owners[0].function, over, "another step of the port writes the rows of a tile"))
     return found
 
 
@@ -135,41 +141,72 @@ def title(function: Function) -> Span:
 
 def _joined(context: PortContext, common: Common) -> _Found:
     """How one MMA makes the tiles of two warpgroups."""
-    found = _Found(False, missing=list(_missing(context, common)))
+    kernels, found = context.kernels, _Found(False)
+    found.missing += (m for k in kernels for m in of_consumers(context, common, kernels[0].roles.first, k))
+    found.missing = found.missing or [*_of_mmas(context.program, kernels, stacked=False)]
     if found.missing:
         return found
-    dropped, found.missing = _without_turns(context)
-    found.row_edits, found.rows = rename(context, [k.function for k in context.kernels], dropped, renamed())
-    found.edits = dropped
+    found.edits = [Edit(f.file.path, span, b"") for k in kernels for f, span in turns(context.program, k)]
+    if over := _written_over(context, found.edits):
+        what = "another step of the port writes where consumers take turns"
+        found.missing.append(Missing(kernels[0].function, over, what))
+    found.row_edits, found.rows = rename(context, [k.function for k in kernels], found.edits, renamed())
     return found
 
 
-def _without_turns(context: PortContext) -> tuple[list[Edit], list[Missing]]:
-    """The edits that drop the named barriers on which consumers take turns."""
-    edits, missing = [], []
-    for kernel in context.kernels:
-        sameness = Consumers(context.program, context.flow.threads, kernel).sameness
-        lines, more = turns(context.program, sameness, kernel)
-        edits += [Edit(function.file.path, span, b"") for function, span in lines]
-        missing += more
-    written = [e for found in context.edits.values() for e in found]
+def _written_over(context: PortContext, edits: Sequence[Edit]) -> Span | None:
+    """The first of some edits where another step of the port writes."""
+    written = [e for of_rule in context.edits.values() for e in of_rule]
     for edit in edits:
-        if any(e.path == edit.path and (e.span.overlaps(edit.span) or edit.span.start < e.span.start < edit.span.end)
-               for e in written):  # fmt: skip
-            function = context.kernels[0].function
-            missing.append(Missing(function, edit.span, "another step of the port writes where consumers take turns"))
-    return edits, missing
+        for other in (e for e in written if e.path == edit.path):
+            if other.span.overlaps(edit.span) or edit.span.start < other.span.start < edit.span.end:
+                return edit.span
+    return None
 
 
-def _missing(context: PortContext, common: Common) -> Iterator[Missing]:
-    for kernel in context.kernels:
-        whole = of_sources(context, common, kernel) or of_kernel(context.kernels[0].roles.first, kernel)
-        if whole:
-            yield Missing(kernel.function, title(kernel.function), whole)
-        else:
-            consumers = Consumers(context.program, context.flow.threads, kernel)
-            yield from consumers.missing()
-            yield from Waiting(context.program, context.flow.threads, consumers.sameness, kernel).missing()
+def _of_mmas(program: Program, kernels: Sequence[Kernel], stacked: bool) -> Iterator[Missing]:
+    """What keeps the MMAs of the sources from M=128. Of two consumers of `kernels` A has to tell them apart."""
+    threads = Threads(program)
+    for statement in program.statements:
+        nodes = {" ".join(o.expr.split()): o.expr_node for o in statement.statement.operands}
+        for step in (s for s in statement.steps if isinstance(s, MmaStep)):
+            function, span, node = statement.function, statement.statement.span, nodes.get(step.a)
+            if step.op.n % N_STEPS[LANES]:
+                what = f"N is {step.op.n}, and an M={LANES} MMA takes multiples of {N_STEPS[LANES]}"
+                yield Missing(function, span, what)
+            if step.a_registers and stacked:
+                yield Missing(function, span, "A comes from registers, for each tile of a warpgroup")
+            if not kernels or step.a_registers or node is None:
+                continue
+            if not _may_differ(program, threads, function, node, 0):
+                yield Missing(function, span, f"the A descriptor `{step.a}` is that of the other consumer, too")
+
+
+def _may_differ(program: Program, threads: Threads, function: Function, node: Node, depth: int) -> bool:
+    """Whether an expression may have another value in another thread, by a member or by what it is made of, too."""
+    if depth > _DEEPEST or threads.differ(function, node) or next(find(node, "field_expression"), None) is not None:
+        return True
+    made = list[tuple[Function, Node]]()
+    for name in find(node, "identifier"):
+        variable = resolve(function, name, function.text(name))
+        if variable is not None and variable.param is not None:
+            index = variable.param.index
+            made += ((c.caller, c.args[index]) for c in program.callers(variable.function) if index < len(c.args))
+        elif variable is not None and (value := first_value(variable)) is not None:
+            made.append((variable.function, value))
+    return any(_may_differ(program, threads, where, value, depth + 1) for where, value in made)
+
+
+def of_consumers(context: PortContext, common: Common, first: int, kernel: Kernel) -> Iterator[Missing]:
+    """What keeps the two warpgroups of a kernel from one MMA, where those of the file begin with `first`."""
+    function, threads = kernel.function, (first + 2) * WARPGROUP
+    if whole := of_sources(context, common, kernel) or of_kernel(first, kernel):
+        yield Missing(function, title(function), whole)
+        return
+    for size in sorted(launch_sizes(context.program, function)):
+        if size < threads:
+            what = f"a launch gives its blocks {size} threads, and both consumers take {threads}"
+            yield Missing(function, title(function), what)
 
 
 def of_sources(context: PortContext, common: Common, kernel: Kernel) -> str:

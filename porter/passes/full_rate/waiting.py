@@ -17,8 +17,8 @@ from porter.model.kernels import Kernel
 from porter.model.program import Program
 from porter.model.scopes import LOOPS, resolve
 from porter.model.threads import Threads
-from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.leading import is_callee
+from porter.passes.full_rate.missing import Missing
 from porter.passes.full_rate.renaming import reached
 from porter.passes.full_rate.sameness import Sameness
 

@@ -18,8 +18,9 @@ from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel
 from porter.model.scopes import resolve
 from porter.model.tiled.accumulators import Multiply
-from porter.passes.full_rate.joining import Consumers, Missing
+from porter.passes.full_rate.joining import Consumers
 from porter.passes.full_rate.library import LibraryCalls
+from porter.passes.full_rate.missing import Missing
 from porter.passes.full_rate.renaming import Renamed, places, rename
 from porter.passes.full_rate.sameness import Sameness
 from porter.passes.full_rate.step import RULE, of_kernel, of_sources, title
@@ -107,9 +108,8 @@ def _missing(context: TiledContext, first: int, kernel: Kernel) -> Iterator[Miss
     consumers = TiledConsumers(program, threads, kernel, context=context)
     yield from consumers.missing()
     yield from Waiting(program, threads, consumers.sameness, kernel).missing()
-    lines, more = turns(program, consumers.sameness, kernel)
-    yield from more
-    yield from (Missing(f, span, "the consumers take turns on this named barrier") for f, span in lines)
+    for f, span in turns(program, kernel):
+        yield Missing(f, span, "the consumers take turns on this named barrier")
 
 
 @dataclass(eq=False)

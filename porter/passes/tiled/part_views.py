@@ -12,7 +12,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.model.functions import Function
-from porter.passes.full_rate.joining import Missing
+from porter.passes.full_rate.missing import Missing
 from porter.passes.tiled.row_copies import RowCopies
 from porter.passes.tiled.tile_uses import TileUses
 

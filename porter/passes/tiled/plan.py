@@ -29,6 +29,7 @@ def kernel_plan(context: TiledContext, kernel: TiledKernel) -> KernelPlan:
         notes=("its tiled MMAs stay as they are: they say who has which element",),
         accumulators=tuple(_accumulator(context, f, h) for f in frames_of(context, kernel) for h in f.fragments),
         mma_rows=context.port.helpers.mma_rows,
+        joined=context.port.helpers.joined,
         gate=asked_of_runs(context.port.helpers, function, ()),
     )
 

@@ -13,7 +13,7 @@ from porter.lang.cuda import find
 from porter.model.functions import Function, Style
 from porter.model.scopes import Variable
 from porter.model.tiled.accumulators import Origin
-from porter.passes.full_rate.joining import Missing
+from porter.passes.full_rate.missing import Missing
 from porter.passes.tiled.derived import base_of
 from porter.passes.tiled.tile_uses import ALL, TileUses, initial
 

@@ -21,8 +21,8 @@ from porter.model.functions import Call, Function, Style
 from porter.model.kernels import Kernel
 from porter.model.tiled.accumulators import Handle
 from porter.model.tiled.operands import may_leave_registers
-from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.library import LibraryCalls
+from porter.passes.full_rate.missing import Missing
 from porter.passes.full_rate.renaming import opaque, reached
 from porter.passes.full_rate.step import ALONE, of_sources, title
 from porter.passes.needs import NOTHING

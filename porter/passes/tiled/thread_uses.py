@@ -18,8 +18,8 @@ from porter.model.functions import Function, Style
 from porter.model.kernels import SHARED
 from porter.model.program import Program
 from porter.model.scopes import LOOPS, Variable, resolve
-from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.library import LibraryCalls
+from porter.passes.full_rate.missing import Missing
 from porter.passes.full_rate.renaming import places, reached
 from porter.passes.full_rate.step import title
 from porter.passes.tiled.context import TiledContext

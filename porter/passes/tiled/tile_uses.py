@@ -17,8 +17,8 @@ from porter.model.kernels import SHARED
 from porter.model.scopes import Variable, resolve
 from porter.model.tiled.accumulators import Origin
 from porter.model.tiled.tensors import Key, holder
-from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.library import LibraryCalls
+from porter.passes.full_rate.missing import Missing
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.derived import base_of
 from porter.passes.tiled.names import Names

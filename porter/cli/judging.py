@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What PTX says of a port that a step proposes: whether it leaves what its original leaves, with proved synchronization
+of both, at several sizes of each launch that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from porter.build.nvcc import compile_ptx
+from porter.build.port_plan import PortPlan
+from porter.build.toolchain import find_toolkit
+from porter.cli.comparing import Comparing, Subject, Told, instantiations
+from porter.cli.context import Session
+from porter.cli.porting import plan_on
+from porter.diagnostics import PorterError
+from porter.verify.case import Case
+from porter.verify.further import further_sizes
+from porter.verify.gate import GateOptions, requests
+from porter.verify.proof import Judge, Judgement
+from porter.verify.proving import Sizes
+
+SIZES = 3
+"""Times as long as a comparison beside other checks has, as sizes are more."""
+PARTS = 3
+"""Both proofs of synchronization and the comparison have as much time each; what they leave is for all sizes."""
+
+
+def judge(session: Session, options: GateOptions, seconds: float) -> Judge | None:
+    """What judges ports; nothing where no time is given."""
+    return partial(judged, session, options=options, seconds=seconds) if seconds else None
+
+
+def judged(
+    session: Session, path: Path, plan: PortPlan, left: float | None, options: GateOptions, seconds: float,
+    for_all: bool = False,
+) -> Judgement:  # fmt: skip
+    """The judgement on all kernels that the compiler makes of a file, each looked at for some times the `seconds` of a
+    comparison beside other checks, and in the time that is `left` for all: at the sizes that cases list, which runs
+    go beyond. `for_all`: no run does, and larger sizes are looked at as well, and all of those that turns follow."""
+    try:
+        entries = _entries(path, options)
+    except PorterError as error:
+        return Judgement("unknown", f"the original does not compile here: {error.diagnostic.message}")
+    if not entries:
+        return Judgement("unknown", "no kernel is instantiated")
+    subject = Subject(path, lambda case: plan_on(case, plan), entries)
+    most = SIZES * seconds if left is None else min(SIZES * seconds, left / (PARTS + for_all))
+    sizes_of = _sizes if for_all else instantiations
+    found = Comparing(session, most, options, sizes_of=sizes_of, for_all=for_all).compare([subject])
+    return judgement_of(found)
+
+
+def judgement_of(found: Sequence[Told]) -> Judgement:
+    """One kernel that is wrong refuses all, and one that is not known leaves all unknown."""
+    for one in found:
+        if one.wrong:
+            return Judgement("refused", one.wrong[0].message)
+    for one in found:
+        if one.equality != "equal":
+            return Judgement("unknown", one.lines[-1])
+        if one.left_out:
+            what = f"{one.kernel} is equal {one.extent}, and there was no time for {one.left_out} (`--prove-seconds`)"
+            return Judgement("unknown", what)
+    return Judgement("equal", "; ".join(dict.fromkeys(f"{t.kernel} {t.extent}" for t in found)))
+
+
+def _entries(path: Path, options: GateOptions) -> list[str]:
+    toolkit = find_toolkit(options.toolkit)
+    return list(dict.fromkeys(e for r in requests(path, options) for e in compile_ptx(r, toolkit).entries))
+
+
+def _sizes(case: Case) -> list[list[Sizes]]:
+    """For each kernel that the sizes of a case compile, those that it lists, and those that a verification adds: as
+    launches with one block each way, or few turns, do not tell indices and stages apart."""
+    (default, *listed), *others = instantiations(case)
+    *longer, wide = [further.sizes for further in further_sizes(case).sizes] or [default]
+    every = [wide, default, *listed, *longer]
+    return [[s for i, s in enumerate(every) if s not in every[:i]], *others]

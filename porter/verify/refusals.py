@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why PTX refuses M=128 MMAs that a port proposes, whatever a run shows: the port leaves something else than its
+original, has hazards of its own, or does the same only at sizes that were looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from porter.build.nvcc import compile_ptx
+from porter.build.port_plan import PortPlan
+from porter.build.toolchain import find_toolkit
+from porter.facts.apart import Apart
+from porter.facts.code import Code
+from porter.facts.flow import Flow
+from porter.ptx.parser import parse_module
+from porter.verify.budget import Budget
+from porter.verify.builder import Builder
+from porter.verify.case import Case
+from porter.verify.case_program import Program
+from porter.verify.equality import Comparison
+from porter.verify.gate import GateOptions, requests
+from porter.verify.hazards import usual_level
+from porter.verify.line_map import LineMap
+from porter.verify.proved import compared
+from porter.verify.proving import Sizes
+
+
+def told_by_launch(flow: Flow) -> str:
+    """What only a launch tells of two consumers of an original, so that no size shows it of others."""
+    found = next(Apart(flow).found(), None)
+    if found is None:
+        return ""
+    at, what = found
+    places = flow.places(at)
+    where = f" at {places[-1].file.rpartition('/')[2]}:{places[-1].line}" if places else ""
+    return f"{what}{where} goes by the thread and by what only a launch tells"
+
+
+def told_by_launches(path: Path, options: GateOptions) -> str:
+    """The same of any kernel that the compiler makes of a file. Raises PorterError: what compiling raises."""
+    toolkit = find_toolkit(options.toolkit)
+    modules = [parse_module(compile_ptx(request, toolkit).ptx) for request in requests(path, options)]
+    flows = (Flow(Code(module, function)) for module in modules for function in module.entries())
+    return next(filter(None, map(told_by_launch, flows)), "")
+
+
+def refusal(case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes], seconds: float, joined: bool) -> str:
+    """The reason, empty where there is none or nothing is known. `joined`: the MMAs are those of two warpgroups;
+    `seconds` are for the comparison, and for each proof, behind the first size.
+
+    Raises:
+        PorterError: what binding, porting and compiling raise.
+    """
+    original, port = Program(case, builder), Program(case, builder, plan)
+    comparison = Comparison(case.name, original, port, Budget(seconds))
+    if joined and (what := told_by_launch(comparison.flow_of(original.at(chosen[0])[0]))):
+        return what
+    equality = comparison.run(chosen)
+    if equality.status == "differs" and not plan.reorders:
+        return f"on PTX at {equality.at}, {equality.why}"
+    of_port = port.prove(chosen, seconds, usual_level("port"), False)
+    if not of_port.checked.findings:
+        return ""
+    of_original = original.prove(chosen, seconds, usual_level("original"), False)
+    found = compared(of_original, of_port, LineMap(original.source, port.source)).introduced
+    kinds = ", ".join(sorted({finding.kind for finding in found}))
+    return f"its synchronization on PTX at {of_port.at}: {kinds}" if found else ""
