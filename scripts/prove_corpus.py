@@ -35,7 +35,9 @@ def all_turns(proof: dict[str, Any]) -> str:
     for count in proof["counts"]:
         if not count["step"]:
             continue
-        found.append(f"{count['name']} all" if count["all"] else f"{count['name']} to {count['upto']}: {count['why']}")
+        at = f" at {count['at']}" if count["at"] else ""
+        upto = "all" if count["all"] else f"to {count['upto']}"
+        found.append(f"{count['name']} {upto}{at}" + ("" if count["all"] else f": {count['why']}"))
     for pair in proof["together"]:
         upto = "" if pair["all"] else f" to {pair['upto']}"
         found.append(f"{' and '.join(pair['names'])} together{upto}")

@@ -193,13 +193,14 @@ def _paired(pair: Pair) -> str:
 def _counted(count: Count) -> str:
     if not count.step:
         return f"{count.name}: {count.why or 'has no part in it'}"
+    at = f" at {count.at}" if count.at else ""
     if count.is_all:
         assert count.lasso is not None
         return (
-            f"{count.name}: all multiples of {count.step} (they repeat with a period of {count.lasso.period}; "
+            f"{count.name}: all multiples of {count.step}{at} (they repeat with a period of {count.lasso.period}; "
             f"{count.runs} looked at)"
         )
-    return f"{count.name}: multiples of {count.step} up to {count.upto}, not all: {count.why}"
+    return f"{count.name}: multiples of {count.step}{at} up to {count.upto}, not all: {count.why}"
 
 
 def _finding(code: Code, proof: Proof, finding: Finding) -> Iterator[str]:
@@ -274,6 +275,7 @@ def proof_body(proof: Proof) -> dict[str, Any]:
                 "upto": c.upto,
                 "period": c.lasso.period if c.lasso is not None else None,
                 "why": c.why,
+                "at": c.at,
             }
             for c in proof.counts
         ],

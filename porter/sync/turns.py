@@ -55,6 +55,8 @@ class Recorder:
         self.entries: dict[int, list[dict[str, Value]]] = defaultdict(list)
         """By head of a loop the registers of who comes to it from outside."""
         self.branched = machine.branched
+        self.events = 0
+        """In all, once it has run."""
         machine.on_head = self.head
         machine.on_comparison = self.comparison
 

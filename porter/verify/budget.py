@@ -26,6 +26,12 @@ class Budget:
     done: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     began: float = field(default_factory=lambda: time.monotonic())
 
+    def part(self, of: int) -> Budget:
+        """One of as many equal parts of what is left, which begins now."""
+        now = time.monotonic()
+        left = None if self.seconds is None else max(0.0, self.seconds - (now - self.began)) / of
+        return Budget(left, self.done, now)
+
     @property
     def is_spent(self) -> bool:
         return self.left is not None and self.left <= 0

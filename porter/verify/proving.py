@@ -7,6 +7,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import combinations, pairwise
@@ -110,7 +111,8 @@ def firsts(grid: Triple, cluster: Triple) -> list[Triple]:
 @dataclass(frozen=True)
 class Count:
     """What is known of one size: all multiples of `step` where `lasso` has nothing against it, else those up to
-    `upto`. No `step`: it has no part in what the kernel synchronizes, or, with `why`, was not varied."""
+    `upto`. No `step`: it has no part in what the kernel synchronizes, or, with `why`, was not varied. `at`: the other
+    sizes, where they are not those of the first that were asked for."""
 
     name: str
     step: int = 0
@@ -118,6 +120,7 @@ class Count:
     lasso: Lasso | None = None
     why: str = ""
     runs: int = 0
+    at: str = ""
 
     @property
     def is_all(self) -> bool:
@@ -180,7 +183,7 @@ class Prover:
         """Of these the ones that were made for other sizes, which are alike; None where none may be."""
         self._alike: dict[object, list[tuple[Mapping[tuple[int, str], Box], Checked, Recorder]]] = defaultdict(list)
         """By what decides, executions with what they have copied by tensor maps."""
-        self._at_base: tuple[Checked | None, Recorder | None, str] | None = None
+        self._at_base: dict[str, tuple[Checked | None, Recorder | None, str]] = {}
         self._began = time.perf_counter()
 
     def prove(self, chosen: Sequence[Sizes], turns: bool = True) -> Proof:
@@ -212,8 +215,7 @@ class Prover:
             counts += [Count(name, why="the data of the case decide what is done") for name in base.sizes]
         elif turns and worst.verdict in (Verdict.CLEAN, Verdict.REVIEW):
             flow = self._flow(kernel)
-            for name, value in base.sizes.items():
-                count, broken, where = self._count((kernel, base), name, value, chosen)
+            for count, broken, where in self._counts((kernel, base), chosen):
                 counts.append(count)
                 if broken is not None:
                     worst, place = broken, where
@@ -236,6 +238,23 @@ class Prover:
         return found
 
     # All numbers of turns -----------------------------------------------------------------------------
+
+    def _counts(self, base: Base, chosen: Sequence[Sizes]) -> Iterator[tuple[Count, Checked | None, str]]:
+        """What is known of each size. Each has its part of the time, and what becomes too large for it what the others
+        leave, at smaller sizes if there are any."""
+        whole, large, found = self._budget, list[str](), dict[str, tuple[Count, Checked | None, str]]()
+        for left, name in zip(range(len(base[1].sizes) + 1, 1, -1), base[1].sizes, strict=True):
+            self._budget = whole.part(left)
+            found[name] = self._count(base, name, base[1].sizes[name], chosen)
+            count, broken, _ = found[name]
+            if broken is None and count.step and not count.is_all:
+                large.append(name)
+        for left, name in zip(range(len(large), 0, -1), large, strict=True):
+            self._budget = whole.part(left)
+            again = self._smaller(base, found[name][0], chosen)
+            found[name] = again if again is not None else found[name]
+        self._budget = whole
+        yield from found.values()
 
     def _count(
         self, base: Base, name: str, value: Number, chosen: Sequence[Sizes]
@@ -280,6 +299,31 @@ class Prover:
         self._borrowed = None
         return self._turns(base, name, step)
 
+    def _smaller(self, base: Base, count: Count, chosen: Sequence[Sizes]) -> tuple[Count, Checked | None, str] | None:
+        """What is known of a size with the others as in those of the sizes that were asked for whose executions grow
+        least with each turn; None if that is no more."""
+        name, least, best = count.name, math.inf, None
+        self._borrowed = None
+        for sizes in chosen:
+            self._made.clear()
+            with suppress(PorterError):
+                other = self._built_at(sizes)
+                steps = (count.step, 2 * count.step, 4 * count.step) if other[0].ptx == base[0].ptx else ()
+                for step in steps:
+                    runs = self._runs(other, name, step)
+                    if _all_differ(runs):
+                        growth = (runs[-1].events - runs[-2].events) / step
+                        least, best = (growth, (other, step)) if growth < least else (least, best)
+                        break
+        self._made.clear()
+        if best is None:
+            return None
+        other, step = best
+        found, broken, where = self._turns(other, name, step)
+        others = {one: size for one, size in other[1].sizes.items() if one != name}
+        at = "" if others.items() <= base[1].sizes.items() else listed(others)
+        return (replace(found, at=at), broken, where) if found.is_all or broken is not None else None
+
     def _runs(self, base: Base, name: str, step: int) -> list[Recorder]:
         """The first three multiples of a step; none if the kernel does not take them."""
         found: list[Recorder] = []
@@ -293,14 +337,13 @@ class Prover:
     def _at(self, base: Base, name: str, value: int) -> tuple[Checked | None, Recorder | None, str]:
         """The execution with another value of a size, which is made once."""
         if value not in self._made:
-            is_base = value == base[1].sizes[name]
-            if is_base and self._at_base is not None:
-                self._made[value] = self._at_base
-                return self._at_base
-            found, is_own = self._run_or_borrow(base, {name: value}, self._borrowed is not None)
+            sizes = listed({**base[1].sizes, name: value})
+            known = self._at_base.get(sizes)
+            borrows = self._borrowed is not None
+            found, is_own = (known, True) if known is not None else self._run_or_borrow(base, {name: value}, borrows)
             self._made[value] = found
-            if is_base and is_own:
-                self._at_base = found
+            if value == base[1].sizes[name] and is_own:
+                self._at_base[sizes] = found
             if self._borrowed is not None and not is_own:
                 self._borrowed.add(value)
         return self._made[value]
@@ -327,6 +370,7 @@ class Prover:
                 return (found, recorder, where), False
         recorder = Recorder(machine)
         found = check(launched, machine=machine, rulings=self._rulings)
+        recorder.events = len(machine.history.events)
         self._assumed |= found.assumed
         if decides is not None:
             self._alike[decides].append((machine.maps.boxes, found, recorder))
@@ -367,7 +411,7 @@ class Prover:
     def _pairs(self, base: Base, counts: Sequence[Count]) -> Iterator[tuple[Pair, Checked | None, str]]:
         """What is known of two sizes together, up to the first pair that is not right. Those that repeat latest come
         first, and in each pair that which does gives the columns."""
-        of_all = [(count, count.lasso) for count in counts if count.step and count.is_all and count.lasso is not None]
+        of_all = [(c, c.lasso) for c in counts if c.step and c.is_all and c.lasso is not None and not c.at]
         of_all.sort(key=lambda one: -one[1].needed)
         for (first, lasso), (second, _) in combinations(of_all, 2):
             if self._budget.is_spent:
