@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparisons of floating-point numbers as functions of their bits (PTX ISA 9.7.3.11, 9.7.5.3), sums and products
-(9.7.3.3 to 9.7.3.5), and conversions (9.7.9.21), which are exact or give the nearest number: what kernels make of a launch's scalars."""
+(9.7.3.3 to 9.7.3.5), and conversions (9.7.9.21), which are exact or give the nearest number: what kernels make of a
+launch's scalars."""
 
 from __future__ import annotations
 

@@ -112,7 +112,9 @@ def test_wider_types_are_exact() -> None:
         assert found(bits) == wanted
 
 
-@pytest.mark.parametrize("opcode", ["cvt.rz.f16.f32", "mul.rz.f32", "fma.rn.f32", "add.rz.f32", "sub.sat.f32", "setp.lt.f16x2"])
+@pytest.mark.parametrize(
+    "opcode", ["cvt.rz.f16.f32", "mul.rz.f32", "fma.rn.f32", "add.rz.f32", "sub.sat.f32", "setp.lt.f16x2"]
+)
 def test_what_nobody_computes(opcode: str) -> None:
     assert operation(tuple(opcode.split("."))) is None
 
