@@ -24,6 +24,7 @@ from porter.cli.widening import NOT_SAID, not_followed, widened
 from porter.diagnostics import Code, Diagnostic, PorterError, unforeseen
 from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
+from porter.passes.full_rate.asked import OF_RUNS
 from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
 from porter.passes.native import given as native
 from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
@@ -201,6 +202,16 @@ def unsaid(session: Session | None, plan: PortPlan, root: PortedRoot) -> str:
     return ""
 
 
+ON_PTX = "original and port are equal on PTX, at several sizes of each launch that is known, as "
+"""What has to be shown where no case runs a kernel, and why none does."""
+
+
+def _licensed(plan: KernelPlan, missing: str) -> KernelPlan:
+    if not plan.has_full_rate:
+        return plan.of_compat()
+    return replace(plan, native=(), gate=(*(what for what in plan.gate if what not in OF_RUNS), ON_PTX + missing))
+
+
 @dataclass
 class GivenPlans:
     """The plans of a file as `porter port` gives it, and what is `said` of M=128 MMAs and steps that it leaves out."""
@@ -210,13 +221,18 @@ class GivenPlans:
     said: list[Diagnostic] = field(default_factory=list)
 
     def settle(self) -> None:
-        """Leave out what no case runs; of the others say what else their cases ask for."""
+        """Leave out the steps of kernels that no case runs: their M=128 MMAs have to be equal on PTX. Of the others say
+        what else their cases ask for."""
         kernels = [p.kernel for p in self.plans if p.steps]
         if not kernels:
             return
         found = Outlook(IN_STRINGS) if is_python(self.root) else outlook(self.root, kernels)
-        if found.missing:
+        if found.missing and is_python(self.root):
             self.leave(found.missing)
+        elif found.missing:
+            steps = dict.fromkeys(step for p in self.plans for step in p.native)
+            self.said += [native.left(str(self.root), step, found.missing) for step in steps]
+            self.plans = [_licensed(p, found.missing) if p.steps else p for p in self.plans]
         else:
             self.plans = [replace(p, gate=(*p.gate, *found.asks)) if p.steps else p for p in self.plans]
 

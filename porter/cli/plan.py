@@ -13,7 +13,7 @@ from rich.text import Text
 
 from porter.cli.auto import of_file, one_each
 from porter.cli.context import AUTO, NATIVE, Session, command
-from porter.cli.full_rate import as_given
+from porter.cli.full_rate import ON_PTX, as_given
 from porter.cli.inputs import processes, require_directories
 from porter.cli.native import native_plans
 from porter.cli.porting import asking, look, port_options
@@ -56,8 +56,7 @@ def plan(
     native: list[NativePlan] = []
     made = list(_ported(session, paths, options, include_dirs, jobs))
     for given in as_given([(root, r.plans) for root, r in made if not isinstance(r, DslPortResult)]):
-        # a header is shown once, for all files that include it
-        plans += [p for p in (_asked(session, p) for p in given.plans) if p not in plans]
+        plans = _with_those_of(plans, [_asked(session, p) for p in given.plans])
         diagnostics += _of_style(session, given.said)
     for root, result in made:
         if isinstance(result, DslPortResult):
@@ -147,7 +146,7 @@ def _ported(
         yield file.root, file.result
 
 
-_FULL_RATE = "128: one MMA for two tiles of 64 rows, if `porter port` finds all of this by running the case; else 64"
+_FULL_RATE = "128: one MMA for two tiles of 64 rows, if `porter port` finds all of this; else 64"
 
 
 _TWO_TILES = "two m64 tiles, of two warpgroups or of one, can be one: its support module tells when it is compiled"
@@ -166,8 +165,17 @@ _NO_SLOWER = "by the grade it is no slower than with M=64"
 
 def _asked(session: Session, one: KernelPlan) -> KernelPlan:
     """A plan with what the style asks of M=128 MMAs beside the run."""
-    asks = session.style == AUTO and one.has_full_rate
+    asks = session.style == AUTO and one.has_full_rate and not any(what.startswith(ON_PTX) for what in one.gate)
     return replace(one, gate=(*one.gate, _NO_SLOWER)) if asks else one
+
+
+def _with_those_of(plans: Sequence[KernelPlan], more: Sequence[KernelPlan]) -> list[KernelPlan]:
+    """A header is shown once, for all files that include it, with what has to be shown for one of them."""
+    found = {replace(one, gate=()): one.gate for one in plans}
+    for one in more:
+        plan = replace(one, gate=())
+        found[plan] = tuple(dict.fromkeys((*found.get(plan, ()), *one.gate)))
+    return [replace(plan, gate=gate) for plan, gate in found.items()]
 
 
 def _gate(session: Session, path: str, ported: DslPortResult, diagnostics: list[Diagnostic]) -> list[str]:

@@ -57,8 +57,10 @@ class _Use(NamedTuple):
 
 def different(numbers: Addresses) -> Sequence[int]:
     """The numbers, each once."""
-    first = numbers.flat[0] if numbers.size else 0
-    return [int(first)] if bool((numbers == first).all()) else np.unique(numbers).tolist()
+    flat = numbers.reshape(-1)
+    # neighbours are the same, mostly
+    starts = np.flatnonzero(np.diff(flat, prepend=flat[:1] - 1))
+    return np.unique(flat[starts]).tolist() if len(starts) > 1 else flat[starts].tolist()
 
 
 @dataclass

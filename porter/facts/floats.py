@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons of floating-point numbers as functions of their bits (PTX ISA 9.7.3.11, 9.7.5.3), products (9.7.3.5),
-and conversions (9.7.9.21), which are exact or give the nearest number: what kernels make of a launch's scalars."""
+"""Comparisons of floating-point numbers as functions of their bits (PTX ISA 9.7.3.11, 9.7.5.3), sums and products
+(9.7.3.3 to 9.7.3.5), and conversions (9.7.9.21), which are exact or give the nearest number: what kernels make of a
+launch's scalars."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import math
 import operator
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,7 @@ Operation = Callable[..., int | None]
 _ORDERED: dict[str, Callable[[float, float], bool]] = {
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
 }  # fmt: skip
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 _ROUNDED = frozenset(("rn", "ftz"))
 _LOGIC: dict[str, Callable[[int, int], int]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 _BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
@@ -58,8 +61,9 @@ def operation(parts: tuple[str, ...]) -> Operation | None:
     if parts[0] == "setp":
         return _comparison(parts[1], [p for p in parts[2:-1] if p != "ftz"], kind, "ftz" in parts)
     modifiers = frozenset(parts[1:-1])
-    if parts[0] == "mul" and kind in ("f32", "f64") and modifiers <= _ROUNDED:
-        return lambda a, b: _product(a, b, kind, "ftz" in modifiers)
+    if parts[0] in _ARITHMETIC and kind in ("f32", "f64") and modifiers <= _ROUNDED:
+        compute = _ARITHMETIC[parts[0]]
+        return lambda a, b: _nearest(compute, a, b, kind, "ftz" in modifiers)
     if parts[0] == "cvt" and len(parts) == 3 and _BITS.get(parts[1], 0) > _BITS[kind] and parts[1] != "bf16":
         return lambda a: bits_of(value_of(a, kind), parts[1])
     return None
@@ -92,12 +96,12 @@ _EXACT = 1 << 53
 """Integers up to here are doubles, so that they are rounded once."""
 
 
-def _product(a: int, b: int, kind: str, flushes: bool) -> int | None:
+def _nearest(compute: Callable[[Any, Any], Any], a: int, b: int, kind: str, flushes: bool) -> int | None:
     """Rounded to the nearest."""
     _, floating = _TYPES[kind]
     one, other = (np.array(_flushed(value_of(v, kind), flushes), floating) for v in (a, b))
     with np.errstate(all="ignore"):
-        return bits_of(_flushed(float(one * other), flushes), kind)
+        return bits_of(_flushed(float(compute(one, other)), flushes), kind)
 
 
 def _comparison(name: str, joined: list[str], kind: str, flushes: bool) -> Operation | None:

@@ -63,7 +63,7 @@ def test_what_a_run_has_to_show_is_said(name: str, style: str, asked: list[str])
 def test_it_is_shown_beside_the_rows(tmp_path: Path) -> None:
     _, warnings, shown = planned(written(tmp_path))
     assert not warnings
-    assert "running the case; else 64" in shown
+    assert "finds all of this; else 64" in shown
     assert [shown.count(f"to be shown {what}") for what in (ROWS, WAITS, SAME, INSTANCES)] == [1, 1, 1, 0]
 
 
@@ -80,15 +80,11 @@ def test_a_template_is_asked_for_its_instantiations(tmp_path: Path) -> None:
         "recorded": (CASE + "recorded: nowhere\n", ""),
     }.values(),
 )
-def test_without_a_run_it_is_m64_as_in_the_port(tmp_path: Path, case: str, why: str) -> None:
+def test_without_a_run_it_has_to_be_equal_on_ptx(tmp_path: Path, case: str, why: str) -> None:
     kernel, warnings, shown = planned(written(tmp_path, case))
-    assert (kernel["mma_rows"], kernel["gate"]) == (64, [])
-    (said,) = warnings
-    assert f"stays at M=64: {why}" in said
-    assert "128: one MMA" not in shown
-    assert "MMAs of M = 64 allow" in shown
-    port = porter("port", "--style", "full-rate", "--no-compile", tmp_path / "gemm.cu", "-o", tmp_path / "out").output
-    assert " ".join(said.split()) in " ".join(port.split())
+    assert (kernel["mma_rows"], kernel["gate"][:-1], warnings) == (128, [ROWS, WAITS], [])
+    assert f"equal on PTX, at several sizes of each launch that is known, as {why}" in kernel["gate"][-1]
+    assert "128: one MMA" in shown
 
 
 def test_a_recording_is_named_where_it_proves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -115,12 +111,12 @@ def test_kernels_in_strings_stay_at_m64(tmp_path: Path) -> None:
 def test_without_a_run_there_are_no_steps(tmp_path: Path) -> None:
     (tmp_path / "gemm_ws.cu").write_text((CORPUS / "gemm_ws" / "gemm_ws.cu").read_text())
     kernel, warnings, _ = planned(tmp_path / "gemm_ws.cu", "native")
-    assert (kernel["mma_rows"], kernel["native"], kernel["gate"]) == (64, [], [])
+    assert (kernel["mma_rows"], kernel["native"], kernel["gate"][:-1]) == (128, [], [ROWS, WAITS])
     assert any("without the step release: no case beside it" in w for w in warnings)
 
 
 @pytest.mark.parametrize("order", [("a.cu", "b.cu"), ("b.cu", "a.cu")])
-def test_files_that_share_a_header_stay_at_m64_together(tmp_path: Path, order: tuple[str, str]) -> None:
+def test_a_header_is_shown_once_for_the_files_that_share_it(tmp_path: Path, order: tuple[str, str]) -> None:
     (tmp_path / "gemm.cuh").write_text("#pragma once\n" + KERNEL.replace("HEAD", ""))
     for name in order:
         (tmp_path / name).write_text('#include "gemm.cuh"\nvoid launch() { gemm<<<1, 256>>>(nullptr, 0, 0, 1); }\n')
@@ -130,9 +126,12 @@ def test_files_that_share_a_header_stay_at_m64_together(tmp_path: Path, order: t
     document = json.loads(
         porter("--format", "json", "plan", "--style", "full-rate", *(tmp_path / n for n in order)).stdout
     )
-    assert [k["mma_rows"] for k in document["kernels"]] == [64]
-    said = {d["message"].partition(": ")[2] for d in document["diagnostics"] if d["id"] == "PT2511"}
-    assert said == {"no case beside it runs `gemm`", "it shares a header with a file that stays at M=64"}
+    (shown,) = document["kernels"]
+    assert (shown["mma_rows"], {SAME, *kernel["gate"]} <= set(shown["gate"])) == (128, True)
+    assert [what.rpartition(", as ")[2] for what in shown["gate"] if "equal on PTX" in what] == [
+        "no case beside it runs `gemm`"
+    ]
+    assert not [d for d in document["diagnostics"] if d["id"] == "PT2511"]
 
 
 def test_a_missing_fact_needs_no_run(tmp_path: Path) -> None:

@@ -39,6 +39,11 @@ def f32(value: float) -> int:
         ("mul.f32", LEAST, f32(0.5), 0x00400000),
         ("mul.ftz.f32", LEAST, f32(0.5), 0),
         ("mul.f32", f32(3e38), f32(10.0), 0x7F800000),
+        ("add.f32", f32(16777216.0), f32(1.0), f32(16777216.0)),
+        ("add.rn.f32", f32(0.5), f32(-0.5), f32(0.0)),
+        ("add.ftz.f32", LEAST, LEAST | 1 << 31 | 1, f32(-0.0)),
+        ("sub.f32", f32(1.0), f32(0.25), f32(0.75)),
+        ("sub.f64", 0x3FF0000000000000, 0x3FF0000000000000, 0),
     ],
 )
 def test_of_two(opcode: str, left: int, right: int, wanted: int) -> None:
@@ -107,7 +112,9 @@ def test_wider_types_are_exact() -> None:
         assert found(bits) == wanted
 
 
-@pytest.mark.parametrize("opcode", ["cvt.rz.f16.f32", "mul.rz.f32", "fma.rn.f32", "add.f32", "setp.lt.f16x2"])
+@pytest.mark.parametrize(
+    "opcode", ["cvt.rz.f16.f32", "mul.rz.f32", "fma.rn.f32", "add.rz.f32", "sub.sat.f32", "setp.lt.f16x2"]
+)
 def test_what_nobody_computes(opcode: str) -> None:
     assert operation(tuple(opcode.split("."))) is None
 

@@ -19,6 +19,9 @@ _INSTANCES = "each instantiation that the file compiles is one that a case runs"
 SAME = "outputs have the original's bits for all sizes and inputs, and no hazard is new"
 _NEAR = "outputs are within their bound for all sizes and inputs, though the order of sums is new, and no hazard is"
 
+OF_RUNS = (_ORDER, _INSTANCES, SAME, _NEAR)
+"""What runs alone show."""
+
 
 def asked_of_runs(helpers: Helpers, kernel: Function, native: Sequence[str]) -> tuple[str, ...]:
     """What has to be shown of a kernel by running it; nothing at M=64 without `native` steps."""
