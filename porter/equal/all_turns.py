@@ -146,8 +146,9 @@ class Side:
         if self.noted.unsteady:
             why = "a sum of symbols that is more than added to, and moves"
             raise NotAllError(why, self.name, min(self.noted.unsteady))
+        follower.log.gives_numbers.update(*machine.of_numbers)
         self.on_data |= follower.log.on_data
-        self.gives_numbers |= follower.gives_numbers
+        self.gives_numbers |= follower.log.gives_numbers
         if self.forms is not None:
             self.numbers |= follower.log.note_numbers(self.flow)
         return follower

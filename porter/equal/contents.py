@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import is_
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +32,7 @@ Addresses = npt.NDArray[np.int64]
 UNDEFINED = word("undefined")
 Threads = Sequence[tuple[Warp, int]]
 """Warp and lane of each."""
-Names = tuple[str | None, ...]
+Names = tuple[str, ...]
 _UNIT = 4
 _TENSOR = 34
 """Bits of an address below those that tell tensors apart."""
@@ -198,21 +197,22 @@ class Contents:
 
     def read_row(self, warp: Warp, group: Group, names: Names) -> Words:
         """Registers of 4 bytes each [32, registers, 4]."""
-        known, held = self._rows.get((warp, names)), self.registers[warp]
-        if known is not None and self.path is None and all(map(is_, map(held.get, names), known[1])):
-            numbers = group.registers
-            if all(numbers.get(name) is None for name in names):
-                return known[0]
+        known, held, numbers = self._rows.get((warp, names)), self.registers[warp], group.registers
+        if known is not None and self.path is None and all(
+            held.get(name) is piece and numbers.get(name) is None for name, piece in zip(names, known[1], strict=True)
+        ):  # fmt: skip
+            return known[0]
         return np.stack([self.read(warp, group, name, 4) for name in names], axis=1)
 
-    def put_row(self, warp: Warp, names: Names, taken: Taken, data: Words) -> None:
+    def put_row(self, warp: Warp, names: Sequence[str | None], taken: Taken, data: Words) -> None:
         """Have registers hold data [32, registers, 4]; a name that is None stands for none."""
         pieces = [data[:, index] for index in range(len(names))]
         for name, piece in zip(names, pieces, strict=True):
             if name is not None:
                 self.put(warp, name, taken, piece)
-        if None not in names:
-            self._rows[warp, names] = data, pieces
+        own = tuple(name for name in names if name is not None)
+        if len(own) == len(pieces):
+            self._rows[warp, own] = data, pieces
 
     def _choice(self, warp: Warp, name: str, where: Words, data: Words, old: Words) -> Words:
         """Where both ways of a branch write a register, what was there before does not count."""

@@ -9,7 +9,7 @@ synchronization is right that is one state whatever the schedule, and what is be
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from porter.equal.words import Words
 from porter.facts.events import NotUnderstood, WarpName
 from porter.facts.flow import Flow
 from porter.facts.instructions.registry import computes
-from porter.facts.machine import Machine
+from porter.facts.machine import Machine, Noted
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value, bits, first, is_known
 from porter.ptx.bits import signed
@@ -110,7 +110,8 @@ class TurnFollower(Follower):
         super().__init__(machine, forms)
         self.log = Log()
         self.recorder = Recorder(machine)
-        self._records = machine.follows_numbers = records
+        self._records = records
+        machine.on_numbers = self._noting if records else None
         self.states: list[State] = []
         self._stops, self._given = stops or {}, given or {}
         self._taken_lanes = 0
@@ -122,11 +123,6 @@ class TurnFollower(Follower):
         self._marks = [0]
         machine.on_head, machine.on_rest = self._turn, self._cut
         machine.on_comparison, machine.on_load = (self._compared, self._loaded) if records else (None, None)
-
-    @property
-    def gives_numbers(self) -> set[int]:
-        """Instructions with data that have given numbers as well."""
-        return self.log.gives_numbers.union(*self._machine.of_numbers)
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -159,6 +155,10 @@ class TurnFollower(Follower):
             return
         uses = sorted(self._machine.flow.uses[group.pc])
         stream.append((entry, tuple(group.registers.get(name) for name in uses)))
+
+    def _noting(self, warp: Warp, group: Group) -> Callable[[Noted], None]:
+        self._lane = first(group.lanes)
+        return self._stream(warp, group.lanes).append
 
     def _stream(self, warp: Warp, lanes: int) -> Stream:
         return self.log.streams[warp.name].setdefault(first(lanes), [])

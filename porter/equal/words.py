@@ -39,21 +39,21 @@ def word(text: str) -> np.uint64:
 
 def mixed(first: Words | np.uint64, *others: Words | np.uint64) -> Words:
     """The word of words in order, element by element."""
-    found: Words | np.uint64 = first
+    found = np.asarray(first)
     for other in others:
         if found.ndim:
-            begun: Words | np.uint64 = found >> _SHIFTS[0]
+            begun = found >> _SHIFTS[0]
             begun ^= found
             begun *= _FACTOR
         else:
             # numbers of Python do not warn when they wrap
             number = int(found)
-            begun = np.uint64((number ^ number >> 32) * _FACTORS[0] & _ALL_BITS)
+            begun = np.array((number ^ number >> 32) * _FACTORS[0] & _ALL_BITS, np.uint64)
         alone = not other.ndim and not begun.ndim
         both: Words = (np.array([other]) if alone else other) + begun
         _stir(both)
-        found = both[0] if alone else both
-    return np.asarray(found)
+        found = both.reshape(()) if alone else both
+    return found
 
 
 def _stir(data: Words) -> None:

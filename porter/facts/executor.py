@@ -74,9 +74,8 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
     """Have a warp execute until it waits, has waited, or has ended."""
     moved = False
     flow, events, on_head = machine.flow, machine.history.events, machine.on_head
-    follows = machine.follow is not None
-    in_a_row = stretches(flow, machine.reads_global, _step if follows else None)
-    goes_by_rows = not (follows and machine.follows_numbers)
+    step = _step if machine.follow is not None else None
+    in_a_row = stretches(flow, machine.reads_global, step, machine.on_numbers is not None)
     while warp.groups:
         alone = len(warp.groups) == 1
         if not alone and _merge(machine, warp):
@@ -93,7 +92,7 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
                 what = f"{most} instructions" if machine.steps > most else f"{MOST_EVENTS} events"
                 raise NotUnderstood(f"more than {what} are executed", group.pc)
             place = group.pc
-            stretch = in_a_row.at(place, warp) if goes_by_rows else None
+            stretch = in_a_row.at(place, warp)
             if stretch is not None and _is_for(stretch, warp, group):
                 stretch.run(machine, warp, group)
                 machine.steps += stretch.last + 1 - place

@@ -45,6 +45,10 @@ _BY_THREADS = frozenset((Engine.THREAD, Engine.ATOMIC, Engine.CP_ASYNC, Engine.S
 _OF_SYSTEM = of_bytes(0, SYSTEM_SHARED)
 
 
+Noted = tuple[tuple[int, int, int], tuple[Value, ...]]
+"""An instruction with the lanes that come to it, and those that execute it; and the registers that it uses, by name."""
+
+
 @dataclass
 class Schedule:
     """Which warp goes next, and when asynchronous work lands. Without a seed all warps go in turn, the last one first
@@ -94,10 +98,10 @@ class Machine:
         self.on_rest: Callable[[], bool] | None = None
         self.follow: Callable[[Warp, Group], Callable[[], None] | None] | None = None
         """Told of each instruction that a group comes to; what it gives is called behind it, unless it waits."""
-        self.follows_numbers = False
-        """Whether it is told as well of instructions that take and give numbers alone."""
         self.of_numbers: set[frozenset[int]] = set()
-        """Instructions that took and gave numbers alone, where it is not told of them."""
+        """Instructions of which it was not told, as they took and gave numbers alone."""
+        self.on_numbers: Callable[[Warp, Group], Callable[[Noted], None]] | None = None
+        """Gives what is told of these where a group comes to some in a row."""
         self.on_comparison: Callable[[Warp, int, tuple[tuple[int, int], ...]], None] | None = None
         self.on_load: Callable[[Warp, int, Mapping[str, Value]], None] | None = None
         self.is_whole = False

@@ -42,10 +42,10 @@ Steps = Callable[[Machine, Warp, Group], object]
 class Stretches:
     """The stretches of an entry by the instruction that they begin with, made when they are come to. `reads_global`:
     whether what is loaded from global memory may decide something. `step` executes one instruction of a machine whose
-    data are followed; None where they are not."""
+    data are followed; None where they are not. `notes`: whether numbers are told of then."""
 
-    def __init__(self, flow: Flow, reads_global: bool, step: Steps | None) -> None:
-        self._flow, self._step = flow, step
+    def __init__(self, flow: Flow, reads_global: bool, step: Steps | None, notes: bool) -> None:
+        self._flow, self._step, self._notes = flow, step, notes
         self._deciding = [*deciding(flow, reads_global), frozenset[str]()]
         self._known: tuple[dict[int, Stretch | None], ...] = ({}, {}, {}, {})
         """By whether registers are in flight, and whether those of wgmma are fenced."""
@@ -63,7 +63,7 @@ class Stretches:
 
     def _made(self, start: int, in_flight: bool, fenced: bool) -> Stretch | None:
         flow, at = self._flow, start
-        text = _Text(flow, self._deciding) if self._step is None else _FollowedText(flow, self._step)
+        text = _Text(flow, self._deciding) if self._step is None else _FollowedText(flow, self._step, self._notes)
         while at < min(len(flow.decoded), start + _MOST) and (at == start or at not in flow.heads):
             ins = flow.decoded[at]
             if ins is None or not computes(ins):
@@ -82,11 +82,11 @@ class Stretches:
         return Stretch(text.function(at, start), at, last, frozenset().union(*flow.named[start : last + 1]))
 
 
-def stretches(flow: Flow, reads_global: bool, step: Steps | None = None) -> Stretches:
+def stretches(flow: Flow, reads_global: bool, step: Steps | None = None, notes: bool = False) -> Stretches:
     known: dict[object, Stretches] = flow.__dict__.setdefault("_stretches", {})
-    key = reads_global, step
+    key = reads_global, step, notes
     if key not in known:
-        known[key] = Stretches(flow, reads_global, step)
+        known[key] = Stretches(flow, reads_global, step, notes)
     return known[key]
 
 
@@ -239,11 +239,14 @@ class _FollowedText(_Text):
     """The same where data are followed: what takes and gives numbers alone has no part in them, and everything else is
     done by itself. Registers are put back at once."""
 
-    def __init__(self, flow: Flow, step: Steps) -> None:
+    def __init__(self, flow: Flow, step: Steps, notes: bool) -> None:
         super().__init__(flow, [])
         self._names |= {"step": step, "in_lanes": _in_lanes(step)}
+        self._notes = notes
         self._of_numbers: list[int] = []
         self._line("others = ()")
+        if notes:
+            self._line("note, lanes = machine.on_numbers(warp, group), group.lanes")
 
     def add(self, at: int) -> None:
         flow, ins = self._flow, self._flow.decoded[at]
@@ -257,6 +260,7 @@ class _FollowedText(_Text):
                 self._line(f"{self._target(name)} = get({name!r})")
             return
         self._of_numbers.append(at)
+        self._note(at)
         variables = dict.fromkeys(v for v in given if not v.isdigit())
         targets, text = [self._target(name) for name in written], expression(ins.parts)
         assert text is not None
@@ -273,6 +277,21 @@ class _FollowedText(_Text):
             self._line(f" others += in_lanes(machine, warp, group, {arguments})")
             for name, target in zip(written, targets, strict=True):
                 self._line(f" {target} = get({name!r})")
+
+    def branch(self, at: int) -> bool:
+        is_one = super().branch(at)
+        if is_one and self._notes and self._flow.code.code[at].guard is None:
+            self._note(at)
+        elif is_one and self._notes:
+            (guard,) = (self._variable(name) for name in self._flow.uses[at])
+            self._line(f"if {guard}.__class__ is int:")
+            self._note(at, " ")
+        return is_one
+
+    def _note(self, at: int, indent: str = "") -> None:
+        if self._notes:
+            used = "".join(f"{self._variable(name)}, " for name in sorted(self._flow.uses[at]))
+            self._line(f"{indent}note((({at}, lanes, lanes), ({used})))")
 
     def function(self, end: int, start: int) -> Callable[[Machine, Warp, Group], None]:
         self._names["places"] = frozenset(self._of_numbers)

@@ -38,24 +38,27 @@ def views_of(history: History, at_start: Callable[[int, Views], None]) -> Views:
     inits = 0
     for event in history.events:
         _join(views, event)
-        _apply(views, event, inits)
-        if event.kind is Kind.INIT:
-            inits |= 1 << event.index
+        if event.kind is not Kind.STEP:
+            _apply(views, event, inits)
+            if event.kind is Kind.INIT:
+                inits |= 1 << event.index
         at_start(event.index, views)
     return views
 
 
 def _join(views: Views, event: Event) -> None:
-    execution = memory = proxy = taken = published = received = released = seen = seen_by_proxy = 0
     edges = event.edges
-    if edges and edges[0][0] is Edge.PROGRAM:
+    if len(edges) == 1 and edges[0][0] is Edge.PROGRAM:
         # most events come behind one of their thread alone, and share what it knows: views are large
         before = edges[0][1]
-        execution, memory = views.execution[before] | 1 << before, views.memory[before] | 1 << before
-        proxy, taken, published = views.proxy[before], views.taken[before], views.published[before]
-        received, released = views.received[before], views.released[before]
-        seen, seen_by_proxy = views.seen[before], views.seen_by_proxy[before]
-        edges = edges[1:]
+        bit = 1 << before
+        views.execution.append(views.execution[before] | bit)
+        views.memory.append(views.memory[before] | bit)
+        for of_kind in (views.proxy, views.taken, views.published, views.received, views.released, views.seen,
+                        views.seen_by_proxy):  # fmt: skip
+            of_kind.append(of_kind[before])
+        return
+    execution = memory = proxy = taken = published = received = released = seen = seen_by_proxy = 0
     for edge, before in edges:
         bit = 1 << before
         execution |= views.execution[before] | bit

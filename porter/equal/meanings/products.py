@@ -105,7 +105,7 @@ def _wgmma(step: Step) -> Means:
     majors = [step.optional(name) for name in ("trans_a", "trans_b")]
     signs = [step.optional(name) for name in ("scale_a", "scale_b")]
     adds = read(step, step.ins["scale_d"], 1)
-    names = tuple(step.registers("d"))
+    names = tuple(name for name in step.registers("d") if name is not None)
     bits = operand_element_bits(umma_kind(op.a_type), op.a_type)
     metadata = _metadata(step, op, bits) if op.sparse else None
     size = element_bytes(op.d_type)
