@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, worst_exit
-from porter.equal.forms import LARGEST_SIZE
 from porter.report import json as report_json
 from porter.report.places import instruction, place_of
-from porter.verify.equality import Equality, Place, SizeCompared
+from porter.verify.equality import LARGEST_SIZE, Equality, Place, SizeCompared
 
 REMEDY = "`porter verify` holds runs of both against each other"
 """What to do about what PTX alone does not tell."""

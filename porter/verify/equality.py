@@ -17,6 +17,7 @@ from math import prod
 from typing import Literal, NamedTuple
 
 from porter.diagnostics import PorterError
+from porter.equal.forms import LARGEST_SIZE as LARGEST_SIZE
 from porter.equal.global_uses import GlobalUses, UnorderedError, require_apart, to_watch
 from porter.equal.meaning import Follower
 from porter.equal.outcome import Difference, Outcome, WrittenTwice, difference, of_cluster, together

@@ -69,7 +69,7 @@ def test_what_an_instruction_computes(opcode: str, given: tuple[int, ...], resul
     assert function(*given) == result
 
 
-@pytest.mark.parametrize("opcode", ["add.f32", "cvt.rz.f32.s32", "cvt.u32.f32", "add.sat.s32", "ex2.approx.f32"])
+@pytest.mark.parametrize("opcode", ["add.rz.f32", "cvt.rz.f32.s32", "cvt.u32.f32", "add.sat.s32", "ex2.approx.f32"])
 def test_what_is_no_integer_is_not_known(opcode: str) -> None:
     assert operation(tuple(opcode.split("."))) is None
 
