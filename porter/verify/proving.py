@@ -33,6 +33,8 @@ from porter.verify.problem import Problem
 
 Sizes = Mapping[str, Number]
 
+OF_PROGRAM = "a number of the compiled program: another kernel is compiled for each"
+"""Why a size is not varied."""
 APART = 1 << 34
 """Bytes between the addresses that tensors are given."""
 _MAPS = GLOBAL + (1 << 42)
@@ -262,7 +264,7 @@ class Prover:
         try:
             return self._varied(base, name, value, step)
         except _AnotherKernelError:
-            return Count(name, why="another kernel is compiled for each"), None, ""
+            return Count(name, why=OF_PROGRAM), None, ""
 
     def _varied(self, base: Base, name: str, value: int, step: int) -> tuple[Count, Checked | None, str]:
         coarse = step
