@@ -41,7 +41,9 @@ def all_turns(proof: dict[str, Any]) -> str:
     for pair in proof["together"]:
         upto = "" if pair["all"] else f" to {pair['upto']}"
         found.append(f"{' and '.join(pair['names'])} together{upto}")
-    return "; ".join(found) or "its sizes"
+    return "; ".join(found) or "; ".join(
+        dict.fromkeys(["its sizes", *filter(None, (c["why"] for c in proof["counts"]))])
+    )
 
 
 def packed_proof(task: tuple[Any, Any, Any, float]) -> dict[str, Any]:

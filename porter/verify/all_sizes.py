@@ -21,7 +21,7 @@ from porter.verify.case_program import Program
 from porter.verify.equality import Place, SizeCompared
 from porter.verify.expr import Number
 from porter.verify.problem import Problem
-from porter.verify.proving import Count, Proof, Sizes, firsts, launched_case
+from porter.verify.proving import OF_PROGRAM, Count, Proof, Sizes, firsts, launched_case
 from porter.verify.symbol_sizes import OtherFormsError, SymbolSide, reach, require_bounds, require_same, telling_sizes
 
 
@@ -187,7 +187,7 @@ class AllSizes:
         def problem(units: int) -> Problem:
             of_units, found = program.at({**self.base, size: units * step})
             if of_units.ptx != kernel.ptx:
-                raise NotAllError("another kernel is compiled for each")
+                raise NotAllError(OF_PROGRAM)
             if (found.launch.grid, found.launch.cluster) != (base.launch.grid, base.launch.cluster):
                 raise NotAllError("another grid is launched for each")
             return found

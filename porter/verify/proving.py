@@ -36,6 +36,8 @@ from porter.verify.problem import Problem
 
 Sizes = Mapping[str, Number]
 
+OF_PROGRAM = "a number of the compiled program: another kernel is compiled for each"
+"""Why a size is not varied."""
 APART = 1 << 34
 """Bytes between the addresses that tensors are given."""
 _MAPS = GLOBAL + (1 << 42)
@@ -165,6 +167,7 @@ class _AnotherKernelError(Exception):
 
 
 Base = tuple[BuiltKernel, Problem]
+Made = dict[int, tuple[Checked | None, Recorder | None, str]]
 BuiltAt = Callable[[Sizes], Base]
 """Gives the kernel of a program at some sizes, which may be one for all of them, and its problem."""
 
@@ -177,7 +180,7 @@ class Prover:
         self._rulings = rulings
         self._flows: dict[str, Flow] = {}
         self._assumed: set[str] = set()
-        self._made: dict[int, tuple[Checked | None, Recorder | None, str]] = {}
+        self._made: Made = {}
         """Executions by the value of the size that is looked at."""
         self._borrowed: set[int] | None = set()
         """Of these the ones that were made for other sizes, which are alike; None where none may be."""
@@ -240,19 +243,20 @@ class Prover:
     # All numbers of turns -----------------------------------------------------------------------------
 
     def _counts(self, base: Base, chosen: Sequence[Sizes]) -> Iterator[tuple[Count, Checked | None, str]]:
-        """What is known of each size. Each has its part of the time, and what becomes too large for it what the others
-        leave, at smaller sizes if there are any."""
-        whole, large, found = self._budget, list[str](), dict[str, tuple[Count, Checked | None, str]]()
-        for left, name in zip(range(len(base[1].sizes) + 1, 1, -1), base[1].sizes, strict=True):
-            self._budget = whole.part(left)
+        """What is known of each size. Each has its part of half of the time, and what becomes too large for it what is
+        left, at smaller sizes if there are any."""
+        whole, large, found = self._budget, dict[str, Made](), dict[str, tuple[Count, Checked | None, str]]()
+        first = whole.part(2)
+        for left, name in zip(range(len(base[1].sizes), 0, -1), base[1].sizes, strict=True):
+            self._budget, self._made = first.part(left), {}
             found[name] = self._count(base, name, base[1].sizes[name], chosen)
             count, broken, _ = found[name]
             if broken is None and count.step and not count.is_all:
-                large.append(name)
-        for left, name in zip(range(len(large), 0, -1), large, strict=True):
+                large[name] = self._made
+        for left, name in zip(range(len(large), 0, -1), list(large), strict=True):
             self._budget = whole.part(left)
-            again = self._smaller(base, found[name][0], chosen)
-            found[name] = again if again is not None else found[name]
+            with suppress(_AnotherKernelError):
+                found[name] = self._smaller(base, found[name], chosen, large.pop(name))
         self._budget = whole
         yield from found.values()
 
@@ -267,10 +271,9 @@ class Prover:
         try:
             return self._varied(base, name, value, step)
         except _AnotherKernelError:
-            return Count(name, why="another kernel is compiled for each"), None, ""
+            return Count(name, why=OF_PROGRAM), None, ""
 
     def _varied(self, base: Base, name: str, value: int, step: int) -> tuple[Count, Checked | None, str]:
-        self._made.clear()
         self._borrowed = set()
         coarse = step
         while coarse < value:
@@ -299,30 +302,30 @@ class Prover:
         self._borrowed = None
         return self._turns(base, name, step)
 
-    def _smaller(self, base: Base, count: Count, chosen: Sequence[Sizes]) -> tuple[Count, Checked | None, str] | None:
-        """What is known of a size with the others as in those of the sizes that were asked for whose executions grow
-        least with each turn; None if that is no more."""
-        name, least, best = count.name, math.inf, None
+    def _smaller(
+        self, base: Base, count: tuple[Count, Checked | None, str], chosen: Sequence[Sizes], made: Made
+    ) -> tuple[Count, Checked | None, str]:
+        """More of what is known of a size, with the others as in those of the sizes that were asked for whose
+        executions grow least with each turn. `made`: those at the first of these sizes."""
+        name, unit, least, best = count[0].name, count[0].step, math.inf, (base, count[0].step, made)
         self._borrowed = None
         for sizes in chosen:
-            self._made.clear()
+            self._made = made if sizes == chosen[0] else {}
             with suppress(PorterError):
                 other = self._built_at(sizes)
-                steps = (count.step, 2 * count.step, 4 * count.step) if other[0].ptx == base[0].ptx else ()
-                for step in steps:
+                for step in (unit, 2 * unit, 4 * unit) if other[0].ptx == base[0].ptx else ():
                     runs = self._runs(other, name, step)
-                    if _all_differ(runs):
-                        growth = (runs[-1].events - runs[-2].events) / step
-                        least, best = (growth, (other, step)) if growth < least else (least, best)
-                        break
-        self._made.clear()
-        if best is None:
-            return None
-        other, step = best
+                    if not _all_differ(runs):
+                        continue
+                    growth = (runs[-1].events - runs[-2].events) / step
+                    if growth < least:
+                        least, best = growth, (other, step, self._made)
+                    break
+        other, step, self._made = best
         found, broken, where = self._turns(other, name, step)
         others = {one: size for one, size in other[1].sizes.items() if one != name}
         at = "" if others.items() <= base[1].sizes.items() else listed(others)
-        return (replace(found, at=at), broken, where) if found.is_all or broken is not None else None
+        return (replace(found, at=at), broken, where) if not at or found.is_all or broken is not None else count
 
     def _runs(self, base: Base, name: str, step: int) -> list[Recorder]:
         """The first three multiples of a step; none if the kernel does not take them."""

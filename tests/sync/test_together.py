@@ -11,6 +11,7 @@ import pytest
 from test_nested_turns import tiled
 from turning_kernels import flow_of, launched, ring
 
+from porter.facts import executor
 from porter.facts.flow import Flow
 from porter.facts.launched import Launched
 from porter.facts.machine import Machine
@@ -176,8 +177,8 @@ def test_what_takes_it_apart_otherwise_is_known_for_each_size_alone() -> None:
     assert "product" in kernel.together()[0]
 
 
-def proof_of(text: str, monkeypatch: pytest.MonkeyPatch, seconds: float | None = None) -> tuple[str, list[str]]:
-    """What is said of a kernel whose case has two turns and two tiles."""
+def proof_of(text: str, monkeypatch: pytest.MonkeyPatch, *others: dict[str, int]) -> tuple[str, list[str]]:
+    """What is said of a kernel whose case has two turns and two tiles, and these other sizes."""
     module = parse_module(of_both(text))
     kernel = SimpleNamespace(ptx=text, entry="ring", module=module, function=module.entries()[0])
     case = SimpleNamespace(name="ring")
@@ -187,8 +188,8 @@ def proof_of(text: str, monkeypatch: pytest.MonkeyPatch, seconds: float | None =
 
     monkeypatch.setattr(proving, "clusters_looked_at", clusters)
     base = {"TURNS": 2, "TILES": 2}
-    prover = Prover("kernel", lambda sizes: (kernel, SimpleNamespace(sizes=base | sizes, case=case)), Budget(seconds))  # type: ignore[arg-type]
-    proof = prover.prove([{}])
+    prover = Prover("kernel", lambda sizes: (kernel, SimpleNamespace(sizes=base | sizes, case=case)), Budget())  # type: ignore[arg-type]
+    proof = prover.prove([{}, *others])
     return proof.status, [line.strip() for line in report.text([proof])]
 
 
@@ -198,6 +199,15 @@ def test_the_report_says_that_both_are_known_together(monkeypatch: pytest.Monkey
     assert "TURNS and TILES: all of both together" in lines
     assert "assumed: TURNS and TILES together: a block makes fewer than 67108864 turns in all" in lines
     assert not any("each by itself" in line for line in lines)
+
+
+def test_what_is_too_large_is_looked_at_where_the_case_is_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "MOST_EVENTS", 150)
+    status, lines = proof_of(ring(stages=1), monkeypatch, {"TILES": 1})
+    assert status == "proved"
+    assert any(line.startswith("TURNS: all multiples of 1 at TILES=1 (they repeat") for line in lines), lines
+    status, lines = proof_of(ring(stages=1), monkeypatch)
+    assert any(line.startswith("TURNS: multiples of 1 up to ") for line in lines), lines
 
 
 def test_a_mistake_of_both_is_a_hazard(monkeypatch: pytest.MonkeyPatch) -> None:
