@@ -29,7 +29,7 @@ from porter.facts.machine import Machine
 from porter.sync.lines import Lines
 from porter.sync.sequences import LARGEST_SIZE, Counted, Key
 from porter.sync.sizes import given_by, given_to_warps
-from porter.sync.turns import comparisons
+from porter.sync.turns import Recorder, comparisons, moved_apart
 
 _STEPS = 3
 """Periods between the first and the last cut of a proof: of three turns two have operands that commute in one order,
@@ -75,7 +75,7 @@ class Side:
     reach: Callable[[int], object] = lambda units: None
     on_data: set[int] = field(default_factory=set)
     gives_numbers: set[int] = field(default_factory=set)
-    numbers: set[tuple[int, str]] = field(default_factory=set)
+    data_alone: dict[int, set[str]] = field(default_factory=dict)
     forms: Forms | None = None
     noted: Noted = field(default_factory=lambda: Noted(steady={}))
 
@@ -132,8 +132,7 @@ class Side:
         if self.flow.changes_maps:
             raise NotAllError("tensor maps that are changed", self.name)
         machine = Machine(self.launched(units))
-        # which registers are always data counts in each execution with symbols
-        follower = TurnFollower(machine, stops, given, self.forms, records or self.forms is not None)
+        follower = TurnFollower(machine, stops, given, self.forms, records)
         if self.forms is not None and not given:
             # sums with what classes stand for are none of symbols alone
             follower.contents.noted = self.noted
@@ -147,10 +146,11 @@ class Side:
             why = "a sum of symbols that is more than added to, and moves"
             raise NotAllError(why, self.name, min(self.noted.unsteady))
         follower.log.gives_numbers.update(*machine.of_numbers)
+        follower.log.data_alone.update((at, set()) for places in machine.of_numbers for at in places)
         self.on_data |= follower.log.on_data
         self.gives_numbers |= follower.log.gives_numbers
-        if self.forms is not None:
-            self.numbers |= follower.log.note_numbers(self.flow)
+        for at, names in follower.log.data_alone.items():
+            self.data_alone[at] = self.data_alone.get(at, names) & names
         return follower
 
 
@@ -168,6 +168,10 @@ class AllTurns:
         self.most = 0
         """Units of the longest execution."""
         self.longest: list[TurnFollower] = []
+        self._settled = 0
+        """Units from which on comparisons have one result."""
+        self._compared: set[int] = set()
+        """Units for which both leave the same."""
 
     def period(self) -> int:
         """The period with which both programs leave the same, for all numbers of units.
@@ -176,7 +180,7 @@ class AllTurns:
             NotAllError, OtherError: that is not known, or they do not.
         """
         few, more = (self.start + max(4 * self.units, least) + 2 for least in _LEAST)
-        if few < more:
+        if 3 * few < 2 * more:
             with suppress(_NoPeriodError):
                 return self._period(few)
         return self._period(more)
@@ -186,6 +190,7 @@ class AllTurns:
         began = time.monotonic()
         shorter, self.longest = (self._run(units, records=True) for units in (self.most - self.units, self.most))
         of_unit = (time.monotonic() - began) / (2 * self.most - self.units)
+        self._settled = 0
         found: list[Growing] = []
         for side, before, now in zip(self.sides, shorter, self.longest, strict=True):
             with side.placed():
@@ -193,12 +198,24 @@ class AllTurns:
                 more = (LARGEST_SIZE // side.step - self.most) // self.units
                 for why, at in comparisons(before.recorder, now.recorder, more):
                     raise IrregularError(why, at)
+                self._settle(before.recorder, now.recorder)
         logs = [follower.log for follower in shorter]
         repeats, lines = self._regular(found, logs)
         self._require_time(repeats, of_unit)
         self._ends(found, repeats, self._classes(found, repeats))
         self._require_lines(found, logs, lines, repeats.period)
         return repeats.period
+
+    def _settle(self, shorter: Recorder, longer: Recorder) -> None:
+        """Note from which number of units on comparisons have the results that they have for the most. Sides that are
+        lines for each place in the period have met a period later at the latest."""
+        for apart, more in moved_apart(shorter, longer):
+            met = self.most - self.units - self.units * apart // more
+            self._settled = max(self._settled, met + self.units)
+
+    def _least(self, repeats: Regular) -> int:
+        """The least number of units that goes from the first cut of its loops to one of the ends."""
+        return max(repeats.first * repeats.period + repeats.rest, self._settled)
 
     def _require_lines(
         self, found: Sequence[Growing], shorter: Sequence[Log], lines: Sequence[Sequence[LoopLines]], period: int
@@ -207,7 +224,7 @@ class AllTurns:
         for side, one, before, loops in zip(self.sides, found, shorter, lines, strict=True):
             one.log.on_data |= side.on_data
             one.log.gives_numbers |= side.gives_numbers
-            one.log.numbers = side.numbers if side.forms is not None else None
+            one.log.data_alone = side.data_alone
             with side.placed():
                 for loop in loops:
                     loop.require()
@@ -218,7 +235,7 @@ class AllTurns:
 
     def _require_time(self, repeats: Regular, of_unit: float) -> None:
         """Raises NotAllError: there is none for as many executions as have to be made."""
-        most = (repeats.first + 2) * repeats.period + repeats.rest
+        most = self._least(repeats) + repeats.period
         seconds = of_unit * (most * most // 2 + 3 * (most + repeats.period))
         if self.seconds_left() < seconds:
             raise NotAllError(f"no time for all turns up to {most}")
@@ -274,8 +291,8 @@ class AllTurns:
         stops = [one.stops(repeats.period, repeats.first, cuts) for one in found]
         seen = self._run(units, stops)
         loops = range(0, len(set(stops[0].values())), cuts)
-        at = [[[one.states[loop + cut] for one in seen] for cut in (0, 1)] for loop in loops]
-        known = _Known([first for first, _ in at], [classes(first, second) for first, second in at])
+        at = [[[one.states[loop + cut] for one in seen] for cut in range(cuts)] for loop in loops]
+        known = _Known([first for first, *_ in at], [classes(*states) for states in at])
         for _ in range(_MOST_CLASSES):
             followed = self._run(units, stops, known.given(cuts, (1, 2)))
             smaller = [
@@ -303,12 +320,17 @@ class AllTurns:
         Raises:
             NotAllError, OtherError: they do not.
         """
-        most = (repeats.first + 1) * repeats.period + repeats.rest
+        most = self._least(repeats)
         stops = [one.stops(repeats.period, repeats.first, 1) for one in found]
-        for units in range(1, most):
+        for units in set(range(1, most)) - self._compared:
             self._run(units)
         for units in range(most, most + repeats.period):
-            followed = self._run(units, stops, known.given(1, (0,)))
+            try:
+                followed = self._run(units, stops, known.given(1, (0,)))
+            except NotAllError:
+                # or is it another one for this size?
+                self._run(units)
+                raise
             for loop, of_loop in enumerate(known.classes):
                 if not of_loop.hold([one.states[loop] for one in followed]):
                     raise NotAllError("what is held at the first cut depends on the size")
@@ -336,6 +358,8 @@ class AllTurns:
             if not any(given):
                 raise OtherError(units)
             raise NotAllError("what is left does not follow from what was held before the last turns")
+        if not any(given):
+            self._compared.add(units)
         return ran
 
 

@@ -68,19 +68,31 @@ class Bound(NamedTuple):
 
 @dataclass
 class Noted:
-    """What an execution asks of sums: `bounds` that they have to keep, and, with `steady`, what instructions take that do
-    more than add and multiply, by warp, instruction and lane. Those whose sums are others in another turn, or for another
-    size, are `unsteady`: what is shown of some turns says nothing of the next ones."""
+    """What an execution asks of sums: `bounds` that they have to keep, and, with `steady`, what instructions take that
+    do more than add, by warp, instruction, lane and operand. Those whose sums are others in another turn, or for
+    another size, are `unsteady`: what is shown of some turns says nothing of the next ones."""
 
     bounds: set[Bound] = field(default_factory=set)
-    steady: dict[tuple[object, int, int], object] | None = None
+    steady: dict[tuple[object, int, int, int], object] | None = None
     unsteady: set[int] = field(default_factory=set)
     place: tuple[object, int] = (None, 0)
     """The warp and the instruction."""
+    _moving: set[tuple[object, int, int, int]] = field(default_factory=set)
 
     def take(self, lane: int, key: object) -> None:
-        if self.steady is not None and self.steady.setdefault((*self.place, lane), key) != key:
+        if self.steady is not None and self.steady.setdefault((*self.place, lane, 0), key) != key:
             self.unsteady.add(self.place[1])
+
+    def multiply(self, lane: int, factors: Sequence[object]) -> None:
+        """Of two factors one may be another line in each turn."""
+        if self.steady is None:
+            return
+        for number, key in enumerate(factors):
+            place = (*self.place, lane, number)
+            if self.steady.setdefault(place, key) != key:
+                self._moving.add(place)
+                if (*self.place, lane, 1 - number) in self._moving:
+                    self.unsteady.add(self.place[1])
 
 
 class _Result(NamedTuple):
@@ -193,6 +205,8 @@ class Forms:
                 noted.bounds.update(result.bounds)
                 if not keeps and not result.is_number:
                     noted.take(lane, key)
+                elif parts[0] in ("mul", "mad") and not result.is_number:
+                    noted.multiply(lane, key[1:3])
         return found
 
     def _result(self, parts: tuple[str, ...], rows: list[Words], size: int) -> _Result | None:

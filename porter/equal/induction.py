@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """That two programs which hold the same at a cut hold the same a period later, whatever it is.
 
-At two cuts each byte of both programs has a word; those that have the same one at both are of one class. A byte that is
-one number at both is that number. From a cut on where each class is an unknown word of its own both programs are
+At some cuts each byte of both programs has a word; those that have the same one at all are of one class. A byte that is
+one number at all is that number. From a cut on where each class is an unknown word of its own both programs are
 followed again: if the bytes of each class have one word at the next cut as well, they have it at all of them.
 """
 
@@ -23,8 +23,8 @@ _CLASS = word("class")
 @dataclass(frozen=True)
 class Classes:
     """Of what the programs hold at a cut: a word for each byte, in a row, that of its class, or the number that it is
-    where it `stays`. Those of sums of symbols, `sums`, are themselves at each cut: as they are made by sums and products
-    of numbers that are lines alone, they are what some cuts show."""
+    where it `stays`. Those of sums of symbols, `sums`, are themselves at each cut: they are made by sums and products
+    with numbers that are lines alone, and so are what some cuts show."""
 
     words: Words
     stays: Mask
@@ -55,12 +55,12 @@ class Classes:
         return [State(words, state.shape, sums) for state, words, sums in parts]
 
 
-def classes(first: Sequence[State], second: Sequence[State]) -> Classes:
-    """The classes of what the programs hold at one cut, and a period later."""
-    one, two = _words(first), _words(second)
-    sums = _sums(first) & _sums(second)
-    stays = (one == two) & (is_number(one) | (one == UNDEFINED)) & ~sums
-    return Classes(np.where(stays | sums, one, mixed(_CLASS, one, two)), stays, sums)
+def classes(first: Sequence[State], *others: Sequence[State]) -> Classes:
+    """The classes of what the programs hold at one cut, and some periods later."""
+    one, later = _words(first), [_words(states) for states in others]
+    sums = np.logical_and.reduce([_sums(states) for states in (first, *others)])
+    stays = np.logical_and.reduce([one == words for words in later]) & (is_number(one) | (one == UNDEFINED)) & ~sums
+    return Classes(np.where(stays | sums, one, mixed(_CLASS, one, *later)), stays, sums)
 
 
 def _words(states: Sequence[State]) -> Words:

@@ -35,7 +35,7 @@ def _numbers_for_data(flow: Flow, log: Log, at: int) -> frozenset[str]:
     if not is_comparison and at not in log.on_data:
         return frozenset()
     names = flow.uses[at] - that_synchronize(flow, at)
-    return names if log.numbers is None else frozenset(name for name in names if (at, name) in log.numbers)
+    return names - log.data_alone.get(at, set())
 
 
 _ACCESSES = frozenset(("ld", "st", "ldu", "atom", "red"))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,6 @@ from porter.equal.meaning import Follower, Then
 from porter.equal.outcome import Outcome, of_cluster
 from porter.equal.words import Words
 from porter.facts.events import NotUnderstood, WarpName
-from porter.facts.flow import Flow
 from porter.facts.instructions.registry import computes
 from porter.facts.machine import Machine, Noted
 from porter.facts.state import Group, Warp
@@ -59,17 +57,8 @@ class Log:
     on_data: set[int] = field(default_factory=set)
     gives_numbers: set[int] = field(default_factory=set)
     """Those of them that have given numbers as well."""
-    numbers: set[tuple[int, str]] | None = None
-    """Instructions with registers of theirs that have been numbers; None where any may have been."""
-
-    def note_numbers(self, flow: Flow) -> set[tuple[int, str]]:
-        """Tell registers that are always data from numbers."""
-        self.numbers = set()
-        for entry, values in chain(*(stream for of_warp in self.streams.values() for stream in of_warp.values())):
-            if values and isinstance(at := entry[0], int):
-                names = sorted(flow.uses[at])
-                self.numbers.update((at, name) for name, v in zip(names, values, strict=True) if v is not None)
-        return self.numbers
+    data_alone: dict[int, set[str]] = field(default_factory=dict)
+    """By instruction that has been come to the registers of it that have not been numbers."""
 
 
 class Register(NamedTuple):
@@ -137,15 +126,24 @@ class TurnFollower(Follower):
     def follow(self, warp: Warp, group: Group) -> Then | None:
         self._taken_lanes, self._lane = 0, first(group.lanes)
         then = super().follow(warp, group)
+        self._note_data(group)
         if self._records:
             self._note(warp, group)
         return self._watched(warp, group, then)
 
     def _one(self, warp: Warp, group: Group, path: Words, paths: dict[int, Words]) -> None:
+        self._note_data(group)
         if self._records:
             self._note(warp, group)
         self.log.on_data.add(group.pc)
         super()._one(warp, group, path, paths)
+
+    def _note_data(self, group: Group) -> None:
+        known = self.log.data_alone.get(group.pc)
+        if known is None:
+            known = self.log.data_alone[group.pc] = set(self._machine.flow.uses[group.pc])
+        if known:
+            known -= {name for name in known if group.registers.get(name) is not None}
 
     def _note(self, warp: Warp, group: Group) -> None:
         stream = self._stream(warp, group.lanes)

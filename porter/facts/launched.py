@@ -72,8 +72,8 @@ class Area:
 
 @dataclass(frozen=True)
 class Symbols:
-    """What is a symbol in place of a number, and data to an execution: by name of the parameter and offset four bytes of
-    parameters, each with the name of what it is, and `axes` of the grid with the indices of blocks."""
+    """What is a symbol in place of a number, and data to an execution: by name of the parameter and offset four bytes
+    of parameters, each with the name of what it is, and `axes` of the grid with the indices of blocks."""
 
     parameters: Mapping[tuple[str, int], str]
     axes: str

@@ -292,6 +292,19 @@ def comparisons(shorter: Recorder, longer: Recorder, more: int) -> Iterator[tupl
                 yield f"a comparison of {warp} {why}", at
 
 
+def moved_apart(shorter: Recorder, longer: Recorder) -> Iterator[tuple[int, int]]:
+    """How far the sides of comparisons lie apart for a size, and how much farther for a longer one, where that is
+    another number. Those with another one in each turn are left out."""
+    for (warp, at), entries in longer.comparisons.items():
+        kind = longer.flow.code.code[at].parts[-1]
+        for sides, of_shorter in _rounds(entries, shorter.comparisons.get((warp, at), [])):
+            now, before = ([a - b for a, b in numbers(run, kind)] for run in (sides, of_shorter))
+            turns, half = len(now) - len(before), len(before) // 2
+            if not turns or _is_periodic(now, turns):
+                ends = zip(now[:half] + now[half + turns :], before, strict=True)
+                yield from ((apart, of_longer - apart) for of_longer, apart in ends if of_longer != apart)
+
+
 Sides = list[tuple[int, int]]
 
 

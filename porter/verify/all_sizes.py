@@ -48,7 +48,7 @@ class AllSizes:
     """Sizes that may show that they are not."""
 
     def of_symbols(self, original: Proof, port: Proof) -> list[SizeCompared]:
-        """Whether both leave the same for all of the sizes that no turns follow, as symbols. Those are symbols from then
+        """Whether both leave the same for all of the sizes that no turns follow, as symbols, which they are from then
         on."""
         names = [
             one.name for one, other in zip(original.counts, port.counts, strict=False)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An original and its port compared with sizes and indices of blocks as symbols (docs/equality.md): one block of each is
-executed, which stands for every block of every grid."""
+"""An original and its port compared with sizes and indices of blocks as symbols (docs/equality.md): one cluster of each
+is executed, which stands for every cluster of every grid."""
 
 from __future__ import annotations
 

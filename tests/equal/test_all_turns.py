@@ -126,6 +126,23 @@ def test_a_few_turns_are_compared_by_themselves() -> None:
     assert error.value.units == 2
 
 
+FOUR_TURNS = "setp.eq.u32 %p2, {}, {};\n@%p2 add.f32 %f4, %f4, %f4;\n"
+BETWEEN = {
+    "behind the loop": kernel(behind=FOUR_TURNS.format("%r10", 256)),
+    "in each turn": kernel(LOAD + ADD + FOUR_TURNS.format("%r10", 256)),
+    "a difference": kernel(behind="sub.u32 %r3, %r10, 256;\n" + FOUR_TURNS.format("%r3", 0)),
+    "more than some": kernel(behind="setp.gt.u32 %p2, %r10, 255;\n" + "setp.lt.and.u32 %p2, %r10, 300, %p2;\n"
+                             "@%p2 add.f32 %f4, %f4, %f4;\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_a_size_between_those_that_the_ends_show_and_the_longest(name: str) -> None:
+    with pytest.raises(OtherError) as error:
+        period_of_all(ORIGINAL, BETWEEN[name])
+    assert error.value.units == 4
+
+
 class Weakened(NamedTuple):
     """A proof that lacks one of its conditions, and a port that it then takes for equal."""
 
@@ -158,6 +175,7 @@ WEAKENED = {
         (Classes, "hold", lambda *states: True), kernel(LAST.format(74) + LINE + "mov.f32 %f10, %f0;", ROW),
         kernel(LAST.format(9), ROW),
     ),
+    "sizes in between": Weakened((AllTurns, "_settle", lambda *runs: None), BETWEEN["behind the loop"]),
     "the first turns": Weakened((AllTurns, "_run", _few), kernel(behind=TWO_TURNS)),
 }  # fmt: skip
 

@@ -39,9 +39,12 @@ SAME = {
         ROW + COLUMN + PLACE + EDGE + STORE + "END:\n", ROW + COLUMN + PLACE + GUARD + GUARDED
     ),
     "edges in one another": (ROW + COLUMN + EDGE + AT_EDGE, ROW + COLUMN + EDGE + AT_EDGE.replace("shl", "mul.lo")),
-    "a distance of the grid": (ORIGINAL + EIGHT.format("%r5"), "mov.u32 %r20, %r5;\n" + ORIGINAL + EIGHT.format("%r20")),
+    "a distance of the grid": (
+        ORIGINAL + EIGHT.format("%r5"), "mov.u32 %r20, %r5;\n" + ORIGINAL + EIGHT.format("%r20")
+    ),
     "low bits of a row": (
-        ORIGINAL, ROW + "and.b32 %r12, %r6, 63;\nsub.u32 %r6, %r6, %r0;\nadd.u32 %r6, %r6, %r12;\n" + COLUMN + PLACE + STORE
+        ORIGINAL,
+        ROW + "and.b32 %r12, %r6, 63;\nsub.u32 %r6, %r6, %r0;\nadd.u32 %r6, %r6, %r12;\n" + COLUMN + PLACE + STORE,
     ),
     "a product that is taken apart": (
         ORIGINAL, ROW + COLUMN + "shr.u32 %r13, %r7, 3;\nshl.b32 %r7, %r13, 3;\n" + PLACE + STORE
