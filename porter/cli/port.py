@@ -20,7 +20,7 @@ from porter.cli.building import make_builder
 from porter.cli.comparing import Told, compared_ports, lines_of, wrong_in
 from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, command, styled
 from porter.cli.endings import named
-from porter.cli.full_rate import Compares, verified
+from porter.cli.full_rate import verified
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
 from porter.cli.includers import compared_includers
@@ -44,7 +44,6 @@ from porter.verify.budget import Budget
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.gate import GateOptions
 from porter.verify.preprocessed import preprocessed
-from porter.verify.proof import Judge
 
 _LISTED = 3
 """Files with nothing to port that are named."""
@@ -82,8 +81,7 @@ def port(
     )  # fmt: skip
     held = "" if compiles else "with `--no-compile` nothing is run"
     proves = prove_seconds if compiles else 0
-    compares, judges = licence(session, options, proves), judge(session, options, proves)
-    ported = _made(session, make, held, check, seconds, compares, judges)
+    ported = _made(session, make, held, check, seconds, options, proves)
     _added(session, ported, marks)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
@@ -122,10 +120,11 @@ def _more(compared: Sequence[Told], graded: Sequence[Brief] | None) -> dict[str,
 
 def _made(
     session: Session, make: Callable[..., Ported], held: str, check: bool, seconds: float | None,
-    compares: Compares | None, judge: Judge | None,
+    options: GateOptions, proves: float,
 ) -> Ported:  # fmt: skip
     """The port in the session's style. `held`: why nothing is run; with `check` it does not matter how MMAs are
-    issued, as nothing is written. `compares`: see `Auto`; `judge`: see `Proofs`."""
+    issued, as nothing is written. `proves`: for how many seconds PTX is looked at, 0 for not at all."""
+    compares = licence(session, options, proves)
     auto = session.style == AUTO
     held = held or (unrun(session) if auto and not check else "")
     compat = auto and (bool(held) or check)
@@ -139,7 +138,7 @@ def _made(
     if auto:
         return Auto(session, Budget(SECONDS if seconds is None else seconds), compares=compares).choose(ported, make)
     if session.style in (FULL_RATE, NATIVE):
-        return verified(session, ported, make, Budget(seconds), compares, judge)
+        return verified(session, ported, make, Budget(seconds), compares, judge(session, options, proves))
     return ported
 
 

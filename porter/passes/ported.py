@@ -188,24 +188,10 @@ class Ported:
             kernels = tuple(result.kernels)
             full_rate, native = (kernels, result.native) if result.full_rate else ((), ())
         permuted = tuple(p.kernel for p in rows if p.permuted)
-        is_dsl = isinstance(sources, DslSources)
-        self.roots.append(
-            PortedRoot(
-                root,
-                tuple(sources.sources()),
-                added,
-                is_dsl,
-                dirs,
-                full_rate,
-                kernels,
-                native,
-                stages,
-                registers,
-                permuted,
-                rows[0].halved if rows else None,
-                any(p.joined for p in rows),
-            )
-        )
+        halved, joined = rows[0].halved if rows else None, any(p.joined for p in rows)
+        of_plans = (full_rate, kernels, native, stages, registers, permuted, halved, joined)
+        paths, is_dsl = tuple(sources.sources()), isinstance(sources, DslSources)
+        self.roots.append(PortedRoot(root, paths, added, is_dsl, dirs, *of_plans))
         self.scaffold.update(getattr(result, "scaffold", {}))
         if isinstance(sources, SourceSet):
             self.includes |= {i for i in sources.includes if i.resolved is not None}

@@ -60,6 +60,8 @@ def refusal(case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes
     if equality.status == "differs" and not plan.reorders:
         return f"on PTX at {equality.at}, {equality.why}"
     of_port = port.prove(chosen, seconds, usual_level("port"), False)
+    if of_port.status == "unknown":
+        return f"its synchronization is not known on PTX: {of_port.checked.unknown}"
     if not of_port.checked.findings:
         return ""
     of_original = original.prove(chosen, seconds, usual_level("original"), False)

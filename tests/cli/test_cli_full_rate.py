@@ -51,6 +51,7 @@ def verified(monkeypatch: pytest.MonkeyPatch, verdict: Verdict, *said: Diagnosti
         return VerifyResult((Row("gemm", sizes, "integers", 0, verdict, diagnostics=said),), "sim", "late", "exact", 0)
 
     monkeypatch.setattr(proof, "verify_cases", run)
+    monkeypatch.setattr(proof, "refusal", lambda *judged: "")
     monkeypatch.setattr("porter.cli.full_rate.slower", lambda *compared: None)
     return asked
 

@@ -47,6 +47,7 @@ def verified(monkeypatch: pytest.MonkeyPatch, verdict: Verdict) -> list[Any]:
         return VerifyResult((Row("tiles", sizes, "index", 0, verdict),), "sim", "late", "exact", 0)
 
     monkeypatch.setattr(proof, "verify_cases", run)
+    monkeypatch.setattr(proof, "refusal", lambda *judged: "")
     return asked
 
 

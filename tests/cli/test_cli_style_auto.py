@@ -285,7 +285,7 @@ def test_a_kernel_with_one_tile_says_what_it_says_in_compat(tmp_path: Path) -> N
 
 WARP = 'int warp() { int w; asm("mov.u32 %0, %%warpid;" : "=r"(w)); return w; }'
 MISSING = {
-    "the B descriptor `b + consumer * 512` may be another one": ("", '"l"(b)', '"l"(b + consumer * 512)'),
+    "the A descriptor `a` is that of the other consumer, too": ("", "a + consumer * 512", "a"),
     "asm reads which warp of the CTA a thread is in": (f"__device__ {WARP}\n", "threadIdx.x / 128", "warp() / 4"),
     "its blocks have more than one dimension": ("", "threadIdx.x / 128", "threadIdx.y"),
 }
