@@ -55,10 +55,10 @@ class _Use(NamedTuple):
     events: npt.NDArray[np.int64]
 
 
-def different(numbers: Addresses) -> Sequence[int]:
-    """The numbers, each once."""
-    first = numbers.flat[0] if numbers.size else 0
-    return [int(first)] if bool((numbers == first).all()) else np.unique(numbers).tolist()
+def different(numbers: Addresses) -> set[int]:
+    """The numbers, each once: most of them follow one that is the same."""
+    flat = numbers.reshape(-1)
+    return {*flat[:1].tolist(), *flat[1:][flat[1:] != flat[:-1]].tolist()}
 
 
 @dataclass
