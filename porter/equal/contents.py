@@ -333,7 +333,7 @@ class Contents:
                 flat[index] = newest[address]
         return flat.reshape(found.shape)
 
-    def _tensors(self, addresses: Addresses) -> Sequence[int]:
+    def _tensors(self, addresses: Addresses) -> set[int]:
         return different((addresses if self.forms is None else without_region(addresses)) >> _TENSOR)
 
     def _at_launch(self, addresses: Addresses) -> Words:

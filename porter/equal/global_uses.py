@@ -55,12 +55,10 @@ class _Use(NamedTuple):
     events: npt.NDArray[np.int64]
 
 
-def different(numbers: Addresses) -> Sequence[int]:
-    """The numbers, each once."""
+def different(numbers: Addresses) -> set[int]:
+    """The numbers, each once: most of them follow one that is the same."""
     flat = numbers.reshape(-1)
-    # neighbours are the same, mostly
-    starts = np.flatnonzero(np.diff(flat, prepend=flat[:1] - 1))
-    return np.unique(flat[starts]).tolist() if len(starts) > 1 else flat[starts].tolist()
+    return {*flat[:1].tolist(), *flat[1:][flat[1:] != flat[:-1]].tolist()}
 
 
 @dataclass

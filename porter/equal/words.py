@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from hashlib import blake2b
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ _SHIFTS = (np.uint64(32), np.uint64(29))
 _FACTOR, _LAST_FACTOR = (np.uint64(factor) for factor in _FACTORS)
 _ALL_BITS = (1 << 64) - 1
 _ONE = np.uint64(1)
+PIECE = 1 << 13
+"""Words that are worked on at once: larger arrays are asked of the system each time, and cleared by it."""
 REGISTER = 8
 """Bytes of the widest register that has a sign."""
 _NUMBERS = np.uint64(256)
@@ -67,12 +70,19 @@ def joined(data: Words) -> Words:
     size = data.shape[-1]
     if size < 2:
         return mixed(_ONE, data[..., 0]) if size else np.zeros(data.shape[:-1], np.uint64)
+    if data.size > PIECE and data.ndim > 1:
+        return np.concatenate([joined(data[part]) for part in pieces(data.shape)])
     first, second = _factors(size)
     each = data * first
     each ^= each >> _SHIFTS[0]
-    each *= second
-    found: Words = np.add.reduce(each, axis=-1, initial=second[-1])
-    return found
+    found: Words = each @ second
+    return found ^ second[-1]
+
+
+def pieces(shape: tuple[int, ...]) -> list[slice]:
+    """The rows of an array in parts that fit in a cache."""
+    step = max(PIECE * shape[0] // prod(shape), 1)
+    return [slice(start, start + step) for start in range(0, shape[0], step)]
 
 
 @lru_cache(maxsize=256)

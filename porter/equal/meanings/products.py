@@ -9,12 +9,14 @@ and its metadata, a row or column with scale factors is its elements and these.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
 from porter.equal.contents import Contents, Taken
 from porter.equal.meaning import Means, Read, Then, meaning, read, refused
-from porter.equal.words import Words, is_number, joined, mixed, spread, word
+from porter.equal.words import Words, is_number, joined, mixed, pieces, spread, word
 from porter.facts.events import NotUnderstood
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
@@ -59,6 +61,7 @@ def operand(
     return joined(data.reshape(rows, -1))
 
 
+@lru_cache(maxsize=256)
 def key_of(k: int, types: tuple[ElementType, ...], signs: tuple[bool, bool], saturates: bool, *more: str) -> np.uint64:
     """The word of a kind of product. `more`: what it has besides."""
     return word(" ".join(("product", str(k), *(t.value for t in types), str(signs), str(saturates), *more)))
@@ -77,10 +80,18 @@ def sparse_rows(stored: Words, metadata: Words) -> Words:
     return mixed(word("sparse"), stored, joined(metadata))
 
 
-def accumulated(key: np.uint64, a: Words, b: Words, before: Words | None, size: int) -> Words:
-    """The bytes [..., size] of elements of an accumulator behind a product of their rows `a` with their columns `b`."""
-    old = np.zeros(size, np.uint64) if before is None else before[..., :size]
-    return spread(mixed(key, a, b, joined(old)), size)
+def accumulated(
+    key: np.uint64, a: Words, b: Words, before: Words | None, size: int, into: Words | None = None
+) -> Words:  # fmt: skip
+    """The bytes [..., size] of elements of an accumulator behind a product of their rows `a` with their columns `b`;
+    `into` is what holds them then."""
+    shape = (*np.broadcast_shapes(a.shape, b.shape), size)
+    found = np.empty(shape, np.uint64) if into is None else into
+    for part in pieces(shape):
+        of_a, of_b = (one[part] if len(one) > 1 else one for one in (a, b))
+        old = np.zeros(size, np.uint64) if before is None else before[part, ..., :size]
+        found[part] = spread(mixed(key, of_a, of_b, joined(old)), size)
+    return found
 
 
 def element_bytes(d_type: ElementType) -> int:

@@ -93,7 +93,10 @@ class _Product:
             old = before if given["enable_input_d"] & 1 else None
             if old is not None and scale:
                 old = mixed(word("scaled by a power of two"), old, np.uint64(scale))
-            found = accumulated(self._key(), rows, columns, old, size)
+            is_window = isinstance(where[0], slice) and size == before.shape[-1] and not (self._off or op.ashift)
+            found = accumulated(self._key(), rows, columns, old, size, before if is_window else None)
+            if is_window:
+                continue
             if size < before.shape[-1]:
                 found = np.concatenate((found, np.full_like(found, UNDEFINED)), axis=-1)
             if self._off:
