@@ -31,6 +31,8 @@ def proofs_of(name: str, seconds: float) -> tuple[list[dict[str, Any]], str]:
 
 def all_turns(proof: dict[str, Any]) -> str:
     """For which numbers of turns a proof holds: by size that has a part in them."""
+    from porter.verify.proving import OF_PROGRAM
+
     found = []
     for count in proof["counts"]:
         if not count["step"]:
@@ -41,9 +43,9 @@ def all_turns(proof: dict[str, Any]) -> str:
     for pair in proof["together"]:
         upto = "" if pair["all"] else f" to {pair['upto']}"
         found.append(f"{' and '.join(pair['names'])} together{upto}")
-    return "; ".join(found) or "; ".join(
-        dict.fromkeys(["its sizes", *filter(None, (c["why"] for c in proof["counts"]))])
-    )
+    numbers = [count["name"] for count in proof["counts"] if count["why"] == OF_PROGRAM]
+    own = f"its sizes ({', '.join(numbers)} of the compiled program)" if numbers else "its sizes"
+    return "; ".join(found) or own
 
 
 def packed_proof(task: tuple[Any, Any, Any, float]) -> dict[str, Any]:

@@ -168,7 +168,7 @@ def _details(proof: Proof) -> Iterator[str]:
     if proof.status != "proved":
         return
     yield f"at {'; '.join(proof.sizes)}"
-    yield from map(_counted, proof.counts)
+    yield from (_counted(proof.flow.code, count) for count in proof.counts)
     varied = [count.name for count in proof.counts if count.step]
     yield from map(_paired, proof.pairs)
     if len(varied) > 1 and not _is_whole(proof, varied):
@@ -190,7 +190,7 @@ def _paired(pair: Pair) -> str:
     return f"{first} and {second}: together up to {first}={pair.upto}, not all: {pair.why}"
 
 
-def _counted(count: Count) -> str:
+def _counted(code: Code, count: Count) -> str:
     if not count.step:
         return f"{count.name}: {count.why or 'has no part in it'}"
     at = f" at {count.at}" if count.at else ""
@@ -200,7 +200,10 @@ def _counted(count: Count) -> str:
             f"{count.name}: all multiples of {count.step}{at} (they repeat with a period of {count.lasso.period}; "
             f"{count.runs} looked at)"
         )
-    return f"{count.name}: multiples of {count.step}{at} up to {count.upto}, not all: {count.why}"
+    found = count.lasso
+    is_there = found is not None and found.at is not None and found.why_not == count.why
+    where = f", at {place_of(code, found.at)}" if found is not None and is_there else ""
+    return f"{count.name}: multiples of {count.step}{at} up to {count.upto}, not all: {count.why}{where}"
 
 
 def _finding(code: Code, proof: Proof, finding: Finding) -> Iterator[str]:

@@ -213,7 +213,7 @@ def _registers(shorter: Recorder, longer: Recorder, period: int, least: int) -> 
                 for lane in lanes:
                     now, then = ([of_lane(v, lane) for v in run] for run in (values, of_shorter))
                     if not _moves_evenly(now, then, turns, least):
-                        yield f"a register of {warp} neither repeats nor moves evenly", head
+                        yield f"a register of {warp} neither repeats nor moves evenly over the turns of a loop", head
                         break
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -208,6 +209,14 @@ def test_what_is_too_large_is_looked_at_where_the_case_is_smaller(monkeypatch: p
     assert any(line.startswith("TURNS: all multiples of 1 at TILES=1 (they repeat") for line in lines), lines
     status, lines = proof_of(ring(stages=1), monkeypatch)
     assert any(line.startswith("TURNS: multiples of 1 up to ") for line in lines), lines
+
+
+def test_what_stops_a_size_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proving, "_MOST_TURNS", (10,))
+    text = ring(stages=1, before_wait="and.b32 %r30, %r10, 64;\nsetp.ne.u32 %p7, %r30, 0;\n@%p7 bra $GO;\n")
+    _, lines = proof_of(text, monkeypatch)
+    wanted = "TURNS: multiples of 1 up to 10, not all: .* low bits, at PTX line [0-9]+"
+    assert any(re.fullmatch(wanted, line) for line in lines)
 
 
 def test_a_mistake_of_both_is_a_hazard(monkeypatch: pytest.MonkeyPatch) -> None:
