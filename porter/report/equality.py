@@ -65,7 +65,7 @@ def extent(one: Equality) -> str:
 def _counted(count: SizeCompared) -> str:
     if count.is_all and not count.step:
         upto = f", as long as no 32-bit number of the original wraps: {count.upto}" if count.upto else ""
-        return f"{count.name}: all up to {LARGEST_SIZE}{upto} (as a symbol, as indices of blocks are)"
+        return f"{count.name}: all up to {count.largest}{upto} (as a symbol, as indices of blocks are)"
     if count.is_all:
         beside = f" with all of {', '.join(count.beside)}" if count.beside else ""
         step = f"multiples of {count.step}"
@@ -101,7 +101,15 @@ def body_of(one: Equality) -> dict[str, Any]:
         "places": [{"program": place.program, "place": _place(place)} for place in one.places],
         "assumed": sorted(one.assumed),
         "counts": [
-            {"name": c.name, "all": c.is_all, "step": c.step, "period": c.period, "why": c.why} for c in one.counts
+            {
+                "name": c.name,
+                "all": c.is_all,
+                "step": c.step,
+                "period": c.period,
+                "beside": list(c.beside),
+                "why": c.why,
+            }
+            for c in one.counts
         ],
         "seconds": round(one.seconds, 2),
     }

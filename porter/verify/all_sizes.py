@@ -12,7 +12,7 @@ from functools import partial
 
 from porter.diagnostics import PorterError
 from porter.equal.all_turns import AllTurns, NotAllError, OtherError, Side
-from porter.equal.forms import Forms
+from porter.equal.forms import LARGEST_SIZE, Forms
 from porter.facts.flow import Flow
 from porter.facts.launched import Launched, Triple
 from porter.verify.budget import Budget
@@ -83,7 +83,7 @@ class AllSizes:
             return [SizeCompared(name, why=str(error), place=self._place(error)) for name in names]
         except PorterError as error:
             return [SizeCompared(name, why=error.diagnostic.message) for name in names]
-        return [SizeCompared(name, upto=forms.shown_bounds(sides[0].bounds)) for name in names]
+        return [SizeCompared(name, largest=LARGEST_SIZE, upto=forms.shown_bounds(sides[0].bounds)) for name in names]
 
     def _symbol_sides(self, names: Sequence[str], base: Sizes) -> list[SymbolSide]:
         return [

@@ -115,11 +115,12 @@ def test_a_port_is_equal() -> None:
 def test_a_port_is_equal_for_all_of_k(plant: Callable[..., None]) -> None:
     words = (KERNEL, "--sizes", "M=256,N=128,K=256", "--seconds", 300)
     _, document = equal(*words)
-    assert [count["name"] for count in document["cases"][0]["counts"] if count["all"]] == ["K"]
+    assert [count["name"] for count in document["cases"][0]["counts"] if count["all"]] == ["M", "N", "K"]
+    assert document["cases"][0]["counts"][-1]["beside"] == ["M", "N"]
     plant(nth(COPY, 1, lambda m: f".reg .b32 %rz;\nand.b32 %rz, {m['k']}, 4095;\n" + m[0].replace(m["k"], "%rz")))
     result, document = equal(*words)
-    (count,) = document["cases"][0]["counts"]
-    assert (result.exit_code, count["all"]) == (0, False)
+    *_, count = document["cases"][0]["counts"]
+    assert (result.exit_code, count["name"], count["all"]) == (0, "K", False)
     assert "is not known to move evenly" in count["why"]
 
 

@@ -2,13 +2,19 @@
 """tmp"""
 
 from __future__ import annotations
+
 import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-import test_full_rate as F, test_full_rate_parting as G, test_full_rate_waiting as W, test_full_rate_distance as D, test_full_rate_stacked as S, test_full_rate_written as R
+import test_full_rate as F
+import test_full_rate_distance as D
+import test_full_rate_parting as G
+import test_full_rate_stacked as S
+import test_full_rate_waiting as W
+import test_full_rate_written as R
 
 
 class Kernel(NamedTuple):

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes of a case as symbols: what is said of all of them, and sizes that show that both programs differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from porter.facts.code import Code
+from porter.facts.flow import Flow
+from porter.ptx.parser import parse_module
+from porter.verify.all_sizes import AllSizes
+from porter.verify.budget import Budget
+from porter.verify.builder import BuiltKernel
+from porter.verify.case import load_case
+from porter.verify.case_program import Program
+from porter.verify.equality import Comparison, SizeCompared
+from porter.verify.proving import Count
+
+CASE = """version: 1
+kernel: kernel.cu
+entry: k
+sizes: {N: 128}
+tensors:
+  source: {dtype: f32, shape: [N], role: input}
+  out: {dtype: f32, shape: [N], role: output}
+launch: {grid: ["ceil_div(N, 32)", 1, 1], block: [32, 1, 1]}
+params: [source, out, N]
+reference: "source"
+"""
+HEAD = """.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 source, .param .u64 out, .param .u32 size)
+.reqntid 32
+{
+.reg .pred %p<9>;
+.reg .b32 %r<9>;
+.reg .f32 %f<9>;
+.reg .b64 %d<9>;
+ld.param.u64 %d0, [source];
+ld.param.u64 %d1, [out];
+ld.param.u32 %r3, [size];
+mov.u32 %r0, %tid.x;
+mov.u32 %r1, %ctaid.x;
+mad.lo.u32 %r2, %r1, 32, %r0;
+mul.wide.u32 %d2, %r2, 4;
+add.s64 %d0, %d0, %d2;
+add.s64 %d1, %d1, %d2;
+setp.lt.u32 %p1, %r2, %r3;
+"""
+STORE = "@%p1 ld.global.f32 %f0, [%d0];\n@%p1 st.global.f32 [%d1], %f0;\n"
+ABOVE = "setp.gt.u32 %p2, %r3, {};\n@%p2 add.f32 %f0, %f0, %f0;\n"
+
+
+@dataclass
+class Given:
+    """Gives a kernel that is built."""
+
+    body: str
+
+    def build(self, problem: Any, source: Path, arch: str) -> BuiltKernel:
+        text = f"{HEAD}{self.body}ret;\n}}\n"
+        return BuiltKernel(arch, "k", parse_module(text), text)
+
+
+@pytest.fixture
+def compared(tmp_path: Path):
+    (tmp_path / "kernel.cu").write_text("")
+    (tmp_path / "case.yaml").write_text(CASE)
+    case = load_case(tmp_path / "case.yaml")
+
+    def of(original: str, port: str) -> tuple[AllSizes, list[SizeCompared]]:
+        programs = [Program(case, Given(body)) for body in (original, port)]
+        sizes = AllSizes(*programs, lambda kernel: Flow(Code(kernel.module, kernel.function)), {}, Budget(None))
+        proof = SimpleNamespace(counts=(Count("N"),))
+        return sizes, sizes.of_symbols(proof, proof)
+
+    return of
+
+
+def test_all_of_a_size_in_all_blocks(compared) -> None:
+    other = STORE.replace("@%p1 ld", "setp.gt.u32 %p1, %r3, %r2;\n@%p1 ld", 1)
+    _, (found,) = compared(STORE, other)
+    assert (found.is_all, found.name, found.upto) == (True, "N", "")
+
+
+def test_a_larger_size_shows_what_symbols_tell_apart(compared) -> None:
+    port = STORE.replace("@%p1 st", ABOVE.format(1000) + "@%p1 st")
+    sizes, (found,) = compared(STORE, port)
+    assert not found.is_all
+    comparison = Comparison("k", sizes.original, sizes.port, Budget())
+    assert comparison.run([{"N": 128}]).status == "equal"
+    larger = max(sizes.telling, key=lambda chosen: chosen["N"])
+    assert larger["N"] > 1000
+    assert replace(comparison, budget=Budget()).run([larger]).status == "differs"
+
+
+@pytest.mark.parametrize("launch", ['block: ["ceil_div(N, 4)", 1, 1]', "dynamic_smem: N"])
+def test_a_launch_of_other_blocks_is_not_for_all(compared, tmp_path: Path, launch: str) -> None:
+    text = CASE.replace("block: [32, 1, 1]", launch if launch[0] == "b" else f"block: [32, 1, 1], {launch}")
+    (tmp_path / "case.yaml").write_text(text)
+    case = load_case(tmp_path / "case.yaml")
+    program = Program(case, Given(STORE))
+    sizes = AllSizes(program, program, lambda kernel: Flow(Code(kernel.module, kernel.function)), {}, Budget(None))
+    proof = SimpleNamespace(counts=(Count("N"),))
+    assert "other blocks are launched" in sizes.of_symbols(proof, proof)[0].why
