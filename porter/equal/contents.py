@@ -115,6 +115,8 @@ class Contents:
         self._noted = 0
         self.loads_what_it_stores = False
         self.uses = GlobalUses(self.machine)
+        self.waited: set[Warp] = set()
+        """Warps that have waited for the grid ahead."""
         self.operands: dict[object, tuple[int, Words]] = {}
         """Those in shared memory that warpgroups have found, with the number of their product."""
         self._rows: dict[tuple[Warp, Names], tuple[Words, list[Words]]] = {}
@@ -318,7 +320,9 @@ class Contents:
             self.loads_what_it_stores = True
             if self.forms is not None:
                 raise NotUnderstood("a load from a tensor that is stored to, at an address of symbols")
-        return self.before(addresses)
+        found = self.before(addresses)
+        # what the grid ahead leaves is there behind the wait for it
+        return mixed(word("griddepcontrol.wait"), found) if user.warp in self.waited else found
 
     def before(self, addresses: Addresses) -> Words:
         """The same where it stands for itself: a byte that is not stored remains."""
@@ -385,6 +389,18 @@ class Contents:
         flat = addresses.reshape(-1)
         self.stored.append(Stored(flat, data.reshape(-1), user.at))
         self._written.update(self._tensors(flat))
+
+    def trap(self, where: Words, lanes: Addresses, at: int) -> None:
+        """The grid stops with an error if the data `where` [32, 1] hold in some lane.
+
+        Raises:
+            NotUnderstood: for all sizes that is not followed.
+        """
+        if self.forms is not None:
+            raise NotUnderstood("a trap that data decide", at)
+        data = [where, where if self.path is None else self.path]
+        words = mixed(word("trap"), *(np.broadcast_to(d, (WARP, 1))[lanes, 0] for d in data))
+        self.stored.append(Stored(np.zeros(len(lanes), np.int64), words, at, "trap"))
 
     def reduce_global(
         self, addresses: Addresses, data: Words, user: User, how: str, threads: Threads | None = None,

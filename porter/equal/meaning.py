@@ -89,8 +89,7 @@ class Follower:
         """Both ways of a branch on data, each where its condition holds, up to where they meet."""
         flow, at = self._machine.flow, group.pc
         guard = flow.code.code[at].guard
-        ways = [t for t in flow.code.successors[at] if t not in flow.lost]
-        if guard is None or len(ways) < 2:
+        if guard is None or len(flow.code.successors[at]) < 2:
             return None
         value = reader(flow.code, at, guard.operand)(self._machine, warp, group)
         if lanes_where(value, group.lanes) is not None:
@@ -99,9 +98,20 @@ class Follower:
         condition, lanes, registers = self._guard(warp, group), group.lanes, dict(group.registers)
 
         def then() -> None:
+            if self._traps(at, lanes, condition):
+                return
             self._both(warp, at, Group(at, lanes, registers), {there: condition, here: opposite(condition)})
 
         return then
+
+    def _traps(self, at: int, lanes: int, condition: Words) -> bool:
+        """Whether a way of a branch only leads to a trap. The first one is taken where `condition` holds."""
+        flow = self._machine.flow
+        there, here = flow.code.successors[at]
+        for way, where in ((there, condition), (here, opposite(condition))):
+            if way in flow.lost:
+                self.contents.trap(where, np.fromiter(bits(lanes), np.intp), at)
+        return there in flow.lost or here in flow.lost
 
     def _both(self, warp: Warp, branch: int, group: Group, paths: dict[int, Words]) -> None:
         flow = self._machine.flow
@@ -123,6 +133,8 @@ class Follower:
         after = [t for t in flow.code.successors[at] if t not in flow.lost]
         ends = dict.fromkeys(after, path)
         if flow.code.code[at].parts[0] == "bra":
+            if len(flow.code.successors[at]) == 2 and len(after) < 2:
+                self._traps(at, group.lanes, self._guard(warp, group))
             if len(after) == 2:
                 condition = self._guard(warp, group)
                 ways = [of_predicates("and", path, way) for way in (condition, opposite(condition))]
@@ -150,7 +162,13 @@ class Follower:
         return of_predicates("or", one, other)
 
 
+_SLOTS = ("warpid", "nwarpid")
+"""Where a warp is on its multiprocessor: nobody knows that beforehand, and it may change (PTX ISA 10.4)."""
+
+
 def _made(step: Step) -> Means | None:
+    if any(isinstance(operand, ast.SpecialReg) and operand.name in _SLOTS for operand in step.ins.operands):
+        return refused(step, "an operand")
     return (meaning.own(step.ins) or meaning.computing)(step)
 
 

@@ -144,3 +144,34 @@ def test_a_block_that_is_asked_for_is_looked_at(asks: str) -> None:
         assert asked_for & set(chosen)
         assert len(chosen) <= 2 * MOST_CLUSTERS
         assert {clusters[0], clusters[-1]} <= set(chosen)
+
+
+NEGATIVE = "setp.lt.f32 %p3, %f0, 0f00000000;\n"
+WAITS = "griddepcontrol.wait;\nld.global.f32 %f0, [%d3];\n"
+
+
+@pytest.mark.parametrize(
+    ("original", "port", "why"),
+    {
+        "a trap": (OWN, f"{NEGATIVE}@%p3 trap;\n{OWN}", "written by the port alone"),
+        "a branch to a trap": (OWN, f"{NEGATIVE}@!%p3 bra ON;\ntrap;\nON:\n{OWN}", "written by the port alone"),
+        "no trap": (f"{NEGATIVE}@%p3 trap;\n{OWN}", OWN, "not written by the port"),
+        "no wait for the grid ahead": (WAITS + OWN, OWN, "made of something else"),
+        "a wait behind loads": (WAITS + OWN, f"griddepcontrol.wait;\n{OWN}", "made of something else"),
+        "what a barrier finds": (
+            NEGATIVE + "barrier.cta.red.and.pred %p4, 0, %p3;\n@%p4 mov.f32 %f0, %f1;\n" + OWN,
+            NEGATIVE + "barrier.cta.red.or.pred %p4, 0, %p3;\n@%p4 mov.f32 %f0, %f1;\n" + OWN,
+            "the result of barrier",
+        ),
+        "nothing that is left": (OWN, OWN + "discard.global.L2 [%d1], 128;\n", "what is left there"),
+        "a slot": (
+            "shr.u32 %r5, %r0, 5;\nst.global.u32 [%d4], %r5;\n",
+            "mov.u32 %r5, %warpid;\nst.global.u32 [%d4], %r5;\n",
+            "an operand",
+        ),
+    }.values(),
+)
+def test_what_else_decides_what_is_left(original: str, port: str, why: str) -> None:
+    status, told = said(original, port)
+    assert (status, why in told) == ("unknown", True), told
+    assert said(port, port)[0] == ("unknown" if why[:2] in ("th", "wh", "an") else "equal")

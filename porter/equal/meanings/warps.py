@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from porter.equal.contents import Contents, Taken
-from porter.equal.meaning import Means, Then, meaning, of_numbers, read, require_together, width
+from porter.equal.meaning import Means, Then, meaning, of_numbers, read, refused, require_together, width
 from porter.equal.words import constant, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
 from porter.facts.instructions.warps import by_mask
@@ -97,8 +97,8 @@ def numbers(step: Step) -> Means | None:
     return means
 
 
-@meaning("createpolicy", "griddepcontrol", "nanosleep", "prefetch", "prefetchu", "discard", "applypriority", "pmevent",
-         "fence", "membar", "bar", "barrier", "setmaxnreg", "exit", "ret", "trap", "brkpt")  # fmt: skip
+@meaning("createpolicy", "nanosleep", "prefetch", "prefetchu", "applypriority", "pmevent", "fence", "membar",
+         "setmaxnreg", "exit", "ret")  # fmt: skip
 def nothing(step: Step) -> Means | None:
     """What has to do with no data. A cache policy changes none."""
     written = sorted(step.flow.writes[step.at])
@@ -111,6 +111,38 @@ def nothing(step: Step) -> Means | None:
         return then
 
     return means if written else None
+
+
+@meaning("bar", "barrier")
+def barrier(step: Step) -> Means | None:
+    """What a barrier makes of predicates of all threads is not followed."""
+    return of_numbers(step, "the result")
+
+
+@meaning("discard")
+def discard(step: Step) -> Means:
+    return refused(step, "what is left there")
+
+
+@meaning("trap", "brkpt")
+def trap(step: Step) -> Means:
+    """One that data decide: what is left is left where it is not come to."""
+
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then | None:
+        if taken.where is not None:
+            contents.trap(taken.where, taken.index(), step.at)
+        return None
+
+    return means
+
+
+@meaning("griddepcontrol")
+def griddepcontrol(step: Step) -> Means | None:
+    def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then | None:
+        contents.waited.add(warp)
+        return None
+
+    return means if step.has("wait") else None
 
 
 @meaning("mbarrier", "clusterlaunchcontrol")
