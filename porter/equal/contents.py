@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from porter.equal.forms import Bound, Forms, without_region
 from porter.equal.words import Words, chosen, constant, joined, mixed, of_addresses, opposite, spread, word
-from porter.facts.events import NotUnderstood
+from porter.facts.events import NotUnderstood, WarpName
 from porter.facts.launched import VARIABLE_ROOM, VARIABLES
 from porter.facts.machine import Machine
 from porter.facts.operands import OF_GRID
@@ -39,13 +39,14 @@ _TENSOR = 34
 
 
 class Stored(NamedTuple):
-    """Bytes that an instruction stores to global memory. `how`: what a reduction does there, if it is one; then one
-    word stands for each value, and `addresses` are theirs."""
+    """Bytes that an instruction of a `warp` stores to global memory. `how`: what a reduction does there, if it is one;
+    then one word stands for each value, and `addresses` are theirs."""
 
     addresses: Addresses
     words: Words
     at: int
     how: str = ""
+    warp: WarpName | None = None
 
 
 @dataclass
@@ -373,11 +374,11 @@ class Contents:
                     self._newest.update(zip(stored.addresses.tolist(), stored.words, strict=True))
         return self._newest
 
-    def put_global(self, addresses: Addresses, data: Words, at: int) -> None:
+    def put_global(self, addresses: Addresses, data: Words, at: int, warp: Warp) -> None:
         """Raises NotUnderstood: a reduction has changed what was there."""
         self._require_unreduced(addresses)
         flat = addresses.reshape(-1)
-        self.stored.append(Stored(flat, data.reshape(-1), at))
+        self.stored.append(Stored(flat, data.reshape(-1), at, warp=warp.name))
         self._written.update(self._tensors(flat))
         self._newest = None
 

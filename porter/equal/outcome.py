@@ -36,6 +36,9 @@ class Outcome:
     words: Words
     at: Addresses
     reductions: tuple[tuple[int, str, int, int], ...] = ()
+    by_several: frozenset[int] = frozenset()
+    """Bytes that several warps of a cluster write different things to: which of them is last, the order of warps says
+    that was executed."""
 
 
 def of_cluster(stored: Sequence[Stored]) -> Outcome:
@@ -52,7 +55,17 @@ def of_cluster(stored: Sequence[Stored]) -> Outcome:
     at = np.concatenate([np.full(len(s.addresses), s.at, np.int64) for s in plain]) if plain else np.empty(0, np.int64)
     # the last of equal addresses is the first of the reversed ones
     known, last = np.unique(addresses[::-1], return_index=True)
-    return Outcome(known, words[::-1][last], at[::-1][last], tuple(reduced))
+    by_several = _by_several(plain, addresses, words) if len(known) < len(addresses) else frozenset()
+    return Outcome(known, words[::-1][last], at[::-1][last], tuple(reduced), by_several)
+
+
+def _by_several(stored: Sequence[Stored], addresses: Addresses, words: Words) -> frozenset[int]:
+    numbers = {warp: number for number, warp in enumerate(dict.fromkeys(s.warp for s in stored))}
+    writers = np.concatenate([np.full(len(s.addresses), numbers[s.warp]) for s in stored])
+    order = np.argsort(addresses, kind="stable")
+    addresses, words, writers = addresses[order], words[order], writers[order]
+    again = (addresses[1:] == addresses[:-1]) & (words[1:] != words[:-1]) & (writers[1:] != writers[:-1])
+    return frozenset(addresses[1:][again].tolist())
 
 
 def together(outcomes: Sequence[Outcome]) -> Outcome:
@@ -72,7 +85,8 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
         raise WrittenTwice("two blocks write different things to one place", int(at[where]))
     first = np.concatenate(([True], ~again)) if len(addresses) else np.empty(0, bool)
     reductions = tuple(sorted(r for o in outcomes for r in o.reductions))
-    return Outcome(addresses[first], words[first], at[first], reductions)
+    by_several = frozenset[int]().union(*(o.by_several for o in outcomes))
+    return Outcome(addresses[first], words[first], at[first], reductions, by_several)
 
 
 def difference(original: Outcome, port: Outcome) -> Difference | None:

@@ -221,8 +221,11 @@ def difference_between(original: Side, port: Side) -> tuple[Difference | None, i
     """
 
     def compared(of_original: Sequence[Triple], of_port: Sequence[Triple]) -> tuple[Difference | None, int]:
-        ours = original.left(of_original)
-        return difference(ours, port.left(of_port)), len(ours.addresses) + len(ours.reductions)
+        ours, theirs = original.left(of_original), port.left(of_port)
+        if theirs.by_several - ours.by_several:
+            why = "several warps write different things to one place, as those of the original do not"
+            raise UnknownError(why, "port", port.flow, None, is_wrong=True)
+        return difference(ours, theirs), len(ours.addresses) + len(ours.reductions)
 
     all_ours, all_theirs = (list(_clusters(side.grid, side.cluster)) for side in (original, port))
     if (original.grid, original.cluster) == (port.grid, port.cluster):

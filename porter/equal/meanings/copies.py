@@ -108,7 +108,7 @@ def _bulk(step: Step) -> Means:
                 addresses = start + np.arange(count[lane], dtype=np.int64)
                 data = contents.shared_bytes(addresses) if from_shared else contents.global_bytes(addresses)
                 if not to_shared:
-                    _out(step, contents, to[lane] + np.arange(len(data), dtype=np.int64), data, how,
+                    _out(step, contents, warp, to[lane] + np.arange(len(data), dtype=np.int64), data, how,
                          type_bytes(step.ins.parts[-1]) if how else 1)  # fmt: skip
                     continue
                 if how:
@@ -136,11 +136,11 @@ def _add(step: Step, contents: Contents, place: int, data: Words) -> None:
     add_to_shared(contents, f"{op} {kind}", addresses, values)
 
 
-def _out(step: Step, contents: Contents, addresses: Addresses, data: Words, how: str, size: int) -> None:
+def _out(step: Step, contents: Contents, warp: Warp, addresses: Addresses, data: Words, how: str, size: int) -> None:
     if how:
         contents.reduce_global(addresses[::size], data.reshape(-1, size), step.at, how)
     else:
-        contents.put_global(addresses, data, step.at)
+        contents.put_global(addresses, data, step.at, warp)
 
 
 # Tensors ----------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def _tensor_store(step: Step) -> Means:
                 there = box.outside >= 0
                 data = contents.shared_bytes((place >> RANK_SHIFT << RANK_SHIFT) + box.inside[there])
                 how = f"{step.ins.modifiers['op']} {box.map.dtype.name}" if reduces else ""
-                _out(step, contents, box.outside[there], data, how, box.map.dtype.element_bits // 8)
+                _out(step, contents, warp, box.outside[there], data, how, box.map.dtype.element_bits // 8)
 
         return then
 

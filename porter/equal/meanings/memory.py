@@ -161,7 +161,7 @@ def store(step: Step) -> Means | None:
             if shared:
                 contents.put_shared(addresses, stored)
             else:
-                contents.put_global(addresses, stored, step.at)
+                contents.put_global(addresses, stored, step.at, warp)
 
         return then
 

@@ -116,6 +116,8 @@ def _stacked(context: PortContext, common: Common, moves: Moves) -> _Found | Non
         if tiles.same_a() or tiles.interleaved:
             return None
         found.missing += tiles.missing()
+        if not tiles.terms and not found.rows:
+            found.rows.append(Missing(accumulator.function, at, "nothing tells which rows of a tile a warp has"))
         if moves.stores[accumulator] or moves.tracked or context.kept_params:
             found.missing.append(Missing(accumulator.function, at, "its registers are written between MMAs"))
         if any(z.tile for z in zeroed):
