@@ -1,151 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports with M=128 MMAs: which kernels are taken, how the index of a thread is renamed, and what is refused with which
-missing fact. Values and order are shown by the slow tests of `tests/cli/test_cli_full_rate.py`."""
+"""Ports with M=128 MMAs of two consumers: which kernels they are proposed for, how the index of a thread is renamed,
+and what is left with which missing fact. Values and order are judged: `test_full_rate_judged.py`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from native_kernels import BATCHES
+from full_rate_distance import ALIKE, PICK
+from full_rate_kernels import (
+    CONSUMER,
+    DEFAULTS,
+    KERNEL,
+    REFUSED,
+    TAKEN,
+    TURNS,
+    WGMMA,
+    missing,
+    port_of,
+    ported,
+    texts,
+)  # fmt: skip
+from full_rate_parting import SAME
+from full_rate_waiting import MBARRIERS, NOT_WAITING
+from full_rate_written import ALIKE as ALIKE_AHEAD
+from full_rate_written import THE_SAME
 
 from porter.diagnostics import Code
 from porter.lang.sources import load_sources
 from porter.passes.helpers import Placement
-from porter.passes.port import PortOptions, PortResult, port_sources
-
-WGMMA = BATCHES + '__device__ void wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }\n'
-KERNEL = """\
-@HEAD@__global__ void __launch_bounds__(@THREADS@) kernel(float* out, uint64_t a, uint64_t b, int steps, int rows) {
-    @ROLE@
-    float acc[8] = {};
-    for (int k = 0; k < steps; ++k) {
-        @BEFORE@
-        fence();
-        wgmma_m64n16k16(acc, a + consumer * 512, @B@);
-        commit();
-        wait();
-    }
-    @AFTER@
-    for (int i = 0; i < 8; ++i) out[@INDEX@ * 8 + i] = acc[i];
-}
-"""
-CONSUMER = "const int consumer = threadIdx.x / 128;"
-DEFAULTS = {
-    "HEAD": "",
-    "THREADS": "256",
-    "ROLE": CONSUMER,
-    "BEFORE": "",
-    "B": "b + k",
-    "AFTER": "",
-    "INDEX": "threadIdx.x",
-}
-
-
-def ported(folder: Path, **parts: str) -> PortResult:
-    return port_of(folder, KERNEL, {**DEFAULTS, **parts})
-
-
-def port_of(folder: Path, kernel: str, parts: Mapping[str, str]) -> PortResult:
-    """The port of a kernel with its parts filled in."""
-    text = WGMMA + kernel
-    for name, value in parts.items():
-        text = text.replace(f"@{name}@", value)
-    path = folder / "kernel.cu"
-    path.write_text(text)
-    return port_sources(load_sources(path), PortOptions(full_rate=True))
-
-
-def missing(result: PortResult) -> list[str]:
-    return [str(d.values["what"]) for d in result.diagnostics if d.code is Code.FULL_RATE_LEFT]
-
-
-def texts(result: PortResult) -> tuple[str, str]:
-    """The kernel's file, and the helpers."""
-    kernel = next(t for p, t in result.files.items() if p.endswith("kernel.cu"))
-    return kernel.decode(), next((t for p, t in result.files.items() if p.endswith("tcgen05.cuh")), b"").decode()
-
-
-PRODUCER = "const int wg = threadIdx.x / 128; if (wg == 0) { if (threadIdx.x == 0) out[0] = 1; return; }"
-
-MEET = """\
-__device__ void meet(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-__device__ void wake(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-"""
-TURNS = {"HEAD": MEET, "BEFORE": "meet(1 + consumer, 256);", "AFTER": "wake(2 - consumer, 256);"}
-TAKEN = {
-    "index": {},
-    "shifted": {"ROLE": "const int consumer = threadIdx.x >> 7;"},
-    "stages by a pointer to arrays": {
-        "ROLE": CONSUMER + " extern __shared__ char raw[];"
-        " uint64_t (*stages)[16] = reinterpret_cast<uint64_t (*)[16]>(raw);",
-        "B": "b + (uint64_t)&stages[k & 1][2]",
-    },
-    "broadcast": {"ROLE": "const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);"},
-    "other name": {"ROLE": "const unsigned tid = threadIdx.x; const unsigned consumer = tid / 128u;"},
-    "helper": {
-        "HEAD": "__device__ __forceinline__ int group() { return threadIdx.x / 128; }\n",
-        "ROLE": "const int consumer = group();",
-    },
-    "a macro that only computes": {
-        "HEAD": "#define STAGE(base, s) ((base) + (s) * 64 + ((s) == 1))\n",
-        "B": "STAGE(b, k & 1)",
-        "BEFORE": "const int s = k & 1; const uint64_t mine = STAGE(a, s);",
-    },
-    "macro": {"HEAD": "#define TID (threadIdx.x)\n", "ROLE": "const int consumer = TID / 128;", "INDEX": "TID"},
-    "member": {
-        "HEAD": "struct Who { int group; __device__ Who() { group = threadIdx.x / 128; } };\n",
-        "ROLE": "Who who; const int consumer = who.group;",
-    },
-    "lambda": {"ROLE": "auto group = [&] { return threadIdx.x / 128; }; const int consumer = group();"},
-    "spaced": {"ROLE": "const int consumer = threadIdx . x / 128;"},
-    "producer first": {"THREADS": "384", "ROLE": f"{PRODUCER} const int consumer = wg - 1;"},
-    **{
-        f"a role counted down, {how}": {
-            "THREADS": "384",
-            "ROLE": f"int consumer = threadIdx.x / 128; if (consumer == 0) {{ out[0] = 1; return; }} {change};",
-        }
-        for how, change in {
-            "by one": "--consumer",
-            "behind it": "consumer--",
-            "as a sum": "consumer -= 1",
-            "set anew": "consumer = consumer - 1",
-            "in two steps": "consumer += 3; consumer %= 4",
-        }.items()
-    },
-    "rows that are left out": {
-        "AFTER": "for (int r = 0; r < 2; ++r) { if (consumer * 64 + r >= rows) continue; out[r] = 0; }"
-    },
-    "rows behind the last": {
-        "AFTER": "for (int r = 0; r < 2; ++r) { if (consumer * 64 + r >= rows) break; out[r] = 0; }"
-    },
-    "rows that are left out in each step": {
-        "BEFORE": "for (int r = 0; r < 2; ++r) { if (consumer * 64 + r >= rows) continue; out[r] = 0; }"
-    },
-    "mask on stores": {"AFTER": "if (consumer * 64 + threadIdx.x % 128 / 32 * 16 >= rows) return;"},
-    "a condition that both answer alike": {"BEFORE": "if (k == rows) break;"},
-    "a branch of the first warp": {"BEFORE": "if (threadIdx.x < 32) { out[k] = 0; }"},
-    "the same in both": {"BEFORE": "if (threadIdx.x < 256) { out[threadIdx.x] = 0; }"},
-    "a barrier for each": {
-        "AFTER": 'asm volatile("bar.sync %0, 128;" ::"r"(1 + consumer) : "memory");',
-    },
-}
-TAKEN |= {
-    "turns": TURNS,
-    "turns, the first one woken": TURNS | {"ROLE": f"{CONSUMER} if (consumer == 1) wake(1, 256);"},
-    "turns in asm": {
-        "BEFORE": 'asm volatile("bar.sync %0, 256;" ::"r"(1 + consumer) : "memory");',
-        "AFTER": 'asm volatile("bar.arrive %0, 256;" ::"r"(2 - consumer) : "memory");',
-    },
-    "turns by a template": {
-        "HEAD": "template <int T> __device__ void meet(int id) "
-        '{ asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(T) : "memory"); }\n',
-        "BEFORE": "meet<256>(1 + consumer);",
-    },
-    "a barrier of both": {"HEAD": MEET, "AFTER": "meet(3, 256);"},
-}
+from porter.passes.port import PortOptions, port_sources
 
 
 @pytest.mark.parametrize("name", [n for n in TAKEN if n.startswith("turns")])
@@ -173,116 +58,6 @@ def test_the_step_is_taken_and_every_index_renamed(tmp_path: Path, name: str) ->
     assert "shared_.done[0][0]" in helpers
     assert not [d for d in result.diagnostics if d.code is Code.HALF_RATE]
     assert [p.mma_rows for p in result.plans] == [128]
-
-
-REFUSED = {
-    "one warpgroup": ({"THREADS": "128", "ROLE": "const int consumer = 0;"}, "one warpgroup"),
-    "four": ({"THREADS": "512"}, "4 warpgroups"),
-    "two dimensions": ({"ROLE": "const int consumer = threadIdx.y;"}, "more than one dimension"),
-    "rows that are cut": ({"BEFORE": "if (consumer * 64 >= rows) break;"}, "may part at"),
-    "a return in front": (
-        {"ROLE": "const int consumer = threadIdx.x / 128; if (consumer * 64 >= rows) return;"},
-        "part",
-    ),
-    "steps of its own": ({"BEFORE": "if (k >= steps - consumer) continue;"}, "may part at"),
-    "a loop of its own": (
-        {"ROLE": f"{CONSUMER} steps = steps - consumer;"},
-        "may part at `k < steps`",
-    ),
-    "set behind a branch": (
-        {"ROLE": f"{CONSUMER} if (consumer) {{ steps = 1; }}"},
-        "may part at `k < steps`",
-    ),
-    "registers of its own": (
-        {"ROLE": f'{CONSUMER} if (consumer) {{ asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }}'},
-        "may part at `(consumer)`",
-    ),
-    "registers of its own, by a helper": (
-        {
-            "HEAD": '__device__ void more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }\n',
-            "ROLE": f"{CONSUMER} if (consumer) more();",
-        },
-        "may part at `(consumer)`",
-    ),
-    "registers of its own, inside a helper": (
-        {
-            "HEAD": "__device__ void more(int who) "
-            '{ if (who == 1) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }\n',
-            "ROLE": f"{CONSUMER} more(consumer);",
-        },
-        "may part at `(who == 1)`",
-    ),
-    "B of its own": ({"B": "b + consumer * 8"}, "B descriptor"),
-    "B by a helper": (
-        {"HEAD": "__device__ uint64_t side(uint64_t b) { return b + threadIdx.x / 128; }\n", "B": "side(b)"},
-        "B descriptor",
-    ),
-    "B out of a member": (
-        {
-            "HEAD": "struct Who { int g; __device__ Who() { g = threadIdx.x / 128; } };\n",
-            "ROLE": "Who who; const int consumer = threadIdx.x / 128; const int side = who.g;",
-            "B": "b + who.g",
-        },
-        "B descriptor",
-    ),
-    **{
-        f"a macro with {macro}": (
-            {
-                "HEAD": f"__device__ void put(uint64_t& x, int y) {{ x = y; }}\n#define SET(x, y) {macro}\n",
-                "ROLE": f"{CONSUMER} uint64_t mine = b; SET(mine, consumer);",
-                "B": "mine + k",
-            },
-            "B descriptor",
-        )
-        for macro in (
-            "x = (y)",
-            "(x) += y",
-            "(x)++, (x) *= 1 + y",
-            "put(x, y)",
-            "put((x), (y))",
-            "x <<= y",
-            "*(&x) = y",
-            'asm("mov.u64 %0, %1;" : "=l"(x) : "l"(uint64_t(y)))',
-        )
-    },
-    "turns for more threads": (TURNS | {"AFTER": "wake(2 - consumer, 384);"}, "take turns"),
-    "turns in a value": (TURNS | {"AFTER": "const int woken = (wake(2 - consumer, 256), 1);"}, "take turns"),
-    "turns with a way else": (
-        TURNS | {"AFTER": "if (steps) wake(2 - consumer, 256); else out[0] = 1;"},
-        "take turns",
-    ),
-    "turns by a helper": (
-        TURNS
-        | {"HEAD": f"{MEET}__device__ void turn(int who) {{ meet(1 + who, 256); }}\n", "AFTER": "turn(consumer);"},
-        "on which named barrier",
-    ),
-    "a barrier by a pointer": ({"HEAD": MEET, "AFTER": "meet(int(out[0]), 256);"}, "on which named barrier"),
-    "the index as a whole": ({"ROLE": "auto t = threadIdx; const int consumer = t.x / 128;"}, "as a whole"),
-    "asm": (
-        {"ROLE": 'unsigned t; asm("mov.u32 %0, %%tid.x;" : "=r"(t)); const int consumer = threadIdx.x / 128;'},
-        "asm reads",
-    ),
-    "cooperative groups": ({"HEAD": "#include <cooperative_groups.h>\n"}, "numbers threads itself"),
-    "a helper that another kernel has": (
-        {
-            "HEAD": "__device__ int group() { return threadIdx.x / 128; }\n"
-            "__global__ void other(int* o) { o[0] = group(); }\n",
-            "ROLE": "const int consumer = group();",
-        },
-        "also a kernel comes",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_missing_is_named_and_the_port_is_compat(tmp_path: Path, name: str) -> None:
-    parts, what = REFUSED[name]
-    result = ported(tmp_path, **parts)
-    assert any(what in text for text in missing(result)), missing(result)
-    kernel, helpers = texts(result)
-    assert "thread_index" not in kernel + helpers
-    assert "64u >> 4 << 24" in helpers
-    assert all(p.mma_rows == 64 for p in result.plans)
 
 
 def test_n_of_8_is_refused(tmp_path: Path) -> None:
@@ -336,3 +111,74 @@ def test_consumers_of_the_same_rows_stay_two(tmp_path: Path, a: str) -> None:
     head = "__device__ uint64_t describe(int k) { return uint64_t(k) << 16; }\n"
     result = port_of(tmp_path, kernel, {**DEFAULTS, "HEAD": head})
     assert missing(result) == ["the A descriptor `a` is that of the other consumer, too"]
+
+
+PROPOSED = {
+    **SAME,
+    **THE_SAME,
+    **{name: {"HEAD": MBARRIERS, "ROLE": role, "BEFORE": before, "AFTER": after}
+       for name, (role, before, after) in NOT_WAITING.items()},
+}  # fmt: skip
+APART = {
+    **ALIKE,
+    **{name: ("a + mine * 512", role) for name, role in ALIKE_AHEAD.items()},
+}
+
+
+@pytest.mark.parametrize("name", PROPOSED)
+def test_what_is_the_same_in_both_is_proposed(tmp_path: Path, name: str) -> None:
+    result = ported(tmp_path, **PROPOSED[name])
+    assert not missing(result), missing(result)
+    assert [p.mma_rows for p in result.plans] == [128]
+
+
+@pytest.mark.parametrize("name", APART)
+def test_a_tiles_of_their_own_are_proposed(tmp_path: Path, name: str) -> None:
+    a, role = APART[name]
+    kernel = KERNEL.replace("a + consumer * 512", a)
+    assert not missing(port_of(tmp_path, kernel, {**DEFAULTS, "HEAD": PICK, "ROLE": f"{CONSUMER} {role}"}))
+
+
+LEFT = ("one warpgroup", "four", "two dimensions", "the index as a whole", "asm", "cooperative groups",
+        "a helper that another kernel has")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_missing_is_named_and_the_port_is_compat(tmp_path: Path, name: str) -> None:
+    parts, what = REFUSED[name]
+    result = ported(tmp_path, **parts)
+    assert any(what in text for text in missing(result)), missing(result)
+    kernel, helpers = texts(result)
+    assert "thread_index" not in kernel + helpers
+    assert "64u >> 4 << 24" in helpers
+    assert all(p.mma_rows == 64 for p in result.plans)
+
+
+@pytest.mark.parametrize(
+    "role",
+    ["const int consumer = (threadIdx.x & 128) / 128;", "const int consumer = (128 & threadIdx.x) != 0;",
+     "const auto& t = threadIdx.x; const int consumer = t / 128;"],
+)  # fmt: skip
+def test_an_index_behind_a_sign_is_renamed(tmp_path: Path, role: str) -> None:
+    assert not missing(ported(tmp_path, ROLE=role))
+
+
+LAUNCHES = {
+    "two sizes": "if (rows <= 64) kernel<<<1, 128>>>(o, 0, 0, 3, rows); else kernel<<<1, 256>>>(o, 0, 0, 3, rows);",
+    "a choice": "kernel<<<1, rows > 64 ? 256 : 128>>>(o, 0, 0, 3, rows);",
+    "a variable": "const dim3 block(128); kernel<<<1, block>>>(o, 0, 0, 3, rows);",
+    "a configuration": "cudaLaunchConfig_t c{}; c.blockDim = dim3(128); "
+    "cudaLaunchKernelEx(&c, kernel, o, 0ull, 0ull, 3, rows);",
+}
+
+
+@pytest.mark.parametrize("how", LAUNCHES)
+def test_a_launch_without_the_second_consumer(tmp_path: Path, how: str) -> None:
+    launch = f"{LAUNCHES[how]} }}\n"
+    result = port_of(tmp_path, f"{KERNEL}void launch(float* o, int rows) {{ {launch}", DEFAULTS)
+    assert missing(result) == ["a launch gives its blocks 128 threads, and both consumers take 256"]
+
+
+def test_a_launch_of_both(tmp_path: Path) -> None:
+    launch = "void launch(float* o) { kernel<<<1, 2 * 128>>>(o, 0, 0, 3, 4); }\n"
+    assert missing(port_of(tmp_path, KERNEL + launch, DEFAULTS)) == []

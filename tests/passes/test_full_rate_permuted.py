@@ -210,8 +210,6 @@ def test_rows_of_a_change_places(tmp_path: Path, name: str) -> None:
 TILES: dict[str, dict[str, str]] = {
     "an opaque index": {},
     "a place that threads choose": {"THREAD": "threadIdx.x", "ROW": "m * 64 + (at == depth * 1000 ? m : 0)"},
-    "warps that leave": {"THREAD": "threadIdx.x", "END": "if (threadIdx.x / 32 * 16 >= depth) return;"},
-    "warps that wait for each other": {"THREAD": "threadIdx.x", "END": "__syncwarp();"},
 }
 
 
@@ -237,13 +235,6 @@ def test_rows_stay_where_threads_can_get_those_of_others(tmp_path: Path) -> None
     assert "describe(x, a, m, depth, 128);" in kernel
 
 
-ALONE = "is used for something else than loads and MMAs"
-READ_A = """\
-uint32_t seen;
-asm volatile("ld.shared.b32 %0, [%1];" : "=r"(seen) : "r"(window(@WHERE@)));
-if (seen == 77) out[0] = 1;"""
-HELD = "__device__ int half_of(const Block& b) { return b.left[0] == __half(0); }\n"
-FILLS = '__device__ void fill(__half* to) { asm volatile("st.shared.b32 [%0], 0;" ::"r"(window(to))); }\n'
 ALSO = """\
 __global__ void other(const __grid_constant__ CUtensorMap x) { asm volatile("prefetch.tensormap [%0];" ::"l"(&x)); }
 """
@@ -260,22 +251,6 @@ asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_
              "[%0], [%1, {%3, %4, %3}], [%2];"
              ::"r"(window(block.left)), "l"(&x), "r"(window(&block.ready)), "r"(k * 64), "r"(top) : "memory");"""
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
-    "A is read in the epilogue": (
-        {"END": READ_A.replace("@WHERE@", "block.left")},
-        f"`block.left`, where A is, {ALONE}",
-    ),
-    "A is read by another name": (
-        {"END": "const __half* seen_by = block.left + 64;\n" + READ_A.replace("@WHERE@", "seen_by")},
-        f"`block.left`, where A is, {ALONE}",
-    ),
-    "A is read by a function": ({"HEAD": HELD, "END": "if (half_of(block)) out[0] = 1;"}, ALONE),
-    "a descriptor that is read": (
-        {"MMAS": "uint64_t rows = tile_of(block.left + half * 4096);\n"
-         "for (int i = 0; i < 4; ++i, rows += 2) multiply(sum, rows, tile_of(block.right + i * 16));\n"
-         "if (rows == 77) out[0] = 1;"},
-        f"`block.left`, where A is, {ALONE}",
-    ),
-    "A is written by threads": ({"HEAD": FILLS, "END": "fill(block.left);"}, ALONE),
     "an MMA of something else": (
         {"END": 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");\n'
          "multiply(sum, tile_of(bytes + 40960), tile_of(block.right));\n"
@@ -324,19 +299,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "no host code": ({"HOST": ""}, "no host code in these files makes it"),
     "three dimensions": ({"LOADS": TURNED}, "A is not loaded by tensor maps of two dimensions alone"),
     "uneven boxes": ({"BOX": "48"}, "A is loaded 48 rows at a time"),
-    "rows that nobody can tell": (
-        {"BOX": "64", "LOADS": "fetch(block.left, x, &block.ready, k * 64, top);\n"
-         "fetch(block.left + 4096, x, &block.ready, k * 64, top + wide * 64);"},
-        "whether rows from `top + wide * 64` on are the part of a tile that",
-    ),
-    "halves of tiles that begin anywhere": (
-        {"BOX": "64", "LOADS": "for (int h = 0; h < 2; ++h) fetch(block.left + h * 4096, x, &block.ready, k * 64, "
-         "blockIdx.y * 64 + h * 64);"},
-        "whether rows from `blockIdx.y * 64 + h * 64` on are the part of a tile that",
-    ),
-    "MN-major A": ({"MAJOR": "1, 0"}, "A is MN-major"),
-    "a major that is not known": ({"MAJOR": "%10, 0", "MORE": ', "n"(kTurned)', "HEAD": "extern const int kTurned;\n"},
-                                  "A is MN-major, or which it is is not known"),
     "a load in a macro": (
         {"HEAD": "#define BRING(to, row) fetch(to, x, &block.ready, k * 64, row)\n",
          "LOADS": "BRING(block.left, top);"},
@@ -360,8 +322,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
          "LOADS": "bring(block.left, x, &block.ready, k, blockIdx.y * 8);\nbring(block.right, y, &block.ready, k, 0);"},
         "`tile * 16`, of a load of A, is not what a call hands over",
     ),
-    "consumers that part": ({"END": "", "LOADS": LOADS + "\n}\nif (physical() / 128 == 1 && k == depth) break;\n{"},
-                            "the consumers may part at"),
 }  # fmt: skip
 
 
@@ -389,28 +349,6 @@ def test_what_a_header_has_is_for_others_too(tmp_path: Path) -> None:
     )
     result = ported(tmp_path, HOST='#include "host.cuh"')
     assert any("made in a header, which other files may include" in what for what in missing(result)), missing(result)
-
-
-OPAQUE = {name: parts for name, (parts, _, _) in UNDERSTOOD.items() if "THREAD" in parts}
-APART = {
-    "a way out": "if (@ / 128 == 1 && k == depth) break;",
-    "a loop": "for (int i = @ / 128; i < 1; ++i) { if (i == depth) return; }",
-    "a variable": "const int mine = @; bool last = mine < 128; if (last) { if (k == depth) break; }",
-    "a function": "if (asked(@ / 32) && k == depth) break;",
-}
-
-
-ASKED = [(n, w) for i, n in enumerate(OPAQUE) for j, w in enumerate(APART) if i == 0 or i % len(APART) == j]
-
-
-@pytest.mark.parametrize(("name", "way"), ASKED)
-def test_what_an_opaque_index_decides_may_differ(tmp_path: Path, name: str, way: str) -> None:
-    parts = {"THREAD": "physical()", **OPAQUE[name]}
-    head = parts.get("HEAD", "") + "__device__ bool asked(int warp) { return warp > 3; }\n"
-    loads = f"{LOADS}\n}}\n{APART[way].replace('@', parts['THREAD'])}\n{{"
-    result = ported(tmp_path, **{**parts, "HEAD": head, "LOADS": loads})
-    assert not why(result)
-    assert any("the consumers may part at" in what for what in missing(result)), missing(result)
 
 
 # --- on a simulator

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import persistent_kernels
 import pytest
+from _pytest.mark.structures import ParameterSet
 from native_kernels import missing
 from persistent_kernels import LOADS, ported
-from test_full_rate_written import each
 
 STEPS = ("release", "mma-thread", "pair")
 TILE = persistent_kernels.DEFAULTS["TILE"]
@@ -32,6 +33,11 @@ OF_A_TILE: dict[str, dict[str, str]] = {
         "LOADS": LOADS.replace("k * 64", "(first + k) * 64"),
     },
 }
+
+
+def each(names: Iterable[str], quick: tuple[str, ...]) -> list[ParameterSet]:
+    """The ways by name; those that are much like others take their time in `make test-all`."""
+    return [pytest.param(n, marks=[] if n in quick else [pytest.mark.slow]) for n in names]
 
 
 @pytest.mark.parametrize(

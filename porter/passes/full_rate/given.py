@@ -50,7 +50,7 @@ def given(ported: Ported, make: Make, verify: Verify) -> Ported:
 def taken(ported: Ported) -> list[PortedRoot]:
     """The roots with M=128 MMAs."""
     paths = {e.path for g in ported.groups if g.rule in (RULE, PERMUTING) for e in g.edits}
-    return [r for r in ported.roots if paths & set(r.files) or (r.dsl and r.full_rate)]
+    return [r for r in ported.roots if paths & set(r.files) or r.full_rate]
 
 
 def unproved(path: str, what: str) -> Diagnostic:

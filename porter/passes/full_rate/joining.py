@@ -8,7 +8,8 @@ accumulator only. What is not known to be so is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,13 +21,9 @@ from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, contains_tensor_core
 from porter.model.program import Program
 from porter.model.scopes import LOOPS
-from porter.model.tensor_core import MmaStep
 from porter.model.threads import TO_A_LOOP, Threads, ends_thread, target_of
 from porter.passes.full_rate.missing import Missing
 from porter.passes.full_rate.sameness import SHORT, Sameness
-from porter.passes.full_rate.strides import Strides
-from porter.ptx.tmem import LANES
-from porter.ptx.umma import N_STEPS
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
 _LEFT_BY: dict[str, tuple[str, ...]] = {
@@ -178,39 +175,9 @@ class Consumers:
 
     # --- the same operands
 
+    @abstractmethod
     def _operands(self, function: Function) -> Iterator[Missing]:
-        for statement in self.program.steps_in(function):
-            span = statement.statement.span
-            nodes = {o.expr: o.expr_node for o in statement.statement.operands}
-            for step in statement.steps:
-                if not isinstance(step, MmaStep):
-                    continue
-                if step.op.n % N_STEPS[LANES]:
-                    yield Missing(
-                        function, span, f"N is {step.op.n}, and an M={LANES} MMA takes multiples of {N_STEPS[LANES]}"
-                    )
-                for name, text in (("the B descriptor", step.b), ("scale-d", step.scale_d)):
-                    node = self._operand(nodes, text)
-                    if node is not None and not self.sameness.same(function, node):
-                        yield Missing(function, span, f"{name} `{text}` may be another one in the other consumer")
-                node = self._operand(nodes, step.a) if not step.a_registers and not self._pasted else None
-                if node is not None and self.sameness.same(function, node):
-                    yield Missing(function, span, f"the A descriptor `{step.a}` is that of the other consumer, too")
-                elif node is not None:
-                    for owner, part in Strides(self.program, self.sameness).unsure(function, node):
-                        text = " ".join(owner.text(part).split())
-                        yield Missing(
-                            owner, owner.span(part), f"how far apart the A tiles are, `{text}`, only a launch tells"
-                        )
-
-    @cached_property
-    def _pasted(self) -> bool:
-        """Whether macros paste names, which may be that of a thread's index."""
-        return any("##" in self.program.macros.text(name) for name in self.program.macros.by_name)
-
-    @staticmethod
-    def _operand(nodes: Mapping[str, Node | None], text: str) -> Node | None:
-        return next((n for e, n in nodes.items() if " ".join(e.split()) == text), None)
+        """What MMAs of a function may take that is another one in the other consumer."""
 
 
 def macro_leaves(program: Program, text: str) -> bool:

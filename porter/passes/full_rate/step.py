@@ -17,7 +17,7 @@ from porter.model.kernels import Kernel
 from porter.model.mentions import Mentions
 from porter.model.pipeline.frames import first_value
 from porter.model.program import Program
-from porter.model.scopes import resolve
+from porter.model.scopes import Variable, resolve
 from porter.model.tensor_core import MmaStep
 from porter.model.thread_values import several_dimensions
 from porter.model.threads import Threads
@@ -116,6 +116,8 @@ def _stacked(context: PortContext, common: Common, moves: Moves) -> _Found | Non
         if tiles.same_a() or tiles.interleaved:
             return None
         found.missing += tiles.missing()
+        if not tiles.terms and not found.rows:
+            found.rows.append(Missing(accumulator.function, at, "nothing tells which rows of a tile a warp has"))
         if moves.stores[accumulator] or moves.tracked or context.kept_params:
             found.missing.append(Missing(accumulator.function, at, "its registers are written between MMAs"))
         if any(z.tile for z in zeroed):
@@ -183,18 +185,29 @@ def _of_mmas(program: Program, kernels: Sequence[Kernel], stacked: bool) -> Iter
 
 
 def _may_differ(program: Program, threads: Threads, function: Function, node: Node, depth: int) -> bool:
-    """Whether an expression may have another value in another thread, by a member or by what it is made of, too."""
+    """Whether an expression may have another value in another thread: by a member, by what it is made of, or as
+    something changes that."""
     if depth > _DEEPEST or threads.differ(function, node) or next(find(node, "field_expression"), None) is not None:
         return True
     made = list[tuple[Function, Node]]()
     for name in find(node, "identifier"):
         variable = resolve(function, name, function.text(name))
+        if variable is not None and _is_set_apart(threads, variable):
+            return True
         if variable is not None and variable.param is not None:
             index = variable.param.index
             made += ((c.caller, c.args[index]) for c in program.callers(variable.function) if index < len(c.args))
         elif variable is not None and (value := first_value(variable)) is not None:
             made.append((variable.function, value))
     return any(_may_differ(program, threads, where, value, depth + 1) for where, value in made)
+
+
+def _is_set_apart(threads: Threads, variable: Variable) -> bool:
+    """Whether a variable is changed behind a condition that threads may answer differently."""
+    function = variable.function
+    changes = find(function.body, "assignment_expression", "update_expression")
+    mine = (n for n in changes if variable.name in function.text(n.child_by_field_name("left") or n.named_children[0]))
+    return any(threads.splits(function, node, function.body) for node in mine)
 
 
 def of_consumers(context: PortContext, common: Common, first: int, kernel: Kernel) -> Iterator[Missing]:

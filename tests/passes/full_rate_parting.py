@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways in which two consumers part, or have a B of their own, that do not stand in the branch or operand itself: each
-is named, and the kernel stays at M=64."""
+"""Ways in which two consumers part, or have a B of their own, that do not stand in the branch or operand itself."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-from test_full_rate import CONSUMER, missing, ported
+from full_rate_kernels import CONSUMER
 
 CONTEXT = "struct Context { unsigned warp; };\n"
+
+
 SIDE = "struct Side { uint64_t b; };\n"
+
+
 WHO = "struct Who { int group = threadIdx.x / 128; };\n"
+
+
 FLAG = f"{CONSUMER} __shared__ int flag[2];"
+
+
 READY = """\
 __device__ bool ready(unsigned bar) {
     int found;
@@ -21,6 +25,8 @@ __device__ bool ready(unsigned bar) {
     return found;
 }
 """
+
+
 PARTED_BY = {
     "a helper": {
         "HEAD": "__device__ bool is_first() { return threadIdx.x < 128; }\n",
@@ -174,6 +180,8 @@ PARTED_BY = {
         "BEFORE": "for (int g : all) steps -= g;",
     },
 }
+
+
 LEFT_BY = {
     "a switch": "switch (consumer) { case 1: return; default: break; }",
     "a loop": "while (consumer) { return; }",
@@ -182,7 +190,11 @@ LEFT_BY = {
     "a macro": "if (consumer * 64 >= rows) LEAVE;",
     "a macro with its condition": "GUARD(consumer * 64 >= rows);",
 }
+
+
 LEAVING = "#define LEAVE return\n#define GUARD(c) if (c) return\n"
+
+
 OF_ITS_OWN = {
     "a member": ("o.b", f"{CONSUMER} Side o; o.b = b + consumer;"),
     "a list": ("o.b", f"{CONSUMER} Side o{{b + consumer}};"),
@@ -190,7 +202,11 @@ OF_ITS_OWN = {
     "a lambda": ("side()", f"{CONSUMER} auto side = [&] {{ return b + consumer; }};"),
     "a constructor": ("o.b", f"{CONSUMER} Made o(b);"),
 }
+
+
 MADE = "struct Made { uint64_t b; __device__ Made(uint64_t x) { b = x + threadIdx.x / 128; } };\n"
+
+
 OPAQUE = {
     "a builtin": ("", "const int consumer = __nvvm_read_ptx_sreg_tid_x() / 128;"),
     "a library": ("#include <cuda/ptx>\n", "const int consumer = cuda::ptx::get_sreg_tid_x() / 128;"),
@@ -205,34 +221,6 @@ OPAQUE = {
 }
 
 
-def left(folder: Path, what: str, **parts: str) -> None:
-    result = ported(folder, **parts)
-    assert any(what in text for text in missing(result)), missing(result)
-    assert all(p.mma_rows == 64 for p in result.plans)
-
-
-@pytest.mark.parametrize("name", PARTED_BY)
-def test_what_parts_the_consumers_is_found(tmp_path: Path, name: str) -> None:
-    left(tmp_path, "may part at", **PARTED_BY[name])
-
-
-@pytest.mark.parametrize("name", LEFT_BY)
-def test_a_consumer_that_leaves_before_mmas_is_found(tmp_path: Path, name: str) -> None:
-    left(tmp_path, "may part at", HEAD=LEAVING, ROLE=f"{CONSUMER} {LEFT_BY[name]}")
-
-
-@pytest.mark.parametrize("name", OF_ITS_OWN)
-def test_a_b_of_its_own_is_found(tmp_path: Path, name: str) -> None:
-    operand, role = OF_ITS_OWN[name]
-    left(tmp_path, "the B descriptor", HEAD=SIDE + MADE, ROLE=role, B=operand)
-
-
-@pytest.mark.parametrize("name", OPAQUE)
-def test_what_reads_the_index_and_is_not_renamed_is_found(tmp_path: Path, name: str) -> None:
-    head, role = OPAQUE[name]
-    left(tmp_path, "", HEAD=head, ROLE=role)
-
-
 SAME = {
     "an inner name": {
         "ROLE": f"{CONSUMER} int g = 0; {{ int g = consumer; out[g] = 0; }}",
@@ -245,10 +233,3 @@ SAME = {
     },
     "a return behind the MMAs": {"AFTER": "switch (consumer) { case 1: if (rows <= 64) return; }"},
 }
-
-
-@pytest.mark.parametrize("name", SAME)
-def test_what_is_the_same_in_both_is_taken(tmp_path: Path, name: str) -> None:
-    result = ported(tmp_path, **SAME[name])
-    assert not missing(result), missing(result)
-    assert [p.mma_rows for p in result.plans] == [128]

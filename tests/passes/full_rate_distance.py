@@ -1,23 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""M=128 MMAs take two A tiles that are as far apart in every launch: a case would show it of its own sizes alone."""
+"""A tiles that are apart by what only a launch tells, and others that are not."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-from test_full_rate import CONSUMER, DEFAULTS, KERNEL, missing, port_of
-from test_full_rate_stacked import ported as stacked
-
-APART = "only a launch tells"
 PICK = "__device__ uint64_t at(uint64_t a, int m, int n) { if (n > 64) return a + m * 512; return a; }\n"
+
+
 SHARED = "extern __shared__ char raw[]; "
-
-
-def consumers(folder: Path, a: str, role: str = "", head: str = "") -> list[str]:
-    """What two consumers lack whose A is this."""
-    kernel = KERNEL.replace("a + consumer * 512", a)
-    return missing(port_of(folder, kernel, {**DEFAULTS, "HEAD": head, "ROLE": f"{CONSUMER} {role}"}))
 
 
 OF_CONSUMERS = {
@@ -42,13 +31,6 @@ OF_CONSUMERS = {
 }
 
 
-@pytest.mark.parametrize("how", OF_CONSUMERS)
-def test_consumers_are_apart_by(tmp_path: Path, how: str) -> None:
-    a, role = OF_CONSUMERS[how]
-    found = consumers(tmp_path, a, role, PICK)
-    assert any(APART in text for text in found), found
-
-
 ALIKE = {
     "one address": ("consumer ? a + 512 : a", ""),
     "two arrays": ("(uint64_t)(consumer ? second : first)", "__shared__ char first[8192], second[8192];"),
@@ -66,12 +48,6 @@ ALIKE = {
 }
 
 
-@pytest.mark.parametrize("how", ALIKE)
-def test_consumers_are_apart_by_a_constant(tmp_path: Path, how: str) -> None:
-    a, role = ALIKE[how]
-    assert consumers(tmp_path, a, role, PICK) == []
-
-
 OF_TILES = {
     "a factor": ("a + m * rows", ""),
     "a factor in a variable": ("a + m * step", "const int step = gridDim.x * 512;"),
@@ -86,30 +62,6 @@ OF_TILES = {
 }
 
 
-@pytest.mark.parametrize("how", OF_TILES)
-def test_tiles_are_apart_by(tmp_path: Path, how: str) -> None:
-    a, role = OF_TILES[how]
-    found = missing(stacked(tmp_path, HEAD=PICK, ROLE=role, MMA=f"wgmma_m64n16k16(acc[m], {a}, b);"))
-    assert any(APART in text for text in found), found
-
-
-@pytest.mark.parametrize("factor", ["rows", "step"])
-@pytest.mark.parametrize(
-    "mma",
-    [
-        "const uint64_t mine = a + m * FACTOR; wgmma_m64n16k16(acc[m], mine, b);",
-        "multiply(acc[m], a, b, m, FACTOR);",
-    ],
-)
-def test_tiles_are_apart_ahead_of_their_mma(tmp_path: Path, mma: str, factor: str) -> None:
-    head = (
-        "__device__ void multiply(float (&d)[8], uint64_t a, uint64_t b, int m, int n) "
-        "{ wgmma_m64n16k16(d, a + m * n, b); }\n"
-    )
-    parts = {"HEAD": head, "ROLE": "const int step = 64 * 8;", "MMA": mma.replace("FACTOR", factor)}
-    assert any(APART in text for text in missing(stacked(tmp_path, **parts))) == (factor == "rows")
-
-
 TILES_ALIKE = {
     "a choice": ("m ? a + 512 : a", ""),
     "a stage": ("((a + (k % 3 * 128 + m * 64) * 8) & 0x3ffff) >> 4", ""),
@@ -117,9 +69,3 @@ TILES_ALIKE = {
     "a lambda": ("mine(m)", "auto mine = [&](int m) { return a + m * 512; };"),
     "a table": ("a + mine[m]", "const int mine[2] = {0, 512};"),
 }
-
-
-@pytest.mark.parametrize("how", TILES_ALIKE)
-def test_tiles_are_apart_by_a_constant(tmp_path: Path, how: str) -> None:
-    a, role = TILES_ALIKE[how]
-    assert missing(stacked(tmp_path, HEAD=PICK, ROLE=role, MMA=f"wgmma_m64n16k16(acc[m], {a}, b);")) == []

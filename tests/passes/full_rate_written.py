@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variables that statements change without an assignment to their names, and consumers that wait for each other by what
-a library has: each way is seen, and the kernel stays at M=64."""
+a library has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-
-import pytest
-from _pytest.mark.structures import ParameterSet
-from test_full_rate import CONSUMER, DEFAULTS, KERNEL, missing, port_of, ported
+from full_rate_kernels import CONSUMER
 
 STATE = "struct State { int n = 0; __device__ void set(int v) { n = v; } };\n"
+
+
 CALL = "template <class F> __device__ void call(F f, int v) { f(v); }\n"
+
+
 SET_BY = {
     "a pointer to a pointer": ("", "int* p = &n; int** pp = &p; **pp = consumer;"),
     "a copy of a pointer": ("", "int* p = &n; int* q = p; *q = consumer;"),
@@ -42,6 +41,8 @@ SET_BY = {
     "a macro by itself": ("#define NEXT n += threadIdx.x / 128\n", "NEXT;"),
     "a macro that some come to": ("#define NEXT ++n\n", "if (consumer) { NEXT; }"),
 }
+
+
 OBJECT_BY = {
     "a call operator": ("struct State { int n = 0; __device__ void operator()(int v) { n += v; } };\n", "s(consumer);"),
     "an operator": (
@@ -61,6 +62,8 @@ OBJECT_BY = {
     ),
     "names for members": ("struct State { int m, n; };\n", "auto& [x, y] = s; y = consumer;"),
 }
+
+
 PARTS_BY = {
     **{how: {"HEAD": head, "ROLE": f"{CONSUMER} int n = 0; {change}", "BEFORE": "if (n) break;"}
        for how, (head, change) in SET_BY.items()},
@@ -81,36 +84,6 @@ PARTS_BY = {
         "BEFORE": "if (n[1]) break;",
     },
 }  # fmt: skip
-
-
-QUICK = (
-    "a reference to a reference",
-    "a member that is a reference",
-    "a constructor",
-    "a lambda that is handed it",
-    "a lambda called on the spot",
-    "a lambda that some call",
-    "a lambda that some leave",
-    "an instruction, by a pointer",
-    "a short circuit",
-    "the name in a macro",
-    "a call operator",
-    "an operator",
-    "a method of a pointer",
-    "a method of a member",
-    "elements by references",
-)
-
-
-def each(names: Iterable[str], quick: tuple[str, ...] = QUICK) -> list[ParameterSet]:
-    """The ways by name; those that are much like others take their time in `make test-all`."""
-    return [pytest.param(n, marks=[] if n in quick else [pytest.mark.slow]) for n in names]
-
-
-@pytest.mark.parametrize("how", each(PARTS_BY))
-def test_a_variable_that_is_changed_by(tmp_path: Path, how: str) -> None:
-    found = missing(ported(tmp_path, **PARTS_BY[how]))
-    assert any("may part at" in text for text in found), found
 
 
 THE_SAME = {
@@ -141,15 +114,18 @@ THE_SAME = {
 }
 
 
-@pytest.mark.parametrize("how", THE_SAME)
-def test_what_all_change_alike_keeps_no_kernel_from_it(tmp_path: Path, how: str) -> None:
-    assert not missing(ported(tmp_path, **THE_SAME[how]))
-
-
 BLOCK = "cuda::thread_scope_block"
+
+
 ATOMIC, BARRIER = "#include <cuda/atomic>\n", "#include <cuda/barrier>\n"
+
+
 FLAG = f"{CONSUMER} __shared__ volatile int flag;"
+
+
 ASM = '"r"((unsigned)__cvta_generic_to_shared(&flag)), "r"(consumer) : "memory"'
+
+
 WAITING = {
     "barriers of the library": (
         BARRIER,
@@ -192,40 +168,6 @@ WAITING = {
 }
 
 
-@pytest.mark.parametrize("how", each(WAITING, ("barriers of the library", "one atomic", "a helper that returns")))
-def test_consumers_that_wait_for_each_other_by(tmp_path: Path, how: str) -> None:
-    head, role, before = WAITING[how]
-    found = missing(ported(tmp_path, HEAD=head, ROLE=role, BEFORE=before))
-    assert any("wait for each other" in text for text in found), found
-
-
-def test_barriers_that_both_share_alike(tmp_path: Path) -> None:
-    role = f"{CONSUMER} __shared__ cuda::barrier<{BLOCK}> full[2], empty[2];"
-    before = "full[k & 1].wait(full[k & 1].arrive());"
-    assert not missing(ported(tmp_path, HEAD=BARRIER, ROLE=role, BEFORE=before, AFTER="(void)empty[0].arrive();"))
-
-
-LAUNCHES = {
-    "two sizes": "if (rows <= 64) kernel<<<1, 128>>>(o, 0, 0, 3, rows); else kernel<<<1, 256>>>(o, 0, 0, 3, rows);",
-    "a choice": "kernel<<<1, rows > 64 ? 256 : 128>>>(o, 0, 0, 3, rows);",
-    "a variable": "const dim3 block(128); kernel<<<1, block>>>(o, 0, 0, 3, rows);",
-    "a configuration": "cudaLaunchConfig_t c{}; c.blockDim = dim3(128); "
-    "cudaLaunchKernelEx(&c, kernel, o, 0ull, 0ull, 3, rows);",
-}
-
-
-@pytest.mark.parametrize("how", each(LAUNCHES, ("a choice", "a configuration")))
-def test_a_launch_without_the_second_consumer(tmp_path: Path, how: str) -> None:
-    launch = f"{LAUNCHES[how]} }}\n"
-    result = port_of(tmp_path, f"{KERNEL}void launch(float* o, int rows) {{ {launch}", DEFAULTS)
-    assert missing(result) == ["a launch gives its blocks 128 threads, and both consumers take 256"]
-
-
-def test_a_launch_of_both(tmp_path: Path) -> None:
-    launch = "void launch(float* o) { kernel<<<1, 2 * 128>>>(o, 0, 0, 3, 4); }\n"
-    assert missing(port_of(tmp_path, KERNEL + launch, DEFAULTS)) == []
-
-
 APART = {
     "a factor": ("", "const int mine = threadIdx.x / 128 * rows;"),
     "a quotient": ("", "const int mine = int(threadIdx.x / 128) * 128 / rows;"),
@@ -236,22 +178,8 @@ APART = {
 }
 
 
-@pytest.mark.parametrize("how", each(APART, ("a factor", "turns", "a helper")))
-def test_a_tiles_are_apart_by_what_only_a_launch_tells(tmp_path: Path, how: str) -> None:
-    head, role = APART[how]
-    kernel = KERNEL.replace("a + consumer * 512", "a + mine * 512")
-    found = missing(port_of(tmp_path, kernel, {**DEFAULTS, "HEAD": head, "ROLE": f"{CONSUMER} {role}"}))
-    assert any("only a launch tells" in text for text in found), found
-
-
 ALIKE = {
     "a constant": "constexpr int kHalf = 128 / 2; const int mine = consumer * kHalf / 64;",
     "a sum with a row of the launch": "const int mine = consumer + rows;",
     "a stage": "const int mine = consumer + rows % 4 * 2;",
 }
-
-
-@pytest.mark.parametrize("how", ALIKE)
-def test_a_tiles_are_apart_by_a_constant(tmp_path: Path, how: str) -> None:
-    kernel = KERNEL.replace("a + consumer * 512", "a + mine * 512")
-    assert not missing(port_of(tmp_path, kernel, {**DEFAULTS, "ROLE": f"{CONSUMER} {ALIKE[how]}"}))

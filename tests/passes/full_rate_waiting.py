@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consumers that wait for each other, which would wait for good once they meet for each batch; values that asm makes
-of a thread's own, and names of the index that are not plain to see."""
+"""Consumers that wait for each other, which would wait for good once they meet for each batch; values that asm
+makes of a thread's own, and names of the index that are not plain to see."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-from test_full_rate import CONSUMER, missing, ported
+from full_rate_kernels import CONSUMER
 
 MBARRIERS = """\
 __device__ void await(unsigned bar, unsigned parity) {
@@ -23,12 +20,22 @@ struct Bar {
 };
 struct All { uint64_t full[2]; uint64_t order[2]; };
 """
+
+
 ORDER = f"{CONSUMER} __shared__ uint64_t order[2];"
+
+
 TURN = f"{CONSUMER} __shared__ int turn; const unsigned place = __cvta_generic_to_shared(&turn);"
+
+
 VOLATILE = f"{CONSUMER} __shared__ volatile int turn;"
+
+
 ACQUIRE = (
     'int t; do { asm volatile("ld.acquire.cta.shared.s32 %0, [%1];" : "=r"(t) : "r"(place)); } while (t != consumer);'
 )
+
+
 WAITING = {
     "mbarriers": (ORDER, "await(at(&order[consumer]), k & 1);", "give(at(&order[1 - consumer]));"),
     "an address": (
@@ -55,6 +62,8 @@ WAITING = {
     "a helper that asks": (TURN, "while (asked(place) != consumer) { }", "turn = 1 - consumer;"),
     "a helper that waits": (VOLATILE, "wait_for(&turn, consumer);", "turn = 1 - consumer;"),
 }  # fmt: skip
+
+
 ASKING = """\
 __device__ int asked(unsigned p) {
     int t;
@@ -63,14 +72,6 @@ __device__ int asked(unsigned p) {
 }
 __device__ void wait_for(volatile int* t, int who) { while (*t != who) { } }
 """
-
-
-@pytest.mark.parametrize("name", WAITING)
-def test_consumers_that_wait_for_each_other_are_found(tmp_path: Path, name: str) -> None:
-    role, before, after = WAITING[name]
-    result = ported(tmp_path, HEAD=MBARRIERS + ASKING, ROLE=role, BEFORE=before + " ", AFTER=after)
-    assert any("may wait for each other" in text for text in missing(result)), missing(result)
-    assert all(p.mma_rows == 64 for p in result.plans)
 
 
 NOT_WAITING = {
@@ -83,13 +84,6 @@ NOT_WAITING = {
     "an atomic in a loop over elements of the block": (
         CONSUMER, "for (int i = 0; i < rows; ++i) atomicAdd(&out[i], float(consumer));", ""),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NOT_WAITING)
-def test_consumers_that_wait_for_others_are_taken(tmp_path: Path, name: str) -> None:
-    role, before, after = NOT_WAITING[name]
-    result = ported(tmp_path, HEAD=MBARRIERS, ROLE=role, BEFORE=before, AFTER=after)
-    assert not missing(result), missing(result)
 
 
 HIDDEN = {
@@ -108,20 +102,3 @@ HIDDEN = {
     "the index's address": (
         {"ROLE": "const unsigned* t = &threadIdx.x; const int consumer = *t / 128;"}, "address of"),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", HIDDEN)
-def test_what_is_not_plain_to_see_is_found(tmp_path: Path, name: str) -> None:
-    parts, what = HIDDEN[name]
-    result = ported(tmp_path, **parts)
-    assert any(what in text for text in missing(result)), missing(result)
-    assert all(p.mma_rows == 64 for p in result.plans)
-
-
-@pytest.mark.parametrize(
-    "role",
-    ["const int consumer = (threadIdx.x & 128) / 128;", "const int consumer = (128 & threadIdx.x) != 0;",
-     "const auto& t = threadIdx.x; const int consumer = t / 128;"],
-)  # fmt: skip
-def test_an_index_behind_a_sign_is_renamed(tmp_path: Path, role: str) -> None:
-    assert not missing(ported(tmp_path, ROLE=role))

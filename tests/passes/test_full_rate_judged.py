@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""M=128 MMAs that are wrong are not given, whatever is proposed: PTX refuses them, or a run does. The kernels and what
+is said of each: `scripts/shadow_steps.py`."""
+
+from __future__ import annotations
+
+import pytest
+from full_rate_groups import WRONG
+from scripts_loaded import script
+
+RIGHT = {
+    # what nobody has written decides, and the compiler says what it is
+    ("what parts consumers", "a pointer to a flag"),
+    ("what parts consumers", "what a helper writes to an element by a pointer"),
+    ("what parts consumers", "what a helper writes to an element behind the first"),
+    ("what parts consumers", "what a helper writes to an element by a reference"),
+    ("what parts consumers", "what a helper writes to a member by a pointer"),
+    ("what parts consumers", "what a helper writes to a member by a reference"),
+    # warps that meet hand no rows to each other, and rows behind the last come in order
+    ("two tiles", "a tile that ends the loop"),
+    ("two tiles", "two warps among themselves"),
+    ("two tiles", "two warps among themselves, by a helper"),
+    ("two tiles", "half a row"),
+    ("two tiles", "a tile at a time, by a helper"),
+    ("two tiles", "a tile at a time, all warps"),
+    # nothing is stored
+    ("a consumer that leaves", "a range"),
+    ("two tiles", "a buffer for each warp"),
+}
+"""Kernels that M=128 MMAs are right for."""
+CASES = [(group, name) for group, kernels in WRONG.items() for name in kernels if (group, name) not in RIGHT]
+
+
+@pytest.mark.slow
+@pytest.mark.external
+@pytest.mark.parametrize(("group", "name"), CASES)
+def test_what_is_wrong_is_not_given(group: str, name: str) -> None:
+    row = script("scripts/shadow_steps.py").shadow(group, name)
+    assert not row.given, row
