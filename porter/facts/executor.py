@@ -133,7 +133,7 @@ def _step(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
         return Outcome.PARTED
     if (warp.loaded or warp.flight.registers) and flow.touches_flight[at]:
         machine.check_registers(warp, group.lanes, at)
-    if flow.has_wgmma:
+    if warp.flight.touched is not None and flow.wgmma_operands[at]:
         machine.note_operands(warp, at)
     if group.undefined and not flow.named[at].isdisjoint(group.undefined):
         carry(flow, group, at)

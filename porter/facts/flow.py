@@ -113,10 +113,6 @@ class Flow:
         return [*(ins.parts[0] == "bra" for ins in self.code.code), False]
 
     @cached_property
-    def has_wgmma(self) -> bool:
-        return any(ins.parts[:2] == ("wgmma", "mma_async") for ins in self.code.code)
-
-    @cached_property
     def changes_maps(self) -> bool:
         """Whether threads write tensor maps to global memory."""
         parts = (ins.parts for ins in self.code.code)

@@ -80,13 +80,10 @@ def sparse_rows(stored: Words, metadata: Words) -> Words:
     return mixed(word("sparse"), stored, joined(metadata))
 
 
-def accumulated(
-    key: np.uint64, a: Words, b: Words, before: Words | None, size: int, into: Words | None = None
-) -> Words:  # fmt: skip
-    """The bytes [..., size] of elements of an accumulator behind a product of their rows `a` with their columns `b`;
-    `into` is what holds them then."""
+def accumulated(key: np.uint64, a: Words, b: Words, before: Words | None, size: int) -> Words:
+    """The bytes [..., size] of elements of an accumulator behind a product of their rows `a` with their columns `b`."""
     shape = (*np.broadcast_shapes(a.shape, b.shape), size)
-    found = np.empty(shape, np.uint64) if into is None else into
+    found = np.empty(shape, np.uint64)
     for part in pieces(shape):
         of_a, of_b = (one[part] if len(one) > 1 else one for one in (a, b))
         old = np.zeros(size, np.uint64) if before is None else before[part, ..., :size]

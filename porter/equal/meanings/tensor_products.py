@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -77,35 +78,42 @@ class _Product:
     def run(self, ranks: list[int]) -> None:
         """In the Tensor Memory of these blocks, each of which has a part of the columns of B."""
         op, idesc, given = self._op, self._idesc, self._given
-        lanes, where = _accumulator(op, given["idesc"], given["d"])
+        windows = _windows(op, given["idesc"], given["d"])
         b = self._columns(ranks)
-        scale = given.get("scale_input_d", 0)
-        size = element_bytes(idesc.d_type)
         for number, rank in enumerate(ranks):
             tensor = self._contents.tensor[rank]
             a = self._rows(rank)
             # each copy of A goes with its share of the columns
             rows = a.T if len(a) == 1 else a[np.arange(idesc.n) // (idesc.n // len(a))].T
             columns = b[None, :]
-            if "scale_a" in given:
-                rows, columns = self._scaled(tensor, rows, columns, lanes // WARP_LANES)
-            before = tensor[where]
-            old = before if given["enable_input_d"] & 1 else None
-            if old is not None and scale:
-                old = mixed(word("scaled by a power of two"), old, np.uint64(scale))
-            is_window = isinstance(where[0], slice) and size == before.shape[-1] and not (self._off or op.ashift)
-            found = accumulated(self._key(), rows, columns, old, size, before if is_window else None)
-            if is_window:
-                continue
-            if size < before.shape[-1]:
-                found = np.concatenate((found, np.full_like(found, UNDEFINED)), axis=-1)
-            if self._off:
-                keeps = np.array([self._off >> LANES * number + lane & 1 for lane in range(LANES)], bool)[lanes]
-                found = np.where(keeps[..., None], before, found)
-            tensor[where] = found
+            if windows and not self._off and given.keys().isdisjoint(("scale_a", "scale_input_d")):
+                for own, where in windows:
+                    of_rows = rows[own] if len(rows) > 1 else rows
+                    tensor[where] = self._made(tensor[where], of_rows, columns)
+            else:
+                lanes, cells = mma_cells(op, given["idesc"], given["d"])
+                if "scale_a" in given:
+                    rows, columns = self._scaled(tensor, rows, columns, lanes // WARP_LANES)
+                before = tensor[lanes, cells]
+                found = self._made(before, rows, columns)
+                if self._off:
+                    keeps = np.array([self._off >> LANES * number + lane & 1 for lane in range(LANES)], bool)[lanes]
+                    found = np.where(keeps[..., None], before, found)
+                tensor[lanes, cells] = found
             if op.ashift:
                 a_lanes, a_columns = a_cells(op, given["idesc"], given["a"])
                 shift_rows(tensor, a_lanes[:, 0], a_columns[0])
+
+    def _made(self, before: Words, rows: Words, columns: Words) -> Words:
+        """The accumulator behind the product."""
+        size, scale = element_bytes(self._idesc.d_type), self._given.get("scale_input_d", 0)
+        old = before if self._given["enable_input_d"] & 1 else None
+        if old is not None and scale:
+            old = mixed(word("scaled by a power of two"), old, np.uint64(scale))
+        found = accumulated(self._key(), rows, columns, old, size)
+        if size == before.shape[-1]:
+            return found
+        return np.concatenate((found, np.full_like(found, UNDEFINED)), axis=-1)
 
     def _key(self) -> np.uint64:
         op, idesc = self._op, self._idesc
@@ -170,11 +178,21 @@ class _Product:
         return joined(tensor[lanes, columns, first : first + self._factors])
 
 
+_Window = tuple[slice, tuple[slice, slice]]
+
+
 @lru_cache(maxsize=256)
-def _accumulator(op: UmmaOp, idesc: int, address: int) -> tuple[Indices, tuple[Indices, Indices] | tuple[slice, slice]]:
-    """The lanes [rows, N] of an accumulator, and where it lies: by slices, which are faster, where it is a window."""
+def _windows(op: UmmaOp, idesc: int, address: int) -> list[_Window]:
+    """Rows of an accumulator that lie side by side, with their lanes and columns as slices, which are faster than
+    numbers; none where its columns do not."""
     lanes, columns = mma_cells(op, idesc, address)
-    window = lanes[:1, 0] + np.arange(len(lanes))[:, None], columns[0, :1] + np.arange(columns.shape[1])[None, :]
-    if not all(bool((one == other).all()) for one, other in zip(window, (lanes, columns), strict=True)):
-        return lanes, (lanes, columns)
-    return lanes, (slice(lanes[0, 0], lanes[-1, 0] + 1), slice(columns[0, 0], columns[0, -1] + 1))
+    first = lanes[:, :1]
+    apart = (lanes != first).any() or (columns != columns[:1, :1] + np.arange(columns.shape[1])).any()
+    if apart:
+        return []
+    starts = [0, *(np.flatnonzero(np.diff(first[:, 0]) != 1) + 1).tolist(), len(first)]
+    of_columns = slice(int(columns[0, 0]), int(columns[0, -1]) + 1)
+    return [
+        (slice(start, end), (slice(int(first[start, 0]), int(first[start, 0]) + end - start), of_columns))
+        for start, end in pairwise(starts)
+    ]

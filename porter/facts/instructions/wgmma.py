@@ -92,7 +92,7 @@ def _mma(step: Step) -> Run:
             return Outcome.BLOCKED
         flight = warp.flight
         met = machine.warpgroup_meetings[warp.block.rank, warp.number // _WARPS, flight.issued]
-        if not any(w is warp for w, _ in met):
+        if all(w is not warp for w, _ in met):
             met.append((warp, machine.joint(warp, group.lanes, "wgmma meets", step.at).index))
         if len(met) < _WARPS:
             group.wait(lambda: len(met) >= _WARPS, lambda: f"{len(met)} of {_WARPS} warps of the warpgroup have come")
