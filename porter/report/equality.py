@@ -9,7 +9,7 @@ from typing import Any
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, worst_exit
 from porter.report import json as report_json
 from porter.report.places import instruction, place_of
-from porter.verify.equality import LARGEST_SIZE, Equality, Place, SizeCompared
+from porter.verify.equality import Equality, Place, SizeCompared
 
 REMEDY = "`porter verify` holds runs of both against each other"
 """What to do about what PTX alone does not tell."""

@@ -79,8 +79,8 @@ class Answer:
 @dataclass(frozen=True)
 class SizeCompared:
     """Whether what is left is the same for all multiples of `step` of a size, whose turns do the same with a period of
-    `period` of these, whatever the sizes `beside` it are. Without a step it is for all up to `largest`, as far as `upto`
-    says. `why` that is not known, and where."""
+    `period` of these, whatever the sizes `beside` it are. Without a step it is for all up to `largest`, as far as
+    `upto` says. `why` that is not known, and where."""
 
     name: str
     step: int = 0

@@ -21,7 +21,6 @@ from porter.ptx.bits import unsigned
 from porter.ptx.block_scale import scale_count
 from porter.ptx.idesc_scaled import ScaledDescriptor
 from porter.ptx.mma_cells import (
-    Indices,
     a_cells,
     decode_idesc,
     layout_of,
