@@ -101,6 +101,10 @@ IN_SHARED = "st.shared.f32 [room], {};\nbar.sync 0;\nld.shared.f32 %f9, [room];\
         "a sum on what another block stores": (
             "@%p2 st.global.f32 [%d6], %f0;\n@!%p2 red.global.add.f32 [%d6], %f0;\n", 2, "what another one stores",
         ),
+        "what nobody has written": ("add.f32 %f9, %f15, %f0;\nst.global.f32 [%d4], %f9;\n", 1, "something else"),
+        "shared memory that nobody has written": (
+            "ld.shared.f32 %f9, [room+64];\nst.global.f32 [%d4], %f9;\n", 1, "something else",
+        ),
         "a ticket": (TICKET + "mov.b32 %f9, %r6;\n@%p3 st.global.f32 [%d4], %f9;\n", 2, "the result of atom"),
     }.values(),
 )  # fmt: skip
