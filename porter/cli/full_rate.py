@@ -26,13 +26,12 @@ from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
 from porter.passes.full_rate.asked import OF_RUNS
 from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
-from porter.passes.native import given as native
 from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
 from porter.passes.native.pair import NAME as PAIR
-from porter.passes.native.step import ON_REQUEST, STEPS
-from porter.passes.native.tiles import NAME as TILES
+from porter.passes.native.step import ON_REQUEST, STEPS, declared
 from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune import given as native
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.known import Known
@@ -114,9 +113,10 @@ class Proofs:
             return Proof(missing=what)
         kernels = root.full_rate or root.kernels
         steps = root.native if root.dsl else ()
-        over = TILES in root.native
+        along = {ring.along for changes in declared(root.native) for ring in changes.rings}
+        over = "others' tiles" in along
         # blocks that take others' work over come to many tiles at any size of the grid
-        turns = DOUBLE_BUFFER in root.native and not over
+        turns = "tiles" in along and not over
         claim = Claim(
             Path(root.path),
             kernels,
@@ -158,7 +158,7 @@ class Proofs:
 
     @staticmethod
     def _has_to_be_equal(root: PortedRoot) -> bool:
-        return not set(ON_REQUEST) & set(root.native)
+        return all(changes.level == "grid" for changes in declared(root.native))
 
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""

@@ -49,18 +49,19 @@ def judged(
     most = SIZES * seconds if left is None else min(SIZES * seconds, left / (PARTS + for_all))
     sizes_of = _sizes if for_all else instantiations
     found = Comparing(session, most, options, sizes_of=sizes_of, for_all=for_all).compare([subject])
-    return judgement_of(found)
+    return judgement_of(found, for_all)
 
 
-def judgement_of(found: Sequence[Told]) -> Judgement:
-    """One kernel that is wrong refuses all, and one that is not known leaves all unknown."""
+def judgement_of(found: Sequence[Told], each_size: bool) -> Judgement:
+    """One kernel that is wrong refuses all, and one that is not known leaves all unknown. `each_size`: so does a size
+    for which there was no time, as no run is made of it."""
     for one in found:
         if one.wrong:
             return Judgement("refused", one.wrong[0].message)
     for one in found:
         if one.equality != "equal":
             return Judgement("unknown", one.lines[-1])
-        if one.left_out:
+        if one.left_out and each_size:
             what = f"{one.kernel} is equal {one.extent}, and there was no time for {one.left_out} (`--prove-seconds`)"
             return Judgement("unknown", what)
     return Judgement("equal", "; ".join(dict.fromkeys(f"{t.kernel} {t.extent}" for t in found)))

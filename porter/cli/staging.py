@@ -23,12 +23,11 @@ from porter.grade.shape import Problem, Shape
 from porter.grade.stages import best_count
 from porter.grade.whatif import read_problem
 from porter.lang.sources import is_python
-from porter.passes.native.given import Left
 from porter.passes.native.pair import NAME as PAIR
 from porter.passes.native.raster import GROUP
 from porter.passes.native.raster import NAME as RASTER
 from porter.passes.native.stages import NAME
-from porter.passes.native.step import ON_REQUEST
+from porter.passes.native.step import declared
 from porter.passes.native.tiles import NAME as TILES
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, PortedRoot
@@ -41,6 +40,7 @@ from porter.scan.library_ring import held_stages, most_stages
 from porter.scan.native import native_steps
 from porter.scan.pipeline import launched, pipelines
 from porter.scan.staging import Asked, asked_of
+from porter.tune.given import Left
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.expr import Number
 from porter.verify.launching import build_port
@@ -107,7 +107,7 @@ def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None =
     """A port, or what one root of it is compiled with, for a builder."""
     files = ported.elsewhere() if root is None else ported.of_root(root)
     roots = [root] if root is not None else ported.roots
-    reorders = any(set(ON_REQUEST) & set(r.native) for r in roots)
+    reorders = any(changes.numerics for r in roots for changes in declared(r.native))
     plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders, layout=layout_of(ported))
     staged = [r for r in roots if not r.dsl and (r.stages or PAIR in r.native or r.permuted or r.halved is not None)]
     return replace(plan, relaunch=_relaunch(session, plan, staged[0])) if len(staged) == 1 else plan

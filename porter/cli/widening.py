@@ -20,13 +20,13 @@ from porter.diagnostics import Code, Diagnostic
 from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
 from porter.lang.sources import is_python, load_sources
-from porter.passes.native.given import Left
 from porter.passes.native.wide import AS_WIDE, NAME
 from porter.passes.ported import Ported, PortedRoot
 from porter.passes.widening import why_not
 from porter.rules.rule import Rule
 from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.scan.staging import HostLaunch, launch_of
+from porter.tune.given import Left
 from porter.verify.expr import FUNCTIONS, ExpressionError, evaluate
 
 NOT_SAID = "what its host code launches it with is not known in numbers"

@@ -17,7 +17,7 @@ from porter.cli.sharing import _Built
 from porter.diagnostics import Code, Diagnostic
 from porter.grade.changes import blocks
 from porter.passes.dsl.outputs import DSL_STEPS, support_module
-from porter.passes.native.given import _last_of_dsl
+from porter.tune.given import _last_of_dsl
 from porter.passes.ported import Ported
 from porter.verify.proof import Claim, Proof
 
