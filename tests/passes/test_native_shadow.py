@@ -11,7 +11,7 @@ from scripts_loaded import script
 from shadow_kernels import Kernel, cases
 
 SHADOW = script("scripts/shadow_native.py")
-QUICK = ("as it is, a thread of its own", "a shuffle in a helper")
+QUICK = ("a shuffle in a helper",)
 
 
 @pytest.mark.external
