@@ -33,13 +33,13 @@ from full_rate_groups import GROUPS  # noqa: E402
 from porter.build.port_plan import PortPlan  # noqa: E402
 from porter.cli.building import make_builder  # noqa: E402
 from porter.cli.porting import look  # noqa: E402
-from porter.cli.staging import port_plan  # noqa: E402
 from porter.diagnostics import Code, PorterError  # noqa: E402
 from porter.passes.full_rate.given import taken  # noqa: E402
 from porter.passes.port import PortOptions  # noqa: E402
 from porter.passes.ported import port_paths  # noqa: E402
 from porter.ptx.parser import parse_module  # noqa: E402
 from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate  # noqa: E402
+from porter.tune.staging import port_plan  # noqa: E402
 from porter.verify.builder import PORT_ARCH, Builder  # noqa: E402
 from porter.verify.case import Case, load_case  # noqa: E402
 from porter.verify.case_program import Program  # noqa: E402

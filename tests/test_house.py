@@ -27,7 +27,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "lang": frozenset({"project", "ptx"}),
     "model": frozenset({"lang", "ptx"}),
     "rules": frozenset({"passes", "model", "lang", "ptx"}),
-    "passes": frozenset({"rules", "model", "lang", "ptx"}),
+    "passes": frozenset({"steps", "rules", "model", "lang", "ptx"}),
+    "steps": frozenset({"passes", "rules", "model", "lang", "facts", "ptx"}),
     "build": frozenset({"ptx"}),
     "sim": frozenset({"ptx"}),
     "hopper": frozenset({"ptx"}),
@@ -40,7 +41,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "report": frozenset(
         {"grade", "verify", "build", "sim", "sync", "facts", "hopper", "passes", "rules", "model", "lang", "ptx"}
     ),
-    "cli": frozenset({"report", "grade", "scan", "verify", "build", "passes", "rules", "lang", "project"}),
+    "tune": frozenset({"steps", "passes", "grade", "verify", "build", "scan", "rules", "lang", "facts", "ptx"}),
+    "cli": frozenset({"tune", "report", "grade", "scan", "verify", "build", "passes", "rules", "lang", "project"}),
 }
 # Parts that must not see each other even through a third one.
 NEVER_REACHES = [("lang", "sim"), ("sim", "lang"), ("sim", "model"), ("passes", "sim"), ("ptx", "lang")]

@@ -13,7 +13,6 @@ from porter.build.host_headers import host_headers_note
 from porter.build.port_plan import PortPlan, materialize
 from porter.build.table import ResourceRow
 from porter.build.toolchain import find_toolkit
-from porter.cli.building import compilable
 from porter.cli.comparing import THERE, Comparing, Subject, Told, lines_of, wrong_in
 from porter.cli.context import Session, command
 from porter.cli.gate import host_hint
@@ -24,6 +23,7 @@ from porter.lang.sources import is_python
 from porter.project.include_dirs import stated_directories
 from porter.report import json as report_json
 from porter.report.terminal import resource_table
+from porter.tune.searching import compilable
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.depot import depots
 from porter.verify.gate import GateOptions

@@ -12,27 +12,22 @@ from typing import Protocol
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.choosing import Chosen
 from porter.cli.context import NATIVE, Session
-from porter.cli.issuing import Issued, issued
 from porter.cli.rates import slower
-from porter.cli.sharing import shared
-from porter.cli.staging import Counts, Staged, port_plan, remade, staged, stages_said
-from porter.cli.storing import stored
-from porter.cli.tuning import tuned
-from porter.cli.widening import NOT_SAID, not_followed, widened
 from porter.diagnostics import Code, Diagnostic, PorterError, unforeseen
 from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
 from porter.passes.full_rate.asked import OF_RUNS
 from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
-from porter.passes.native import given as native
 from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
 from porter.passes.native.pair import NAME as PAIR
-from porter.passes.native.step import ON_REQUEST, STEPS
-from porter.passes.native.tiles import NAME as TILES
+from porter.passes.native.step import ON_REQUEST, STEPS, declared
 from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune import given as native
+from porter.tune.search import Searched, searched
+from porter.tune.staging import Counts, port_plan, stages_said
+from porter.tune.widening import NOT_SAID, not_followed
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.known import Known
@@ -114,9 +109,10 @@ class Proofs:
             return Proof(missing=what)
         kernels = root.full_rate or root.kernels
         steps = root.native if root.dsl else ()
-        over = TILES in root.native
+        along = {ring.along for changes in declared(root.native) for ring in changes.rings}
+        over = "others' tiles" in along
         # blocks that take others' work over come to many tiles at any size of the grid
-        turns = DOUBLE_BUFFER in root.native and not over
+        turns = "tiles" in along and not over
         claim = Claim(
             Path(root.path),
             kernels,
@@ -147,7 +143,8 @@ class Proofs:
         if key not in self._refused:
             plan = port_plan(self._session, ported, root)
             what = unsaid(self._session, plan, root)
-            found = None if what else self._judge(Path(root.path), plan, self._budget.left if self._budget else None)
+            left = self._budget.left if self._budget else None
+            found = None if what else self._judge(Path(root.path), plan, root.kernels, left)
             unwanted = found is not None and found.status not in (("equal",) if self._has_to_be_equal(root) else _LET)
             self._refused[key] = found.what if found is not None and unwanted else what
         return self._refused[key]
@@ -158,7 +155,7 @@ class Proofs:
 
     @staticmethod
     def _has_to_be_equal(root: PortedRoot) -> bool:
-        return not set(ON_REQUEST) & set(root.native)
+        return all(changes.level == "grid" for changes in declared(root.native))
 
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""
@@ -317,25 +314,8 @@ def _of_compat(
 
 def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> Ported:
     """The port with what cases verify of the session's style."""
-    wide = widened(session, ported, make) if session.style == NATIVE else Chosen(ported)
-    if wide.roots:
-        ported, make = wide.ported, partial(make, wide=wide.roots)
-    chosen = staged(session, ported, make) if session.style == NATIVE else Staged(ported, frozenset())
-    if chosen.counts or chosen.without:
-        ported, make = chosen.ported, partial(remade, make, chosen)
-    sharing = shared(session, ported, make) if session.style == NATIVE else Chosen(ported)
-    if sharing.roots:
-        ported, make = sharing.ported, partial(make, blocks=sharing.roots)
-    issuing = issued(session, ported, make, sharing.roots) if session.style == NATIVE else Issued(Chosen(ported))
-    if issuing.chosen.roots:
-        ported, make = issuing.chosen.ported, partial(make, aheads=issuing.chosen.roots, blocks=issuing.blocks)
-    storing = stored(session, ported, make) if session.style == NATIVE else Chosen(ported)
-    if storing.roots:
-        ported, make = storing.ported, partial(make, bulk_stores=storing.roots)
-    spilling: list[Diagnostic] = []
-    if session.style == NATIVE:
-        ported, registers, spilling = tuned(session, ported, make)
-        make = partial(make, registers=registers)
+    search = searched(session, ported, make) if session.style == NATIVE else Searched(ported, make)
+    ported, make = search.ported, search.make
     steps = native.given(ported, make, proofs.missing, proofs.lacking)
     found = given(steps.ported, partial(make, without=steps.without), proofs.full_rate)
     unproved = {(r.path, step) for r in found.roots for step in r.native if proofs.missing(found, r)}
@@ -345,12 +325,8 @@ def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> P
         found = given(make(without=without), partial(make, without=without), proofs.full_rate)
         steps.said += [native.left(path, step, "its MMAs stay at M=64") for path, step in sorted(unproved)]
     found.diagnostics += [*proofs.said, *steps.said]
-    wide.say(found)
-    chosen.say(found)
-    sharing.say(found)
-    issuing.chosen.say(found)
-    storing.say(found)
-    found.diagnostics += [d for d in spilling if d not in found.diagnostics]
+    search.say(found)
+    found.diagnostics += [d for d in search.spilling if d not in found.diagnostics]
     for root in found.roots:
         found.diagnostics += proofs.shortfalls(found, root)
         found.diagnostics += [*proofs.native(found, root), *stages_said(session, found, root)]

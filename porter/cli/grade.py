@@ -11,7 +11,6 @@ from pathlib import Path
 from rich.text import Text
 
 from porter.cli.auto import Auto
-from porter.cli.candidates import Candidate, calibration_of, grade_with
 from porter.cli.context import AUTO, FULL_RATE, NATIVE, Session, command
 from porter.cli.grading import of_case, of_launch, of_program, of_ptx
 from porter.cli.inputs import require_directories, require_file, require_program
@@ -27,6 +26,7 @@ from porter.grade.whatif import Impossible, apply, read_problem
 from porter.lang.sources import CUDA_ENDINGS, is_python
 from porter.report import grade as report_grade
 from porter.report import json as report_json
+from porter.tune.candidates import Candidate, calibration_of, grade_with
 from porter.verify.case import Case, cases_if_any, load_case
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from porter.build.entry import kernel_name
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.candidates import Candidate, calibration_of, candidate, grade_with, with_stages_of
 from porter.cli.context import Session
 from porter.cli.porting import plan_of_case
 from porter.cli.programs import program_request
@@ -18,6 +17,7 @@ from porter.diagnostics import Diagnostic
 from porter.grade.model import STANDARD, Grade
 from porter.grade.reading import Launch, read_shape
 from porter.report import grade as report_grade
+from porter.tune.candidates import Candidate, calibration_of, candidate, grade_with, with_stages_of
 from porter.verify.builder import parse_ptx
 from porter.verify.case import Case
 from porter.verify.launch_file import load_launch

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from porter.build.entry import function_name
 from porter.build.nvcc import compile_ptx
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
-from porter.cli.comparing import Comparing, Subject, Told, instantiations
+from porter.cli.comparing import THERE, Comparing, Subject, Told, instantiations
 from porter.cli.context import Session
 from porter.cli.porting import plan_on
 from porter.diagnostics import PorterError
@@ -33,14 +34,15 @@ def judge(session: Session, options: GateOptions, seconds: float) -> Judge | Non
 
 
 def judged(
-    session: Session, path: Path, plan: PortPlan, left: float | None, options: GateOptions, seconds: float,
-    for_all: bool = False,
+    session: Session, path: Path, plan: PortPlan, kernels: Sequence[str], left: float | None, options: GateOptions,
+    seconds: float, for_all: bool = False,
 ) -> Judgement:  # fmt: skip
-    """The judgement on all kernels that the compiler makes of a file, each looked at for some times the `seconds` of a
-    comparison beside other checks, and in the time that is `left` for all: at the sizes that cases list, which runs
-    go beyond. `for_all`: no run does, and larger sizes are looked at as well, and all of those that turns follow."""
+    """The judgement on kernels of these names, or on all, that the compiler makes of a file, each looked at for some
+    times the `seconds` of a comparison beside other checks, and in the time that is `left` for all: at the sizes that
+    cases list, which runs go beyond. `for_all`: no run does, and larger sizes are looked at as well, and all of those
+    that turns follow."""
     try:
-        entries = _entries(path, options)
+        entries = [e for e in _entries(path, options) if not kernels or function_name(e) in kernels]
     except PorterError as error:
         return Judgement("unknown", f"the original does not compile here: {error.diagnostic.message}")
     if not entries:
@@ -48,19 +50,20 @@ def judged(
     subject = Subject(path, lambda case: plan_on(case, plan), entries)
     most = SIZES * seconds if left is None else min(SIZES * seconds, left / (PARTS + for_all))
     sizes_of = _sizes if for_all else instantiations
-    found = Comparing(session, most, options, sizes_of=sizes_of, for_all=for_all).compare([subject])
-    return judgement_of(found)
+    found = Comparing(session, most, options, THERE, sizes_of, for_all).compare([subject])
+    return judgement_of(found, for_all)
 
 
-def judgement_of(found: Sequence[Told]) -> Judgement:
-    """One kernel that is wrong refuses all, and one that is not known leaves all unknown."""
+def judgement_of(found: Sequence[Told], each_size: bool) -> Judgement:
+    """One kernel that is wrong refuses all, and one that is not known leaves all unknown. `each_size`: so does a size
+    for which there was no time, as no run is made of it."""
     for one in found:
         if one.wrong:
             return Judgement("refused", one.wrong[0].message)
     for one in found:
         if one.equality != "equal":
             return Judgement("unknown", one.lines[-1])
-        if one.left_out:
+        if one.left_out and each_size:
             what = f"{one.kernel} is equal {one.extent}, and there was no time for {one.left_out} (`--prove-seconds`)"
             return Judgement("unknown", what)
     return Judgement("equal", "; ".join(dict.fromkeys(f"{t.kernel} {t.extent}" for t in found)))

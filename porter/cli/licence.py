@@ -10,10 +10,10 @@ from pathlib import Path
 from porter.cli.context import Session
 from porter.cli.full_rate import Compares, unsaid
 from porter.cli.judging import judged
-from porter.cli.staging import port_plan
 from porter.diagnostics import Diagnostic
 from porter.passes.full_rate.given import equal
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune.staging import port_plan
 from porter.verify.gate import GateOptions
 from porter.verify.refusals import told_by_launches
 
@@ -31,7 +31,7 @@ def licensed(
     plan = port_plan(session, ported, root)
     if what := unsaid(session, plan, root):
         return what
-    found = judged(session, Path(root.path), plan, left, options, seconds, for_all=True)
+    found = judged(session, Path(root.path), plan, (), left, options, seconds, for_all=True)
     if found.status == "equal" and root.joined and (what := told_by_launches(Path(root.path), options)):
         return what
     return equal(root.path, found.what) if found.status == "equal" else found.what

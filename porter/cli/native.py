@@ -9,12 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from porter.cli.candidates import calibration_of, grade_with
-from porter.cli.choosing import GAIN
 from porter.cli.context import COMPAT, Session, current, styled
 from porter.cli.grading import of_case
 from porter.cli.porting import plan_of_case
-from porter.cli.staging import problem_of
 from porter.diagnostics import PorterError
 from porter.grade.calibration_file import Calibration
 from porter.grade.shape import Problem, Shape
@@ -31,6 +28,9 @@ from porter.passes.plan import KernelPlan
 from porter.report.native import Gain, NativePlan
 from porter.scan.native import Step, native_steps
 from porter.scan.pipeline import KernelPipeline
+from porter.tune.candidates import calibration_of, grade_with
+from porter.tune.choosing import GAIN
+from porter.tune.staging import problem_of
 from porter.verify.case import cases_if_any, load_case
 
 

@@ -13,6 +13,7 @@ from porter.build.closure import Named, left_beside
 from porter.build.layout import Layout, completed
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.passes.ported import Ported
+from porter.tune.layouts import named_by
 
 ASTRAY = "away from its original it includes headers of the original, by absolute paths"
 """Why a port is not compiled in another place."""
@@ -36,31 +37,21 @@ def placed(ported: Ported, whole: bool, include_dirs: Sequence[Path] = (), given
     chosen = completed(
         map(Path, there if whole else changed),
         map(Path, there),
-        _named(ported),
+        named_by(ported),
         searched := tuple(dict.fromkeys([*include_dirs, *(d for root in ported.roots for d in root.include_dirs)])),
     )
-    inside = [n for n in _named(ported) if {n.by.resolve(), n.found.resolve()} <= chosen.written]
+    inside = [n for n in named_by(ported) if {n.by.resolve(), n.found.resolve()} <= chosen.written]
     holding = [d for d in given if d.is_dir()]
-    named = {*map(os.path.realpath, include_dirs), *(os.path.realpath(n.through) for n in _named(ported) if n.through)}
+    named = {
+        *map(os.path.realpath, include_dirs),
+        *(os.path.realpath(n.through) for n in named_by(ported) if n.through),
+    }
     return Placed(
         {path: data for path, data in there.items() if Path(path).resolve() in chosen.written},
         Layout.of(map(Path, there), holding, inside),
         tuple(d for d in searched if os.path.realpath(d) in named),
         tuple(_astray(include) for include in chosen.astray if str(include.found) in changed),
     )
-
-
-def layout_of(ported: Ported) -> Layout:
-    """The layout of a port of which all files are written."""
-    return Layout.of(map(Path, ported.elsewhere()), (), _named(ported))
-
-
-def _named(ported: Ported) -> list[Named]:
-    return [
-        Named(Path(i.path), i.name, i.quoted, Path(i.resolved), i.through)
-        for i in ported.includes
-        if i.resolved is not None
-    ]
 
 
 def _astray(include: Named) -> Diagnostic:

@@ -12,13 +12,7 @@ from porter.build.port_plan import PortPlan
 from porter.cli.auto import Auto
 from porter.cli.context import AUTO, FULL_RATE, NATIVE, Session, current
 from porter.cli.endings import latent
-from porter.cli.issuing import issued
 from porter.cli.options import split_list
-from porter.cli.sharing import shared
-from porter.cli.staging import port_plan, remade, staged
-from porter.cli.storing import stored
-from porter.cli.tuning import tuned
-from porter.cli.widening import widened
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.diagnostics.spread import Tell
 from porter.lang.sources import load_sources
@@ -36,6 +30,8 @@ from porter.rules.load import load_rules
 from porter.scan import boxes
 from porter.scan.boxes import KernelBoxes
 from porter.scan.pipeline import KernelPipeline, launched
+from porter.tune.search import searched
+from porter.tune.staging import port_plan
 from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.gate import GateOptions
 from porter.verify.launching import ported_case
@@ -59,9 +55,9 @@ def launches_of(rule_directories: tuple[str, ...], path: Path, include_dirs: Seq
 
 @lru_cache(maxsize=8)
 def _launches_of(
-    path: Path, include_dirs: tuple[Path, ...], searched: tuple[Path, ...], texts: tuple[tuple[str, bytes], ...]
+    path: Path, include_dirs: tuple[Path, ...], looked_in: tuple[Path, ...], texts: tuple[tuple[str, bytes], ...]
 ) -> tuple[KernelPipeline, ...]:
-    """By Porter's own rules. Steps of a port ask for them one after the other, of the same texts: `searched` and
+    """By Porter's own rules. Steps of a port ask for them one after the other, of the same texts: `looked_in` and
     `texts` tell those from others."""
     return tuple(launched(path, load_rules(), include_dirs))
 
@@ -188,27 +184,9 @@ def plan_of(
     else:
         ported = make()
     if stages and current().style == NATIVE:
-        wide = widened(current(), ported, make)
-        if wide.roots:
-            ported, make = wide.ported, partial(make, wide=wide.roots)
-        chosen = staged(current(), ported, make)
-        if chosen.counts or chosen.without:
-            make = partial(remade, make, chosen)
-        sharing = shared(current(), chosen.ported, make)
-        if sharing.roots:
-            make = partial(make, blocks=sharing.roots)
-        issuing = issued(current(), sharing.ported, make, sharing.roots)
-        if issuing.chosen.roots:
-            make = partial(make, aheads=issuing.chosen.roots, blocks=issuing.blocks)
-        storing = stored(current(), issuing.chosen.ported, make)
-        if storing.roots:
-            make = partial(make, bulk_stores=storing.roots)
-        ported, _, _ = tuned(current(), storing.ported, make)
-        wide.say(ported)
-        chosen.say(ported)
-        sharing.say(ported)
-        issuing.chosen.say(ported)
-        storing.say(ported)
+        search = searched(current(), ported, make)
+        ported = search.ported
+        search.say(ported)
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     if current().style != AUTO:

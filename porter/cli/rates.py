@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from porter.build.port_plan import PortPlan
-from porter.cli.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes, with_stages_of
-from porter.cli.choosing import GAIN
 from porter.cli.context import Session
-from porter.cli.staging import port_plan, problem_of
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.passes.ported import Ported
 from porter.report.grade import percent
+from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes, with_stages_of
+from porter.tune.choosing import GAIN
+from porter.tune.staging import port_plan, problem_of
 from porter.verify.builder import Builder
 from porter.verify.case import Case
 from porter.verify.prepare import prepare

@@ -17,12 +17,11 @@ from porter.build.files import write_all
 from porter.build.port_plan import PortPlan, materialize
 from porter.build.table import ResourceRow
 from porter.build.toolchain import find_toolkit
-from porter.cli.building import compilable, make_builder
+from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.grading import brief
 from porter.cli.inputs import read_document, require_directories, require_file, require_source
 from porter.cli.options import sim_options
-from porter.cli.placing import layout_of
 from porter.cli.port import port_document
 from porter.cli.porting import case_of_port, plan_of_case, port_paths
 from porter.diagnostics import Code, ExitCode, PorterError, worst_exit
@@ -34,6 +33,8 @@ from porter.report import json as report_json
 from porter.report import page, verification
 from porter.report.formats import render
 from porter.report.timeline import lines as timeline_lines
+from porter.tune.layouts import layout_of
+from porter.tune.searching import compilable
 from porter.verify.builder import PORT_ARCH
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.depot import depots

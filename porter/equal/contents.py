@@ -84,6 +84,8 @@ class Contents:
     machine: Machine
     forms: Forms | None = None
     """Where sizes are symbols."""
+    undefined: np.uint64 = UNDEFINED
+    """The word of what nobody has written."""
     noted: Noted = field(default_factory=Noted)
     lanes: int = ALL
     """Those that an instruction computes for."""
@@ -95,8 +97,8 @@ class Contents:
     def __post_init__(self) -> None:
         blocks = len(self.machine.blocks)
         room = SHARED_LIMIT + SYSTEM_SHARED + self.machine.launched.moved
-        self.shared = np.full((blocks, room), UNDEFINED, np.uint64)
-        self.tensor = np.full((blocks, LANES, COLUMNS, 4), UNDEFINED, np.uint64)
+        self.shared = np.full((blocks, room), self.undefined, np.uint64)
+        self.tensor = np.full((blocks, LANES, COLUMNS, 4), self.undefined, np.uint64)
         self.local: dict[Warp, dict[int, Words]] = defaultdict(dict)
         self.path: Words | None = None
         """What holds where an instruction is executed behind a branch on data."""
@@ -154,7 +156,7 @@ class Contents:
         newest = self._chosen.get((warp, name)) if self.path is not None else None
         if newest is not None and self._holds(newest.where):
             data = newest.data
-        found = fitted(data, size) if data is not None else np.full((WARP, size), UNDEFINED, np.uint64)
+        found = fitted(data, size) if data is not None else np.full((WARP, size), self.undefined, np.uint64)
         if isinstance(value, tuple):
             found = found.copy()
             for lane, number in enumerate(value):
@@ -294,7 +296,7 @@ class Contents:
 
     def local_bytes(self, warp: Warp, lanes: npt.NDArray[np.intp], addresses: Addresses) -> Words:
         """Bytes [lanes, bytes] of the lanes' own memory."""
-        found = np.full(addresses.shape, UNDEFINED, np.uint64)
+        found = np.full(addresses.shape, self.undefined, np.uint64)
         memory = self.local[warp]
         for (row, column), address in np.ndenumerate(addresses):
             if address in memory:
@@ -304,7 +306,7 @@ class Contents:
     def put_local(self, warp: Warp, lanes: npt.NDArray[np.intp], addresses: Addresses, data: Words) -> None:
         memory = self.local[warp]
         for (row, column), address in np.ndenumerate(addresses):
-            words = memory.setdefault(int(address), np.full(WARP, UNDEFINED, np.uint64))
+            words = memory.setdefault(int(address), np.full(WARP, self.undefined, np.uint64))
             words[lanes[row]] = data[row, column]
 
     # Global memory ------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ Monomial = tuple[int, ...]
 Terms = tuple[tuple[Monomial, int], ...]
 LARGEST_SIZE = (1 << 23) - 1
 """The largest size, and index of a block, for which something is said."""
-LARGEST_PARAMETER = (1 << 31) - 1
+_LARGEST_PARAMETER = (1 << 32) - 1
 _LARGEST_EXTENT = (1 << 16) - 1
 """Of a grid along y and z."""
 _PARAMETER = "parameter "
@@ -278,7 +278,7 @@ class Forms:
         """The largest number that a symbol may be (CUDA C++ Programming Guide, technical specifications: a grid)."""
         of, _, axis = self.symbols[atom].partition(".")
         if of.startswith(_PARAMETER):
-            return LARGEST_PARAMETER
+            return _LARGEST_PARAMETER
         return _LARGEST_EXTENT if of in OF_GRID and axis in ("y", "z") else LARGEST_SIZE
 
     def _shifted(self, form: Form, count: int, kind: str, bounds: list[Bound]) -> Form:

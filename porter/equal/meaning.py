@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 import porter.equal.meanings as families
-from porter.equal.contents import Contents, Taken, Way, fitted
+from porter.equal.contents import UNDEFINED, Contents, Taken, Way, fitted
 from porter.equal.forms import Forms
 from porter.equal.words import Words, constant, of_predicates, opposite, spread, word
 from porter.facts.events import NotUnderstood
@@ -32,8 +32,8 @@ meaning: Families[Means | None] = Families(families)
 class Follower:
     """Follows the execution of a machine."""
 
-    def __init__(self, machine: Machine, forms: Forms | None = None) -> None:
-        self.contents = Contents(machine, forms)
+    def __init__(self, machine: Machine, forms: Forms | None = None, undefined: np.uint64 = UNDEFINED) -> None:
+        self.contents = Contents(machine, forms, undefined)
         self._machine = machine
         self._known: dict[int, Means | None] = machine.flow.__dict__.setdefault("_meanings", {})
         machine.follow = self.follow

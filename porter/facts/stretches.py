@@ -279,14 +279,15 @@ class _FollowedText(_Text):
                 self._line(f" {target} = get({name!r})")
 
     def branch(self, at: int) -> bool:
-        is_one = super().branch(at)
-        if is_one and self._notes and self._flow.code.code[at].guard is None:
+        if not super().branch(at):
+            return False
+        self._of_numbers.append(at)
+        for guard in (self._variable(name) for name in self._flow.uses[at]):
+            self._line(f"if {guard}.__class__ is not int: others += ({at},)")
+            self._note(at, f"if {guard}.__class__ is int: ")
+        if not self._flow.uses[at]:
             self._note(at)
-        elif is_one and self._notes:
-            (guard,) = (self._variable(name) for name in self._flow.uses[at])
-            self._line(f"if {guard}.__class__ is int:")
-            self._note(at, " ")
-        return is_one
+        return True
 
     def _note(self, at: int, indent: str = "") -> None:
         if self._notes:

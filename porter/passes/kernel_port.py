@@ -48,8 +48,9 @@ from porter.passes.header import insert_header
 from porter.passes.helpers import NAMESPACE, Helpers, Placement
 from porter.passes.linkage import called_from_elsewhere
 from porter.passes.moves import Moves, place_moves
-from porter.passes.native import promotion, scales, tiled_step
+from porter.passes.native import promotion, scales
 from porter.passes.native import step as native_steps
+from porter.passes.native.taking import Launches, Taken
 from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
 from porter.passes.partial import LeftKernel, guarded, without_definitions
@@ -87,7 +88,7 @@ def port_kernels(
     native: tuple[str, ...] = (),
     stages: int = 0,
     registers: int = 0,
-    launches: native_steps.Launches | None = None,
+    launches: Launches | None = None,
     host: step.HostSide | None = None,
 ) -> KernelPort:
     """Run the passes over everything that uses wgmma, and over builders of libraries; `common` is what other sets,
@@ -147,7 +148,7 @@ def _port_kernels(
     native: tuple[str, ...],
     stages: int,
     registers: int,
-    launches: native_steps.Launches | None,
+    launches: Launches | None,
     host: step.HostSide | None,
 ) -> KernelPort:
     sources = program.sources
@@ -207,7 +208,7 @@ def _port_tiled(
     full_rate: bool,
     native: tuple[str, ...],
     stages: int,
-    launches: native_steps.Launches | None,
+    launches: Launches | None,
 ) -> KernelPort:
     """The port of sources whose MMAs a library issues."""
     findings = model_findings(program, accumulators)
@@ -216,11 +217,11 @@ def _port_tiled(
             if statement.answer is None:
                 tiled.refuse(statement.function, statement.statement.node, _BOTH, Code.WGMMA_FORM)
     context = new_context(program, accumulators, placement, NOTHING)
-    taken = native_steps.Taken()
+    taken = Taken()
 
     def steps(tiled: TiledContext) -> None:
         nonlocal taken
-        taken = tiled_step.take(tiled, native, stages, launches)
+        taken = native_steps.take_tiled(tiled, native, stages, launches)
 
     stopped, plans = port_tiled(context, tiled, full_rate, steps if native else None)
     if taken.steps:
@@ -233,7 +234,7 @@ def _port_tiled(
     return KernelPort(program, findings, context.edits, plans, added=context.added, libraries=libraries)
 
 
-def _asked(context: PortContext, plan: KernelPlan, taken: native_steps.Taken) -> tuple[str, ...]:
+def _asked(context: PortContext, plan: KernelPlan, taken: Taken) -> tuple[str, ...]:
     kernel = next(f for f in context.program.kernels if plan.kernel in (f.qualified_name, f.name))
     return asked_of_runs(context.helpers, kernel, taken.steps)
 
@@ -287,7 +288,7 @@ def rewrite(
     native: tuple[str, ...] = (),
     stages: int = 0,
     registers: int = 0,
-    launches: native_steps.Launches | None = None,
+    launches: Launches | None = None,
     host: step.HostSide | None = None,
 ) -> list[KernelPlan]:
     """Edits for everything that is decided; gives a plan of each kernel. `full_rate`: with M=128 MMAs where that can

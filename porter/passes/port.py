@@ -35,7 +35,7 @@ from porter.passes.native.ahead import NAME as AHEAD
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.bulk_store import NAME as BULK_STORE
 from porter.passes.native.sites import Left
-from porter.passes.native.step import Launches
+from porter.passes.native.taking import Launches
 from porter.passes.native.wide import NAME as WIDE
 from porter.passes.native.wide import RULE as WIDE_RULE
 from porter.passes.needs import NOTHING, Common, Need, needs_of

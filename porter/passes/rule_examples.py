@@ -22,7 +22,8 @@ from porter.model.spellings import Spelling
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.features import features_in, listed
 from porter.passes.full_rate.permuting import Boxes
-from porter.passes.native.step import Launches, steps_of
+from porter.passes.native.step import steps_of
+from porter.passes.native.taking import Launches
 from porter.passes.port import PortOptions, PortResult, port_sources
 from porter.passes.sm100.check import sm100_findings
 from porter.rules.accept import Change, accepted

@@ -16,7 +16,7 @@ from porter.model.pipeline.facts import HostLaunch
 from porter.model.program import build_program
 from porter.passes.native import wide
 from porter.passes.native.sites import Left
-from porter.passes.native.step import Launches
+from porter.passes.native.taking import Launches
 from porter.rules.engine import rule_group
 from porter.rules.recognize import vocabulary
 from porter.rules.rule import Rule

@@ -215,8 +215,8 @@ def _form(entry: dict[str, Any]) -> frozenset[str]:
 
 
 def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Location, is_user: bool) -> Rule:
-    if "pass" in _form(entry) and is_user:
-        raise PatternError("`pass` is for Porter's own rules: it names code")
+    if "pass" in _form(entry) and is_user and not entry["pass"].startswith("steps/"):
+        raise PatternError("`pass` is for Porter's own rules: it names code, of others that of a step, `steps/NAME`")
     language = entry.get("language") or data.get("language") or "cuda"
     files = tuple(entry.get("files") or data.get("files") or FILES.get(language, ()))
     if not files:

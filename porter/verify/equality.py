@@ -21,6 +21,7 @@ from porter.equal.forms import LARGEST_SIZE as LARGEST_SIZE
 from porter.equal.global_uses import GlobalUses, UnorderedError, require_apart, to_watch
 from porter.equal.meaning import Follower
 from porter.equal.outcome import Difference, Outcome, WrittenTwice, difference, of_cluster, together
+from porter.equal.words import word
 from porter.facts.code import Code
 from porter.facts.events import NotUnderstood
 from porter.facts.executor import run
@@ -313,7 +314,8 @@ class _Clusters:
 
     def _executed(self, launched: Launched, watched: frozenset[int]) -> tuple[Outcome, GlobalUses]:
         machine = Machine(launched)
-        follower = Follower(machine)
+        # what nobody has written is not the same in both programs
+        follower = Follower(machine, undefined=word(f"undefined {self.program}"))
         follower.contents.uses.watched = watched
         history = run(machine)
         if history.blocked:

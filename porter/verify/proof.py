@@ -92,8 +92,8 @@ class Judgement:
     what: str
 
 
-Judge = Callable[[Path, PortPlan, "float | None"], Judgement]
-"""Says so of the port of a file, within so many seconds."""
+Judge = Callable[[Path, PortPlan, "Sequence[str]", "float | None"], Judgement]
+"""Says so of kernels in the port of a file, within so many seconds."""
 
 
 @dataclass

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from porter.build.port_plan import PortPlan
@@ -24,6 +26,8 @@ from porter.verify.line_map import LineMap
 from porter.verify.moved import Party, at_any_place
 from porter.verify.proving import Proof, Sizes, launched_case
 
+_MOST_TELLING = 8
+"""Sizes that are looked at where symbols tell both apart."""
 SECONDS = 10.0
 """For each program, where a proof stands beside other checks."""
 
@@ -119,12 +123,9 @@ def _for_all(
     )  # fmt: skip
     programs = AllSizes(comparison.original, comparison.port, comparison.flow_of, chosen[0], budget)
     of_symbols = programs.of_symbols(of_original, of_port)
-    for sizes in programs.telling:
-        if budget.is_spent:
-            break
-        other = replace(comparison, budget=Budget()).run([sizes])
-        if other.status == "differs":
-            return other
+    other = _shown_by_other_sizes(comparison, programs.telling, budget)
+    if other is not None:
+        return other
     for name in programs.names(of_original, of_port):
         try:
             counts.append(programs.compared(name, of_original, of_port))
@@ -133,10 +134,22 @@ def _for_all(
             if other.status == "differs":
                 return other
             counts.append(SizeCompared(name, why=f"at {other.at} {other.why}", place=next(iter(other.places), None)))
-    if not any(count.beside for count in counts):
+    if not counts or not all(count.beside for count in counts):
         of_symbols = programs.of_others(chosen, of_symbols)
     counts = [*of_symbols, *counts]
     return replace(equality, counts=tuple(counts), seconds=equality.seconds + time.perf_counter() - began)
+
+
+def _shown_by_other_sizes(comparison: Comparison, telling: Iterable[Sizes], budget: Budget) -> Equality | None:
+    """That both differ at some sizes, which a run shows."""
+    for sizes in islice(telling, _MOST_TELLING):
+        if budget.is_spent:
+            break
+        with suppress(PorterError):  # the kernel or the port does not take these
+            other = replace(comparison, budget=Budget()).run([sizes])
+            if other.status == "differs":
+                return other
+    return None
 
 
 def with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equality:

@@ -162,6 +162,9 @@ class _Pairs:
                 run = "the run of both programs shows it" if shown else "the run of both leaves the same bits"
                 return result("differs" if shown else "unknown", f"{self._told(number, found)}; {run}", at,
                               places_of(found, *self.flows))  # fmt: skip
+            if number == min(self.differing, default=None):
+                # both make the same of what they are given, which is not the same, and no launch ahead says why
+                return result("unknown", "the run of both leaves other bits, of other inputs", at)
             looked_at.append(_text(self.original.records[number]))
             total += count
         if not total:

@@ -275,16 +275,11 @@ class Prover:
 
     def _varied(self, base: Base, name: str, value: int, step: int) -> tuple[Count, Checked | None, str]:
         self._borrowed = set()
-        coarse = step
-        while coarse < value:
-            coarse *= 2
-        runs = self._runs(base, name, coarse)
-        if _all_differ(runs):
-            step = coarse
-        elif not runs or (fine := self._at(base, name, step)[1]) is None or _differ([fine, *runs]):
-            runs = self._runs(base, name, step)
-            while not _all_differ(runs) and step < value:
-                step, runs = 2 * step, self._runs(base, name, 2 * step)
+        one, two = (self._at(base, name, step * turns)[1] for turns in (1, 2))
+        # small ones are soon executed
+        runs = self._runs(base, name, step) if one is not None and two is not None and _differ([one, two]) else []
+        if not _all_differ(runs):
+            step, runs = self._coarser(base, name, value, step)
         for prime in _PRIMES:
             while step % prime == 0 and _all_differ(finer := self._runs(base, name, step // prime)):
                 step, runs = step // prime, finer
@@ -301,6 +296,21 @@ class Prover:
         self._made = {value: made for value, made in self._made.items() if value not in self._borrowed}
         self._borrowed = None
         return self._turns(base, name, step)
+
+    def _coarser(self, base: Base, name: str, value: int, step: int) -> tuple[int, list[Recorder]]:
+        """A step whose first multiples all differ, if there is one: about as large as the case's own value, or larger
+        than one for which they do not."""
+        coarse = step
+        while coarse < value:
+            coarse *= 2
+        runs = self._runs(base, name, coarse)
+        if _all_differ(runs):
+            return coarse, runs
+        if not runs or (fine := self._at(base, name, step)[1]) is None or _differ([fine, *runs]):
+            runs = self._runs(base, name, step)
+            while not _all_differ(runs) and step < value:
+                step, runs = 2 * step, self._runs(base, name, 2 * step)
+        return step, runs
 
     def _smaller(
         self, base: Base, count: tuple[Count, Checked | None, str], chosen: Sequence[Sizes], made: Made

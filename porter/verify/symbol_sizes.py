@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from porter.equal.all_turns import NotAllError
-from porter.equal.forms import LARGEST_PARAMETER, Bound, Forms, implied
+from porter.equal.forms import Bound, Forms, implied
 from porter.equal.meaning import Follower
 from porter.equal.outcome import Outcome, difference, of_cluster
 from porter.facts.events import NotUnderstood
@@ -78,10 +78,14 @@ class SymbolSide:
         found: dict[tuple[str, int], str] = {}
         for param, values in zip(entry.params, zip(*of_probes, strict=True), strict=True):
             for offset in range(0, len(values[0]), 4):
-                cells = tuple(int.from_bytes(data[offset : offset + 4], "little") for data in values)
+                cells, behind = (
+                    tuple(int.from_bytes(data[at : at + 4], "little") for data in values) for at in (offset, offset + 4)
+                )  # fmt: skip
                 if len(set(cells)) == 1:
                     continue
-                if max(cells) > LARGEST_PARAMETER or len(values[0]) < offset + 4:
+                is_wide = offset % 8 == 0 and len(values[0]) >= offset + 8 and not any(behind)
+                if len(values[0]) < offset + 4 or (is_wide and cells not in known):
+                    # of 64 bits the upper ones may follow as well
                     raise NotAllError("a parameter that follows them and is no size", self.name)
                 found[param.name, offset] = known.get(cells) or Forms.parameter(cells)
         return found

@@ -14,9 +14,9 @@ import pytest
 from fakes_cli import porter
 
 from porter.build.dsl import DslLeft, DslTraced
-from porter.cli.choosing import Chosen
 from porter.diagnostics import Code, Diagnostic
 from porter.passes.dsl.outputs import DSL_STEPS, support_module
+from porter.tune.choosing import Chosen
 from porter.verify import proof
 from porter.verify.case import load_case
 from porter.verify.outcome import Verdict
@@ -45,7 +45,7 @@ class Runs:
         monkeypatch.setattr(proof, "build_port", self.build)
         monkeypatch.setattr("porter.cli.full_rate.slower", lambda *compared: None)
         monkeypatch.setattr("porter.cli.full_rate.shared", lambda session, ported, make: Chosen(ported))
-        monkeypatch.setattr("porter.cli.staging._with_step", lambda *asked: None)
+        monkeypatch.setattr("porter.tune.staging._with_step", lambda *asked: None)
 
     def build(self, problem: Any, plan: Any, builder: Any) -> Any:
         name = problem.case.path.name

@@ -15,16 +15,17 @@ from fakes_cli import porter
 from test_cli_native_port import CORPUS, failure, planted
 
 from porter.build import trust
-from porter.cli import full_rate, issuing
-from porter.cli.choosing import Chosen
-from porter.cli.issuing import _Built
+from porter.cli import full_rate
 from porter.cli.porting import look
-from porter.cli.staging import Staged
 from porter.grade.changes import Impossible, ahead, blocks
 from porter.grade.model import grade
 from porter.grade.shape import Epilogue, Mma, Residency, Shape, Work
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
+from porter.tune import issuing, search
+from porter.tune.choosing import Chosen
+from porter.tune.issuing import _Built
+from porter.tune.staging import Staged
 from porter.verify.proof import Claim, Proof
 
 ALONE = Shape("sm_100a", ((Mma(128, 64), 8), (Mma(128, 128, a="tensor"), 4)), None, None, 32768, 2, "specialized", 128,
@@ -62,10 +63,10 @@ def ported(
 
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
-    monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
-    monkeypatch.setattr(full_rate, "shared", shared)
-    monkeypatch.setattr(full_rate, "stored", lambda session, ported, make: Chosen(ported))
-    for module in (full_rate, issuing):
+    monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
+    monkeypatch.setattr(search, "shared", shared)
+    monkeypatch.setattr(search, "stored", lambda session, ported, make: Chosen(ported))
+    for module in (search, issuing):
         monkeypatch.setattr(module, "tuned", lambda session, ported, make: (ported, frozenset(), []))
     monkeypatch.setattr(issuing._Choice, "_built", built)
     kernel = CORPUS / "attention_fwd" / "attention_fwd.cu"

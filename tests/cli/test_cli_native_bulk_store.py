@@ -12,16 +12,17 @@ import pytest
 from fakes_cli import porter
 from test_cli_native_port import CORPUS, failure, planted
 
-from porter.cli import full_rate, storing
-from porter.cli.choosing import Chosen
+from porter.cli import full_rate
 from porter.cli.porting import look
-from porter.cli.staging import Staged
 from porter.grade.changes import Impossible, bulk_store
 from porter.grade.clocks import drain
 from porter.grade.shape import Epilogue, Mma, Residency, Shape
 from porter.passes.native.wide import NAME as WIDE
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
+from porter.tune import search, storing
+from porter.tune.choosing import Chosen
+from porter.tune.staging import Staged
 from porter.verify.proof import Claim, Proof
 
 SHORT = Shape("sm_100a", ((Mma(128, 128), 4),), 128, 128, 32768, 3, "specialized", 128,
@@ -51,10 +52,10 @@ def ported(
 
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
-    monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
-    monkeypatch.setattr(full_rate, "widened", lambda session, ported, make: Chosen(ported))
-    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Chosen(ported))
-    monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
+    monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
+    monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
+    monkeypatch.setattr(search, "shared", lambda session, ported, make: Chosen(ported))
+    monkeypatch.setattr(search, "tuned", lambda session, ported, make: (ported, frozenset(), []))
     monkeypatch.setattr(storing._Choice, "_shapes", shapes)
     kernel = CORPUS / name / f"{name}.cu"
     result = porter("port", "--style", "native", "--no-compile", kernel, "-o", folder)

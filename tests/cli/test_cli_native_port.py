@@ -15,12 +15,13 @@ from fakes_cli import porter
 from porter.build import trust
 from porter.cli import full_rate
 from porter.cli.building import make_builder
-from porter.cli.choosing import Chosen
 from porter.cli.porting import look
-from porter.cli.staging import Staged
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, PortedRoot, port_paths
+from porter.tune import search
+from porter.tune.choosing import Chosen
+from porter.tune.staging import Staged
 from porter.verify.builder import PORT_ARCH
 from porter.verify.proof import Claim, Judgement, Proof
 
@@ -41,10 +42,10 @@ def ported(
 
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
-    monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
-    monkeypatch.setattr(full_rate, "widened", lambda session, ported, make: Chosen(ported))
-    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Chosen(ported))
-    monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
+    monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
+    monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
+    monkeypatch.setattr(search, "shared", lambda session, ported, make: Chosen(ported))
+    monkeypatch.setattr(search, "tuned", lambda session, ported, make: (ported, frozenset(), []))
     kernel = CORPUS / "gemm_persistent/gemm_persistent.cu"
     result = porter("port", "--style", "native", "--no-compile", kernel, "-o", folder)
     return (folder / kernel.name).read_text(), " ".join(result.output.split()), run

@@ -15,17 +15,18 @@ from fakes_cli import porter
 from test_cli_native_port import CORPUS, failure, planted
 
 from porter.build import trust
-from porter.cli import full_rate, sharing
-from porter.cli.choosing import Chosen
-from porter.cli.issuing import Issued
+from porter.cli import full_rate
 from porter.cli.porting import look
-from porter.cli.sharing import _Built
-from porter.cli.staging import Staged
 from porter.grade.changes import blocks
 from porter.grade.shape import Epilogue, Mma, Residency, Shape, Work
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
+from porter.tune import search, sharing
+from porter.tune.choosing import Chosen
+from porter.tune.issuing import Issued
+from porter.tune.sharing import _Built
+from porter.tune.staging import Staged
 from porter.verify.proof import Claim, Proof
 
 ALONE = Shape("sm_100a", ((Mma(128, 64), 8), (Mma(128, 128, a="tensor"), 4)), None, None, 32768, 2, "specialized", 128,
@@ -59,10 +60,10 @@ def ported(
 
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
-    monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: Staged(ported, frozenset()))
-    monkeypatch.setattr(full_rate, "widened", lambda session, ported, make: Chosen(ported))
-    monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
-    monkeypatch.setattr(full_rate, "issued", lambda session, ported, make, two: Issued(Chosen(ported), two))
+    monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
+    monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
+    monkeypatch.setattr(search, "tuned", lambda session, ported, make: (ported, frozenset(), []))
+    monkeypatch.setattr(search, "issued", lambda session, ported, make, two: Issued(Chosen(ported), two))
     monkeypatch.setattr(sharing._Choice, "_built", built)
     kernel = CORPUS / name / f"{name}.cu"
     result = porter("port", "--style", "native", "--no-compile", *options, kernel, "-o", folder)

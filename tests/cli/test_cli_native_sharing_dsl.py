@@ -12,13 +12,14 @@ import pytest
 from fakes_cli import porter
 from test_cli_native_sharing import ALONE, BUSY, TWO
 
-from porter.cli import full_rate, sharing
-from porter.cli.sharing import _Built
+from porter.cli import full_rate
 from porter.diagnostics import Code, Diagnostic
 from porter.grade.changes import blocks
 from porter.passes.dsl.outputs import DSL_STEPS, support_module
-from porter.passes.native.given import _last_of_dsl
 from porter.passes.ported import Ported
+from porter.tune import sharing
+from porter.tune.given import _last_of_dsl
+from porter.tune.sharing import _Built
 from porter.verify.proof import Claim, Proof
 
 KERNEL = Path(__file__).parents[2] / "corpus" / "dsl_attention"

@@ -13,13 +13,14 @@ from test_cli_native_port import CORPUS, failure, planted
 
 from porter.build import trust
 from porter.build.port_plan import Relaunch
-from porter.cli import full_rate, staging
-from porter.cli.choosing import Chosen
+from porter.cli import full_rate
 from porter.cli.porting import look
 from porter.diagnostics import Code, PorterError
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
+from porter.tune import search, staging
+from porter.tune.choosing import Chosen
 from porter.verify.proof import Claim, Proof
 
 
@@ -51,9 +52,9 @@ def ported(
 
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
-    monkeypatch.setattr(full_rate, "widened", lambda session, ported, make: Chosen(ported))
-    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: Chosen(ported))
-    monkeypatch.setattr(full_rate, "stored", lambda session, ported, make: Chosen(ported))
+    monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
+    monkeypatch.setattr(search, "shared", lambda session, ported, make: Chosen(ported))
+    monkeypatch.setattr(search, "stored", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(staging, "best_count", best_count)
     monkeypatch.setattr(staging, "shape_of", lambda session, ported, root: None)
     monkeypatch.setattr(staging, "_slower", lambda *_: frozenset())

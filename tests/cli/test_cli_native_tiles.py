@@ -11,7 +11,8 @@ import pytest
 from fakes_cli import porter
 
 from porter.cli import full_rate
-from porter.cli.choosing import Chosen
+from porter.tune import search
+from porter.tune.choosing import Chosen
 from porter.verify.proof import Claim, Proof
 
 KERNEL = Path(__file__).parents[2] / "corpus/gemm_ws/gemm_ws.cu"
@@ -37,7 +38,7 @@ def test_the_problem_decides(
 
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
-    monkeypatch.setattr(full_rate, "widened", lambda session, ported, make: Chosen(ported))
+    monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
     command = ("port", "--style", "native", "--problem", problem, "--no-compile", KERNEL, "-o", tmp_path)
     said = " ".join(porter(*command).output.split())
     text, header = ((tmp_path / name).read_text() for name in (KERNEL.name, "tcgen05.cuh"))

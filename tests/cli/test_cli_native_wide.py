@@ -14,12 +14,13 @@ from fakes_cli import porter
 from test_cli_native_port import CORPUS
 
 from porter.build.port_plan import Relaunch
-from porter.cli import full_rate, widening
-from porter.cli.choosing import Chosen
-from porter.cli.staging import Staged
+from porter.cli import full_rate
 from porter.grade.shape import Epilogue, Mma, Residency, Shape
 from porter.passes.ported import Ported, PortedRoot
 from porter.scan.staging import HostLaunch
+from porter.tune import search, widening
+from porter.tune.choosing import Chosen
+from porter.tune.staging import Staged
 from porter.verify.case import load_case
 from porter.verify.further import half_tiles
 from porter.verify.proof import Claim, Proof
@@ -52,11 +53,11 @@ def ported(
 
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
-    for module in (full_rate, widening):
+    for module in (search, widening):
         monkeypatch.setattr(module, "staged", lambda session, ported, make: Staged(ported, frozenset()))
         monkeypatch.setattr(module, "shared", unchanged)
         monkeypatch.setattr(module, "stored", unchanged)
-    monkeypatch.setattr(full_rate, "tuned", lambda session, ported, make: (ported, frozenset(), []))
+    monkeypatch.setattr(search, "tuned", lambda session, ported, make: (ported, frozenset(), []))
     monkeypatch.setattr(widening, "shape_of", shape_of)
     result = porter("port", "--style", "native", "--no-compile", *more, KERNEL, "-o", folder)
     return (folder / KERNEL.name).read_text(), " ".join(result.output.split())

@@ -24,6 +24,9 @@ from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.passes.full_rate.given import equal
 from porter.passes.full_rate.step import ALONE
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune import search
+from porter.tune.choosing import Chosen
+from porter.tune.staging import Staged
 from porter.verify.outcome import Verdict
 
 AUTO = ("--style", "auto")
@@ -250,8 +253,8 @@ def test_the_native_style_does_not_end_below_the_compat_port(tmp_path: Path, mon
     monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(("case.yaml",), 1))
     lose(monkeypatch)
     kernel = shutil.copytree(CORPUS / "gemm_tma", tmp_path / "gemm_tma") / "gemm_tma.cu"
-    monkeypatch.setattr(full_rate, "staged", lambda session, ported, make: full_rate.Staged(ported, frozenset()))
-    monkeypatch.setattr(full_rate, "shared", lambda session, ported, make: full_rate.Chosen(ported))
+    monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
+    monkeypatch.setattr(search, "shared", lambda session, ported, make: Chosen(ported))
     text, said = ported(kernel, "--style", "native")
     assert text == compat(kernel)
     assert "PT2532" in notes(said)

@@ -14,9 +14,9 @@ from test_cute_native import errors, failure, planted
 
 from porter.build.port_plan import Relaunch
 from porter.cli.porting import launches_of, look
-from porter.cli.staging import port_plan
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
+from porter.tune.staging import port_plan
 
 pytestmark = [pytest.mark.external, pytest.mark.slow]
 

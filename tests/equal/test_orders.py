@@ -47,8 +47,10 @@ OWN = "st.global.f32 [%d4], %f0;\n"
 BARRIER = "bar.sync 0;\n"
 
 
-def said(original: str, port: str, grid: int = 1, threads: int = 32) -> tuple[str, str]:
-    """What is said of two kernels whose run shows nothing."""
+def said(
+    original: str, port: str, grid: int = 1, threads: int = 32, differing: frozenset[int] = frozenset()
+) -> tuple[str, str]:
+    """What is said of two kernels whose run shows nothing, but other bits at launches that are `differing`."""
 
     def launches(body: str) -> Launches:
         ptx = f"{HEAD.format(threads=threads)}{body}ret;\n}}\n"
@@ -57,7 +59,7 @@ def said(original: str, port: str, grid: int = 1, threads: int = 32) -> tuple[st
         record = LaunchRecord("k", (grid, 1, 1), (threads, 1, 1), (1, 1, 1), 0, params, room, ptx=ptx)
         return Launches(Path("k.cu"), [record])
 
-    (found,) = prove_programs(launches(original), launches(port), set(), 5)
+    (found,) = prove_programs(launches(original), launches(port), differing, 5)
     assert found.equality is not None
     return found.equality.status, found.equality.why
 
@@ -100,6 +102,10 @@ IN_SHARED = "st.shared.f32 [room], {};\nbar.sync 0;\nld.shared.f32 %f9, [room];\
         "from a cache": (BACK.format(".nc"), 1, "may not find what the kernel itself stores"),
         "a sum on what another block stores": (
             "@%p2 st.global.f32 [%d6], %f0;\n@!%p2 red.global.add.f32 [%d6], %f0;\n", 2, "what another one stores",
+        ),
+        "what nobody has written": ("add.f32 %f9, %f15, %f0;\nst.global.f32 [%d4], %f9;\n", 1, "something else"),
+        "shared memory that nobody has written": (
+            "ld.shared.f32 %f9, [room+64];\nst.global.f32 [%d4], %f9;\n", 1, "something else",
         ),
         "a ticket": (TICKET + "mov.b32 %f9, %r6;\n@%p3 st.global.f32 [%d4], %f9;\n", 2, "the result of atom"),
     }.values(),
@@ -175,3 +181,9 @@ def test_what_else_decides_what_is_left(original: str, port: str, why: str) -> N
     status, told = said(original, port)
     assert (status, why in told) == ("unknown", True), told
     assert said(port, port)[0] == ("unknown" if why[:2] in ("th", "wh", "an") else "equal")
+
+
+def test_programs_that_are_given_something_else_are_not_equal() -> None:
+    assert said(OWN, OWN) == ("equal", "")
+    status, why = said(OWN, OWN, differing=frozenset({0}))
+    assert (status, "of other inputs" in why) == ("unknown", True)

@@ -57,15 +57,27 @@ STORE = "@%p1 ld.global.f32 %f0, [%d0];\n@%p1 st.global.f32 [%d1], %f0;\n"
 ABOVE = "setp.gt.u32 %p2, %r3, {};\n@%p2 add.f32 %f0, %f0, %f0;\n"
 
 
+PROOF: Any = SimpleNamespace(counts=(Count("N"),))
+
+
 @dataclass
 class Given:
     """Gives a kernel that is built."""
 
     body: str
+    head: str = HEAD
 
     def build(self, problem: Any, source: Path, arch: str) -> BuiltKernel:
-        text = f"{HEAD}{self.body}ret;\n}}\n"
+        text = f"{self.head}{self.body}ret;\n}}\n"
         return BuiltKernel(arch, "k", parse_module(text), text)
+
+
+def said_of(original: Program, port: Program | None = None) -> list[SizeCompared]:
+    return all_sizes(original, port or original).of_symbols(PROOF, PROOF)
+
+
+def all_sizes(original: Program, port: Program) -> AllSizes:
+    return AllSizes(original, port, lambda kernel: Flow(Code(kernel.module, kernel.function)), {}, Budget(None))
 
 
 @pytest.fixture
@@ -76,9 +88,8 @@ def compared(tmp_path: Path):
 
     def of(original: str, port: str) -> tuple[AllSizes, list[SizeCompared]]:
         programs = [Program(case, Given(body)) for body in (original, port)]
-        sizes = AllSizes(*programs, lambda kernel: Flow(Code(kernel.module, kernel.function)), {}, Budget(None))
-        proof = SimpleNamespace(counts=(Count("N"),))
-        return sizes, sizes.of_symbols(proof, proof)
+        sizes = all_sizes(*programs)
+        return sizes, sizes.of_symbols(PROOF, PROOF)
 
     return of
 
@@ -100,12 +111,17 @@ def test_a_larger_size_shows_what_symbols_tell_apart(compared) -> None:
     assert replace(comparison, budget=Budget()).run([larger]).status == "differs"
 
 
+@pytest.mark.parametrize(("size", "is_all"), [("u32", True), ("u64", False)])
+def test_what_is_computed_of_a_size_has_room(tmp_path: Path, size: str, is_all: bool) -> None:
+    """The upper half of a product of 64 bits is no zero for all."""
+    (tmp_path / "kernel.cu").write_text("")
+    (tmp_path / "case.yaml").write_text(CASE.replace("out, N]", "out, N * N]"))
+    program = Program(load_case(tmp_path / "case.yaml"), Given(STORE, HEAD.replace(".param .u32", f".param .{size}")))
+    assert said_of(program)[0].is_all is is_all
+
+
 @pytest.mark.parametrize("launch", ['block: ["ceil_div(N, 4)", 1, 1]', "dynamic_smem: N"])
 def test_a_launch_of_other_blocks_is_not_for_all(compared, tmp_path: Path, launch: str) -> None:
     text = CASE.replace("block: [32, 1, 1]", launch if launch[0] == "b" else f"block: [32, 1, 1], {launch}")
     (tmp_path / "case.yaml").write_text(text)
-    case = load_case(tmp_path / "case.yaml")
-    program = Program(case, Given(STORE))
-    sizes = AllSizes(program, program, lambda kernel: Flow(Code(kernel.module, kernel.function)), {}, Budget(None))
-    proof = SimpleNamespace(counts=(Count("N"),))
-    assert "other blocks are launched" in sizes.of_symbols(proof, proof)[0].why
+    assert "other blocks are launched" in said_of(Program(load_case(tmp_path / "case.yaml"), Given(STORE)))[0].why

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from looping import ADD, LOAD, are_alike_for_all_blocks, kernel
 from symbolic import are_equal_at_one_size, are_equal_for_all
+from test_all_turns import LATE
 
 from porter.equal import forms
 from porter.equal.all_turns import NotAllError
@@ -101,6 +102,12 @@ BITS = FIELD + "ld.global.f32 %f0, [%d4];\n" + ADD
 
 def test_turns_with_symbols() -> None:
     assert are_alike_for_all_blocks(kernel(LOAD + ADD, BLOCK), kernel("mov.u32 %r3, %r2;\n" + LOAD + ADD, BLOCK))
+
+
+@pytest.mark.parametrize("name", ["a high bit of an index", "a shift of 32 bits", "a number as data"])
+def test_mistakes_of_later_turns_in_all_blocks(name: str) -> None:
+    with pytest.raises(NotAllError):
+        are_alike_for_all_blocks(kernel(LOAD + ADD, BLOCK), kernel(LATE[name], BLOCK))
 
 
 def test_bits_of_a_sum_that_moves(monkeypatch: pytest.MonkeyPatch) -> None:

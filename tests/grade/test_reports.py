@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 from grade.kernels import kernel
 
-from porter.cli.candidates import Candidate, with_stages_of
 from porter.cli.main import main
 from porter.grade.calibration import ladders
 from porter.grade.model import grade
@@ -22,6 +21,7 @@ from porter.grade.reading import Reading
 from porter.report import json as report_json
 from porter.report import markdown, page
 from porter.report.grade import Brief
+from porter.tune.candidates import Candidate, with_stages_of
 
 CORPUS = Path(__file__).resolve().parents[2] / "corpus"
 RUNGS = {rung.name: rung.shape for ladder in ladders() for rung in ladder.rungs}

@@ -21,6 +21,7 @@ from porter.passes.native.product import NO_USE, ONE_PRODUCT, Product
 from porter.passes.native.second import second_of
 from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.native.texts import indented, ported_text
+from porter.steps.step import Step
 
 RULE = "PTR280"
 NAME = "ahead"
@@ -222,3 +223,6 @@ def _code(rest: bytes) -> bool:
     """Whether something but a comment follows on a line."""
     text = rest.strip()
     return bool(text) and not text.startswith(b"//")
+
+
+STEP = Step(NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), follows=("stages",), cost=True)

@@ -27,6 +27,7 @@ from porter.ptx.ast import Imm, Placeholder
 from porter.ptx.register_file import GRANULARITY, MOST, legal_count
 from porter.ptx.table import find as decode
 from porter.ptx.wgmma import THREADS as WARPGROUP
+from porter.steps.step import Step
 
 RULE = "PTR197"
 NAME = "blocks"
@@ -211,3 +212,6 @@ def _template_argument(function: Function, call: Call, name: str) -> Node | None
     given = [n for n in lists[-1].named_children if n.type != "comment"] if lists else []
     at = function.template_params.index(name)
     return given[at] if at < len(given) else None
+
+
+STEP = Step(NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), follows=("ahead",), cost=True)

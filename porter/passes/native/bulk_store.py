@@ -30,6 +30,7 @@ from porter.passes.native.sites import Changes, Left, Place, steps_below
 from porter.passes.native.storing import Effects
 from porter.passes.obstacles import shared_bytes
 from porter.ptx.arch import SHARED_LIMIT, WARP, Limits
+from porter.steps.step import Step
 
 RULE = "PTR189"
 NAME = "bulk-store"
@@ -429,3 +430,9 @@ class _BulkStore:
         self.changes.replace(function, Span(left.start, left.start), f"{name}.{put}({half}, {column}, ")
         self.changes.replace(function, Span(left.end, value.start), ", ")
         self.changes.replace(function, Span(value.end, value.end), ")")
+
+
+STEP = Step(
+    NAME, RULE, lambda taking: take(taking.context).make(), beside={"double-buffer": BESIDE, "pair": BESIDE},
+    follows=("blocks",), cost=True,
+)  # fmt: skip

@@ -24,14 +24,17 @@ from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.release import count_of
 from porter.passes.native.sites import Changes, Left, Place, only_from, path_of, prefix, statement_of, written
 from porter.passes.native.slicing import BLOCKS, Level, Slice
+from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
 from porter.passes.residency import RULE as TILES
 from porter.passes.residency import RULE_ZERO
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
+from porter.steps import step as steps
 
 RULE = "PTR192"
 NAME = "mma-thread"
+OWN_THREAD = "a thread of its own that issues the MMAs"
 _CHOICES = ("if_statement", "conditional_expression", "switch_statement")
 _WORK = ("copy", "arrive", "arrive_tx", "expect_tx", "wait", "mma", "store")
 
@@ -59,9 +62,6 @@ def take(context: PortContext, found: list[Pipelined], tiles: Sequence[Tiles] = 
     Raises:
         Left: a fact is missing.
     """
-    if not context.helpers.releases:
-        at = found[0]
-        raise at.begin.left("commits that give stages back")
     changes = Changes(context, RULE)
     loops: Sequence[Tiles | None] = tiles or [None] * len(found)
     moves = [Move(kernel, changes, loop) for kernel, loop in zip(found, loops, strict=True)]
@@ -511,6 +511,21 @@ def _around(node: Node, body: Node) -> Iterator[Node]:
     while above is not None and above.id != body.id:
         yield above
         above = above.parent
+
+
+def _write(taking: Taking) -> None:
+    if not taking.alone:
+        what = "helpers of its own: they stand in a header that kernels of other files share"
+        raise taking.found[0].begin.left(what)
+    take(taking.context, taking.found).make()
+
+
+STEP = steps.Step(
+    NAME, RULE, _write, changes=steps.Declared(roles=True, barriers=True),
+    after={release.NAME: "commits that give stages back"},
+    beside={"scales": "MMAs that consumers issue: these hand the tensor core the scales of their rows"},
+    follows=("raster",),
+)  # fmt: skip
 
 
 __all__ = ["NAME", "RULE", "Left", "take"]

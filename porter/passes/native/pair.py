@@ -33,11 +33,13 @@ from porter.passes.native.pair_steps import check_part, check_turns, computed
 from porter.passes.native.release import count_of
 from porter.passes.native.sharing import is_ring
 from porter.passes.native.sites import Changes, Left, Place, path_of, statement_of
+from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
 from porter.passes.native.tile_places import branches_around
 from porter.ptx.table import find as decode
 from porter.ptx.tmem import COLUMNS, LANES
 from porter.ptx.umma import Kind, legal_n
+from porter.steps.step import Declared, Ring, Step
 
 RULE = "PTR194"
 NAME = "pair"
@@ -670,6 +672,23 @@ def _over(half: str, factor: int) -> str:
 
 def _times(name: str, factor: int) -> str:
     return name if factor == 1 else f"{name} * {factor}"
+
+
+def _write(taking: Taking) -> None:
+    """Steps that move statements find those of a pair: they are taken again behind what a pair changes."""
+    context, launch, found = taking.context, taking.launch, taking.found
+    context.helpers.buffers = 2 if "double-buffer" in taking.trial.names else 1
+    ahead(context, found, launch).make()
+    taking.rebuild()
+    take(context, taking.found, launch).make()
+
+
+STEP = Step(
+    NAME, RULE, _write, after={mma_thread.NAME: mma_thread.OWN_THREAD},
+    changes=Declared(rows=True, roles=True, barriers=True, launch=("grid", "cluster"), rings=(Ring("stages", "k"),)),
+    beside={"tiles": "tiles that are a number of CTAs apart: these are handed out one by one"},
+    follows=("double-buffer",), rebuilds=(mma_thread.NAME, "double-buffer"), cost=True,
+)  # fmt: skip
 
 
 __all__ = ["BLOCK", "CTAS", "NAME", "RULE", "Pair", "Side", "ahead", "take"]

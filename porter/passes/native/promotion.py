@@ -29,6 +29,7 @@ from porter.passes.native.scale_d import Multiply, Value, mmas_of, scales_of
 from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.residency import RULE_ZERO
 from porter.ptx.types import ElementType
+from porter.steps.step import Declared, Step
 
 RULE = "PTR195"
 NAME = "promotion"
@@ -385,3 +386,9 @@ def _leaves(node: Node) -> Iterator[Node]:
         body = node.type != "for_statement" or child.id == getattr(node.child_by_field_name("body"), "id", None)
         if body and child.type != "subscript_argument_list":
             yield from _leaves(child)
+
+
+STEP = Step(
+    NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), changes=Declared(numerics=True),
+    on_request=True,
+)  # fmt: skip

@@ -21,6 +21,7 @@ from porter.passes.native.alone import check_alone
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.native.slicing import is_declared
+from porter.steps.step import Step
 
 RULE = "PTR199"
 NAME = "raster"
@@ -194,3 +195,8 @@ class _Raster:
 def reordered(text: str, instead: str) -> str:
     """A text with another place of a block, in place of `blockIdx` and of what this step writes for it."""
     return re.sub(rf"{re.escape(INDEX)}|\b{BLOCK}\b", instead, text)
+
+
+STEP = Step(
+    NAME, RULE, lambda taking: take(taking.context, taking.found, taking.launch).make(), follows=("release",), cost=True
+)

@@ -18,10 +18,13 @@ from porter.model.pipeline.who import Who
 from porter.model.program import Program
 from porter.model.scopes import resolve
 from porter.passes.context import PortContext
+from porter.passes.native.blocks import SHARED_OUT
 from porter.passes.native.sites import Changes, Left, Place, path_of
+from porter.passes.native.taking import Taking
 from porter.ptx.arch import SM100A, Limits, limits
 from porter.ptx.register_file import GRANULARITY, MOST
 from porter.ptx.wgmma import THREADS as WARPGROUP
+from porter.steps.step import Step
 
 RULE = "PTR196"
 NAME = "registers"
@@ -176,3 +179,11 @@ def _constant(function: Function, node: Node, name: str) -> Node | None:
     ]  # fmt: skip
     is_number = value is not None and _LITERAL.fullmatch(function.text(value)) is not None
     return value if is_number and len(uses) == 1 and re.search(r"\bconst(expr)?\b", text) else None
+
+
+def _write(taking: Taking) -> None:
+    taking.made[NAME] = taking.asked[NAME]
+    take(taking.context, taking.made[NAME]).make()
+
+
+STEP = Step(NAME, RULE, _write, beside={"blocks": SHARED_OUT}, follows=("bulk-store",), asked=True)

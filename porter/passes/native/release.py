@@ -36,6 +36,7 @@ from porter.passes.native.stage_users import check_users
 from porter.ptx.arch import WARP
 from porter.ptx.ast import Placeholder, Reg
 from porter.ptx.table import find as decode
+from porter.steps import step as steps
 
 RULE = "PTR190"
 _NARROW = {
@@ -443,3 +444,9 @@ def _uncast(text: str) -> str:
         if text.startswith(cast):
             return _uncast(text[len(cast) : -1] if cast.endswith("(") else text[len(cast) :])
     return text
+
+
+STEP = steps.Step(
+    NAME, RULE, lambda taking: take(taking.context, taking.found).make(), changes=steps.Declared(barriers=True),
+    follows=("wide",),
+)  # fmt: skip

@@ -39,10 +39,10 @@ from porter.passes.native.sites import Changes, Left, Place, steps_below, writte
 from porter.ptx.arch import Limits
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.wgmma import COLUMN_GROUP, GROUP_REGISTERS, QUAD, THREADS, M
+from porter.steps import step as steps
 
 RULE = "PTR273"
 NAME = "scales"
-BESIDE = "MMAs that consumers issue: these hand the tensor core the scales of their rows"
 NO_SCALES = "partial sums that are multiplied by scales"
 _MULTIPLIES = ("__fmul_rn", "__fmul_rz", "__fmul_ru", "__fmul_rd")
 _FUSED = ("fmaf", "__fmaf_rn", "__fmaf_rz", "__fmaf_ru", "__fmaf_rd", "std::fma", "std::fmaf", "fma")
@@ -496,3 +496,9 @@ def _inner_of(statement: Node) -> Node:
 def _arguments(node: Node) -> list[Node]:
     listed = node.child_by_field_name("arguments")
     return [c for c in listed.named_children if c.type != "comment"] if listed is not None else []
+
+
+STEP = steps.Step(
+    NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), changes=steps.Declared(numerics=True),
+    follows=("promotion",), on_request=True,
+)  # fmt: skip

@@ -22,6 +22,8 @@ from porter.passes.context import PortContext
 from porter.passes.native.counting import Counting, Literal, Mention, initialized
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Changes, Left
+from porter.passes.native.taking import Taking
+from porter.steps.step import Declared, Ring, Step
 
 RULE = "PTR191"
 NAME = "stages"
@@ -350,3 +352,14 @@ def _plain(text: str) -> str:
 def _uncast(text: str) -> str:
     match = re.fullmatch(r"\s*(?:static_cast<[\w: ]+>|int|size_t|unsigned)\s*\((.*)\)\s*", text, re.DOTALL)
     return match[1] if match is not None else text
+
+
+def _write(taking: Taking) -> None:
+    changes, taking.made[NAME] = take(taking.context, taking.found, taking.asked[NAME])
+    changes.make()
+
+
+STEP = Step(
+    NAME, RULE, _write, changes=Declared(constants=True, launch=("shared memory",), rings=(Ring("stages", "k"),)),
+    follows=("pair",), asked=True, cost=True,
+)  # fmt: skip

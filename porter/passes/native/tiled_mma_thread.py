@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
@@ -16,7 +16,7 @@ from porter.model.facts import Wait
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.tiled.accumulators import Handle
-from porter.passes.native import release
+from porter.passes.native import double_buffer, mma_thread, release
 from porter.passes.native.double_buffer import BUFFERS
 from porter.passes.native.mainloop import in_loop, inside
 from porter.passes.native.mma_thread import RULE, Move
@@ -274,3 +274,12 @@ class TiledMove(Move):
 
     def _clears(self, level: Level) -> list[Node]:
         return []
+
+
+STEPS = (
+    replace(
+        mma_thread.STEP, write=lambda taking: take(taking.context, taking.found), dialect="cute", beside={}, after={},
+        follows=("release",),
+    ),
+    replace(double_buffer.STEP, write=lambda taking: double(taking.context, taking.found), dialect="cute", after={}),
+)  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
@@ -13,6 +13,7 @@ from porter.lang.cuda import find
 from porter.model.functions import Function, Style, declared_name
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
+from porter.passes.native import release
 from porter.passes.native.earlier import Move, earlier, make
 from porter.passes.native.mainloop import inside
 from porter.passes.native.release import RULE, Release, address_of
@@ -225,3 +226,6 @@ def _is_declared(node: Node) -> bool:
             return not any(inside(v, node) for v in values)
         above = above.parent
     return False
+
+
+STEP = replace(release.STEP, write=lambda taking: take(taking.context, taking.found), dialect="cute")

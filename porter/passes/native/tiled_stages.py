@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
@@ -18,11 +18,13 @@ from porter.model.kernels import SHARED
 from porter.model.pipeline.read import pipeline_of
 from porter.model.program import Program
 from porter.model.scopes import resolve
+from porter.passes.native import stages
 from porter.passes.native.counting import Counting, Literal, Mention, Word, initialized
 from porter.passes.native.mainloop import Pipelined, inside
 from porter.passes.native.sites import Changes, Left
 from porter.passes.native.staged_layouts import StagedLayouts
-from porter.passes.native.stages import RULE, Stages
+from porter.passes.native.stages import NAME, RULE, Stages
+from porter.passes.native.taking import Taking
 from porter.passes.native.tiled_mainloop import TiledPipelined, barriers_of
 from porter.passes.tiled.context import TiledContext
 
@@ -308,3 +310,10 @@ def _last(name: str) -> str:
         depth += (sign == "<") - (sign == ">")
         plain += sign if depth == 0 and sign != ">" else ""
     return plain.split("::")[-1].split()[-1] if plain.split("::")[-1].split() else ""
+
+
+def _write(taking: Taking) -> None:
+    taking.made[NAME] = take(taking.context, taking.found, taking.asked[NAME])
+
+
+STEP = replace(stages.STEP, write=_write, dialect="cute")

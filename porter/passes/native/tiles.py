@@ -24,9 +24,11 @@ from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.part import Part, Places
 from porter.passes.native.raster import reordered
 from porter.passes.native.sites import Changes, Place, path_of, prefix
+from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
 from porter.passes.native.wrapping import lines_of, wrap
 from porter.ptx.arch import WARP
+from porter.steps.step import Declared, Ring, Step
 
 RULE = "PTR198"
 NAME = "tiles"
@@ -290,3 +292,16 @@ class _Tiled:
 
 def _leaves(block: Node) -> bool:
     return bool(block.named_children) and block.named_children[-1].type == "return_statement"
+
+
+def _write(taking: Taking) -> None:
+    if taking.port.helpers.shares:
+        what = "stages of one CTA: those of a cluster are for tiles beside each other"
+        raise taking.found[0].begin.left(what)
+    take(taking.context, taking.found, taking.launch)
+
+
+STEP = Step(
+    NAME, RULE, _write, changes=Declared(roles=True, rings=(Ring("requests", "others' tiles"),)),
+    after={mma_thread.NAME: mma_thread.OWN_THREAD}, rebuilds=(mma_thread.NAME,), cost=True,
+)  # fmt: skip

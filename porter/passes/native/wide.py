@@ -33,6 +33,7 @@ from porter.passes.native.sites import Left, path_of
 from porter.passes.native.wide_mma import arrays, column_extent, wider
 from porter.passes.native.width import Judging, Widths
 from porter.ptx.umma import Kind, legal_n
+from porter.steps.step import Declared, Step
 
 RULE = "PTR285"
 NAME = "wide"
@@ -482,6 +483,12 @@ class _Wide:
 
 def _edit(file: CudaFile, node: Node, text: str) -> Edit:
     return Edit(file.path, Span(node.start_byte, node.end_byte), as_bytes(text))
+
+
+STEP = Step(
+    NAME, RULE, None, follows=("promotion", "scales"), changes=Declared(constants=True, launch=("grid",), maps=True),
+    cost=True,
+)  # fmt: skip
 
 
 __all__ = ["AS_WIDE", "NAME", "RULE", "Mention", "Wider", "widened"]

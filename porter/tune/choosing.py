@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from porter.build.toolchain import find_toolkit
-from porter.cli.building import make_builder
-from porter.cli.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes
-from porter.cli.context import Session
-from porter.cli.staging import port_plan, problem_of
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.grade.shape import Shape
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes
+from porter.tune.searching import Searching, builder_of
+from porter.tune.staging import port_plan, problem_of
 from porter.verify.prepare import Prepared, prepare
 
 GAIN = 0.01
@@ -47,7 +45,7 @@ class WithoutError(Exception):
 class Choice:
     """Whether one root of a port is to have a step, `NAME`."""
 
-    session: Session
+    session: Searching
     ported: Ported
     root: PortedRoot
     chosen: bool = False
@@ -97,7 +95,7 @@ class Choice:
             raise self.without("a case beside it, whose launch is graded")
         root = next(r for r in ported.roots if r.path == self.root.path)
         plan = port_plan(self.session, ported, root)
-        builder = make_builder(find_toolkit(self.session.toolkit) if self.session.toolkit else None)
+        builder = builder_of(self.session)
         seen: set[tuple[str, Path | None]] = set()
         for case, sizes in ((c, sizes) for c in cases for sizes in graded_sizes(c)):
             made, _ = prepare(

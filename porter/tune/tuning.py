@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Protocol
 
 from porter.build.port_plan import PortPlan
-from porter.build.toolchain import find_toolkit
-from porter.cli.building import make_builder
-from porter.cli.context import Session
-from porter.cli.staging import Counts, port_plan
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.sources import is_python
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.blocks import SHARED_OUT
 from porter.passes.native.registers import NAME, counts
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune.searching import Searching, builder_of
+from porter.tune.staging import Counts, port_plan
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.prepare import prepare
 
@@ -34,7 +32,7 @@ class Make(Protocol):
     def __call__(self, *, registers: Counts) -> Ported: ...
 
 
-def tuned(session: Session, ported: Ported, make: Make) -> tuple[Ported, Counts, list[Diagnostic]]:
+def tuned(session: Searching, ported: Ported, make: Make) -> tuple[Ported, Counts, list[Diagnostic]]:
     """A port whose kernels spill as little as other numbers of setmaxnreg allow, these numbers, and for each root that
     spills all the same why."""
     said: list[Diagnostic] = []
@@ -52,7 +50,7 @@ def tuned(session: Session, ported: Ported, make: Make) -> tuple[Ported, Counts,
     return (make(registers=counts) if counts else ported), counts, said
 
 
-def _chosen(session: Session, ported: Ported, root: PortedRoot, make: Make) -> tuple[int, str]:
+def _chosen(session: Searching, ported: Ported, root: PortedRoot, make: Make) -> tuple[int, str]:
     """The fewest registers of warps that give some back with which a root spills nothing; 0 where none are better, and
     why, if it spills."""
     try:
@@ -81,14 +79,14 @@ def _chosen(session: Session, ported: Ported, root: PortedRoot, make: Make) -> t
     return 0, f"numbers of setmaxnreg with which ptxas does not spill {before} bytes"
 
 
-def _spilled(session: Session, ported: Ported, root: PortedRoot) -> int:
+def _spilled(session: Searching, ported: Ported, root: PortedRoot) -> int:
     """Bytes that the kernels of a root, compiled as the cases beside it ask for, spill in all.
 
     Raises:
         PorterError: what compiling raises.
     """
     plan = port_plan(session, ported, root)
-    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
+    builder = builder_of(session)
     cases = [c for c in map(load_case, cases_if_any(Path(root.path))) if c.recorded is None and c.dsl is None]
     nbytes = 0
     for case in cases:

@@ -10,9 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from porter.cli.choosing import GAIN, Choice, Chosen, WithoutError
-from porter.cli.context import Session
-from porter.cli.tuning import tuned
 from porter.diagnostics import Diagnostic
 from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
@@ -20,6 +17,9 @@ from porter.lang.sources import is_python
 from porter.passes.native.ahead import NAME
 from porter.passes.native.product import NO_USE
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune.choosing import GAIN, Choice, Chosen, WithoutError
+from porter.tune.searching import Searching
+from porter.tune.tuning import tuned
 
 AS_FAST = "a gain: by the grade its loops are as fast without"
 
@@ -38,7 +38,7 @@ class Issued:
     blocks: frozenset[str] = frozenset()
 
 
-def issued(session: Session, ported: Ported, make: Make, blocks: frozenset[str]) -> Issued:
+def issued(session: Searching, ported: Ported, make: Make, blocks: frozenset[str]) -> Issued:
     """A port whose loops issue their first product a turn ahead where that is known to be faster. `ported` has two
     blocks on an SM in the roots `blocks`; those for which one block is faster then lose them."""
     roots = [r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels and _has_two(ported, r)]
@@ -73,7 +73,7 @@ def _has_two(ported: Ported, root: PortedRoot) -> bool:
     return any(b"store_operand" in text for text in ported.of_root(root).values())
 
 
-def _tried(session: Session, choice: _Choice, trial: Ported, make: Callable[..., Ported]) -> Sequence[Diagnostic]:
+def _tried(session: Searching, choice: _Choice, trial: Ported, make: Callable[..., Ported]) -> Sequence[Diagnostic]:
     """What keeps a root from the step. What spills for want of registers may do so no more once warps share them out
     anew, which is done in the end."""
     said = choice.try_to(partial(choice.choose, trial))

@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Protocol
 
 from porter.build.port_plan import PortPlan, materialize
-from porter.cli.choosing import GAIN, Choice, Chosen, WithoutError
-from porter.cli.context import Session
-from porter.cli.sharing import shared
-from porter.cli.staging import Counts, NoneLeftError, major_of, problem_of, remade, rules_of, shape_of, staged
-from porter.cli.storing import stored
 from porter.diagnostics import Code, Diagnostic
 from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
 from porter.lang.sources import is_python, load_sources
-from porter.passes.native.given import Left
 from porter.passes.native.wide import AS_WIDE, NAME
 from porter.passes.ported import Ported, PortedRoot
 from porter.passes.widening import why_not
 from porter.rules.rule import Rule
 from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.scan.staging import HostLaunch, launch_of
+from porter.tune.choosing import GAIN, Choice, Chosen, WithoutError
+from porter.tune.given import Left
+from porter.tune.searching import Searching
+from porter.tune.sharing import shared
+from porter.tune.staging import Counts, NoneLeftError, major_of, problem_of, remade, rules_of, shape_of, staged
+from porter.tune.storing import stored
 from porter.verify.expr import FUNCTIONS, ExpressionError, evaluate
 
 NOT_SAID = "what its host code launches it with is not known in numbers"
@@ -48,7 +48,7 @@ class Make(Protocol):
     ) -> Ported: ...
 
 
-def widened(session: Session, ported: Ported, make: Make) -> Chosen:
+def widened(session: Searching, ported: Ported, make: Make) -> Chosen:
     """A port whose tiles are twice as wide where that is known to be faster."""
     roots = [
         r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels and NAME not in r.native
@@ -68,7 +68,7 @@ def widened(session: Session, ported: Ported, make: Make) -> Chosen:
     return Chosen(make(wide=found) if found else ported, found, tuple(said))
 
 
-def _why_not(session: Session, ported: Ported, root: PortedRoot) -> Diagnostic | None:
+def _why_not(session: Searching, ported: Ported, root: PortedRoot) -> Diagnostic | None:
     """What the text of a root lacks, which is cheaper to ask than to port it."""
     sources = load_sources(Path(root.path), root.include_dirs)
     launches = partial(pipelines_of, rules_of(session))
@@ -133,7 +133,7 @@ def _about(trial: Ported, root: PortedRoot) -> Iterator[Diagnostic]:
             yield said
 
 
-def not_followed(session: Session | None, plan: PortPlan, root: PortedRoot) -> str:
+def not_followed(session: Searching | None, plan: PortPlan, root: PortedRoot) -> str:
     """What host code of a port with wider tiles does not do: its grid has half the blocks in one dimension, rounded up,
     and the box of one tensor map has twice the rows. Empty where it does."""
     original = Path(root.path)

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from porter.cli.choosing import GAIN, Choice, Chosen, WithoutError
-from porter.cli.context import Session
 from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
 from porter.lang.sources import is_python
 from porter.passes.native.bulk_store import NAME, NO_USE
 from porter.passes.ported import Ported
+from porter.tune.choosing import GAIN, Choice, Chosen, WithoutError
+from porter.tune.searching import Searching
 
 AS_FAST = "a gain: by the grade results leave as fast without"
 
@@ -24,7 +24,7 @@ class Make(Protocol):
     def __call__(self, *, bulk_stores: frozenset[str]) -> Ported: ...
 
 
-def stored(session: Session, ported: Ported, make: Make) -> Chosen:
+def stored(session: Searching, ported: Ported, make: Make) -> Chosen:
     """A port whose results leave by bulk copies where that is known to be faster."""
     roots = [r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels]
     wanted = frozenset(r.path for r in roots)

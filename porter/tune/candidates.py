@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from porter.build.entry import kernel_name
-from porter.cli.context import Session
 from porter.grade import calibration_file
 from porter.grade.calibration_file import Calibration
 from porter.grade.model import Grade, missing
@@ -17,6 +16,7 @@ from porter.grade.reading import Launch, Reading, read_shape
 from porter.grade.shape import Problem as Product
 from porter.grade.shape import Shape
 from porter.passes.ported import PortedRoot
+from porter.tune.searching import Searching
 from porter.verify.builder import PORT_ARCH, BuiltKernel
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.expr import Number
@@ -50,7 +50,7 @@ def graded_sizes(case: Case) -> Sequence[Mapping[str, Number]]:
     return case.all_sizes() if case.dsl is None else (case.sizes,)
 
 
-def calibration_of(session: Session, path: Path | None) -> Calibration | None:
+def calibration_of(session: Searching, path: Path | None) -> Calibration | None:
     """That of a file, or of the configuration.
 
     Raises:

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from porter.cli.choosing import GAIN, Choice, Chosen, WithoutError
-from porter.cli.context import Session
 from porter.diagnostics import Diagnostic
 from porter.grade.changes import Impossible, blocks
 from porter.grade.clocks import resident
@@ -17,6 +15,8 @@ from porter.grade.shape import Shape
 from porter.lang.sources import is_python
 from porter.passes.native.blocks import BLOCKS, NAME
 from porter.passes.ported import Ported
+from porter.tune.choosing import GAIN, Choice, Chosen, WithoutError
+from porter.tune.searching import Searching
 from porter.verify.dsl import shortfalls
 from porter.verify.prepare import Prepared
 
@@ -27,7 +27,7 @@ class Make(Protocol):
     def __call__(self, *, blocks: frozenset[str]) -> Ported: ...
 
 
-def shared(session: Session, ported: Ported, make: Make) -> Chosen:
+def shared(session: Searching, ported: Ported, make: Make) -> Chosen:
     """A port whose blocks share an SM where that is known to be faster."""
     choices = [
         _Choice(session, ported, root)

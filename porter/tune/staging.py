@@ -11,11 +11,6 @@ from pathlib import Path
 from typing import Protocol
 
 from porter.build.port_plan import PortPlan, Relaunch, materialize
-from porter.build.toolchain import find_toolkit
-from porter.cli.building import make_builder
-from porter.cli.candidates import calibration_of, candidate, grade_with
-from porter.cli.context import Session
-from porter.cli.placing import layout_of
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.grade.model import STANDARD
 from porter.grade.raster import missing as no_order
@@ -23,12 +18,11 @@ from porter.grade.shape import Problem, Shape
 from porter.grade.stages import best_count
 from porter.grade.whatif import read_problem
 from porter.lang.sources import is_python
-from porter.passes.native.given import Left
 from porter.passes.native.pair import NAME as PAIR
 from porter.passes.native.raster import GROUP
 from porter.passes.native.raster import NAME as RASTER
 from porter.passes.native.stages import NAME
-from porter.passes.native.step import ON_REQUEST
+from porter.passes.native.step import declared
 from porter.passes.native.tiles import NAME as TILES
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, PortedRoot
@@ -41,6 +35,10 @@ from porter.scan.library_ring import held_stages, most_stages
 from porter.scan.native import native_steps
 from porter.scan.pipeline import launched, pipelines
 from porter.scan.staging import Asked, asked_of
+from porter.tune.candidates import calibration_of, candidate, grade_with
+from porter.tune.given import Left
+from porter.tune.layouts import layout_of
+from porter.tune.searching import Searching, builder_of
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.expr import Number
 from porter.verify.launching import build_port
@@ -50,12 +48,12 @@ from porter.verify.problem import bind
 Counts = frozenset[tuple[str, int]]
 
 
-def major_of(session: Session | None) -> int:
+def major_of(session: Searching | None) -> int:
     """The first number of the compute capability that ports are for."""
     return port_target(session.target).capability[0] if session is not None else PortOptions().target.capability[0]
 
 
-def rules_of(session: Session | None) -> list[Rule]:
+def rules_of(session: Searching | None) -> list[Rule]:
     """The rules of a session."""
     return load_rules(tuple(map(str, session.rules)) if session is not None else ())
 
@@ -103,17 +101,17 @@ def remade(
     )
 
 
-def port_plan(session: Session | None, ported: Ported, root: PortedRoot | None = None) -> PortPlan:
+def port_plan(session: Searching | None, ported: Ported, root: PortedRoot | None = None) -> PortPlan:
     """A port, or what one root of it is compiled with, for a builder."""
     files = ported.elsewhere() if root is None else ported.of_root(root)
     roots = [root] if root is not None else ported.roots
-    reorders = any(set(ON_REQUEST) & set(r.native) for r in roots)
+    reorders = any(changes.numerics for r in roots for changes in declared(r.native))
     plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders, layout=layout_of(ported))
     staged = [r for r in roots if not r.dsl and (r.stages or PAIR in r.native or r.permuted or r.halved is not None)]
     return replace(plan, relaunch=_relaunch(session, plan, staged[0])) if len(staged) == 1 else plan
 
 
-def stages_said(session: Session, ported: Ported, root: PortedRoot) -> list[Diagnostic]:
+def stages_said(session: Searching, ported: Ported, root: PortedRoot) -> list[Diagnostic]:
     """What cases say that run the port of a root as a file of its own."""
     relaunch = port_plan(session, ported, root).relaunch
     if relaunch is None:
@@ -131,7 +129,7 @@ def stages_said(session: Session, ported: Ported, root: PortedRoot) -> list[Diag
     return [Diagnostic(Code.NATIVE_STAGES, Location(root.path), values)]
 
 
-def _relaunch(session: Session | None, plan: PortPlan, root: PortedRoot) -> Relaunch | None:
+def _relaunch(session: Searching | None, plan: PortPlan, root: PortedRoot) -> Relaunch | None:
     """What the host code of a port launches its kernel with; None where it does not say so in numbers."""
     pairs = PAIR in root.native
     rows = _rows(session, plan, root) if root.permuted or root.halved is not None else ()
@@ -160,7 +158,7 @@ def _launches_tiles(original: Path, root: PortedRoot, rules: Sequence[Rule]) -> 
     return len(grid) > 1 and grid[1] != "1"
 
 
-def _rows(session: Session | None, plan: PortPlan, root: PortedRoot) -> tuple[tuple[int, int], ...] | None:
+def _rows(session: Searching | None, plan: PortPlan, root: PortedRoot) -> tuple[tuple[int, int], ...] | None:
     """By the index of the parameter, the rows of those boxes that tensor maps of a port's host code have and those of
     the original do not have; None where it does not say so of each kernel, and alike."""
     original, rules = Path(root.path), rules_of(session)
@@ -177,7 +175,7 @@ def _rows(session: Session | None, plan: PortPlan, root: PortedRoot) -> tuple[tu
     return found.pop() if len(found) == 1 and () not in found else None
 
 
-def staged(session: Session, ported: Ported, make: Make) -> Staged:
+def staged(session: Searching, ported: Ported, make: Make) -> Staged:
     """A port with as many stages in each ring as the grade finds best. A root whose text, host code or case does not
     allow more has as many as it had, and what is said says why."""
     said: list[Diagnostic] = []
@@ -206,7 +204,7 @@ def staged(session: Session, ported: Ported, make: Make) -> Staged:
     return Staged(found, counts, tuple(said), without)
 
 
-def problem_of(session: Session) -> Problem:
+def problem_of(session: Searching) -> Problem:
     """The size of the product that steps are chosen for."""
     return read_problem(session.problem) if session.problem else STANDARD
 
@@ -216,7 +214,7 @@ _TAKING = ("blocks that take tiles over reach", "blocks of one tile")
 
 
 def _slower(
-    session: Session, ported: Ported, make: Make, step: tuple[str, tuple[str, str]], said: list[Diagnostic],
+    session: Searching, ported: Ported, make: Make, step: tuple[str, tuple[str, str]], said: list[Diagnostic],
     without: Left,
 ) -> Left:  # fmt: skip
     """Roots with a step that the grade finds no faster for it: of a product of few tiles some SMs have nothing to do,
@@ -247,7 +245,7 @@ def _slower(
     return frozenset(slower)
 
 
-def _in_l2(session: Session, ported: Ported, said: list[Diagnostic]) -> Left:
+def _in_l2(session: Searching, ported: Ported, said: list[Diagnostic]) -> Left:
     """Roots whose tiles have another order that asks no less of memory: L2 holds what those that run at a time load, or
     nobody knows what that is."""
     problem = problem_of(session)
@@ -281,7 +279,7 @@ class _Choice:
     """How many stages one root is to have: it has `held` of `nbytes`, there is room for `most`; `best` is 0 for those
     that it has."""
 
-    session: Session
+    session: Searching
     ported: Ported
     root: PortedRoot
     make: Make
@@ -401,14 +399,14 @@ At = tuple[Case, Mapping[str, Number]]
 """A case, and a size of it."""
 
 
-def _with_step(session: Session, ported: Ported, root: PortedRoot, step: str) -> At | None:
+def _with_step(session: Searching, ported: Ported, root: PortedRoot, step: str) -> At | None:
     """The first size at which a kernel of CuTe DSL has a step.
 
     Raises:
         PorterError: what compiling raises.
     """
     plan = port_plan(session, ported, root)
-    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
+    builder = builder_of(session)
     for case in _cases(root):
         for sizes in case.all_sizes():
             made = build_port(bind(case, sizes), plan.on(case.template, (), case.map_params), builder)
@@ -422,7 +420,7 @@ def _cases(root: PortedRoot) -> list[Case]:
     return [c for c in found if c.recorded is None and (c.dsl is not None) is root.dsl]
 
 
-def shape_of(session: Session, ported: Ported, root: PortedRoot, at: At | None = None) -> Shape:
+def shape_of(session: Searching, ported: Ported, root: PortedRoot, at: At | None = None) -> Shape:
     """A port as the grade reads it, `at` the first case and its default size where nobody says.
 
     Raises:
@@ -436,9 +434,8 @@ def shape_of(session: Session, ported: Ported, root: PortedRoot, at: At | None =
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
         return plan.on(case.template, case.launch.grid, case.map_params), []
 
-    toolkit = find_toolkit(session.toolkit) if session.toolkit else None
     sizes = cases[0].sizes if at is None else at[1]
-    found, _ = prepare(cases[0], ["port"], make_builder(toolkit), sizes, 0, port_of)
+    found, _ = prepare(cases[0], ["port"], builder_of(session), sizes, 0, port_of)
     read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]
     if not read or read[0].reading.shape is None or read[0].gaps:
         raise _none(root, f"what is graded: {'; '.join(read[0].gaps) if read else 'nothing was compiled'}")

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a session asks of a search, and the compiler for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from porter.build.cache import default_directory
+from porter.build.port_plan import write_whole
+from porter.build.toolchain import find_toolkit
+from porter.diagnostics import Code, Location, PorterError
+from porter.lang.embedded import kernel_in_python
+from porter.lang.sources import is_python
+from porter.verify.builder import ToolkitBuilder
+
+
+class Searching(Protocol):
+    """The toolkit, None for the first that is found, and the chip of ports; the size of the product that steps are
+    chosen for, empty for the usual one; measured constants of a GPU; directories of rules."""
+
+    @property
+    def toolkit(self) -> Path | None: ...
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def problem(self) -> str: ...
+
+    @property
+    def calibration(self) -> Path | None: ...
+
+    @property
+    def rules(self) -> Sequence[Path]: ...
+
+
+def builder_of(session: Searching) -> ToolkitBuilder:
+    """
+    Raises:
+        PorterError: BAD_TOOLKIT.
+    """
+    return ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None, compilable, session.target)
+
+
+def compilable(source: Path, entry: str) -> Path:
+    """A source as nvcc reads it. A kernel in a string of a Python file gets a file of its own, line for line.
+
+    Raises:
+        PorterError: NO_KERNEL if no string of a Python file has it; WRITE_FAILED.
+    """
+    if not is_python(source):
+        return source
+    text = kernel_in_python(source, entry)
+    if text is None:
+        raise PorterError(Code.NO_KERNEL, Location(str(source)), path=source)
+    base = default_directory() / "strings" / hashlib.sha256(text).hexdigest()[:24]
+    return write_whole(base / f"{source.stem}.cu", text, base)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/results/shadow-native.txt: who refuses steps of the native style, proposed without proofs about text, for
+kernels which they are wrong for, or nobody knows them to be right for: the compiler, PTX, or a run with hazards.
+
+    python scripts/shadow_native.py [--seconds 20] [GROUP ...] > docs/results/shadow-native.txt
+
+The kernels are those of tests/passes, with operands and a case, so that they run. What is accepted has its reason in
+ACCEPTED, or is WRONG: that is what the proofs about text are there for, as for what goes wrong at sizes alone that no
+case has (the group `sizes`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/passes")]
+
+ACCEPTED = {
+    "as it is, stages that go back": "right",
+    "as it is, a thread of its own": "right",
+    "a phase that is kept": "right: the token is used where k < 0, which never comes",
+    "a predicate of the instruction": "right: one thread of each consumer arrived, and one commit does",
+}
+"""Why what is accepted is right, by the name of the kernel."""
+OF_SIZES = "WRONG: not seen at the sizes of the case"
+WRONG = {"a line of text": "WRONG: one thread prints what all consumers did, and what is printed is not compared"}
+"""What nobody but the proofs about text refuses, beside what comes at other sizes alone."""
+
+CASE = """\
+version: 1
+kernel: kernel.cu
+entry: kernel
+sizes: {K: 80}
+other_sizes: [{K: 16}]
+families: [integers]
+multiples: {K: 16}
+tensors:
+  A: {dtype: f16, shape: [128, K], role: input}
+  B: {dtype: f16, shape: [16, K], role: input}
+  C: {dtype: f32, shape: [128, 16], role: output}
+  S: {dtype: f32, shape: [8192], role: scratch, fill: 0}
+tensor_maps:
+  map_a: {tensor: A, box: [128, 16], swizzle: 32B}
+  map_b: {tensor: B, box: [16, 16], swizzle: 32B}
+launch: {grid: [1, 1, 1], block: [384, 1, 1]}
+params: [C, map_a, map_b, "K / 16", S]
+reduction: K
+steps: {K: 16}
+reference: "A @ B.T"
+accumulate: f32
+"""
+RUNNABLE = {
+    "kernel(float* out, const void* map, uint64_t a, uint64_t b, int steps) {": (
+        "kernel(float* out, const __grid_constant__ CUtensorMap map, const __grid_constant__ CUtensorMap map_b,"
+        " int steps, float* seen) {\n    const uint64_t a = 0;"
+    ),
+    "__shared__ char tiles[2][4096];": "__shared__ __align__(1024) char tiles[2][5120];",
+    "{%3, %3}], [%2];": "{%3, %4}], [%2];",
+    '"r"(x) : "memory"': '"r"(x * 16), "r"(0) : "memory"',
+    ", 4096);": ", 4096 + 512);",
+    "load(tiles[k % 2], map, @FULL@, k);": "load(tiles[k % 2], &map, @FULL@, k);\n"
+    "                load(tiles[k % 2] + 4096, &map_b, @FULL@, k);",
+    "wait(@FULL@, k / 2 % 2);": "wait(@FULL@, k / 2 % 2);\n"
+    "            const uint64_t a = described(tiles[k % 2]), b = described(tiles[k % 2] + 4096)@MINUS@;",
+    "out[threadIdx.x * 8 + i] = acc[i]": "out[(consumer * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4"
+    " + i / 2 % 2 * 8) * 16 + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2] = acc[i]",
+    "__device__ void init(": "__device__ uint64_t described(const void* p) {\n"
+    "    return (uint64_t)(shared(p) >> 4) | 1ull << 16 | 16ull << 32 | 3ull << 62;\n}\n__device__ void init(",
+    "#include <cstdint>": "#include <cstdint>\n#include <cuda.h>",
+}
+"""What makes the kernel of `native_kernels` multiply tiles that it has loaded."""
+
+
+def runnable(parts: dict[str, str]) -> str:
+    import native_kernels as kernels
+
+    text = kernels.HEAD + kernels.KERNEL
+    for old, new in RUNNABLE.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    for name, value in {**kernels.DEFAULTS, "MINUS": "", **parts}.items():
+        text = text.replace(f"@{name}@", value)
+    # a consumer's rows of A are 64 rows of 32 bytes behind
+    return text.replace("* 512", "* 128")
+
+
+@contextmanager
+def without_proofs() -> Iterator[None]:
+    """Steps write what they can, whatever they know of other text."""
+    import pytest
+
+    from porter.passes.native import mma_thread, release, slicing
+
+    def nothing(*what: object) -> None: ...
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("pure", "_ahead", "_single", "_own_alone"):
+            patch.setattr(slicing.Slice, name, nothing)
+        patch.setattr(slicing.Slice, "_writes_otherwise", nothing)
+        patch.setattr(slicing.Slice, "kept", lambda *what: ())
+        patch.setattr(mma_thread.Move, "_behind", nothing)
+        for name in ("_agrees", "_plain"):
+            patch.setattr(release.Release, name, nothing)
+        patch.setattr(release, "check_users", nothing)
+        for module in (release, mma_thread):
+            patch.setattr(module, "only_from", lambda *what: True)
+        yield
+
+
+def cases(groups: list[str]) -> list[tuple[str, str, dict[str, str], tuple[str, ...]]]:
+    import shadow_kernels
+
+    return [(g, n, p, s) for g, n, p, s in shadow_kernels.cases() if not groups or g in groups]
+
+
+def judged(folder: Path, parts: dict[str, str], steps: tuple[str, ...], seconds: float) -> tuple[str, str]:
+    """Who refuses the step, and why; `accepted` where nobody does."""
+    from porter.cli.building import make_builder
+    from porter.cli.context import current
+    from porter.cli.full_rate import Proofs
+    from porter.cli.judging import judge
+    from porter.cli.porting import look
+    from porter.diagnostics import Code
+    from porter.passes.port import PortOptions
+    from porter.passes.ported import port_paths
+    from porter.verify.gate import GateOptions
+
+    path = folder / "kernel.cu"
+    path.write_text(runnable(parts))
+    (folder / "case.yaml").write_text(CASE)
+    made = partial(port_paths, [path], include_dirs=(), look=look)
+    with without_proofs():
+        ported = made(PortOptions(full_rate=True, native=steps))
+    left = [d for d in ported.diagnostics if d.code in (Code.NATIVE_LEFT, Code.FULL_RATE_LEFT)]
+    if not ported.roots or steps[-1] not in ported.roots[0].native:
+        errors = [str(d.message) for d in ported.diagnostics if d.severity.value == "error"]
+        return "not proposed", "; ".join([*(str(d.values["what"]) for d in left), *errors])
+    builder = make_builder(None)
+    compat = made(PortOptions())
+    if what := Proofs(builder, current()).missing(compat, compat.roots[0]):
+        return "not judged", f"the compat port: {what}"
+    proofs = Proofs(builder, current(), judge=judge(current(), GateOptions(jobs=1), seconds))
+    (root,) = ported.roots
+    if what := proofs._on_ptx(ported, root):
+        ran = Proofs(builder, current()).missing(ported, root)
+        return "PTX", f"{what} (the run: {ran or 'clean'})"
+    what = proofs.missing(ported, root)
+    return ("run", what) if what else ("accepted", "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each proof and comparison")
+    parser.add_argument("groups", nargs="*")
+    args = parser.parse_args()
+    print(f"python scripts/shadow_native.py --seconds {args.seconds:g} {' '.join(args.groups)}".rstrip())
+    seen: Counter[str] = Counter()
+    for group, name, parts, steps in cases(args.groups):
+        began = time.process_time()
+        with tempfile.TemporaryDirectory(prefix="porter-") as folder:
+            try:
+                who, what = judged(Path(folder), parts, steps, args.seconds)
+            except Exception as error:
+                who, what = "failed", repr(error)
+            what = re.sub(r"\s+", " ", what.replace(folder, "")).strip()
+        default = OF_SIZES if group == "sizes" else "NO REASON"
+        reason = (ACCEPTED | WRONG).get(name, default) if who == "accepted" else what[:150]
+        print(f"{group:10} {name:48} {who:13} {time.process_time() - began:5.1f} s  {reason}", flush=True)
+        seen[who] += 1
+    print(", ".join(f"{count} {who}" for who, count in sorted(seen.items())))
+
+
+if __name__ == "__main__":
+    main()
