@@ -23,9 +23,9 @@ RIGHT = {
     ("two tiles", "half a row"),
     ("two tiles", "a tile at a time, by a helper"),
     ("two tiles", "a tile at a time, all warps"),
-    # nothing is stored
-    ("a consumer that leaves", "a range"),
-    ("two tiles", "a buffer for each warp"),
+    # one MMA for both ends in one batch, behind one barrier
+    ("two tiles", "a batch for each tile"),
+    ("two tiles", "a wait in between"),
 }
 """Kernels that M=128 MMAs are right for."""
 CASES = [(group, name) for group, kernels in WRONG.items() for name in kernels if (group, name) not in RIGHT]
