@@ -243,8 +243,8 @@ NATIVE_UNPROVED = warning(
     "PT2514",
     "{path} is without the step {step}: {what}",
     "With `--style native` a port with a step is compared on PTX and run: all sizes of the case beside the kernel, all "
-    "input families, several schedules, hazards at strict level. A step is given only if PTX says that the port leaves "
-    "what the original leaves, with proved synchronization of both, and runs find nothing.",
+    "input families, several schedules, hazards at strict level. A step is given only if PTX shows no difference and "
+    "no hazard, and runs find nothing.",
     "Correct as it is. Where a case ran the kernel, `porter verify --style native` shows what is said above; where "
     "none does, `porter case new` drafts one (docs/cases.md).",
 )

@@ -77,13 +77,14 @@ def test_steps_on_something_unverified_are_left_out(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(("steps", "status", "lacks"), [
-    (("release",), "equal", ""), (("release",), "refused", "a deadlock"), (("release",), "unknown", "a deadlock"),
-    (("scales",), "unknown", ""), (("scales",), "refused", "a deadlock"), ((), "refused", ""),
+    (("release",), "unknown", ""), (("release",), "refused", "a deadlock"), ((), "refused", ""),
+    (("release", "mine"), "unknown", "a deadlock"), (("release", "mine"), "equal", ""),
+    (("scales",), "unknown", ""), (("scales",), "refused", "a deadlock"),
 ])  # fmt: skip
-def test_steps_have_to_be_equal_on_ptx(
+def test_ptx_refuses_steps(
     steps: tuple[str, ...], status: Literal["equal", "refused", "unknown"], lacks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Results with `scales` are meant to differ; without steps nothing is asked."""
+    """Those of others have to be equal; without steps nothing is asked."""
     monkeypatch.setattr(full_rate, "prove", lambda *how: Proof(("case.yaml",), 3))
     root = PortedRoot("kernel.cu", ("kernel.cu",), native=steps)
     proofs = full_rate.Proofs(make_builder(None), judge=lambda *what: Judgement(status, "a deadlock"))
