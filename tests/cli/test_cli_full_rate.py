@@ -111,6 +111,16 @@ def test_a_case_that_fails_leaves_the_step_out(
     assert text == ported(gemm(tmp_path))[0]
 
 
+def test_what_ptx_refuses_stays_at_m64_and_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = verified(monkeypatch, Verdict.CLEAN)
+    monkeypatch.setattr(proof, "refusal", lambda *judged: "which b an MMA takes goes by the thread")
+    text, output = ported(gemm(tmp_path), "--style", "full-rate")
+    assert "thread_index" not in text
+    assert "PT2511" in output
+    assert "gemm: which b an MMA takes goes by the thread" in " ".join(output.split())
+    assert not asked
+
+
 def test_without_a_case_of_the_kernel_the_step_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = verified(monkeypatch, Verdict.CLEAN)
     text, output = ported(gemm(tmp_path, "other"), "--style", "full-rate")
