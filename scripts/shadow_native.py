@@ -172,7 +172,7 @@ def main() -> None:
                 who, what = judged(Path(folder), parts, steps, args.seconds)
             except Exception as error:
                 who, what = "failed", repr(error)
-            what = re.sub(r"\s+", " ", what.replace(folder, "")).strip()
+            what = re.sub(r"\s+", " ", re.sub(r"(?:/[\w.-]+)*/", "", what.replace(folder, ""))).strip()
         default = OF_SIZES if group == "sizes" else "NO REASON"
         reason = (ACCEPTED | WRONG).get(name, default) if who == "accepted" else what[:150]
         print(f"{group:10} {name:48} {who:13} {time.process_time() - began:5.1f} s  {reason}", flush=True)
