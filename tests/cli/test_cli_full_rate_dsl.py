@@ -44,7 +44,7 @@ class Runs:
         monkeypatch.setattr(proof, "verify_cases", self.run)
         monkeypatch.setattr(proof, "build_port", self.build)
         monkeypatch.setattr("porter.cli.full_rate.slower", lambda *compared: None)
-        monkeypatch.setattr("porter.cli.full_rate.shared", lambda session, ported, make: Chosen(ported))
+        monkeypatch.setattr("porter.tune.search.shared", lambda session, ported, make: Chosen(ported))
         monkeypatch.setattr("porter.tune.staging._with_step", lambda *asked: None)
 
     def build(self, problem: Any, plan: Any, builder: Any) -> Any:

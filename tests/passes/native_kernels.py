@@ -103,10 +103,10 @@ def source(**parts: str) -> str:
     return text
 
 
-def ported(folder: Path, steps: tuple[str, ...] = STEPS, **parts: str) -> PortResult:
+def ported(folder: Path, steps: tuple[str, ...] = STEPS, full_rate: bool = True, **parts: str) -> PortResult:
     path = folder / "kernel.cu"
     path.write_text(source(**parts))
-    return port_sources(load_sources(path), PortOptions(full_rate=True, native=steps))
+    return port_sources(load_sources(path), PortOptions(full_rate=full_rate, native=steps))
 
 
 def missing(result: PortResult) -> list[str]:
