@@ -36,6 +36,7 @@ FOLDER = ROOT / "docs" / "results" / "mutation"
 CASES = [load_case(path) for path in cases_of(ROOT / "corpus")]
 SAMPLED = ["gemm_ws", "gemm_persistent", "gemm_rs"]
 SAMPLE = 8
+OF_CUTE = {case.name for case in CASES if case.name.startswith("cute_")} - {"cute_gemm_ws"}
 AGAIN = "sweep again: porter mutate --trust --style compat corpus --record docs/results/mutation"
 
 
@@ -75,7 +76,14 @@ def test_there_is_a_result_of_every_case_and_of_nothing_else() -> None:
     assert {p.name for p in FOLDER.glob("*.json")} == {record_path(FOLDER, case).name for case in CASES}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+TODAY = [
+    # CuTe C++ compiles for long
+    pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case.name in OF_CUTE else [])
+    for case in CASES
+]
+
+
+@pytest.mark.parametrize("case", TODAY)
 def test_the_result_is_of_the_port_of_today(case: Case) -> None:
     plan, notes = plan_of(case.kernel)
     assert plan is not None, notes
