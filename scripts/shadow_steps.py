@@ -25,27 +25,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "passes")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "passes"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from full_rate_groups import GROUPS  # noqa: E402
+from full_rate_groups import GROUPS
 
-from porter.build.port_plan import PortPlan  # noqa: E402
-from porter.cli.building import make_builder  # noqa: E402
-from porter.cli.porting import look  # noqa: E402
-from porter.diagnostics import Code, PorterError  # noqa: E402
-from porter.passes.full_rate.given import taken  # noqa: E402
-from porter.passes.port import PortOptions  # noqa: E402
-from porter.passes.ported import port_paths  # noqa: E402
-from porter.ptx.parser import parse_module  # noqa: E402
-from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate  # noqa: E402
-from porter.tune.staging import port_plan  # noqa: E402
-from porter.verify.builder import PORT_ARCH, Builder  # noqa: E402
-from porter.verify.case import Case, load_case  # noqa: E402
-from porter.verify.case_program import Program  # noqa: E402
-from porter.verify.proved import proofs_of  # noqa: E402
-from porter.verify.proving import Sizes  # noqa: E402
-from porter.verify.refusals import refusal  # noqa: E402
+from porter.build.port_plan import PortPlan
+from porter.cli.building import make_builder
+from porter.cli.porting import look
+from porter.diagnostics import Code, PorterError
+from porter.passes.full_rate.given import taken
+from porter.passes.port import PortOptions
+from porter.passes.ported import port_paths
+from porter.ptx.parser import parse_module
+from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate
+from porter.tune.staging import port_plan
+from porter.verify.builder import PORT_ARCH, Builder
+from porter.verify.case import Case, load_case
+from porter.verify.case_program import Program
+from porter.verify.proved import proofs_of
+from porter.verify.proving import Sizes
+from porter.verify.refusals import refusal
 
 CASE = """\
 version: 1

@@ -23,6 +23,7 @@ from porter.facts.integers import operation
 from porter.facts.launched import GLOBAL
 from porter.facts.operands import OF_GRID
 from porter.facts.values import bits
+from porter.ptx.arch import LARGEST_GRID
 from porter.ptx.bits import signed, unsigned
 
 Monomial = tuple[int, ...]
@@ -31,8 +32,6 @@ Terms = tuple[tuple[Monomial, int], ...]
 LARGEST_SIZE = (1 << 23) - 1
 """The largest size, and index of a block, for which something is said."""
 _LARGEST_PARAMETER = (1 << 32) - 1
-_LARGEST_EXTENT = (1 << 16) - 1
-"""Of a grid along y and z."""
 _PARAMETER = "parameter "
 _REGION = 44
 """Bits of an address of global memory that is a number; above them stands which sum of symbols is added to it."""
@@ -275,11 +274,11 @@ class Forms:
             bounds.append(Bound(form.terms, limit))
 
     def _largest(self, atom: int) -> int:
-        """The largest number that a symbol may be (CUDA C++ Programming Guide, technical specifications: a grid)."""
+        """The largest number that a symbol may be."""
         of, _, axis = self.symbols[atom].partition(".")
         if of.startswith(_PARAMETER):
             return _LARGEST_PARAMETER
-        return _LARGEST_EXTENT if of in OF_GRID and axis in ("y", "z") else LARGEST_SIZE
+        return LARGEST_GRID if of in OF_GRID and axis in ("y", "z") else LARGEST_SIZE
 
     def _shifted(self, form: Form, count: int, kind: str, bounds: list[Bound]) -> Form:
         if count >= form.width or not self._is_pure(form) or any(f % (1 << count) for _, f in form.products):

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from porter.facts.flow import Flow
 from porter.ptx import ast
-from porter.ptx.smem_desc import START_MASK
+from porter.ptx.smem_desc import START_MASK, UNIT_BITS
 
 
 class By(Flag):
@@ -34,8 +34,6 @@ _OPERANDS = ("a", "b", "scale_d")
 _SUMS = ("add", "sub", "mov", "cvt", "cvta", "neg", "shfl", "elect", "mapa")
 _SCALES = ("mul", "shl", "mad", "bfi", "prmt")
 _LOADS = ("ld", "ldmatrix", "atom", "call")
-_KEPT_BITS = 4
-"""Bits of an address that a descriptor does without (PTX ISA, Matrix Descriptor Format): they are zero."""
 _TOGETHER = ("wgmma", "setmaxnreg")
 """What the warps of a warpgroup come to together."""
 
@@ -144,7 +142,7 @@ class Apart:
             return sum(bool(f) for f in factors) < 2
         if head == "and":
             return any(isinstance(n, int) and n.bit_length() >= START_MASK.bit_length() for n in numbers)
-        return head == "shr" and any(n <= _KEPT_BITS for n in numbers)
+        return head == "shr" and any(n <= UNIT_BITS for n in numbers)
 
 
 def _chosen_by(guard: By, value: By | None, is_loop: bool) -> By:

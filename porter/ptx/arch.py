@@ -181,3 +181,5 @@ PORT_TARGETS = (SM100A, PortTarget(103), PortTarget(110))
 """Chips that ports can be for, with tcgen05 and Tensor Memory: B200, B300 and Thor. They differ in their names, and in
 little else: sm_103a has no kind::i8 (PTX ISA 9.0 §9.7.16; §11.1.2: sm_101a is sm_110a; CUDA C++ Programming Guide,
 Compute Capabilities)."""
+LARGEST_GRID = (1 << 16) - 1
+"""Blocks of a grid along y and z (CUDA C++ Programming Guide, technical specifications)."""

@@ -51,8 +51,9 @@ SWIZZLE_CODES: dict[Generation, dict[SwizzleMode, int]] = {
 
 ADDRESS_MASK = 0x3FFFF
 """Descriptors keep 18 bits of a shared::cta byte address (and of each offset)."""
-START_MASK = ADDRESS_MASK >> 4
-"""And keep them in units of 16 bytes."""
+UNIT_BITS = 4
+"""And keep them in units of 16 bytes: low bits, which are zero."""
+START_MASK = ADDRESS_MASK >> UNIT_BITS
 
 
 def encode_offset(value: int) -> int:
