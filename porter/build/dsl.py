@@ -22,7 +22,7 @@ from porter.diagnostics import Code, Diagnostic, Location, PorterError
 PACKAGE = "nvidia-cutlass-dsl"
 OLDEST, NEWEST = "4.6.2", "4.8.1"
 """Versions of the package that Porter is tested with."""
-_FORMAT = "dsl 7"
+_FORMAT = "dsl 8"
 IMPORTED = "to compile a CuTe DSL kernel its file is imported and its host code is called"
 
 
@@ -131,7 +131,8 @@ def _number(version: str) -> tuple[int, ...]:
 def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
     """Compile and record. Results are cached by the contents of all files that are imported outside of the standard
     library and the DSL, as long as nothing new lies in the way of these imports. Other files that a module opens, and
-    the environment apart from PYTHONPATH and the DSL's own variables, are taken to stay as they are.
+    the environment apart from PYTHONPATH and the DSL's own variables, are taken to stay as they are. What is compiled
+    for shapes and strides that are known at run time only is compiled once, and its host function called for each.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TRUSTED, NO_DSL, NO_HOST_COMPILER, DSL_ERROR; DSL_OBSTACLE, with the other
@@ -153,21 +154,42 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
         "search": [str(p.resolve()) for p in request.search],
     }
     places = _Places((_package_root(source), source.parent, *(p.resolve() for p in request.search)))
-    identity = {**body, "source": places.short(source), "search": [places.short(p.resolve()) for p in request.search]}
+    identity = {**body, "source": places.short(source), "search": [places.short(p.resolve()) for p in request.search],
+                "call": _compiled_for(body["call"]), "keywords": _compiled_for(body["keywords"])}  # fmt: skip
     command = digest([_version(), request.arch, json.dumps(identity, sort_keys=True)])
     key = cache.lookup(command, places.full)
     text = cache.get(key) if key is not None else None
-    if text is None:
+    launches = None
+    if key is None or text is None:
         result = _run(request, body)
+        launches = result.pop("launches")
         files = [Path(p) for p in result.pop("files")]
         key = cache.remember(command, files, result.pop("directories"), places.short)
         result["ptx"] = _with_files(result["ptx"], lambda name: places.short(Path(name)))
         result["traced"] = _with_places(result["traced"], lambda name: places.short(Path(name)))
         cache.put(key, text := json.dumps(result).encode())
     result = json.loads(text)
+    called = digest([key, json.dumps([body["call"], body["keywords"]], sort_keys=True)])
+    known = cache.get(called) if launches is None else None
+    if known is None:
+        launches = launches or _run(request, {**body, "host": result["host"]})["launches"]
+        cache.put(called, known := json.dumps(launches).encode())
+    result["launches"] = json.loads(known)
     result["ptx"] = _with_files(result["ptx"], lambda name: str(places.full(name)))
     result["traced"] = _with_places(result["traced"], lambda name: str(places.full(name)))
     return _compiled(result)
+
+
+def _compiled_for(argument: Any) -> Any:
+    """Arguments without the numbers that are known at run time only: of shapes and strides the mode is left that is
+    contiguous."""
+    if isinstance(argument, list):
+        return [_compiled_for(one) for one in argument]
+    if not isinstance(argument, dict):
+        return argument
+    if argument.get("kind") == "tensor" and argument.get("dynamic"):
+        return {**argument, "shape": len(argument["shape"]), "strides": argument["strides"].index(1)}
+    return {name: _compiled_for(one) for name, one in argument.items()}
 
 
 def _version() -> str:

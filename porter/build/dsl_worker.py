@@ -4,11 +4,13 @@
 Run as `python -m porter.build.dsl_worker` with CUTE_DSL_ARCH set: the DSL reads the architecture once per process.
 `porter.build.dsl_server` says on standard input where requests of `porter.build.dsl` are; a copy of the process
 answers each. The host function is exported, linked with stand-ins for the eight runtime functions that it needs, and
-called with made-up device addresses; no driver and no GPU take part.
+called with made-up device addresses; no driver and no GPU take part. Linked once, it can be called with other shapes
+and strides of tensors for which these are known at run time only.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import ctypes
 import importlib
@@ -157,16 +159,23 @@ def _numbers(value: Any) -> list[Any]:
     return [ctypes.c_int64(value)] if isinstance(value, int) else []
 
 
-def _arguments(target: Any, request: dict[str, Any]) -> tuple[list[Any], dict[str, Any], list[Any]]:
-    """Arguments by position and by keyword, and the buffers in the order of the parameters."""
-    items = [_argument(item) for item in request["call"]]
-    named = {name: _argument(item) for name, item in request.get("keywords", {}).items()}
+_Place = tuple[str, Any]
+"""`call` or `keywords` of a request, with the number or the name of an argument."""
+
+
+def _run_time(target: Any, request: dict[str, Any]) -> list[_Place]:
+    """The arguments that the host function is passed at run time, in the order of its parameters."""
+    items: list[_Place] = [("call", i) for i in range(len(request["call"]))]
+    named = {name: ("keywords", name) for name in request["keywords"]}
     signature = inspect.signature(target)
-    passed = []
-    for name, value in signature.bind(*items, **named).arguments.items():
-        if not _is_compile_time(signature.parameters[name].annotation):
-            passed += [buffer for one in _flat(value) for buffer in one.passed]
-    return [one.given for one in items], {name: one.given for name, one in named.items()}, passed
+    bound = signature.bind(*items, **named).arguments
+    flat = ((name, one) for name, value in bound.items() for one in _flat(value))
+    return [one for name, one in flat if not _is_compile_time(signature.parameters[name].annotation)]
+
+
+def _passed(places: Sequence[_Place], request: dict[str, Any]) -> list[Any]:
+    """The buffers of run-time arguments."""
+    return [buffer for of, which in places for buffer in _argument(request[of][which]).passed]
 
 
 def _is_compile_time(annotation: Any) -> bool:
@@ -177,11 +186,11 @@ def _is_compile_time(annotation: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, cutlass.Constexpr)
 
 
-def _flat(value: Any) -> list[_Argument]:
+def _flat(value: Any) -> list[_Place]:
     """What one parameter was given; `*args` and `**kwargs` hold several."""
-    if isinstance(value, _Argument):
-        return [value]
-    return list(value.values() if isinstance(value, dict) else value)
+    if isinstance(value, dict):
+        return list(value.values())
+    return [value] if value and isinstance(value[0], str) else list(value)
 
 
 def _dynamic(item: dict[str, Any], width: int) -> tuple[list[Any], list[Any]]:
@@ -213,8 +222,8 @@ def _scalar(dtype: str, value: float) -> Any:
     return kind(value if dtype.startswith("Float") else int(value))
 
 
-def record(compiled: Any, passed: list[Any], sizes: dict[str, list[int]], compiler: str) -> list[dict[str, Any]]:
-    """Every launch that the host function makes: kernel, grid, block, cluster, shared memory, parameters."""
+def linked(compiled: Any, compiler: str) -> bytes:
+    """The host function and the stand-ins as a shared library."""
     with tempfile.TemporaryDirectory(prefix="porter-") as name:
         directory = Path(name)
         # What `export_to_c` also writes, a C header, is not to be had for arguments that have no type in C.
@@ -227,8 +236,16 @@ def record(compiled: Any, passed: list[Any], sizes: dict[str, list[int]], compil
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"linking the host function failed: {done.stderr}")
-        function = f"_mlir_{PREFIX}__mlir_ciface_{compiled.function_name}"
-        return _call(ctypes.CDLL(str(library)), function, passed, sizes)
+        return library.read_bytes()
+
+
+def record(host: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every launch that a linked host function makes: kernel, grid, block, cluster, shared memory, parameters."""
+    with tempfile.TemporaryDirectory(prefix="porter-") as name:
+        library = Path(name) / "host.so"
+        library.write_bytes(base64.b64decode(host["library"]))
+        passed = _passed(host["passed"], request)
+        return _call(ctypes.CDLL(str(library)), host["function"], passed, host["sizes"])
 
 
 def _call(library: ctypes.CDLL, function: str, passed: list[Any], sizes: dict[str, list[int]]) -> list[dict[str, Any]]:
@@ -281,7 +298,10 @@ def _launch(address: int, kernel: int, arguments: Any, sizes: dict[str, list[int
 
 
 def compile_request(request: dict[str, Any], absent: Absent) -> dict[str, Any]:
-    """The PTX, the launches of a request, and what its modules were imported from."""
+    """The PTX, the launches of a request, its linked host function, and what its modules were imported from. Of a
+    request that has a linked `host` the launches alone."""
+    if "host" in request:
+        return {"launches": record(request["host"], request)}
     import cutlass
     import cutlass.cute as cute
 
@@ -294,14 +314,20 @@ def compile_request(request: dict[str, Any], absent: Absent) -> dict[str, Any]:
         target = getattr(target, part)
     if isinstance(target, type):
         target = target(**{name: _value(item) for name, item in request["init"].items()})
-    given, named, passed = _arguments(target, request)
+    given = [_argument(item).given for item in request["call"]]
+    named = {name: _argument(item).given for name, item in request["keywords"].items()}
     compiled = cute.compile(target, *given, **named)
     ptx = _without_lines_of_asm(compiled.__ptx__.rstrip("\0"))
-    sizes = {f.name: [p.size for p in f.params] for f in parse_module(ptx).entries()}
-    launches = record(compiled, passed, sizes, request["compiler"])
+    host = {
+        "library": base64.b64encode(linked(compiled, request["compiler"])).decode(),
+        "function": f"_mlir_{PREFIX}__mlir_ciface_{compiled.function_name}",
+        "passed": _run_time(target, request),
+        "sizes": {f.name: [p.size for p in f.params] for f in parse_module(ptx).entries()},
+    }
+    launches = record(host, request)
     found = imported(absent.missed, Path(cutlass.__file__).parent.parent, Path.cwd())
     files = {"files": found.files, "directories": found.names}
-    return {"ptx": ptx, "launches": launches, "traced": _traced(), **files}
+    return {"ptx": ptx, "host": host, "launches": launches, "traced": _traced(), **files}
 
 
 def _traced() -> list[dict[str, Any]]:

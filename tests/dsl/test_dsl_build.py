@@ -231,6 +231,28 @@ def test_a_package_that_is_no_host_package_is_still_missed(tmp_path: Path) -> No
     assert "no_such_package" in caught.value.diagnostic.message
 
 
+@external
+@pytest.mark.parametrize("dynamic", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_what_knows_shapes_at_run_time_only_is_compiled_once(
+    dynamic: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace("grid=[1, 1, 1]", "grid=[cute.size(a), 1, 1]"))
+    ran: list[bool] = []
+    real = dsl._run
+    monkeypatch.setattr(dsl, "_run", lambda asked, body: (ran.append("host" not in body), real(asked, body))[1])
+
+    def compiled(extent: int, cache: Cache) -> dsl.DslCompiled:
+        call = [{**item, "shape": [extent], "dynamic": dynamic} for item in CALL]
+        return compile_dsl(DslRequest(path, "run", "sm_90a", call), cache)
+
+    cache = Cache(tmp_path / "cache")
+    found = [compiled(extent, cache) for extent in (32, 64, 32, 64)]
+    assert ran == ([True, False] if dynamic else [True, True])
+    assert [one.launches[0].grid[0] for one in found] == [32, 64, 32, 64]
+    assert found[1] == compiled(64, Cache.none())
+
+
 # --- arguments
 
 ARGUMENTS = """from typing import NamedTuple, Optional
