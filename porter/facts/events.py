@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
+from porter.facts.values import Value
 from porter.ptx.memory_order import Scope
 
 
@@ -261,6 +262,14 @@ class Awaited(NamedTuple):
 
     number: int | None = None
     rank: int | None = None
+
+
+class Signal(NamedTuple):
+    """An mbarrier in a trace, by its shared address, of each lane where they differ; of a wait the parity of its
+    phase."""
+
+    where: Value
+    parity: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,8 @@ class Shape(IntEnum):
 
 @dataclass(frozen=True)
 class Followed:
-    """`reach`: how far the counter was seen to move. `shift` is None where it is not known."""
+    """`reach`: low bits below it have been seen together with all else that repeats, as `reached` says. `shift` is None
+    where it is not known."""
 
     shape: Shape
     reach: int
@@ -116,15 +117,21 @@ class Followed:
         return Followed(max(self.shape, other.shape), min(self.reach, other.reach), shift)
 
 
+def reached(step: int, periods: int) -> int:
+    """The power of two below which bits of a counter that moves by `step` in each of so many periods have met all that
+    repeats with the period: they take as many periods as the lowest bit of the step leaves of them."""
+    return (step & -step) * periods
+
+
 Settled = Callable[[int, Followed, Mapping[str, Followed]], Followed | None]
 """What an instruction gives, given what its kind says of it, and what follows so far; None if that repeats."""
 
 
 class Following:
     """The registers that follow counters through instructions, `kinds` at first. What takes only a counter's low bits
-    repeats, and follows none, if the runs have seen all of its values twice. `settled` is asked about what does
-    neither follow evenly nor repeat by its kind. `sources`: the instructions that give registers what follows at first,
-    where it is not known at the head of a loop."""
+    repeats, and follows none, if the runs have seen all of its values in all places of the period. `settled` is asked
+    about what does neither follow evenly nor repeat by its kind. `sources`: the instructions that give registers what
+    follows at first, where it is not known at the head of a loop."""
 
     def __init__(
         self, flow: Flow, body: Iterable[int], kinds: Mapping[str, Followed], settled: Settled | None = None,
@@ -213,7 +220,7 @@ class Following:
         shift = found.shift if found.shift is not None or found.shape is not Shape.EVEN else 0
         if head == "and" and number is not None and shift is not None:
             span = 1 << (number >> shift if shift >= 0 else number << -shift).bit_length()
-            return None if number >= 0 and span <= found.reach // 2 else other
+            return None if number >= 0 and span < found.reach else other
         if head == "shr" and number is not None and found.shift is not None:
             return Followed(Shape.HIGH, found.reach, found.shift - number)
         if head == "not" or (head in ("xor", "or") and count == 1 and number is not None):

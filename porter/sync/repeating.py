@@ -113,6 +113,10 @@ class Repeating:
             one = replace(one, heads={name: head for name, head in one.heads.items() if name not in wrong}, _known={})
         return one
 
+    def after(self, times: int) -> Repeating:
+        """The same for a period that is so many times as long."""
+        return replace(self, period=self.period * times, _known={}, _supposed={}, _used=set())
+
     def moved_by(self, at: int, follows: Collection[str]) -> int | None:
         """The number by which what an instruction gives moves in each period, for all turns; None if none is known.
         `follows`: in place of those of the loop."""

@@ -23,8 +23,7 @@ from porter.facts.machine import Machine
 from porter.facts.operands import reader
 from porter.facts.values import Value
 from porter.ptx import ast, table
-from porter.ptx.bits import signed
-from porter.sync.following import Followed, Following, Shape, kept_in, that_must_repeat
+from porter.sync.following import Followed, Following, Shape, kept_in, reached, that_must_repeat
 from porter.sync.repeating import Repeating, Seen
 from porter.sync.sequences import (
     ANYWHERE,
@@ -126,6 +125,8 @@ class Sizes:
     unit: int
     period: int
     seen: Seen
+    times: int = 1
+    """Periods after which operands that are no sides of comparisons repeat."""
     followed: dict[object, list[Followers]] = field(default_factory=lambda: defaultdict(list))
     """What follows from the counters of loops."""
     _behind: set[object] = field(default_factory=set)
@@ -166,10 +167,11 @@ class Sizes:
         following = Following(self.flow, body, kinds, sources=sources)
         self.stored.update(following.stored(body))
         seen = [self._any_value(name, end, following.kinds) for name, end in ends.items() if end is not None]
+        of_operands = [values.after(self.times) for values in seen]
         for at in body:
+            name = self.flow.code.code[at].parts[0]
             for operand in that_must_repeat(self.flow, at, following):
-                if not any(values(at, operand) for values in seen):
-                    name = self.flow.code.code[at].parts[0]
+                if not any(values(at, operand) for values in (seen if name == "setp" else of_operands)):
                     yield f"an operand of {name} follows a counter of a loop ahead of it", at
                     return
 
@@ -219,8 +221,7 @@ class Sizes:
 
     def moved(self, step: int) -> Followed:
         """What moves evenly by a number in each period."""
-        reach = abs(signed(step, 32)) * (len(self.given) // self.period)
-        return Followed(Shape.EVEN, reach)
+        return Followed(Shape.EVEN, reached(step, len(self.given) // self.period))
 
     def _checked(self, numbers: Mapping[Key, Counted], kinds: Mapping[str, Followed]) -> Iterator[tuple[str, int]]:
         moving = self._repeating(kinds.keys(), numbers, self.period, self._most)
@@ -233,9 +234,11 @@ class Sizes:
         following = Following(self.flow, whole(self.flow).body, kinds, settled, sources)
         self.stored.update(following.stored(whole(self.flow).body))
         repeating = self._repeating(following.kinds.keys(), numbers, self.period, self._most)
+        of_operands = repeating.after(self.times)
         for at in whole(self.flow).body:
-            if not all(repeating(at, operand) for operand in that_must_repeat(self.flow, at, following)):
-                name = self.flow.code.code[at].parts[0]
+            name = self.flow.code.code[at].parts[0]
+            repeats = repeating if name == "setp" else of_operands
+            if not all(repeats(at, operand) for operand in that_must_repeat(self.flow, at, following)):
                 yield f"{'a comparison' if name == 'setp' else f'an operand of {name}'} follows the size", at
 
     def _repeating(self, follows: Collection[str], heads: Mapping[Key, Counted], period: int, most: int) -> Repeating:

@@ -9,7 +9,9 @@ first turn or near the last. Operands: what synchronizes follows a counter throu
 Sizes: outside of loops, and of what a launch gives, the same (porter.sync.sizes).
 
 Runs up to prefix + 3P turns are needed: two of a pair's events in different parts are ordered by a chain that crosses
-the middle, which must hold a period besides the reach of one edge.
+the middle, which must hold a period besides the reach of one edge. Where mbarriers alone take longer to come round,
+`porter.sync.renaming`, P is that of all of them, and prefix + P + 2R are needed, with R turns from one use of such an
+mbarrier to the next that looks alike.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from porter.facts.state import Group, Warp
 from porter.facts.values import Value, of_lane
 from porter.ptx.arch import WARP
 from porter.ptx.bits import signed, unsigned
-from porter.sync.following import Followed, Following, Shape, that_must_repeat
+from porter.sync.following import Followed, Following, Shape, reached, that_must_repeat
+from porter.sync.renaming import Renaming
 from porter.sync.repeating import Repeating
 from porter.sync.sequences import LARGEST_SIZE, Counted, Key, evenly
 from porter.sync.sizes import End, Followers, Sizes, given_by
@@ -85,39 +88,41 @@ class Recorder:
 @dataclass(frozen=True)
 class Lasso:
     """Turns repeat with this period from `start` on. `why_not`: what keeps that from holding for all numbers of turns,
-    with the instruction."""
+    with the instruction. `reach`: turns that hold a period of all but mbarriers, and whatever one edge crosses; as many
+    as the period, if not fewer."""
 
     period: int
     start: int
     why_not: str = ""
     at: int | None = None
+    reach: int = 0
 
     @property
     def needed(self) -> int:
         """Turns up to which runs must have been looked at."""
-        return self.start + 3 * self.period
+        return self.start + self.period + 2 * (self.reach or self.period)
 
 
-def find_lasso(runs: Sequence[Recorder], unit: int = 1) -> Lasso | None:
+def find_lasso(runs: Sequence[Recorder], unit: int = 1, renames: bool = True) -> Lasso | None:
     """The shortest period of runs for 1, 2, … turns; None if there is none that so few show. `unit`: what a size grows
-    by with each turn."""
+    by with each turn. `renames`: whether mbarriers may take turns of their own."""
     last = None
     for period in range(1, len(runs) // 3 + 1):
-        start = _regular_from(runs, period)
-        if start is None:
+        found = _regular(runs, period, renames)
+        if found is None:
             continue
-        why, at = broken(runs, period, unit)
-        found = Lasso(period, start, why, at)
+        why, at = broken(runs, period, unit, found.period // period)
         if not why:
             return found
-        last = last or found
+        last = last or replace(found, why_not=why, at=at)
     return last
 
 
-def broken(runs: Sequence[Recorder], period: int, unit: int) -> tuple[str, int | None]:
-    """What keeps numbers of turns from going on as they do: each of the last period stands for those of its class."""
+def broken(runs: Sequence[Recorder], period: int, unit: int, times: int = 1) -> tuple[str, int | None]:
+    """What keeps numbers of turns from going on as they do: each of the last period stands for those of its class.
+    `times`: periods after which mbarriers are the same as well."""
     seen = seen_in(runs[-2 * period :])
-    sizes = Sizes(runs[-1].flow, [run.given for run in runs], runs[-1].symbols, unit, period, seen)
+    sizes = Sizes(runs[-1].flow, [run.given for run in runs], runs[-1].symbols, unit, period, seen, times)
     of_each = (_broken_in(runs[-1 - period - back], runs[-1 - back], sizes, 1 if back else 2) for back in range(period))
     for why, at in chain(chain.from_iterable(of_each), sizes.uneven(), sizes.loaded()):
         return why, at
@@ -134,27 +139,60 @@ def _broken_in(shorter: Recorder, longer: Recorder, sizes: Sizes, least: int) ->
 # Traces -----------------------------------------------------------------------------------------------
 
 
-def _regular_from(runs: Sequence[Recorder], period: int) -> int | None:
-    """The first number of turns from which every trace grows by one block in each period."""
-    for start in range(1, len(runs) - 3 * period + 1):
-        if all(_grows(runs, start, period, warp) for warp in _warps(runs)):
-            return start
-    return None
+def _regular(runs: Sequence[Recorder], period: int, renames: bool) -> Lasso | None:
+    """From the first number of turns from which every trace grows by one block in each period, but for the mbarriers
+    that it names."""
+    start, _ = _start(runs, period)
+    if start is not None or not renames:
+        return None if start is None else Lasso(period, start)
+    start, renaming = _start(runs, period, Renaming())
+    times = renaming.periods() if start is not None and renaming is not None else None
+    if start is None or renaming is None or times is None:
+        return None
+    return Lasso(period * times, start, reach=_reach(runs, period, renaming))
+
+
+def _start(
+    runs: Sequence[Recorder], period: int, renaming: Renaming | None = None
+) -> tuple[int | None, Renaming | None]:
+    """That number, and how mbarriers are renamed from it on, if they may be."""
+    latest, least = len(runs) - 3 * period, 0
+    warps, grown = sorted(_warps(runs)), dict[tuple[WarpName, int], int]()
+    start = len(runs) - period + 1
+    for turns in range(len(runs) - period, 0, -1):
+        pairs = [(runs[turns - 1].traces.get(w, []), runs[turns - 1 + period].traces.get(w, [])) for w in warps]
+        sizes = [len(longer) - len(shorter) for shorter, longer in pairs]
+        if any(grown.setdefault((w, turns % period), size) != size for w, size in zip(warps, sizes, strict=True)):
+            break
+        found = renaming and renaming.copy()
+        if not least and not all(_grows(*pair, True, found) for pair in pairs):
+            # a block ahead of which there is none is not compared with it
+            least, found = max(turns + 1 - period, 1), renaming and renaming.copy()
+        if least > min(turns, latest) or (least and not all(_grows(*pair, False, found) for pair in pairs)):
+            break
+        start, renaming = turns, found
+    return (start, renaming) if start <= latest else (None, None)
+
+
+def _reach(runs: Sequence[Recorder], period: int, renaming: Renaming) -> int:
+    """Turns after which each mbarrier that is renamed looks as it did, and not fewer than a period."""
+    found = period
+    for warp, trace in runs[-1].traces.items():
+        grown = len(trace) - len(runs[-1 - period].traces.get(warp, []))
+        if grown:
+            found = max(found, -(-renaming.farthest(trace) * period // grown))
+    return found
 
 
 def _warps(runs: Sequence[Recorder]) -> set[WarpName]:
     return {warp for run in runs for warp in run.traces}
 
 
-def _grows(runs: Sequence[Recorder], start: int, period: int, warp: WarpName) -> bool:
-    sizes: dict[int, int] = {}
-    for turns in range(start, len(runs) - period + 1):
-        shorter = runs[turns - 1].traces.get(warp, [])
-        longer = runs[turns - 1 + period].traces.get(warp, [])
-        grown = len(longer) - len(shorter)
-        if sizes.setdefault(turns % period, grown) != grown or not has_grown(shorter, longer, turns >= start + period):
-            return False
-    return True
+def _grows(shorter: Trace, longer: Trace, must_repeat: bool, renaming: Renaming | None) -> bool:
+    if renaming is None:
+        return has_grown(shorter, longer, must_repeat)
+    grown = len(longer) - len(shorter)
+    return grown >= 0 and _put_in(shorter, longer, grown, must_repeat, renaming)
 
 
 def has_grown(shorter: Trace, longer: Trace, must_repeat: bool) -> bool:
@@ -171,14 +209,19 @@ _MOST_ROUNDS = 64
 """How often a loop may be come to in one execution, as one inside of another is."""
 
 
-def _put_in(shorter: Trace, longer: Trace, size: int, must_repeat: bool) -> bool:
-    """The same for blocks of this size."""
+def _put_in(shorter: Trace, longer: Trace, size: int, must_repeat: bool, renaming: Renaming | None = None) -> bool:
+    """The same for blocks of this size. With a renaming for one block: what is behind it, and the block behind the one
+    before it, is renamed."""
     at = 0
     for entry in shorter:
         if at >= len(longer):
             return False
         if entry != longer[at]:
             end = at + size
+            if renaming is not None:
+                return _renamed(shorter[at:], longer[end:], renaming) and (
+                    not must_repeat or (at >= size and _renamed(longer[at - size : at], longer[at:end], renaming))
+                )
             if not size or end >= len(longer) or entry != longer[end]:
                 return False
             if must_repeat and (at < size or longer[at - size : at] != longer[at:end]):
@@ -186,9 +229,16 @@ def _put_in(shorter: Trace, longer: Trace, size: int, must_repeat: bool) -> bool
             at = end
         at += 1
     rest = len(longer) - at
-    if rest == size:
-        return not must_repeat or not size or (at >= size and longer[at - size : at] == longer[at:])
-    return rest == 0
+    if rest != size:
+        return rest == 0
+    if not must_repeat or not size:
+        return True
+    before = longer[max(at - size, 0) : at]
+    return before == longer[at:] if renaming is None else _renamed(before, longer[at:], renaming)
+
+
+def _renamed(entries: Trace, later: Trace, renaming: Renaming) -> bool:
+    return len(entries) == len(later) and all(map(renaming.takes, entries, later))
 
 
 # Registers --------------------------------------------------------------------------------------------
@@ -412,14 +462,14 @@ def _turning(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[Turn
             if known is None:
                 made = partial(Repeating, flow, loop, heads=heads, symbols=longer.symbols, period=turns, most=most,
                                seen=replace(sizes.seen, steady=steady), asked=set())  # fmt: skip
-                of_loop.append(known := _followers(loop, made, counters, heads))
+                of_loop.append(known := _followers(loop, made, counters, heads, sizes.times))
                 sizes.stored.update(known.stored)
             yield Turning(loop, states, before, counters, known)
 
 
 def _followers(
     loop: Loop, made: Callable[[Collection[str]], Repeating], counters: Mapping[str, Followed],
-    heads: Mapping[Key, Counted],
+    heads: Mapping[Key, Counted], times: int,
 ) -> Followers:  # fmt: skip
     flow = made(()).flow
     following = Following(flow, loop.body, counters, partial(_settled, made(())))
@@ -436,7 +486,7 @@ def _followers(
         for name, found in steps.items()
         if name not in uneven and found not in ({0}, {repeating.at_head(name)})
     }
-    wrong = tuple(_operands(loop, following, repeating))
+    wrong = tuple(_operands(loop, following, repeating, times))
     return Followers(heads, repeating.asked, wrong, others, uneven, tuple(following.stored(loop.body)))
 
 
@@ -452,12 +502,14 @@ def _by_counters(shorter: Recorder, longer: Recorder, sizes: Sizes) -> Iterator[
     yield from _left_behind(turning, sizes)
 
 
-def _operands(loop: Loop, following: Following, repeating: Repeating) -> Iterator[tuple[str, int]]:
+def _operands(loop: Loop, following: Following, repeating: Repeating, times: int) -> Iterator[tuple[str, int]]:
     """Synchronizing instructions an operand of which follows a counter, and comparisons that follow one otherwise than
     evenly: what they give may change at a turn that no run has come to."""
+    of_operands = repeating.after(times)
     for at in loop.body:
-        if not all(repeating(at, operand) for operand in that_must_repeat(following.flow, at, following)):
-            name = following.flow.code.code[at].parts[0]
+        name = following.flow.code.code[at].parts[0]
+        repeats = repeating if name == "setp" else of_operands
+        if not all(repeats(at, operand) for operand in that_must_repeat(following.flow, at, following)):
             what = "a comparison follows a counter through more than its low bits"
             yield what if name == "setp" else f"an operand of {name} follows a counter", at
 
@@ -517,7 +569,7 @@ def _end(now: Value, before: Value) -> End | None:
 
 
 def _counters(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, Followed]:
-    """Registers that go on moving, with how far they were seen to move."""
+    """Registers that go on moving, with the low bits of each that were seen in all places of the period."""
     found: dict[str, int] = {}
     if not 0 < 2 * period < len(states):
         return {}
@@ -526,6 +578,6 @@ def _counters(states: Sequence[Mapping[str, Value]], period: int) -> dict[str, F
             values = [of_lane(state.get(name), lane) for state in states]
             start, end, step = _even_part(values, period)
             if step:
-                reach = abs(signed(step, 32)) * -(-(end - start) // period)
+                reach = reached(step, -(-(end - start) // period))
                 found[name] = min(found.get(name, reach), reach)
     return {name: Followed(Shape.EVEN, reach) for name, reach in found.items()}

@@ -392,7 +392,12 @@ class Prover:
     def _turns(self, base: Base, name: str, step: int) -> tuple[Count, Checked | None, str]:
         runs: list[Recorder] = []
         lasso: Lasso | None = None
-        for most in _MOST_TURNS:
+        for least in _MOST_TURNS:
+            most = least
+            if len(runs) > _FEW_TURNS and lasso is not None and not lasso.why_not:
+                most = lasso.needed if lasso.needed <= _MOST_TURNS[-1] else least
+            if most <= len(runs):
+                continue
             while len(runs) < most:
                 if self._budget.is_spent and len(runs) > 3:
                     return self._out_of_time(base, name, step, runs, lasso)
@@ -424,7 +429,9 @@ class Prover:
     def _pairs(self, base: Base, counts: Sequence[Count]) -> Iterator[tuple[Pair, Checked | None, str]]:
         """What is known of two sizes together, up to the first pair that is not right. Those that repeat latest come
         first, and in each pair that which does gives the columns."""
-        of_all = [(c, c.lasso) for c in counts if c.step and c.is_all and c.lasso is not None and not c.at]
+        of_all = [
+            (c, replace(c.lasso, reach=0)) for c in counts if c.step and c.is_all and c.lasso is not None and not c.at
+        ]
         of_all.sort(key=lambda one: -one[1].needed)
         for (first, lasso), (second, _) in combinations(of_all, 2):
             if self._budget.is_spent:
@@ -459,7 +466,7 @@ class Prover:
                 if found.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
                     return "it is not clean", found, where
                 runs.append(recorder)
-            lasso = find_lasso(runs, second.step)
+            lasso = find_lasso(runs, second.step, renames=False)
             if lasso is not None and not lasso.why_not and lasso.needed <= len(runs):
                 return columns.add(runs, lasso.period), None, ""
         return "no period of the second shows within so many turns", None, ""
@@ -472,7 +479,7 @@ class Prover:
 
 _FEW_TURNS = 16
 """As many come to each stage of a ring and each parity again."""
-_MOST_TURNS = (10, 13, 16, 19, 22, 25, 29, 33, 37, 39, 41, 44, 50, 56, 64, 73, 77, 80)
+_MOST_TURNS = (10, 13, 16, 19, 22, 25, 29, 33, 37, 39, 41, 44, 50, 56, 64, 73, 77, 80, 86, 98, 114, 130)
 """Where a period is looked for: three of them, and some turns ahead of the first."""
 
 _MOST_OF_COLUMN = (4, 7, *_MOST_TURNS)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from porter.facts.events import Engine
+from porter.facts.events import Engine, Signal
 from porter.facts.instructions.copies import land, place_of
 from porter.facts.instructions.memory import touch
 from porter.facts.instructions.registry import Outcome, Run, Step, family
@@ -36,7 +36,7 @@ def store_async(step: Step) -> Run:
 
             land(step, machine, warp, event, block.rank, place, nbytes, place_of(step, arrives, lane), engine,
                  write=write)  # fmt: skip
-        machine.history.trace[warp.name].append((engine.value, where, arrives, nbytes, step.at))
+        machine.history.trace[warp.name].append((engine.value, where, Signal(arrives), nbytes, step.at))
         group.pc += 1
         return None
 

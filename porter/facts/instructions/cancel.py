@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from porter.facts.events import Event
+from porter.facts.events import Event, Signal
 from porter.facts.instructions.copies import beside, land, place_of
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
@@ -39,7 +39,7 @@ def _try_cancel(step: Step) -> Run:
             ranks = range(len(machine.blocks)) if everyone else [machine.block_of(place, step.at).rank]
             for rank in ranks:
                 _answer(step, machine, warp, event, beside(place, rank), beside(mbar, rank), words)
-        machine.history.trace[warp.name].append(("try_cancel", where, arrives, step.at))
+        machine.history.trace[warp.name].append(("try_cancel", where, Signal(arrives), step.at))
         group.pc += 1
         return None
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from porter.facts import cells
-from porter.facts.events import Access, Edge, Engine, Event, Kind, MapEvent, MapUse, Space
+from porter.facts.events import Access, Edge, Engine, Event, Kind, MapEvent, MapUse, Signal, Space
 from porter.facts.instructions.memory import not_over_barriers
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.launched import PARAMETERS
@@ -164,7 +164,7 @@ def _cp_async_arrive(step: Step) -> Run:
                     barrier.pending += some.bit_count()
                     barrier.expects.append((event.index, len(barrier.phases), step.at))
                 machine.arrive(barrier, over, some.bit_count(), step.at, warp.block.rank, of_copy=adds)
-        machine.history.trace[warp.name].append(("arrive behind copies", where, step.at))
+        machine.history.trace[warp.name].append(("arrive behind copies", Signal(where), step.at))
         group.pc += 1
         return None
 
@@ -221,7 +221,7 @@ def _bulk_load(step: Step) -> Run:
             for rank in _ranks(step, machine, warp, group, mask, place):
                 land(step, machine, warp, event, rank, place, count, mbar if mask is None else beside(mbar, rank),
                      engine, read)  # fmt: skip
-        machine.history.trace[warp.name].append(("copy", where, arrives, nbytes, step.at))
+        machine.history.trace[warp.name].append(("copy", where, Signal(arrives), nbytes, step.at))
         group.pc += 1
         return None
 
@@ -258,7 +258,7 @@ def _tensor_load(step: Step) -> Run:
                 signal = mbar if mask is None else beside(mbar, signal_rank(rank, mbar >> RANK_SHIFT, of_pair))
                 access = land(step, machine, warp, event, rank, place, counted, signal, covered=covered)
                 _use(step, machine, of_map, event, access)
-        machine.history.trace[warp.name].append(("copy", where, arrives, tuple(sizes), step.at))
+        machine.history.trace[warp.name].append(("copy", where, Signal(arrives), tuple(sizes), step.at))
         group.pc += 1
         return None
 

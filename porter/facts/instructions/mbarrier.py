@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from porter.facts import cells
-from porter.facts.events import Awaited, Edge, Engine, Event, Kind, Mbarrier, Space, Wait
+from porter.facts.events import Awaited, Edge, Engine, Event, Kind, Mbarrier, Signal, Space, Wait
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
 from porter.facts.placed import look_at_place
@@ -169,7 +169,7 @@ class _Awaiting:
             )
             if phase >= 0:
                 event.edges.append((edge, barrier.phases[phase]))
-        machine.history.trace[warp.name].append(("wait", barrier.address, phase & 1, step.at))
+        machine.history.trace[warp.name].append(("wait", Signal(barrier.address, phase & 1), step.at))
 
 
 def _arrive(step: Step) -> Run:
@@ -197,7 +197,7 @@ def _arrive(step: Step) -> Run:
                     token = _TOKEN + len(barrier.phases)
                     count = some * (1 if expects else number)
                     machine.arrive(barrier, event, count, step.at, warp.block.rank, edge, scope)
-        machine.history.trace[warp.name].append(("arrive", where, given, step.at))
+        machine.history.trace[warp.name].append(("arrive", Signal(where), given, step.at))
         if name is not None:
             group.registers[name] = token
         group.pc += 1

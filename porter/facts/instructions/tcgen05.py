@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from porter.facts import cells
-from porter.facts.events import Edge, Engine, Event, Kind, Space
+from porter.facts.events import Edge, Engine, Event, Kind, Signal, Space
 from porter.facts.instructions.memory import touch
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.machine import Machine
@@ -390,7 +390,7 @@ def _commit(step: Step) -> Run:
                 machine.problem("commit", "tcgen05.commit by a thread that has issued nothing", step.at, "strict")
             for rank in ranks:
                 _arrive(step, machine, warp, lane, event, where & OFFSET_MASK | rank << RANK_SHIFT)
-        machine.history.trace[warp.name].append(("commit", where, wanted, step.at))
+        machine.history.trace[warp.name].append(("commit", Signal(where), wanted, step.at))
         group.pc += 1
         return None
 
