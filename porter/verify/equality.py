@@ -102,7 +102,9 @@ class Equality:
     """`looked_at`: sizes at which both leave the same, `bytes` of it in all. `why`: what is not understood, or what
     differs first, with the inputs whose run shows it: what no run shows may be the same number made in another way, and
     is not known to differ. `places` are where, `at` are the sizes. Without proved synchronization of both it holds for
-    the schedule that was executed. `remedy`: what to do about what is not known, where it is not that of all."""
+    the schedule that was executed. `remedy`: what to do about what is not known, where it is not that of all.
+    `as_original`: not known only since the original has hazards, of which the port has the same ones in the same places
+    and no other: both leave the same in the schedule that was executed."""
 
     case: str
     status: Status
@@ -114,6 +116,7 @@ class Equality:
     places: tuple[Place, ...] = ()
     assumed: frozenset[str] = frozenset()
     remedy: str = ""
+    as_original: bool = False
     counts: tuple[SizeCompared, ...] = ()
     """Sizes that turns follow, where it was looked at whether all of them are equal."""
 

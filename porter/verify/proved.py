@@ -167,12 +167,12 @@ def with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equali
         return replace(equality, why=f"{equality.why}; {_OWN}: {_kinds(wrong)}", remedy=_MEND)
     if equality.status != "equal":
         return equality
-    for proof in found.all:
-        lack = _not_proved(proof, found, equality)
-        if lack is not None:
-            place = Place(proof.program, proof.flow, lack.at)
-            why = f"equal for the schedule that was executed; {lack.why}"
-            return replace(equality, status="unknown", why=why, at=proof.at, places=(place,), remedy=lack.remedy)
+    lack = _lacking(found, equality)
+    if lack is not None:
+        place = Place(lack.proof.program, lack.proof.flow, lack.at)
+        why = f"equal for the schedule that was executed; {lack.why}"
+        return replace(equality, status="unknown", why=why, at=lack.proof.at, places=(place,), remedy=lack.remedy,
+                       as_original=lack.as_original)  # fmt: skip
     assumed = [p.assumed for p in found.all]
     tolerated = [f"{kinds} of the {p.program}, which docs/rulings.md tolerates" for p in found.all
                  if (kinds := _kinds(p.checked.findings))]  # fmt: skip
@@ -184,28 +184,33 @@ _MEND = "`porter hazards --prove` has their places; mend the original"
 
 
 class _Lack(NamedTuple):
-    """What the proof of a program lacks, the place, and what to do about it."""
+    """What a proof lacks, the place, and what to do about it. `as_original`: the port has no hazard that the original
+    has not in the same place."""
 
+    proof: Proof
     why: str
     at: int | None
     remedy: str
+    as_original: bool = False
 
 
-def _not_proved(proof: Proof, found: CaseProofs, equality: Equality) -> _Lack | None:
-    """What the proof of a program lacks for the sizes at which it was compared, as published kernels are held to it;
-    None where all is proved."""
-    if proof.status == "unknown":
-        why = f"the synchronization of the {proof.program} is not known: {proof.checked.unknown}"
-        return _Lack(why, proof.checked.unknown_at, "`porter hazards` looks at runs")
-    wrong = _errors(proof)
-    if wrong:
-        own = proof is found.original or all(f in found.inherited for f in wrong)
-        whose, remedy = (_OWN, _MEND) if own else (f"the {proof.program} has hazards", "`porter hazards --prove`")
-        return _Lack(f"{whose}: {_kinds(wrong)}", wrong[0].second, remedy)
-    missing = [sizes for sizes in equality.looked_at if sizes not in proof.sizes]
-    if missing:
-        why = f"no time for the synchronization of the {proof.program} at {missing[0]}"
-        return _Lack(why, None, "more `--prove-seconds`")
+def _lacking(found: CaseProofs, equality: Equality) -> _Lack | None:
+    """What the proofs lack for the sizes at which both were compared, as published kernels are held to it; None where
+    all is proved. What the original itself does wrong comes last."""
+    for proof in found.all:
+        if proof.status == "unknown":
+            why = f"the synchronization of the {proof.program} is not known: {proof.checked.unknown}"
+            return _Lack(proof, why, proof.checked.unknown_at, "`porter hazards` looks at runs")
+    of_port = _errors(found.port) if found.port is not None else []
+    if found.port is not None and (new := [f for f in of_port if f not in found.inherited]):
+        return _Lack(found.port, f"the port has hazards: {_kinds(new)}", new[0].second, "`porter hazards --prove`")
+    for proof in found.all:
+        if missing := [sizes for sizes in equality.looked_at if sizes not in proof.sizes]:
+            why = f"no time for the synchronization of the {proof.program} at {missing[0]}"
+            return _Lack(proof, why, None, "more `--prove-seconds`")
+    if found.original is not None and (own := _errors(found.original)):
+        port_has = f"the port has of these {_kinds(of_port)}, and no other" if of_port else "the port has none"
+        return _Lack(found.original, f"{_OWN}: {_kinds(own)}; {port_has}", own[0].second, _MEND, as_original=True)
     return None
 
 

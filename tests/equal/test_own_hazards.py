@@ -38,3 +38,29 @@ def test_nothing_else_is(findings: tuple[Finding, ...]) -> None:
 def test_what_a_run_shows_stays_a_difference() -> None:
     found = said("differs", findings=(RACE,))
     assert (found.status, found.why) == ("differs", WHY)
+
+
+def stands(*, original: tuple[Finding, ...], port: tuple[Finding, ...], had: tuple[Finding, ...]) -> Equality:
+    """What is said of two that leave the same in the schedule that was executed."""
+    proofs = (
+        Proof("k", name, "k", Checked(findings), "", (), ("N=1",), 0, frozenset(), cast(Any, None))
+        for name, findings in (("original", original), ("port", port))
+    )  # fmt: skip
+    return with_proofs(Equality("k", "equal", ("N=1",), 1, 0), CaseProofs(*proofs, inherited=had), False)
+
+
+def test_a_port_with_no_other_hazards_is_as_its_original() -> None:
+    found = stands(original=(RACE,), port=(RACE, TOLERATED), had=(RACE,))
+    assert (found.status, found.as_original) == ("unknown", True)
+    assert found.why.endswith("the original's own hazards: H17; the port has of these H17, and no other")
+    assert stands(original=(RACE,), port=(), had=()).as_original
+
+
+OTHER = Finding("H17", "error", "", 5, first=3)
+
+
+@pytest.mark.parametrize("original", [(RACE,), (TOLERATED,), ()])
+def test_a_port_with_another_hazard_is_not(original: tuple[Finding, ...]) -> None:
+    found = stands(original=original, port=(RACE, OTHER), had=(RACE,))
+    assert (found.status, found.as_original) == ("unknown", False)
+    assert "the port has hazards: H17" in found.why
