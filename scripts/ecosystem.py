@@ -56,6 +56,8 @@ Outcome = dict[str, Any]
 NOT_RUN: Outcome = {"outcome": "not run"}
 SAME = "same bits"
 STYLES = ("compat", "full-rate")
+AS_ORIGINAL = "as the original"
+"""Equal in the schedule that was executed; the original has hazards, and the port of these and no other."""
 
 
 def manifest() -> list[Entry]:
@@ -305,7 +307,8 @@ def equal_rows(entry: Entry, clones: Path, include: Sequence[str], style: str) -
         return
     for one in found.get("cases", ()):
         kernel = one["name"].partition(", ")[2].partition("<")[0]
-        yield one["status"], f"{name:60} {style:9} {one['status']:8} {one['seconds']:6.1f} s  {kernel}: {said_of(one)}"
+        status = AS_ORIGINAL if one["as_original"] else one["status"]
+        yield status, f"{name:60} {style:9} {status:15} {one['seconds']:6.1f} s  {kernel}: {said_of(one)}"
     if not found.get("cases"):
         said = next((d["message"] for d in found["diagnostics"] if d["severity"] == "error"), "nothing was launched")
         yield "none", f"{name:60} {style:9} {_plain(said)}"

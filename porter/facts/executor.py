@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from porter.facts.deciding import deciding
 from porter.facts.events import Blocked, History, NotUnderstood
 from porter.facts.instructions.registry import Outcome, compiled
@@ -22,6 +26,20 @@ _PATIENCE = 40
 _CHOSEN = 0.6
 
 
+@contextmanager
+def no_garbage() -> Iterator[None]:
+    """What an execution makes is there until its end: looking for garbage meanwhile finds none, and takes a fourth of
+    the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@no_garbage()
 def run(machine: Machine, most: int = MOST_STEPS) -> History:
     """Execute until all threads have ended, or nothing moves.
 

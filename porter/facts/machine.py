@@ -49,7 +49,7 @@ Noted = tuple[tuple[int, int, int], tuple[Value, ...]]
 """An instruction with the lanes that come to it, and those that execute it; and the registers that it uses, by name."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Schedule:
     """Which warp goes next, and when asynchronous work lands. Without a seed all warps go in turn, the last one first
     if `backward`, and work lands where it is issued, or, `late`, when no warp can go on without it."""

@@ -15,7 +15,7 @@ from porter.passes.native.rows import ROW_BYTES
 from porter.ptx.block_scale import SCALE_TYPE_CODES, UE8M0_BIAS, ScaleType, scale_columns
 from porter.ptx.idesc import AB_TYPE_CODES, D_TYPE_CODES, FIELDS, M_SHIFT, N_SHIFT
 from porter.ptx.idesc_scaled import SCALED_FIELDS
-from porter.ptx.smem_desc import FIELDS_SM100, SM100_VERSION, SmemDescriptor
+from porter.ptx.smem_desc import FIELDS_SM100, SM100_VERSION, SmemDescriptor, used_bits
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.tmem import COLUMNS, HALF_LANE, LANE_SHIFT, LANES, MIN_ALLOCATION, WARP_LANES
 from porter.ptx.types import ElementType
@@ -212,6 +212,7 @@ class Helpers:
             "min_allocation": MIN_ALLOCATION,
             "version": SM100_VERSION,
             "at_version": FIELDS_SM100["version"].shift,
+            "descriptor_fields": f"{used_bits('sm_90'):#x}",
             "formats": self._formats(),
             "kinds": [{"kind": kind} for kind in sorted(k.value for k in self._plain_kinds())],
             "register_kinds": [{"kind": kind} for kind in sorted(k.value for k in self.register_kinds)],

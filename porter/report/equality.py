@@ -97,6 +97,7 @@ def body_of(one: Equality) -> dict[str, Any]:
         "sizes": list(one.looked_at),
         "bytes": one.bytes,
         "why": one.why,
+        "as_original": one.as_original,
         "at": one.at,
         "places": [{"program": place.program, "place": _place(place)} for place in one.places],
         "assumed": sorted(one.assumed),

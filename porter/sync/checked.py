@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, cast
 
 from porter.facts.events import NotUnderstood
-from porter.facts.executor import run
+from porter.facts.executor import no_garbage, run
 from porter.facts.launched import Launched
 from porter.facts.machine import Machine, Schedule
 from porter.sync.conflicts import Conflicts
@@ -122,20 +119,7 @@ def worse(one: Checked, other: Checked) -> bool:
 WORST_LAST = (Verdict.CLEAN, Verdict.REVIEW, Verdict.UNKNOWN, Verdict.STRICT, Verdict.ERROR)
 
 
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """What an execution makes is there until its end: looking for garbage meanwhile finds none, and takes a fourth of
-    the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-@_no_garbage()
+@no_garbage()
 def _checked(machine: Machine) -> tuple[Checked, bool]:
     """With whether there were waits whose failure need not be heeded: here all of them failed, or all succeeded."""
     history = machine.history

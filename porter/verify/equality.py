@@ -27,7 +27,7 @@ from porter.facts.events import NotUnderstood
 from porter.facts.executor import run
 from porter.facts.flow import Flow
 from porter.facts.launched import GLOBAL, Geometry, Launched, Triple
-from porter.facts.machine import Machine
+from porter.facts.machine import Machine, Schedule
 from porter.facts.placed import OUT_OF_PLACE
 from porter.ptx import ast
 from porter.sync.deadlocks import told
@@ -41,6 +41,8 @@ from porter.verify.shown import Built, Show, shown_by
 MOST_CLUSTERS = 16
 """Clusters of a grid that are looked at where others do the same with other indices."""
 _TILES = (8, 16, 32, 64, 96, 128, 192, 256, 512)
+IN_TURN, LAST_FIRST = Schedule(), Schedule(backward=True)
+"""How both are executed, and how else where hazards of the original decide what it leaves."""
 _MOST_HANDED = 3
 """Clusters whose work is handed to one by try_cancel."""
 _ALL_CLUSTERS = 256
@@ -102,7 +104,9 @@ class Equality:
     """`looked_at`: sizes at which both leave the same, `bytes` of it in all. `why`: what is not understood, or what
     differs first, with the inputs whose run shows it: what no run shows may be the same number made in another way, and
     is not known to differ. `places` are where, `at` are the sizes. Without proved synchronization of both it holds for
-    the schedule that was executed. `remedy`: what to do about what is not known, where it is not that of all."""
+    the schedule that was executed. `remedy`: what to do about what is not known, where it is not that of all.
+    `as_original`: not known only since the original has hazards, of which the port has the same ones in the same places
+    and no other: both leave the same in the schedule that was executed."""
 
     case: str
     status: Status
@@ -114,6 +118,7 @@ class Equality:
     places: tuple[Place, ...] = ()
     assumed: frozenset[str] = frozenset()
     remedy: str = ""
+    as_original: bool = False
     counts: tuple[SizeCompared, ...] = ()
     """Sizes that turns follow, where it was looked at whether all of them are equal."""
 
@@ -125,6 +130,7 @@ class Comparison:
     port: Program
     budget: Budget
     show: Show = shown_by
+    schedule: Schedule = IN_TURN
     _flows: dict[str, Flow] = field(default_factory=dict)
     _assumed: set[str] = field(default_factory=set)
     _outcomes: dict[object, Outcome] = field(default_factory=dict)
@@ -201,7 +207,8 @@ class Comparison:
 
     def _outcome(self, program: str, built: Built, firsts: Sequence[Triple]) -> Outcome:
         flow = self.flow_of(built[0])
-        return left_by_clusters(program, flow, partial(launched_case, built[1], flow), firsts, self._assumed)
+        launched_at = partial(launched_case, built[1], flow)
+        return left_by_clusters(program, flow, launched_at, firsts, self._assumed, self.schedule)
 
     def flow_of(self, kernel: BuiltKernel) -> Flow:
         found = self._flows.get(kernel.ptx)
@@ -246,8 +253,9 @@ def difference_between(original: Side, port: Side) -> tuple[Difference | None, i
 
 
 def left_by_clusters(
-    program: str, flow: Flow, launched_at: Callable[[Triple], Launched], firsts: Sequence[Triple], assumed: set[str]
-) -> Outcome:
+    program: str, flow: Flow, launched_at: Callable[[Triple], Launched], firsts: Sequence[Triple], assumed: set[str],
+    schedule: Schedule = IN_TURN,
+) -> Outcome:  # fmt: skip
     """What clusters leave, by their first blocks; what is assumed of it is added.
 
     Raises:
@@ -256,7 +264,7 @@ def left_by_clusters(
     geometry = launched_at(firsts[0]).geometry
     if (count := prod(geometry.grid) // prod(geometry.cluster)) > len(firsts):
         assumed.add(f"of {count} clusters those do alike that are not looked at, as {len(firsts)} do")
-    clusters = _Clusters(program, flow, launched_at, assumed, count > len(firsts))
+    clusters = _Clusters(program, flow, launched_at, assumed, count > len(firsts), schedule)
     try:
         return clusters.together(firsts)
     except NotUnderstood as error:
@@ -273,6 +281,7 @@ class _Clusters:
     launched_at: Callable[[Triple], Launched]
     assumed: set[str]
     some_alone: bool
+    schedule: Schedule
 
     def together(self, firsts: Sequence[Triple]) -> Outcome:
         """Raises NotUnderstood, UnknownError."""
@@ -313,7 +322,7 @@ class _Clusters:
         return self._executed(launched, watched)
 
     def _executed(self, launched: Launched, watched: frozenset[int]) -> tuple[Outcome, GlobalUses]:
-        machine = Machine(launched)
+        machine = Machine(launched, self.schedule)
         # what nobody has written is not the same in both programs
         follower = Follower(machine, undefined=word(f"undefined {self.program}"))
         follower.contents.uses.watched = watched

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,11 +20,12 @@ from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.case import Case
 from porter.verify.case_program import Program
-from porter.verify.equality import Comparison, Equality, Place, SizeCompared
+from porter.verify.equality import LAST_FIRST, Comparison, Equality, Place, SizeCompared
 from porter.verify.hazards import usual_level
 from porter.verify.line_map import LineMap
 from porter.verify.moved import Party, at_any_place
 from porter.verify.proving import Proof, Sizes, launched_case
+from porter.verify.shown import Shown
 
 _MOST_TELLING = 8
 """Sizes that are looked at where symbols tell both apart."""
@@ -98,7 +99,8 @@ def proofs_of(
     first = (proved or taken)[0]
     equality = comparison.run(proved or taken[:1])
     equality = at_any_place(equality, _party(comparison, "original", first), _party(comparison, "port", first))
-    equality = with_proofs(equality, found, reorders)
+    other = replace(comparison, schedule=LAST_FIRST, show=lambda *_: Shown("nothing"), _outcomes={})
+    equality = with_proofs(equality, found, reorders, partial(other.run, proved or taken[:1]))
     if for_all is not None and equality.status == "equal" and taken[0] == chosen[0]:
         equality = _for_all(comparison, chosen, seconds, for_all, equality)
     return replace(found, equality=equality)
@@ -152,9 +154,11 @@ def _shown_by_other_sizes(comparison: Comparison, telling: Iterable[Sizes], budg
     return None
 
 
-def with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equality:
+def with_proofs(
+    equality: Equality, found: CaseProofs, reorders: bool, again: Callable[[], Equality] | None = None
+) -> Equality:
     """What is said of two programs. One schedule stands for all where nothing races, and no other statement is made of
-    it. `reorders`: sums may be made in another order, as was asked for."""
+    it. `reorders`: sums may be made in another order, as was asked for. `again`: what another schedule shows."""
     if equality.status == "differs" and reorders:
         return replace(
             equality,
@@ -162,17 +166,25 @@ def with_proofs(equality: Equality, found: CaseProofs, reorders: bool) -> Equali
             why=f"sums may be in another order, as was asked for: {equality.why}",
             remedy="`porter verify` holds both against their bound",
         )
-    if equality.status == "unknown" and found.original is not None and (wrong := _errors(found.original)):
-        # what the original leaves is not the same in all schedules
-        return replace(equality, why=f"{equality.why}; {_OWN}: {_kinds(wrong)}", remedy=_MEND)
-    if equality.status != "equal":
+    if equality.status == "equal":
+        return _proved(equality, found, "the schedule that was executed")
+    if equality.status == "differs" or found.original is None or not (wrong := _errors(found.original)):
         return equality
-    for proof in found.all:
-        lack = _not_proved(proof, found, equality)
-        if lack is not None:
-            place = Place(proof.program, proof.flow, lack.at)
-            why = f"equal for the schedule that was executed; {lack.why}"
-            return replace(equality, status="unknown", why=why, at=proof.at, places=(place,), remedy=lack.remedy)
+    # what the original leaves is not the same in all schedules
+    other = again() if again is not None else equality
+    if other.status == "equal" and (told := _proved(other, found, "one schedule, the last warp first")).as_original:
+        return told
+    return replace(equality, why=f"{equality.why}; {_OWN}: {_kinds(wrong)}", remedy=_MEND)
+
+
+def _proved(equality: Equality, found: CaseProofs, schedule: str) -> Equality:
+    """What is said of two programs that leave the same in a schedule."""
+    lack = _lacking(found, equality)
+    if lack is not None:
+        place = Place(lack.proof.program, lack.proof.flow, lack.at)
+        why = f"equal for {schedule}; {lack.why}"
+        return replace(equality, status="unknown", why=why, at=lack.proof.at, places=(place,), remedy=lack.remedy,
+                       as_original=lack.as_original)  # fmt: skip
     assumed = [p.assumed for p in found.all]
     tolerated = [f"{kinds} of the {p.program}, which docs/rulings.md tolerates" for p in found.all
                  if (kinds := _kinds(p.checked.findings))]  # fmt: skip
@@ -184,28 +196,33 @@ _MEND = "`porter hazards --prove` has their places; mend the original"
 
 
 class _Lack(NamedTuple):
-    """What the proof of a program lacks, the place, and what to do about it."""
+    """What a proof lacks, the place, and what to do about it. `as_original`: the port has no hazard that the original
+    has not in the same place."""
 
+    proof: Proof
     why: str
     at: int | None
     remedy: str
+    as_original: bool = False
 
 
-def _not_proved(proof: Proof, found: CaseProofs, equality: Equality) -> _Lack | None:
-    """What the proof of a program lacks for the sizes at which it was compared, as published kernels are held to it;
-    None where all is proved."""
-    if proof.status == "unknown":
-        why = f"the synchronization of the {proof.program} is not known: {proof.checked.unknown}"
-        return _Lack(why, proof.checked.unknown_at, "`porter hazards` looks at runs")
-    wrong = _errors(proof)
-    if wrong:
-        own = proof is found.original or all(f in found.inherited for f in wrong)
-        whose, remedy = (_OWN, _MEND) if own else (f"the {proof.program} has hazards", "`porter hazards --prove`")
-        return _Lack(f"{whose}: {_kinds(wrong)}", wrong[0].second, remedy)
-    missing = [sizes for sizes in equality.looked_at if sizes not in proof.sizes]
-    if missing:
-        why = f"no time for the synchronization of the {proof.program} at {missing[0]}"
-        return _Lack(why, None, "more `--prove-seconds`")
+def _lacking(found: CaseProofs, equality: Equality) -> _Lack | None:
+    """What the proofs lack for the sizes at which both were compared, as published kernels are held to it; None where
+    all is proved. What the original itself does wrong comes last."""
+    for proof in found.all:
+        if proof.status == "unknown":
+            why = f"the synchronization of the {proof.program} is not known: {proof.checked.unknown}"
+            return _Lack(proof, why, proof.checked.unknown_at, "`porter hazards` looks at runs")
+    of_port = _errors(found.port) if found.port is not None else []
+    if found.port is not None and (new := [f for f in of_port if f not in found.inherited]):
+        return _Lack(found.port, f"the port has hazards: {_kinds(new)}", new[0].second, "`porter hazards --prove`")
+    for proof in found.all:
+        if missing := [sizes for sizes in equality.looked_at if sizes not in proof.sizes]:
+            why = f"no time for the synchronization of the {proof.program} at {missing[0]}"
+            return _Lack(proof, why, None, "more `--prove-seconds`")
+    if found.original is not None and (own := _errors(found.original)):
+        port_has = f"the port has of these {_kinds(of_port)}, and no other" if of_port else "the port has none"
+        return _Lack(found.original, f"{_OWN}: {_kinds(own)}; {port_has}", own[0].second, _MEND, as_original=True)
     return None
 
 

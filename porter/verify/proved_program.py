@@ -16,10 +16,13 @@ from porter.equal.outcome import Difference, Outcome
 from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.facts.launched import Area, Geometry, Launched, Triple
+from porter.facts.machine import Schedule
 from porter.sync.checked import Checked, Rulings, check, worse
 from porter.verify.budget import Budget
 from porter.verify.builder import parse_ptx
 from porter.verify.equality import (
+    IN_TURN,
+    LAST_FIRST,
     Equality,
     Place,
     Side,
@@ -122,8 +125,10 @@ def prove_programs(
               for which, launches in (("original", original), ("port", port))]  # fmt: skip
     for numbers, one, other in zip(original.of_kernels(), *proofs, strict=False):
         found = compared(one, other, lines)
-        equality = _Pairs(original, port, (one.flow, other.flow), differing).compare(numbers, seconds)
-        yield replace(found, equality=with_proofs(equality, found, reorders=False))
+        pairs = _Pairs(original, port, (one.flow, other.flow), differing)
+        equality = pairs.compare(numbers, seconds)
+        again = partial(replace(pairs, schedule=LAST_FIRST).compare, numbers, seconds)
+        yield replace(found, equality=with_proofs(equality, found, reorders=False, again=again))
 
 
 @dataclass
@@ -134,6 +139,7 @@ class _Pairs:
     port: Launches
     flows: tuple[Flow, Flow]
     differing: Collection[int]
+    schedule: Schedule = IN_TURN
     _assumed: set[str] = field(default_factory=set)
 
     def compare(self, numbers: Sequence[int], seconds: float) -> Equality:
@@ -190,7 +196,7 @@ class _Pairs:
             record = self.port.records[number]
 
         def left(firsts: Sequence[Triple]) -> Outcome:
-            return left_by_clusters(program, party.flow, party.launched_at, firsts, self._assumed)
+            return left_by_clusters(program, party.flow, party.launched_at, firsts, self._assumed, self.schedule)
 
         return Side(record.grid, record.cluster, party.flow, left)
 

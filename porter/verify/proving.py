@@ -41,7 +41,7 @@ OF_PROGRAM = "a number of the compiled program: another kernel is compiled for e
 APART = 1 << 34
 """Bytes between the addresses that tensors are given."""
 _MAPS = GLOBAL + (1 << 42)
-MOST_INTEGERS = 1 << 16
+MOST_INTEGERS = 1 << 17
 """Bytes of a tensor of indices; larger ones hold data."""
 
 

@@ -38,3 +38,54 @@ def test_nothing_else_is(findings: tuple[Finding, ...]) -> None:
 def test_what_a_run_shows_stays_a_difference() -> None:
     found = said("differs", findings=(RACE,))
     assert (found.status, found.why) == ("differs", WHY)
+
+
+SAME, UNLIKE = Equality("k", "equal", ("N=1",), 1, 0), Equality("k", "unknown", (), 0, 0, WHY)
+
+
+def stands(
+    *, original: tuple[Finding, ...], port: tuple[Finding, ...], had: tuple[Finding, ...], other: Equality | None = None
+) -> Equality:  # fmt: skip
+    """What is said of two that leave the same in the schedule that was executed, or in another one alone."""
+    proofs = (
+        Proof("k", name, "k", Checked(findings), "", (), ("N=1",), 0, frozenset(), cast(Any, None))
+        for name, findings in (("original", original), ("port", port))
+    )  # fmt: skip
+    found = CaseProofs(*proofs, inherited=had)
+    if other is None:
+        return with_proofs(SAME, found, False)
+    return with_proofs(UNLIKE, found, False, lambda: other)
+
+
+def test_a_port_with_no_other_hazards_is_as_its_original() -> None:
+    found = stands(original=(RACE,), port=(RACE, TOLERATED), had=(RACE,))
+    assert (found.status, found.as_original) == ("unknown", True)
+    assert found.why.endswith("the original's own hazards: H17; the port has of these H17, and no other")
+    assert stands(original=(RACE,), port=(), had=()).as_original
+
+
+OTHER = Finding("H17", "error", "", 5, first=3)
+
+
+@pytest.mark.parametrize("original", [(RACE,), (TOLERATED,), ()])
+def test_a_port_with_another_hazard_is_not(original: tuple[Finding, ...]) -> None:
+    found = stands(original=original, port=(RACE, OTHER), had=(RACE,))
+    assert (found.status, found.as_original) == ("unknown", False)
+    assert "the port has hazards: H17" in found.why
+
+
+def test_another_schedule_may_show_that_it_is_as_its_original() -> None:
+    found = stands(original=(RACE,), port=(RACE,), had=(RACE,), other=SAME)
+    assert (found.status, found.as_original) == ("unknown", True)
+    assert found.why.startswith("equal for one schedule, the last warp first; the original's own hazards: H17")
+
+
+@pytest.mark.parametrize(("port", "other"), [((RACE, OTHER), SAME), ((RACE,), UNLIKE)])
+def test_another_schedule_excuses_nothing_else(port: tuple[Finding, ...], other: Equality) -> None:
+    found = stands(original=(RACE,), port=port, had=(RACE,), other=other)
+    assert (found.status, found.as_original) == ("unknown", False)
+    assert found.why == f"{WHY}; the original's own hazards: H17"
+
+
+def test_no_other_schedule_is_asked_where_the_original_is_right() -> None:
+    assert stands(original=(TOLERATED,), port=(), had=(), other=SAME).why == WHY
