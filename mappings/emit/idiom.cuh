@@ -37,9 +37,11 @@ __syncthreads();
 $tensor.data() = $storage$base;
 
 //@ section accumulator
-//@ if by_rows
+//@ if by_rows and named
 const auto $part = ${c}make_coord($index, ${c}_0{});  // each warpgroup takes 128 rows
 using $Part = ${c}Shape<${c}Int<128>, ${c}Int<$n>>;
+//@ end
+//@ if by_rows
 ${c}Tensor $tensor_part = $tensor(${c}make_coord(${c}_, ${c}_), $index, ${c}_0{});
 //@ end
 //@ if by_columns
@@ -47,7 +49,7 @@ const auto $part = ${c}make_coord(${c}_0{}, $index);  // each warpgroup takes it
 using $Part = ${c}Shape<${c}Int<$m>, ${c}Int<$share>>;
 ${c}Tensor $tensor_part = ${c}local_tile($tensor(${c}make_coord(${c}_, ${c}_), ${c}_0{}, ${c}_0{}), $Part{}, $part);
 //@ end
-auto $t2r = ${c}make_tmem_copy(${c}SM100_TMEM_LOAD_32dp32b${repeat}x$suffix{}, $tensor_part);
+auto $t2r = ${c}make_tmem_copy(${c}SM100_TMEM_LOAD_${how}${repeat}x$suffix{}, $tensor_part);
 auto $thread = $t2r.get_slice(threadIdx.x % 128);
 
 //@ section registers
@@ -61,6 +63,13 @@ $thread.partition_D(${c}make_identity_tensor(${c}shape($tensor)))
 $thread.partition_D(${c}local_tile($tensor, $Part{}, $part))
 //@ else
 $thread.partition_D($slice.partition_C($tensor))
+//@ end
+
+//@ section share
+//@ if by_rows
+${c}local_tile($tensor, ${c}make_shape(${c}Int<128>{}, ${c}size<1>($tensor)), ${c}make_coord($index, ${c}_0{}))
+//@ else
+${c}local_tile($tensor, ${c}make_shape(${c}size<0>($tensor), ${c}size<1>($tensor) / ${c}Int<$count>{}), ${c}make_coord(${c}_0{}, $index))
 //@ end
 
 //@ section phase

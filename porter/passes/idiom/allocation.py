@@ -36,7 +36,7 @@ def allocate(site: Site, storage: Storage) -> Node | None:
     warp = site.warp_at(at.start_byte)
     if warp:
         site.names["warp"] = warp
-    text = cpp("allocation", declares=not warp, warp=site.name("warp"), first=site.first_warp, c=site.c,
+    text = cpp("allocation", site.unit, declares=not warp, warp=site.name("warp"), first=site.first_warp, c=site.c,
                tmem=site.name("tmem"), storage=storage.front, full=site.name("accumulator_full"),
                columns=site.columns_text, base=site.name("tmem_base"), meets=meeting is None)  # fmt: skip
     lead = "" if _stands_alone(site, at) else "\n"

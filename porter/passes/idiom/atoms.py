@@ -144,7 +144,7 @@ def _element(site: Site, file: CudaFile, at: int, kind: str) -> str:
     for found in re.finditer(rf"\busing\s+(\w+)\s*=\s*(?:::)?(?:cutlass|cute)::{kind}\s*;", text):
         if _is_open(text[found.end() :]):
             return found[1]
-    return f"cutlass::{kind}"
+    return f"{site.c}{kind}"
 
 
 def _is_open(text: str) -> bool:

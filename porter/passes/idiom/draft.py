@@ -20,9 +20,19 @@ class Draft:
     """What rules want of texts. Insertions at one place keep the order in which they are asked for."""
 
     port: PortContext
+    unit: str = "    "
+    """By how much lines are indented; what rules write has four blanks for it."""
     _edits: dict[str, dict[Edit, Function]] = field(default_factory=dict)
     _inserted: list[tuple[str, Edit, Function]] = field(default_factory=list)
+    _removed: dict[int, tuple[str, Function, Node]] = field(default_factory=dict)
     _shifted: list[tuple[str, Function, Span, str]] = field(default_factory=list)
+
+    def end_of(self, function: Function, node: Node) -> int:
+        """Where lines begin that stand behind a statement: behind a comment that ends its line, too."""
+        span, source = function.span(node), function.file.source
+        end = source.find(b"\n", span.end)
+        rest = source[span.end : end] if end >= 0 else b""
+        return end if rest.strip().startswith(b"//") else span.end
 
     def replace(self, rule: str, function: Function, span: Span, text: str) -> None:
         """Another text for a part of the function's file; the same one may be asked for twice."""
@@ -37,7 +47,37 @@ class Draft:
 
     def remove(self, rule: str, function: Function, node: Node) -> None:
         """Take a statement away, with its line if it has that to itself."""
+        self._removed.setdefault(node.id, (rule, function, node))
         self.replace(rule, function, whole_line(function, function.span(node)), "")
+
+    def _comments(self) -> None:
+        """Take away comments that lead nothing but statements that go."""
+        for rule, function, node in list(self._removed.values()):
+            lead = node.prev_named_sibling
+            if lead is None or lead.type != "comment" or _blank_between(function, lead, node):
+                continue
+            current, follows = node, node.next_named_sibling
+            while follows is not None and follows.id in self._removed and not _blank_between(function, current, follows):
+                current, follows = follows, follows.next_named_sibling
+            if follows is not None and not _blank_between(function, current, follows):
+                continue
+            self._empty_line(rule, function, lead, current)
+            while lead is not None and lead.type == "comment" and not _shares_line(function, lead):
+                span = whole_line(function, function.span(lead))
+                if not _blank_between(function, lead, lead.next_named_sibling):
+                    self.replace(rule, function, span, "")
+                lead = lead.prev_named_sibling
+
+    def _empty_line(self, rule: str, function: Function, first: Node, last: Node) -> None:
+        """Of the empty lines in front of what goes and behind it, one stays."""
+        source, end = function.file.source, whole_line(function, function.span(last)).end
+        while first.prev_named_sibling is not None and first.prev_named_sibling.type == "comment":
+            if _blank_between(function, first.prev_named_sibling, first):
+                break
+            first = first.prev_named_sibling
+        start = source.rfind(b"\n", 0, function.span(first).start) + 1
+        if source[:start].endswith(b"\n\n") and source[end : end + 1] == b"\n":
+            self.replace(rule, function, Span(end, end + 1), "")
 
     def before(self, rule: str, function: Function, node: Node, text: str, above_comments: bool = False) -> None:
         """Lines in front of a statement."""
@@ -51,11 +91,9 @@ class Draft:
 
     def behind(self, rule: str, function: Function, node: Node, text: str) -> None:
         """Lines behind a statement, and behind a comment that ends its line."""
-        span, source = function.span(node), function.file.source
-        pad, end = "\n" + self.port.indent(function, span), source.find(b"\n", span.end)
-        rest = source[span.end : end] if end >= 0 else b""
-        at = end if rest.strip().startswith(b"//") else span.end
-        self.insert(rule, function, at, "".join(pad + line if line else "\n" for line in text.split("\n")))
+        pad = "\n" + self.port.indent(function, function.span(node))
+        lines = "".join(pad + line if line else "\n" for line in text.split("\n"))
+        self.insert(rule, function, self.end_of(function, node), lines)
 
     def shift(self, rule: str, function: Function, span: Span, unit: str) -> None:
         """Indent the lines that begin in a span by one unit more."""
@@ -67,6 +105,7 @@ class Draft:
         Raises:
             Left: two rules want different texts for one place.
         """
+        self._comments()
         every = {edit: function for edits in self._edits.values() for edit, function in edits.items()}
         gone = [e for e in every if not e.replacement]
         owners = {e: f for e, f in every.items() if not any(_goes_with(e, other) for other in gone)}
@@ -89,6 +128,20 @@ class Draft:
                     made.setdefault(rule, []).append(Edit(function.file.path, Span(at, at), text))
         for rule, edits in made.items():
             self.port.edits.setdefault(rule, []).extend(edits)
+
+
+def _blank_between(function: Function, first: Node, second: Node | None) -> bool:
+    """Whether an empty line stands between two nodes."""
+    if second is None:
+        return True
+    between = function.file.source[function.span(first).end : function.span(second).start]
+    return between.count(b"\n") > 1
+
+
+def _shares_line(function: Function, node: Node) -> bool:
+    """Whether something stands in front of a node on its line."""
+    start = function.file.source.rfind(b"\n", 0, function.span(node).start) + 1
+    return bool(function.file.source[start : function.span(node).start].strip())
 
 
 def _goes_with(edit: Edit, other: Edit) -> bool:

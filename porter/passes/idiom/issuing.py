@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -10,10 +11,12 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.functions import Function
+from porter.model.tiled.accumulators import Multiply
 from porter.passes.idiom.mainloop import RULE, Mainloop, names_after
-from porter.passes.idiom.site import Site
+from porter.passes.idiom.site import Site, inside
 from porter.passes.idiom.text import cpp
 
+_MEETS = re.compile(r"\b(?:__syncthreads|NamedBarrier\s*::\s*sync|cluster_sync)\b")
 _TAIL = ("wait", "goes", "release", "zero")
 
 
@@ -76,28 +79,44 @@ class Issuing:
         return f"{self.site.name('warp')} == {self.site.first_warp}"
 
     def _multiplies(self) -> None:
-        """MMAs add to Tensor Memory; one over all of k becomes a loop, whose first step clears."""
+        """MMAs add to Tensor Memory."""
         site, function = self.site, self.loop.function
         for multiply in site.multiplies:
             holder = multiply.call.caller
             site.draft.replace(RULE, holder, holder.span(multiply.d), self._named(function, multiply.d))
-            k = _whole_k(holder, multiply.a)
+
+    def _loops(self) -> None:
+        """An MMA over all of k becomes a loop, whose first step clears."""
+        for multiply in self.site.multiplies:
+            k = _whole_k(multiply.call.caller, multiply.a)
             if k is not None:
                 self._over_k(multiply, k)
+            elif "scale" not in self.loop.events(self.loop.mma):
+                self._adds(multiply)
+
+    def _adds(self, multiply: Multiply) -> None:
+        """All MMAs but the first add, also where registers that were set to zero said so."""
+        site, function, statement = self.site, multiply.call.caller, multiply.call.node.parent
+        if statement is None or statement.parent is None or statement.parent.type != "compound_statement":
+            raise site.left(multiply.call.node, "braces around the statement with MMAs", function)
+        extra = "" if self.loop.call is not None else site.unit
+        pad = site.port.indent(function, function.span(statement)) + extra
+        text = f"\n{pad}{function.text(multiply.mma)}.accumulate_ = {site.c}UMMA::ScaleOut::One;"
+        site.draft.insert(RULE, function, site.draft.end_of(function, statement), text)
 
     def _named(self, function: Function, node: Node) -> str:
         if node.type != "identifier":
             raise self.site.left(node, "sums by the name of their tensor", function)
         return self.site.tensor
 
-    def _over_k(self, multiply, k) -> None:  # type: ignore[no-untyped-def]
+    def _over_k(self, multiply: Multiply, k: str) -> None:
         site, function = self.site, multiply.call.caller
         statement = multiply.call.node.parent
         if statement is None or statement.type != "expression_statement" or statement != self.loop.mma:
             raise site.left(multiply.call.node, "MMAs over all of k as a statement of their own", function)
         c, unit = site.c, site.unit
         index, operand = site.name("k_block"), k
-        pad = site.port.indent(function, function.span(statement))
+        pad = site.port.indent(function, function.span(statement)) + ("" if self.loop.call is not None else unit)
         inner = pad + unit
         at = function.span(statement).start
         site.draft.insert(RULE, function, at,
@@ -106,7 +125,7 @@ class Issuing:
             span, text = _sliced(function, node, index, c)
             site.draft.replace(RULE, function, span, text)
         mma = function.text(multiply.mma)
-        end = function.span(statement).end
+        end = site.draft.end_of(function, statement)
         site.draft.insert(RULE, function, end, f"\n{inner}{mma}.accumulate_ = {c}UMMA::ScaleOut::One;\n{pad}}}")
 
     def _drop(self, node: Node, function: Function | None = None) -> None:
@@ -127,7 +146,7 @@ class Issuing:
         pad = self.site.port.indent(function, span)
         self.site.draft.shift(RULE, function, Span(start + 1, span.end), unit)
         body = "".join(f"\n{pad}{unit}{line}" for line in lines)
-        self.site.draft.insert(RULE, function, span.end, f"{body}\n{pad}}}")
+        self.site.draft.insert(RULE, function, self.site.draft.end_of(function, node), f"{body}\n{pad}}}")
 
     def _behind(self, node: Node, lines: str, function: Function | None = None) -> None:
         self.site.draft.behind(RULE, function or self.loop.function, node, lines)
@@ -136,6 +155,7 @@ class Issuing:
 
     def _inner(self) -> None:
         """The list of the loop, all of which the issuing warp runs."""
+        self._loops()
         loop, releases = self.loop, self.loop.releases()
         self._released(releases)
         for node, kind in loop.items(loop.block):
@@ -151,7 +171,7 @@ class Issuing:
             span = loop.function.span(loop.mma)
             pad = self.site.port.indent(loop.function, span) + ("" if loop.call is not None else self.site.unit)
             lines = "".join(f"\n{pad}{line}" for line in text.split("\n"))
-            self.site.draft.insert(RULE, loop.function, span.end, lines)
+            self.site.draft.insert(RULE, loop.function, self.site.draft.end_of(loop.function, loop.mma), lines)
         self._states({t for n, t, _ in releases for t in self._lagging(n)})
 
     def _lagging(self, node: Node) -> list[str]:
@@ -256,7 +276,9 @@ class Issuing:
         self.keeps_wait = bool(waits) and (not releases or loop.uses_sums) and loop.loop is not None
         inside = [text for _, text, _ in releases]
         complete = self.keeps_wait or loop.loop is None
+        self._copied(items, first)
         start = self._open(items[first][0])
+        self._loops()
         self._close(start, loop.mma, [*dict.fromkeys(inside), *([self._commit()] if complete else [])])
         for node, _, _ in releases:
             self._drop(node)
@@ -266,15 +288,30 @@ class Issuing:
                 self._drop(node)
         self._waited(waits, complete)
 
+    def _copied(self, items: list[tuple[Node, str]], first: int) -> None:
+        """What threads copied to shared memory is there for the MMAs of another thread: behind a fence of each and a
+        barrier of all."""
+        site, function = self.site, self.loop.function
+        waits = [c.node for c in site.tiled.copy_waits if c.caller is function]
+        found = [i for i, (n, _) in enumerate(items[:first]) if any(inside(n, w) for w in waits)]
+        if not found:
+            if any(inside(self.loop.loop or self.loop.mma, w) for w in waits):
+                raise site.left(waits[0], "a wait for copies in front of the MMAs that read them", function)
+            return
+        meets = any(_MEETS.search(function.text(n)) for n, _ in items[found[-1] + 1 : first])
+        if not meets and not site.is_whole:
+            raise site.left(items[found[-1]][0], "a barrier of the threads that copy, in front of MMAs", function)
+        fence = "cutlass::arch::fence_view_async_shared();" + ("" if meets else "\n__syncthreads();")
+        self._behind(items[found[-1]][0], fence)
+
     def _waited(self, waits: list[Node], complete: bool) -> None:
         loop, function = self.loop, self.loop.function
         if complete:
             lines = self._wait() + (f"\n{self._loaded}" if loop.uses_sums or loop.loop is None else "")
             if not waits:
                 raise self.site.left(loop.mma, "a wait for all MMAs behind them", function)
-            at, whole = self.site.port.statement_before(function, waits[0], lines)
-            self.site.draft.replace(RULE, function, at, whole)
-            self._drop(waits[0])
+            pad = self.site.port.indent(function, function.span(waits[0]))
+            self.site.draft.replace(RULE, function, function.span(waits[0]), lines.replace("\n", f"\n{pad}"))
         if loop.loop is None:
             return
         self._tail(loop.loop)

@@ -20,7 +20,7 @@ from porter.passes.idiom.text import cpp
 from porter.passes.native.sites import Left
 
 RULE = "PTR764"
-_HARMLESS = ("computing_function", "computing_method")
+_HARMLESS = ("computing_function", "computing_method", "calling_function")
 _LEAVES = ("return_statement", "goto_statement", "break_statement", "continue_statement")
 _FULL = {"fetch", "look", "await"}
 _GOES = {"pin", "fence", "commit"}

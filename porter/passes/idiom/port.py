@@ -7,6 +7,7 @@ from porter.model.tiled.accumulators import Tiled
 from porter.passes.context import PortContext
 from porter.passes.idiom.allocation import allocate
 from porter.passes.idiom.atoms import rewrite_atoms
+from porter.passes.idiom.copies import Copies
 from porter.passes.idiom.draft import Draft
 from porter.passes.idiom.includes import include
 from porter.passes.idiom.issuing import Issuing
@@ -63,12 +64,15 @@ def _ask(port: PortContext, sites: list[Site], ask: Ask) -> None:
 def _ported(site: Site) -> KernelPlan:
     loop, atom, storage = Mainloop(site), rewrite_atoms(site), find_storage(site)
     late = allocate(site, storage)
-    sums = Sums(site, loop, atom, storage.front, late)
-    free = cpp("free", warp=site.name("warp"), first=site.first_warp, tmem=site.name("tmem"), storage=storage.front,
+    copies = Copies(site, loop)
+    copies.find()
+    sums = Sums(site, loop, atom, storage.front, copies.by_matrix, late)
+    free = cpp("free", site.unit, warp=site.name("warp"), first=site.first_warp, tmem=site.name("tmem"), storage=storage.front,
                base=site.name("tmem_base"), columns=site.columns_text)  # fmt: skip
     issuing = Issuing(site, loop, storage.front, sums.load(), free)
     issuing.take()
     sums.take(issuing.declares_phase)
+    copies.take(sums.by_rows)
     rewrite_pipelines(site, loop)
     rewrite_sizes(site, atom)
     include(site, any(by for _, _, by in loop.releases()))

@@ -11,6 +11,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.lang.text import Span
+from porter.model.facts import Fragment, Zero
 from porter.model.functions import declared_name
 from porter.model.scopes import resolve
 from porter.passes.idiom.atoms import Atom
@@ -35,6 +36,8 @@ class Sums:
     loop: Mainloop
     atom: Atom
     storage: str
+    by_matrix: bool = False
+    """Whether results are stored by stmatrix."""
     late: Node | None = None
     """The statement behind which columns are known, where that is not in front of the declaration."""
     moved: list[str] = field(default_factory=list)
@@ -206,6 +209,14 @@ class Sums:
             if tensor is not None and not self._is_moved(node) and not self._in_accumulator(node):
                 site.draft.replace(RULE, kernel, kernel.span(node), self._written(tensor))
 
+    @property
+    def _has_parts(self) -> bool:
+        """Whether results are partitioned in the kernel."""
+        return any(
+            self._partition(n) is not None and not self._in_accumulator(n)
+            for n in find(self.site.kernel.body, "call_expression")
+        )
+
     def _in_accumulator(self, node: Node) -> bool:
         declared = self.site.handle.declaration
         return declared.start_byte <= node.start_byte < declared.end_byte
@@ -233,7 +244,8 @@ class Sums:
         site.draft.replace(RULE, kernel, kernel.span(name), site.tensor)
         like = self._like(value)
         types = site.types
-        repeat = next(r for r in (32, 16) if self._columns_each % r == 0)
+        how, width = ("16dp256b", 8) if self.by_matrix else ("32dp32b", 1)
+        repeat = next(r // width for r in (64, 32, 16) if self._columns_each % r == 0 and r // width <= 32)
         names = site.tile_names
         m, n = names or (str(types.rows), str(types.columns))
         shares = self.by_columns
@@ -243,10 +255,10 @@ class Sums:
             else []
         )
         lines += [
-            cpp("accumulator", by_rows=self.by_rows, by_columns=shares, part=site.name("part") if types.warpgroups > 1 else "",
+            cpp("accumulator", named=shares or self._has_parts, by_rows=self.by_rows, by_columns=shares, part=site.name("part") if types.warpgroups > 1 else "",
                 Part=site.name("Part") if types.warpgroups > 1 else "", c=site.c, index=site.warpgroup_index, m=m, n=n,
                 share=(f"{n} / {types.warpgroups}" if names else str(self._columns_each)), tensor=site.tensor,
-                tensor_part=self._tensor, t2r=site.name("t2r"), repeat=repeat, suffix="_16b" if types.bytes == 2 else "",
+                tensor_part=self._tensor, t2r=site.name("t2r"), how=how, repeat=repeat, suffix="_16b" if types.bytes == 2 else "",
                 thread=self._thread()),
             *self.moved,
             f"{head}{site.handle.name} = {cpp('registers', c=site.c, type=self.atom.sum, like=like)};",
@@ -287,13 +299,19 @@ class Sums:
             variable = resolve(kernel, node, kernel.text(node))
             early = site.handle.declaration.end_byte <= node.start_byte < self.loop.last.start_byte
             if variable is not None and variable.key == site.handle.variable.key and early:
-                if not site.tiled.only_asked(kernel, node):
+                if not site.tiled.only_asked(kernel, node) and not self._is_like(node):
                     raise Left(kernel, kernel.span(node), "registers of sums that are used behind MMAs alone")
 
+    def _is_like(self, node: Node) -> bool:
+        """Whether a tensor of other registers is made in the shape of the sums."""
+        call = node.parent.parent if node.parent is not None and node.parent.type == "argument_list" else None
+        found = self.site.tiled.tensors.call(self.site.kernel, call) if call is not None else None
+        return found is not None and isinstance(self.site.program.facts.of_call(found), Fragment)
+
     def _clears(self, node: Node) -> bool:
-        if self.loop.function is self.site.kernel or True:
-            for inner in find(node, "call_expression"):
-                call = self.site.tiled.tensors.call(self.site.kernel, inner)
-                if call is not None and call.name == "clear" and call.args:
-                    return self.site.tiled.handle_of(self.site.kernel, call.args[0]) is self.site.handle
+        tiled, kernel = self.site.tiled, self.site.kernel
+        for inner in find(node, "call_expression"):
+            call = tiled.tensors.call(kernel, inner)
+            if call is not None and isinstance(self.site.program.facts.of_call(call), Zero) and call.args:
+                return tiled.handle_of(kernel, call.args[0]) is self.site.handle
         return False

@@ -12,9 +12,10 @@ _USING = re.compile(rb"\busing\s+namespace\s+(?:::\s*)?cute\s*;")
 _OPENED = re.compile(rb"\bnamespace\s+cute\s*\{")
 
 
-def cpp(section: str, **values: object) -> str:
-    """A section with its values."""
-    return lines(section, "idiom.cuh", **values)
+def cpp(section: str, unit: str = "    ", **values: object) -> str:
+    """A section with its values, indented as a file is."""
+    text = lines(section, "idiom.cuh", **values)
+    return re.sub(r"(?m)^(?: {4})+", lambda m: unit * (len(m[0]) // 4), text)
 
 
 def qualifier(program: Program) -> str:

@@ -18,17 +18,14 @@ def rewrite_sizes(site: Site, atom: Atom) -> None:
     """Write the count of threads wherever the size of a tiled MMA stands."""
     names = "|".join(map(re.escape, sorted(_names(site, atom), key=len, reverse=True)))
     size = rf"(?:\w+::)*\bsize\s*\(\s*(?:typename\s+)?(?:\w+::)*(?:{names})\s*(?:\{{\s*\}}|\(\s*\))?\s*\)"
-    pattern = re.compile(
-        rf"(?P<type>\bdecltype\s*\(\s*{size}\s*\)\s*(?P<of>::\s*value\b|\{{\s*\}})|(?P<static>{size}))"
-    )
+    pattern = re.compile(rf"\bdecltype\s*\(\s*{size}\s*\)\s*(?:::\s*value\b|(?P<object>\{{\s*\}}))|{size}")
     count = str(site.types.threads)
     for file in site.program.sources.files.values():
         text = file.lexed.plain_text
         for match in pattern.finditer(text):
-            is_type = match["type"] is not None and match["of"] is None
             start = max(text.rfind(mark, 0, match.start()) for mark in ";{}")
             asserts = "CUTE_STATIC_ASSERT_V" in text[start : match.start()]
-            value = f"{site.c}Int<{count}>{{}}" if is_type or asserts else count
+            value = f"{site.c}Int<{count}>{{}}" if match["object"] or asserts else count
             site.draft.replace(RULE, owner_of(site, file), Span(match.start(), match.end()), value)
 
 
