@@ -10,7 +10,7 @@ from pathlib import Path
 
 from porter.build.port_plan import PortPlan
 from porter.cli.auto import Auto
-from porter.cli.context import AUTO, FULL_RATE, NATIVE, Session, current
+from porter.cli.context import AUTO, FULL_RATE, IDIOMATIC, NATIVE, Session, current
 from porter.cli.endings import latent
 from porter.cli.options import split_list
 from porter.diagnostics import Code, Diagnostic, PorterError
@@ -36,6 +36,7 @@ from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.gate import GateOptions
 from porter.verify.launching import ported_case
 from porter.verify.preprocessed import preprocessed
+from porter.verify.types import types_of
 
 
 def look(path: Path) -> Beside:
@@ -87,6 +88,7 @@ def port_options(session: Session) -> PortOptions:
         native=steps if session.style == NATIVE else (),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
         boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
+        types=partial(types_of, GateOptions(toolkit=session.toolkit)) if session.style == IDIOMATIC else None,
     )
     return _if_selected(session, options)
 
@@ -190,7 +192,7 @@ def plan_of(
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     if current().style != AUTO:
-        current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))
+        current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT, Code.IDIOM_LEFT))
     kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
     return port_plan(current(), ported, root), kept
 

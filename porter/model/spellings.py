@@ -39,6 +39,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "a_in_registers": "a name of an MMA, or of a function that chooses one, with A from registers",
         "a_in_shared": "the same with A in shared memory",
         "computing_function": "a function whose result follows from its arguments, none of which it changes",
+        "calling_function": "a function that calls another one for each of several values, and does nothing else",
         "computing_method": "a method of which the same holds, also of its object",
         "keeping_method": "a method that changes none of its arguments",
         "keeping_function": "a function that changes none of its arguments, with a scope in front",

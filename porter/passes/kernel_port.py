@@ -43,6 +43,8 @@ from porter.passes.context import Names, PortContext, in_namespace
 from porter.passes.findings import model_findings
 from porter.passes.full_rate import step
 from porter.passes.full_rate.asked import asked_of_runs
+from porter.passes.idiom.port import port_idiomatic
+from porter.passes.idiom.types import Ask
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import NAMESPACE, Helpers, Placement
@@ -50,6 +52,7 @@ from porter.passes.linkage import called_from_elsewhere
 from porter.passes.moves import Moves, place_moves
 from porter.passes.native import promotion, scales
 from porter.passes.native import step as native_steps
+from porter.passes.native.sites import Left
 from porter.passes.native.taking import Launches, Taken
 from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
@@ -90,13 +93,15 @@ def port_kernels(
     registers: int = 0,
     launches: Launches | None = None,
     host: step.HostSide | None = None,
+    types: Ask | None = None,
 ) -> KernelPort:
     """Run the passes over everything that uses wgmma, and over builders of libraries; `common` is what other sets,
     which share headers with this one, ask for. `full_rate`: with M=128 MMAs where that can be. `native`: steps of the
     native style that are taken where they can be, with `stages` and `registers`; `launches` says what host code
-    launches kernels with; `host`: what host code says beside."""
+    launches kernels with; `host`: what host code says beside. `types`: kernels with a TiledMMA are in SM100's own words
+    where that can be, and it says what the compiler knows of them."""
     program = build_program(sources, vocabulary)
-    ported = _port_kernels(program, placement, common, full_rate, native, stages, registers, launches, host)
+    ported = _port_kernels(program, placement, common, full_rate, native, stages, registers, launches, host, types)
     _close_arms(ported)
     if elsewhere := called_from_elsewhere(program, ported.edits):
         ported.diagnostics += elsewhere
@@ -150,12 +155,21 @@ def _port_kernels(
     registers: int,
     launches: Launches | None,
     host: step.HostSide | None,
+    types: Ask | None,
 ) -> KernelPort:
     sources = program.sources
     tiled = find_tiled(program)
     accumulators = find_accumulators(program)
+    left: list[Diagnostic] = []
+    if tiled is not None and types is not None:
+        made = _port_idiomatic(program, accumulators, tiled, placement, types)
+        if isinstance(made, KernelPort):
+            return made
+        left.append(made)
     if tiled is not None:
-        return _port_tiled(program, accumulators, tiled, placement, full_rate, native, stages, launches)
+        ported = _port_tiled(program, accumulators, tiled, placement, full_rate, native, stages, launches)
+        ported.diagnostics += left if ported.edits else []
+        return ported
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
         words = frozenset(program.identifiers()) if program.statements else frozenset()
@@ -198,6 +212,21 @@ def _common(context: PortContext) -> Common:
     moves = tuple(sorted((owner, move) for owner, moves in context.member_moves.items() for move in moves))
     words = frozenset(context.program.identifiers())
     return Common(words, barriers, warpgroups, context.helpers, moves, context.claimed)
+
+
+def _port_idiomatic(
+    program: Program, accumulators: AccumulatorMap, tiled: Tiled, placement: Placement, types: Ask
+) -> KernelPort | Diagnostic:
+    """The port in SM100's own words, or the fact that keeps kernels from it."""
+    context = new_context(program, accumulators, placement, NOTHING)
+    try:
+        plans = port_idiomatic(context, tiled, types)
+    except Left as left:
+        names = ", ".join(dict.fromkeys(k.name for k in program.kernels if id(k) in tiled.active))
+        where = left.function.file.location(left.span)
+        return Diagnostic(Code.IDIOM_LEFT, where, {"kernel": names or left.function.name, "what": left.what})
+    findings = model_findings(program, accumulators) + context.diagnostics
+    return KernelPort(program, findings, context.edits, plans, libraries=frozenset(tiled.libraries))
 
 
 def _port_tiled(

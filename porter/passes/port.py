@@ -28,6 +28,7 @@ from porter.passes.full_rate.permuting import Boxes
 from porter.passes.full_rate.step import HostSide
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.helpers import Placement
+from porter.passes.idiom.types import Ask as AskTypes
 from porter.passes.instructions import instruction_groups
 from porter.passes.keeping import Kept
 from porter.passes.kernel_port import KernelPort, port_kernels
@@ -72,7 +73,8 @@ class PortOptions:
     leave by bulk copies; `aheads`: that whose loops issue their first product a turn ahead; `wide`: the step that
     makes tiles twice as wide. `ending`: kernels whose blocks may end before others of their cluster are done with them,
     by file and name; `unready`: bulk stores that lack a barrier, as `store_ready` has them. `ask`: the preprocessor, of
-    which conditions on the chip are asked that no rule knows."""
+    which conditions on the chip are asked that no rule knows. `types`: kernels with a TiledMMA are in SM100's own words
+    where that can be, but in the roots `half_rate`; it asks the compiler for types."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -99,6 +101,7 @@ class PortOptions:
     ending: frozenset[tuple[str, str]] = frozenset()
     unready: Unready = frozenset()
     ask: Ask | None = field(default=None, compare=False)
+    types: AskTypes | None = field(default=None, compare=False)
 
     def asks(self, step: str, root: str) -> bool:
         """Whether kernels of a root may get a step of the native style."""
@@ -332,6 +335,7 @@ def _port_what_can_be(
         registers=dict(options.registers).get(sources.root, 0),
         launches=options.launches,
         host=HostSide(options.boxes, bool(options.keep_hopper)),
+        types=options.types if sources.root not in options.half_rate else None,
     )
     first = port(sources)
     first.needs = needs_of(first.program)

@@ -22,6 +22,7 @@ from porter.model.spellings import Spelling
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.features import features_in, listed
 from porter.passes.full_rate.permuting import Boxes
+from porter.passes.idiom.types import answering
 from porter.passes.native.step import steps_of
 from porter.passes.native.taking import Launches
 from porter.passes.port import PortOptions, PortResult, port_sources
@@ -138,12 +139,13 @@ def run_example(
     registers = frozenset({(path.as_posix(), example.registers)} if example.registers else ())
     options = PortOptions(
         rule_directories=tuple(directories),
-        full_rate=example.style != "compat",
+        full_rate=example.style in ("full-rate", "native"),
         native=native,
         stages=stages,
         registers=registers,
         launches=launches,
         boxes=boxes,
+        types=answering(*example.types) if example.style == "idiomatic" else None,
         blocks=frozenset({path.as_posix()} if example.blocks > 1 else ()),
         bulk_stores=frozenset({path.as_posix()} if example.bulk_stores else ()),
         aheads=frozenset({path.as_posix()} if example.ahead else ()),

@@ -73,6 +73,8 @@ class Example:
     """Whether original and port, programs with a main(), have to leave the same bits in memory."""
     style: str = "compat"
     """The style of its port."""
+    types: tuple[int, ...] = ()
+    """What the compiler says of a kernel of an idiomatic port: rows, columns, threads, bytes of a sum."""
     stages: int = 0
     """How many stages that port gives the ring of the kernel; 0 for as many as it has."""
     registers: int = 0

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensor Memory is allocated by the warp that issues, where all threads of the CTA meet in front of the MMAs."""
+
+from __future__ import annotations
+
+import re
+
+from tree_sitter import Node
+
+from porter.model.kernels import setup_position, top_level, top_level_above
+from porter.passes.idiom.site import Site
+from porter.passes.idiom.storage import Storage
+from porter.passes.idiom.text import cpp
+
+RULE = "PTR766"
+_MEETS = re.compile(r"(?:\w+::)*(?:__syncthreads|cluster_sync)\s*\(\s*\)\s*;")
+_ARRIVES = re.compile(r"(?:\w+::)*cluster_arrive(?:_relaxed)?\s*\(\s*\)\s*;")
+_WAITS = re.compile(r"(?:\w+::)*cluster_wait\s*\(\s*\)\s*;")
+
+
+def allocate(site: Site, storage: Storage) -> Node | None:
+    """Write the allocation; gives the statement behind which the columns are known, where the accumulator is declared
+    in front of it."""
+    kernel, declared = site.kernel, top_level_above(site.kernel, site.handle.declaration)
+    parting = setup_position(site.program, kernel, lambda node: site.activity.within(kernel, node))
+    until = parting.start_byte if parting is not None else declared.start_byte
+    statements = [n for n in top_level(kernel) if storage.declaration.end_byte <= n.start_byte]
+    meeting = next(((a, b, m) for a, b, m in _meetings(site, statements) if b.start_byte < until), None)
+    at = (
+        meeting[0]
+        if meeting is not None
+        else parting
+        if parting is not None and until < declared.start_byte
+        else declared
+    )
+    warp = site.warp_at(at.start_byte)
+    if warp:
+        site.names["warp"] = warp
+    text = cpp("allocation", site.unit, declares=not warp, warp=site.name("warp"), first=site.first_warp, c=site.c,
+               tmem=site.name("tmem"), storage=storage.front, full=site.name("accumulator_full"),
+               columns=site.columns_text, base=site.name("tmem_base"), meets=meeting is None)  # fmt: skip
+    lead = "" if _stands_alone(site, at) else "\n"
+    site.draft.before(RULE, kernel, at, lead + text + ("\n" if meeting is None else ""), above_comments=True)
+    if meeting is None:
+        return None
+    _, last, publishes = meeting
+    if not publishes:
+        site.draft.behind(RULE, kernel, last, cpp("meeting"))
+    return last if last.start_byte > site.handle.declaration.start_byte else None
+
+
+def _meetings(site: Site, statements: list[Node]) -> list[tuple[Node, Node, bool]]:
+    """Statements at which all threads of a CTA meet, first and last, and whether what they wrote is seen then."""
+    found = []
+    texts = [site.kernel.text(n) for n in statements]
+    for i, text in enumerate(texts):
+        if _MEETS.fullmatch(text):
+            found.append((statements[i], statements[i], True))
+        elif _ARRIVES.fullmatch(text) and i + 1 < len(texts) and _WAITS.fullmatch(texts[i + 1]):
+            found.append((statements[i], statements[i + 1], "relaxed" not in text))
+    return found
+
+
+def _stands_alone(site: Site, node: Node) -> bool:
+    """Whether a blank line, or a brace, stands in front of a statement."""
+    source = site.kernel.file.source
+    before = source[: site.kernel.span(node).start].rstrip(b" \t")
+    return before.endswith((b"\n\n", b"{\n"))

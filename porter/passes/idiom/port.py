@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The port of kernels with a TiledMMA in SM100's own words, or the fact that keeps one from it."""
+
+from __future__ import annotations
+
+from porter.model.tiled.accumulators import Tiled
+from porter.passes.context import PortContext
+from porter.passes.idiom.allocation import allocate
+from porter.passes.idiom.atoms import rewrite_atoms
+from porter.passes.idiom.copies import Copies
+from porter.passes.idiom.draft import Draft
+from porter.passes.idiom.includes import include
+from porter.passes.idiom.issuing import Issuing
+from porter.passes.idiom.mainloop import Mainloop
+from porter.passes.idiom.pipelines import rewrite_pipelines
+from porter.passes.idiom.site import Site, sites_of
+from porter.passes.idiom.storage import find_storage
+from porter.passes.idiom.sums import Sums
+from porter.passes.idiom.text import cpp
+from porter.passes.idiom.threads import rewrite_sizes
+from porter.passes.idiom.types import Ask, Question, answered
+from porter.passes.native.sites import Left
+from porter.passes.plan import KernelPlan
+
+
+def port_idiomatic(port: PortContext, tiled: Tiled, ask: Ask) -> list[KernelPlan]:
+    """Add the edits of all kernels to the port; gives a plan of each.
+
+    Raises:
+        Left: a fact is missing, of one of them; nothing is added then.
+    """
+    program = port.program
+    if tiled.refusals:
+        first = tiled.refusals[0]
+        function = first.function or program.kernels[0]
+        raise Left(function, function.head, first.what)
+    draft = Draft(port)
+    sites = list(sites_of(port, tiled, draft))
+    if len(sites) != 1:
+        where = program.kernels[0] if program.kernels else tiled.multiplies[0].call.caller
+        raise Left(where, where.head, f"one kernel that multiplies: there are {len(sites)}")
+    _ask(port, sites, ask)
+    plans = [_ported(site) for site in sites]
+    draft.make()
+    return plans
+
+
+def _ask(port: PortContext, sites: list[Site], ask: Ask) -> None:
+    """Raises Left if the compiler does not tell types, or instantiations of one text differ in them."""
+    sources = port.program.sources
+    questions = [
+        Question(s.kernel.file.path, s.kernel.span(s.handle.declaration).end, s.mma, s.handle.name) for s in sites
+    ]
+    found = answered(questions, sources.root, sources.sources(), sources.include_dirs, ask)
+    for site, types in zip(sites, found if not isinstance(found, str) else [frozenset()] * len(sites), strict=True):
+        if isinstance(found, str):
+            raise site.left(site.handle.declaration, f"what the compiler says of its types: {found}")
+        if len(types) != 1:
+            what = "instantiations of one tile" if types else "an instantiation that the compiler makes"
+            raise site.left(site.handle.declaration, what)
+        (site.types,) = types
+
+
+def _ported(site: Site) -> KernelPlan:
+    loop, atom, storage = Mainloop(site), rewrite_atoms(site), find_storage(site)
+    late = allocate(site, storage)
+    copies = Copies(site, loop)
+    copies.find()
+    sums = Sums(site, loop, atom, storage.front, copies.by_matrix, late)
+    free = cpp("free", site.unit, warp=site.name("warp"), first=site.first_warp, tmem=site.name("tmem"), storage=storage.front,
+               base=site.name("tmem_base"), columns=site.columns_text)  # fmt: skip
+    issuing = Issuing(site, loop, storage.front, sums.load(), free)
+    issuing.take()
+    sums.take(issuing.declares_phase)
+    copies.take(sums.by_rows)
+    rewrite_pipelines(site, loop)
+    rewrite_sizes(site, atom)
+    include(site, any(by for _, _, by in loop.releases()))
+    return _plan(site)
+
+
+def _plan(site: Site) -> KernelPlan:
+    kernel = site.kernel
+    return KernelPlan(
+        kernel=kernel.name,
+        path=kernel.file.path,
+        line=kernel.file.lines.line_column(kernel.head.start)[0],
+        threads=site.threads or "unknown",
+        warpgroups=str(site.types.warpgroups),
+        first_warpgroup=site.first_warpgroup,
+        columns=str(site.columns),
+        in_flight=1,
+        barrier=0,
+        notes=("it is in SM100's own words: one warp issues MMAs of 128 rows, and results are partitioned anew",),
+        mma_rows=128,
+    )

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel as the rules of SM100's own words look at it: its accumulator, its tiled MMA, who multiplies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.lang.text import Span
+from porter.model.block_size import threads_of
+from porter.model.functions import Function, Style, declared_name
+from porter.model.kernels import top_level
+from porter.model.roles import warpgroup_roles
+from porter.model.thread_values import several_dimensions
+from porter.model.tiled.accumulators import Handle, Multiply, Tiled
+from porter.model.tiled.activity import Activity
+from porter.passes.context import PortContext
+from porter.passes.idiom.draft import Draft
+from porter.passes.idiom.text import qualifier
+from porter.passes.idiom.types import Types
+from porter.passes.native.sites import Left
+from porter.ptx.arch import WARP
+from porter.ptx.wgmma import THREADS as WARPGROUP
+
+_INDEX = re.compile(r"\bcanonical_warp_group_idx\s*\(\s*\)\s*\Z")
+_WARP = re.compile(r"\bcanonical_warp_idx_sync\s*\(\s*\)\s*\Z")
+_TILE = re.compile(r"\bShape\s*<\s*(?:\w+::)*Int\s*<\s*([\w:]+)\s*>\s*,\s*(?:\w+::)*Int\s*<\s*([\w:]+)\s*>")
+_REGISTERS = re.compile(r"\At(\w)r(\w+)\Z")
+
+
+@dataclass(eq=False)
+class Site:
+    """One kernel and its accumulator, `handle`, to which `multiplies` add."""
+
+    port: PortContext
+    tiled: Tiled
+    activity: Activity
+    draft: Draft
+    kernel: Function
+    handle: Handle
+    multiplies: list[Multiply]
+    types: Types = field(init=False)
+    first_warpgroup: int = 0
+    threads: str | None = None
+    names: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.c = qualifier(self.port.program)
+        register = _REGISTERS.match(self.handle.name)
+        files = self.port.program.sources.files.values()
+        self._words = {w.decode() for f in files for w in re.findall(rb"[A-Za-z_]\w*", f.lexed.code)}
+        self.tensor = self.fresh(f"t{register[1]}t{register[2]}" if register else "tCtC")
+
+    @property
+    def program(self):  # type: ignore[no-untyped-def]
+        return self.port.program
+
+    def left(self, node: Node, what: str, function: Function | None = None) -> Left:
+        where = function or self.kernel
+        return Left(where, where.span(node) if node != where.body else where.head, what)
+
+    def name(self, wanted: str) -> str:
+        """A name of the port's in this kernel."""
+        if wanted not in self.names:
+            self.names[wanted] = self.fresh(wanted)
+        return self.names[wanted]
+
+    def fresh(self, wanted: str) -> str:
+        """A name that no code of the sources has."""
+        name, number = wanted, 1
+        while name in self._words:
+            number += 1
+            name = f"{wanted}{number}"
+        self._words.add(name)
+        return name
+
+    @property
+    def mma(self) -> str:
+        """The tiled MMA, as the kernel names it."""
+        function, node = self.handle.mma or (self.kernel, self.kernel.body)
+        if function is not self.kernel or node.type != "identifier":
+            raise self.left(self.handle.declaration, f"the tiled MMA of `{self.handle.name}`, by a name of the kernel")
+        text = function.text(node)
+        return self.slices.get(text, text)
+
+    @property
+    def slices(self) -> dict[str, str]:
+        """Threads' parts of tiled MMAs in the kernel, by name, with the MMA that each is of."""
+        found = {}
+        for declarator in find(self.kernel.body, "init_declarator"):
+            name, value = declared_name(declarator), declarator.child_by_field_name("value")
+            match = re.fullmatch(r"(\w+)\s*\.\s*get_(?:thread_)?slice\s*\(.*\)", self.kernel.text(value), re.DOTALL) \
+                if value is not None else None  # fmt: skip
+            if name is not None and match is not None and match[1] in self._mmas:
+                found[self.kernel.text(name)] = match[1]
+        return found
+
+    @property
+    def _mmas(self) -> set[str]:
+        """What multiplies in the kernel, or in what it hands its MMA to, are handed as the MMA."""
+        found = set()
+        for multiply in self.multiplies:
+            for _, node in self.tiled.handed_in(multiply.call.caller, multiply.mma):
+                found.add(self.kernel.text(node) if node.type == "identifier" else "")
+        return found
+
+    @property
+    def tile_names(self) -> tuple[str, str] | None:
+        """The kernel's names of the rows and columns of its tile; None if it has numbers."""
+        value: Node | None = self.handle.value
+        for _ in range(4):
+            if value is None:
+                return None
+            match = _TILE.search(self.kernel.text(value))
+            if match is not None:
+                return (match[1], match[2]) if not match[1].isdigit() and not match[2].isdigit() else None
+            arguments = value.child_by_field_name("arguments")
+            last = arguments.named_children[-1] if arguments is not None and arguments.named_children else None
+            inner = next((n for n in find(last, "identifier")), None) if last is not None else None
+            value = self.value_of(self.kernel.text(inner)) if inner is not None else None
+        return None
+
+    def value_of(self, name: str) -> Node | None:
+        """What the only local variable of a name is declared with."""
+        found = [
+            d
+            for d in find(self.kernel.body, "init_declarator")
+            if (n := declared_name(d)) is not None and self.kernel.text(n) == name
+        ]
+        return found[0].child_by_field_name("value") if len(found) == 1 else None
+
+    def declared_as(self, pattern: re.Pattern[str], before: int) -> str:
+        """A variable at the top of the kernel, in front of a byte, whose value a pattern is the end of."""
+        for statement in top_level(self.kernel):
+            if statement.type != "declaration" or statement.start_byte >= before:
+                continue
+            for declarator in statement.children_by_field_name("declarator"):
+                value, name = declarator.child_by_field_name("value"), declared_name(declarator)
+                if value is None or name is None or not pattern.search(self.kernel.text(value)):
+                    continue
+                written = [n for n in self.kernel.named(self.kernel.text(name)) if _is_written(n)]
+                if not written:
+                    return self.kernel.text(name)
+        return ""
+
+    def warp_at(self, before: int) -> str:
+        return self.declared_as(_WARP, before)
+
+    @property
+    def warpgroup_index(self) -> str:
+        """The index of a thread's warpgroup among those that multiply."""
+        name = self.declared_as(_INDEX, self.handle.declaration.start_byte)
+        base = name or "int(threadIdx.x) / 128"
+        return f"{base} - {self.first_warpgroup}" if self.first_warpgroup else base
+
+    @property
+    def first_warp(self) -> int:
+        return self.first_warpgroup * (WARPGROUP // WARP)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all threads of a block multiply."""
+        if self.first_warpgroup or self.threads is None:
+            return False
+        value = self.program.constants_in(self.kernel).evaluate(self.threads)
+        return value == self.types.threads or bool(re.search(r"\bsize\s*\(", self.threads))
+
+    @property
+    def columns(self) -> int:
+        """Columns of Tensor Memory, as many as can be allocated."""
+        wanted = max(32, self.types.rows // 128 * self.types.columns)
+        return 1 << (wanted - 1).bit_length()
+
+    @property
+    def columns_text(self) -> str:
+        names = self.tile_names
+        return names[1] if names and self.types.columns == self.columns else str(self.columns)
+
+    @property
+    def unit(self) -> str:
+        """By how much the file indents."""
+        body = top_level(self.kernel)[0]
+        inner = self.port.indent(self.kernel, self.kernel.span(body))
+        return "  " if inner == "  " else "\t" if inner.startswith("\t") else "    "
+
+
+def _is_written(name: Node) -> bool:
+    above = name.parent
+    if above is None:
+        return False
+    if above.type == "update_expression":
+        return True
+    return above.type == "assignment_expression" and above.child_by_field_name("left") == name
+
+
+def sites_of(port: PortContext, tiled: Tiled, draft: Draft) -> Iterator[Site]:
+    """The kernels of a program, each with its accumulator.
+
+    Raises:
+        Left: one has none, or several.
+    """
+    program, activity = port.program, Activity(tiled)
+    if tiled.atoms:
+        call = tiled.atoms[0].call
+        raise Left(call.caller, call.caller.span(call.node), "MMAs by a TiledMMA: an atom is called by hand")
+    for handle in tiled.fragments:
+        if handle.function.style is not Style.KERNEL:
+            span = handle.function.span(handle.declaration)
+            raise Left(handle.function, span, f"accumulator `{handle.name}` as a variable of its kernel")
+    for kernel in program.kernels:
+        if id(kernel) not in tiled.active:
+            continue
+        handles = [h for h in tiled.fragments if h.function is kernel]
+        if len(handles) != 1:
+            raise Left(kernel, kernel.head, f"one accumulator, declared in the kernel: there are {len(handles)}")
+        if several_dimensions(program):
+            raise Left(kernel, kernel.head, "blocks of one dimension")
+        reaching = program.reaching([m.call.caller for m in tiled.multiplies])
+        found = [m for m in tiled.multiplies if id(kernel) in program.reaching([m.call.caller])] if reaching else []
+        site = Site(port, tiled, activity, draft, kernel, handles[0], found)
+        site.threads = threads_of(program, kernel)
+        roles = warpgroup_roles(
+            program, kernel, top_level(kernel), lambda node, k=kernel: activity.within(k, node), site.threads,
+            program.constants_in(kernel),
+        )  # fmt: skip
+        site.first_warpgroup = roles.first
+        yield site
+
+
+def inside(outer: Node | Span, inner: Node) -> bool:
+    start, end = (outer.start, outer.end) if isinstance(outer, Span) else (outer.start_byte, outer.end_byte)
+    return start <= inner.start_byte and inner.end_byte <= end

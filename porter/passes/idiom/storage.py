@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two members more at the end of the struct that a kernel takes its shared memory for: the mbarrier by which sums are
+complete, and the address of Tensor Memory."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.cuda import CudaFile, walk
+from porter.lang.text import Span
+from porter.model.kernels import top_level
+from porter.passes.idiom.atoms import owner_of
+from porter.passes.idiom.site import Site
+
+RULE = "PTR761"
+_TAKEN = re.compile(
+    r"(?P<name>\w+)\s*=\s*(?P<star>\*)?\s*(?:reinterpret_cast\s*<\s*(?P<cast>[^()]*?)\s*\*\s*>\s*\(|"
+    r"\(\s*(?P<old>[^()]*?)\s*\*\s*\)\s*)"
+)
+_ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*(?:typename\s+)?([^;]+);")
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The variable by which a kernel names its shared memory, with what stands between it and a member, and the
+    statement that declares it."""
+
+    front: str
+    declaration: Node
+
+
+def find_storage(site: Site) -> Storage:
+    """Raises Left if the kernel takes its shared memory for no struct of the sources."""
+    kernel = site.kernel
+    for statement in top_level(kernel):
+        if statement.type != "declaration" or statement.start_byte >= site.handle.declaration.start_byte:
+            continue
+        match = _TAKEN.search(kernel.text(statement))
+        if match is None:
+            continue
+        kind = (match["cast"] or match["old"]).removeprefix("typename").strip()
+        found = _structs(site, kind, 0)
+        if len(found) == 1:
+            _add_members(site, *found[0])
+            return Storage(f"{match['name']}{'.' if match['star'] else '->'}", statement)
+        if found:
+            raise site.left(statement, f"one struct `{kind}`: there are {len(found)}")
+    raise site.left(site.handle.declaration, "a struct that the kernel takes its shared memory for")
+
+
+def _structs(site: Site, kind: str, depth: int) -> list[tuple[CudaFile, Node]]:
+    """Structs of the sources that a type may be, through aliases."""
+    plain = _without_arguments(kind)
+    name, owner = plain.rpartition("::")[2], plain.rpartition("::")[0].rpartition("::")[2]
+    found = []
+    for file in site.program.sources.files.values():
+        for node in walk(file.root):
+            body, named = node.child_by_field_name("body"), node.child_by_field_name("name")
+            if node.type in ("struct_specifier", "class_specifier") and body is not None and named is not None:
+                if file.text(named) == name:
+                    found.append((file, body))
+    if len(found) > 1 and owner:
+        meant = {owner, *(_without_arguments(m[2]).rpartition("::")[2] for m in _aliases(site, owner))}
+        found = [(f, b) for f, b in found if _around(f, b) & meant] or found
+    if found or depth > 3:
+        return found
+    further = {m[2].strip() for m in _aliases(site, name)}
+    return [one for text in further for one in _structs(site, text, depth + 1)]
+
+
+def _without_arguments(kind: str) -> str:
+    """A type's name without the arguments of templates in it."""
+    while (shorter := re.sub(r"<[^<>]*>", "", kind)) != kind:
+        kind = shorter
+    return kind.strip()
+
+
+def _aliases(site: Site, name: str) -> list[re.Match[str]]:
+    texts = [f.lexed.plain_text for f in site.program.sources.files.values()]
+    return [m for text in texts for m in _ALIAS.finditer(text) if m[1] == name]
+
+
+def _around(file: CudaFile, body: Node) -> set[str]:
+    found, node = set(), body.parent.parent if body.parent is not None else None
+    while node is not None:
+        named = node.child_by_field_name("name") if node.type.endswith(("_specifier", "_definition")) else None
+        if named is not None:
+            found.add(re.sub(r"\s|<.*>", "", file.text(named)))
+        node = node.parent
+    return found
+
+
+def _add_members(site: Site, file: CudaFile, body: Node) -> None:
+    members = [n for n in body.named_children if n.type == "field_declaration"]
+    if not members:
+        raise site.left(site.handle.declaration, "a member of the struct for shared memory")
+    last, owner = members[-1], owner_of(site, file)
+    lines = f"uint64_t {site.name('accumulator_full')};\nuint32_t {site.name('tmem_base')};"
+    if body.start_point[0] == body.end_point[0]:
+        site.draft.insert(RULE, owner, last.end_byte, " " + lines.replace("\n", " "))
+        return
+    pad = "\n" + site.port.indent(owner, Span(last.start_byte, last.end_byte))
+    site.draft.insert(RULE, owner, last.end_byte, "".join(pad + line for line in lines.split("\n")))

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The size of a tiled MMA is no number of threads any more: where it was one, that number stands."""
+
+from __future__ import annotations
+
+import re
+
+from porter.lang.cuda import find
+from porter.lang.text import Span
+from porter.model.functions import declared_name
+from porter.passes.idiom.atoms import Atom, owner_of
+from porter.passes.idiom.site import Site
+
+RULE = "PTR767"
+
+
+def rewrite_sizes(site: Site, atom: Atom) -> None:
+    """Write the count of threads wherever the size of a tiled MMA stands."""
+    names = "|".join(map(re.escape, sorted(_names(site, atom), key=len, reverse=True)))
+    size = rf"(?:\w+::)*\bsize\s*\(\s*(?:typename\s+)?(?:\w+::)*(?:{names})\s*(?:\{{\s*\}}|\(\s*\))?\s*\)"
+    pattern = re.compile(rf"\bdecltype\s*\(\s*{size}\s*\)\s*(?:::\s*value\b|(?P<object>\{{\s*\}}))|{size}")
+    count = str(site.types.threads)
+    for file in site.program.sources.files.values():
+        text = file.lexed.plain_text
+        for match in pattern.finditer(text):
+            start = max(text.rfind(mark, 0, match.start()) for mark in ";{}")
+            asserts = "CUTE_STATIC_ASSERT_V" in text[start : match.start()]
+            value = f"{site.c}Int<{count}>{{}}" if match["object"] or asserts else count
+            site.draft.replace(RULE, owner_of(site, file), Span(match.start(), match.end()), value)
+
+
+def _names(site: Site, atom: Atom) -> set[str]:
+    """Variables and types that are tiled MMAs."""
+    found = set(atom.names) | {site.mma}
+    for multiply in site.multiplies:
+        for function, node in [
+            (multiply.call.caller, multiply.mma),
+            *site.tiled.handed_in(multiply.call.caller, multiply.mma),
+        ]:
+            found.add(function.text(node))
+            param = function.param(function.text(node))
+            if param is not None and param.node is not None:
+                kinds = [function.text(n) for n in find(param.node, "type_identifier")]
+                found |= set(kinds) & set(function.template_params)
+    for declaration in find(site.kernel.body, "declaration"):
+        kind = declaration.child_by_field_name("type")
+        for declarator in declaration.children_by_field_name("declarator"):
+            name = declared_name(declarator)
+            if kind is not None and name is not None and site.kernel.text(name) == site.mma:
+                found |= {re.sub(r"<.*", "", site.kernel.text(kind)).rpartition("::")[2].strip()}
+    return {n for n in found if re.fullmatch(r"\w+", n) and n not in ("auto", "TiledMMA", "Tensor")}
