@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import os
 import sys
 import types
@@ -34,7 +35,7 @@ class Observer:
         """Names that this version of the DSL does not have are passed over."""
         for name in names:
             owner, last = _owner(name)
-            inner = vars(owner).get(last) if owner is not None else None
+            inner = inspect.getattr_static(owner, last, None)
             if inner is None:
                 continue
             plain = inner.__func__ if isinstance(inner, staticmethod) else inner

@@ -73,13 +73,13 @@ def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled
     return compiled, RecordedLaunch(found.kernel, launch, arguments, maps)
 
 
-def calls_of(problem: Problem, arch: str, names: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
-    """The calls of functions of the DSL that a case's kernel makes while it is traced.
+def calls_of(problem: Problem, arch: str, names: Sequence[str]) -> DslCompiled:
+    """A case's kernel with the calls of functions of the DSL that it makes while it is traced.
 
     Raises:
         PorterError: as `compile_case`.
     """
-    return compile_dsl(_request(problem, problem.case.kernel, arch, names)).calls
+    return compile_dsl(_request(problem, problem.case.kernel, arch, names))
 
 
 def _request(problem: Problem, source: Path, arch: str, observe: Sequence[str] = ()) -> DslRequest:
