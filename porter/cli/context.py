@@ -35,7 +35,8 @@ AUTO = "auto"
 FULL_RATE = "full-rate"
 NATIVE = "native"
 COMPAT = "compat"
-STYLES = (AUTO, COMPAT, FULL_RATE, NATIVE)
+IDIOMATIC = "idiomatic"
+STYLES = (AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE)
 """How ports issue their MMAs."""
 
 DEFAULT = AUTO

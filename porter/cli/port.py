@@ -18,7 +18,7 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.auto import SECONDS, Auto, made, unrun, untried
 from porter.cli.building import make_builder
 from porter.cli.comparing import Told, compared_ports, lines_of, wrong_in
-from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, command, styled
+from porter.cli.context import AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE, Session, command, styled
 from porter.cli.endings import named
 from porter.cli.full_rate import verified
 from porter.cli.gate import compile_ports, not_compiled
@@ -137,7 +137,7 @@ def _made(
         return ported
     if auto:
         return Auto(session, Budget(SECONDS if seconds is None else seconds), compares=compares).choose(ported, make)
-    if session.style in (FULL_RATE, NATIVE):
+    if session.style in (FULL_RATE, IDIOMATIC, NATIVE):
         return verified(session, ported, make, Budget(seconds), compares, judge(session, options, proves))
     return ported
 

@@ -232,6 +232,28 @@ PERMUTED_MAPS = note(
     "itself. What Porter ports and verifies in one run needs no such section.",
     "Write the section into the case if you keep the port (docs/cases.md), and follow it in launches elsewhere.",
 )
+IDIOM_LEFT = warning(
+    "PT2570",
+    "{kernel} is not in SM100's own words; missing: {what}",
+    "With `--style idiomatic` a kernel with a TiledMMA gets the atoms, the allocator, the copies and the pipelines that "
+    "CuTe has for sm_100a, and no header beside it. That takes facts about the kernel; the one that is named is not "
+    "known. The port is that of the compat style.",
+    "Correct as it is. docs/idiomatic.md has the facts that are needed, and what becomes of each construct.",
+)
+IDIOM_UNPROVED = warning(
+    "PT2580",
+    "{path} keeps the support module: {what}",
+    "With `--style idiomatic` a port of CuTe DSL in Blackwell's own words is run: all sizes of the cases beside the "
+    "kernel, all input families, several schedules, hazards at strict level. It is given only if nothing is found. The "
+    "port is that of the compat style.",
+    "Correct as it is. `porter verify --style idiomatic` shows what is said above.",
+)
+IDIOM_PROVED = note(
+    "PT2581",
+    "{path} is in Blackwell's own words; {cases} verified it at {sizes} sizes",
+    "The port uses public names of CuTe DSL alone, and no file stands beside it.",
+    "Nothing has to be done.",
+)
 NATIVE_LEFT = warning(
     "PT2513",
     "{kernel} is without the step {step}; missing: {what}",

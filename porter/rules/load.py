@@ -477,6 +477,7 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             compile=e.get("compile", ""),
             verify=e.get("verify", False),
             style=e.get("style", "compat"),
+            traced=tuple(e.get("traced", ())),
             stages=e.get("stages", 0),
             registers=e.get("registers", 0),
             drop_promotion=e.get("drop_promotion", False),

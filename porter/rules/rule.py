@@ -73,6 +73,8 @@ class Example:
     """Whether original and port, programs with a main(), have to leave the same bits in memory."""
     style: str = "compat"
     """The style of its port."""
+    traced: tuple[int, ...] = ()
+    """What a trace says of a kernel of CuTe DSL, of a port of the idiomatic style: rows, columns, warpgroups."""
     stages: int = 0
     """How many stages that port gives the ring of the kernel; 0 for as many as it has."""
     registers: int = 0

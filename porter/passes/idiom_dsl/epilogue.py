@@ -17,7 +17,7 @@ from porter.passes.idiom_dsl.names import OBSERVED
 from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, assigned, found_in, method, one
 from porter.passes.idiom_dsl.words import Words
 
-RULE = "PTR517"
+RULE = "PTR586"
 _DIVIDE = ("cutlass.cute.zipped_divide", "cutlass.cute.flat_divide", "cutlass.cute.tiled_divide")
 _TILED_S = "cutlass.cute.make_tiled_copy_S"
 _TILED_ATOM = "cutlass.cute.make_tiled_copy_C_atom"

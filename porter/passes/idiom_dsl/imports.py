@@ -11,7 +11,7 @@ from porter.lang.text import Edit, Span
 from porter.passes.idiom_dsl.names import BECOMES, METHODS, MODULES, SHORT, SISTERS
 from porter.passes.idiom_dsl.text import Draft, Left, Text, found_in
 
-RULE = "PTR510"
+RULE = "PTR580"
 
 
 class Imports:

@@ -14,7 +14,7 @@ from porter.passes.idiom_dsl.names import OBSERVED
 from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, assigned, found_in, method, operand
 from porter.passes.idiom_dsl.words import Words
 
-RULE = "PTR516"
+RULE = "PTR585"
 
 
 def edit(kernel: Kernel, draft: Draft, words: Words, slice_: str) -> None:

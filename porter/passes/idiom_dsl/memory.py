@@ -17,7 +17,7 @@ from porter.passes.idiom_dsl.names import OBSERVED
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
 from porter.passes.idiom_dsl.words import Words
 
-STORAGE, PIPELINE, ACCUMULATOR, END = "PTR512", "PTR513", "PTR514", "PTR519"
+STORAGE, PIPELINE, ACCUMULATOR, END = "PTR582", "PTR583", "PTR584", "PTR588"
 _STRUCT = "cutlass.cute.struct"
 _NONE = re.compile(r"(cutlass\.)?(cute\.)?make_layout\(\(1, 1, 1, 1\)\)")
 

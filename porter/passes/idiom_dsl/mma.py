@@ -16,7 +16,7 @@ from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
 
-RULE = "PTR511"
+RULE = "PTR581"
 _FIRST = ("a_dtype", "b_dtype", "a_leading_mode", "b_leading_mode", "acc_dtype")
 
 

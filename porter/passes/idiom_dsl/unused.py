@@ -10,7 +10,7 @@ import libcst as cst
 
 from porter.passes.idiom_dsl.text import Draft, Statement, Text, assigned, found_in
 
-RULE = "PTR518"
+RULE = "PTR587"
 
 
 def remove_unused(text: Text, draft: Draft, functions: Sequence[cst.FunctionDef]) -> None:
