@@ -35,7 +35,8 @@ class DslRequest:
     "address", "dynamic"}` (elements; a made-up device address; whether shape and strides are known at run time
     only), `{"kind": "stream"}`, `{"kind": "tuple", "items"}`, `{"kind": "runtime", "dtype",
     "value"}` or `{"kind": "value", "value"}` for a compile-time value. `{"cutlass": NAME}` in a value is a
-    name of the cutlass package. `search` are further directories that modules are imported from.
+    name of the cutlass package. `search` are further directories that modules are imported from. `observe` are functions
+    of the package whose calls in the user's files are told.
     """
 
     source: Path
@@ -45,6 +46,7 @@ class DslRequest:
     keywords: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     init: Mapping[str, Any] = field(default_factory=dict)
     search: Sequence[Path] = ()
+    observe: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ class DslCompiled:
     ptx: str
     launches: tuple[DslLaunch, ...]
     traced: tuple[DslTraced, ...] = ()
+    calls: tuple[Mapping[str, Any], ...] = ()
+    """Of what was observed, in the order in which it was traced (`porter.build.dsl_observe`)."""
 
     @property
     def dynamic_smem(self) -> dict[str, int]:
@@ -152,6 +156,7 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
         "keywords": {name: dict(item) for name, item in request.keywords.items()},
         "compiler": str(host.path),
         "search": [str(p.resolve()) for p in request.search],
+        "observe": list(request.observe),
     }
     places = _Places((_package_root(source), source.parent, *(p.resolve() for p in request.search)))
     identity = {**body, "source": places.short(source), "search": [places.short(p.resolve()) for p in request.search],
@@ -166,7 +171,8 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
         files = [Path(p) for p in result.pop("files")]
         key = cache.remember(command, files, result.pop("directories"), places.short)
         result["ptx"] = _with_files(result["ptx"], lambda name: places.short(Path(name)))
-        result["traced"] = _with_places(result["traced"], lambda name: places.short(Path(name)))
+        for told in ("traced", "calls"):
+            result[told] = _with_places(result[told], lambda name: places.short(Path(name)))
         cache.put(key, text := json.dumps(result).encode())
     result = json.loads(text)
     called = digest([key, json.dumps([body["call"], body["keywords"]], sort_keys=True)])
@@ -176,7 +182,8 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
         cache.put(called, known := json.dumps(launches).encode())
     result["launches"] = json.loads(known)
     result["ptx"] = _with_files(result["ptx"], lambda name: str(places.full(name)))
-    result["traced"] = _with_places(result["traced"], lambda name: str(places.full(name)))
+    for told in ("traced", "calls"):
+        result[told] = _with_places(result[told], lambda name: str(places.full(name)))
     return _compiled(result)
 
 
@@ -195,7 +202,7 @@ def _compiled_for(argument: Any) -> Any:
 def _version() -> str:
     """Everything that makes the same request another compilation: the DSL, Python, where packages come from, what
     the DSL reads from the environment, and the worker's own text."""
-    own = [file_digest(Path(__file__).with_name(f"dsl_{name}.py")) or "" for name in ("worker", "absent", "imports")]
+    own = [file_digest(Path(__file__).with_name(f"dsl_{name}.py")) or "" for name in ("worker", "absent", "imports", "observe")]
     told = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("CUTE_DSL_"))
     return "\n".join([_FORMAT, dsl_version(), sys.version, *sys.path, *told, *own])
 
@@ -238,12 +245,13 @@ def _with_places(traced: Sequence[Mapping[str, Any]], renamed: Callable[[str], s
     found = []
     for told in traced:
         more = {"file": renamed(told["file"])} if told.get("file") else {}
-        found.append({**told, **more, "without": _with_places(told.get("without", ()), renamed)})
+        left = {"without": _with_places(told["without"], renamed)} if "without" in told else {}
+        found.append({**told, **more, **left})
     return found
 
 
 def _traced(told: Mapping[str, Any]) -> DslTraced:
-    without = tuple(DslLeft(**{k: v for k, v in one.items() if k != "without"}) for one in told["without"])
+    without = tuple(DslLeft(**{k: v for k, v in one.items() if k != "without"}) for one in told.get("without", ()))
     return DslTraced(**{**told, "steps": tuple(told.get("steps", ())), "without": without})
 
 
@@ -319,4 +327,5 @@ def _compiled(result: Mapping[str, Any]) -> DslCompiled:
             for item in result["launches"]
         ),
         traced=tuple(map(_traced, result["traced"])),
+        calls=tuple(result["calls"]),
     )

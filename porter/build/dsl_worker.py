@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 from porter.build.dsl_absent import Absent
 from porter.build.dsl_imports import imported
+from porter.build.dsl_observe import Observer
 from porter.ptx.arch import SHARED_LIMIT
 from porter.ptx.parser import parse_module
 from porter.ptx.shared_window import SYSTEM_SHARED
@@ -307,6 +308,8 @@ def compile_request(request: dict[str, Any], absent: Absent) -> dict[str, Any]:
 
     _skip_frames_of_support()
     _ask_no_driver()
+    observer = Observer(Path(cutlass.__file__).parent)
+    observer.observe(request["observe"])
     sys.path[:0] = request["search"]
     module = load(Path(request["source"]))
     target: Any = module
@@ -327,7 +330,7 @@ def compile_request(request: dict[str, Any], absent: Absent) -> dict[str, Any]:
     launches = record(host, request)
     found = imported(absent.missed, Path(cutlass.__file__).parent.parent, Path.cwd())
     files = {"files": found.files, "directories": found.names}
-    return {"ptx": ptx, "host": host, "launches": launches, "traced": _traced(), **files}
+    return {"ptx": ptx, "host": host, "launches": launches, "traced": _traced(), "calls": observer.calls, **files}
 
 
 def _traced() -> list[dict[str, Any]]:

@@ -127,6 +127,7 @@ class Proofs:
             root.halved,
             bool(root.full_rate) and not root.dsl,
             root.joined,
+            root.idiomatic,
         )
         return prove(claim, self.builder, tell, self._budget, self._noted)
 
@@ -163,6 +164,8 @@ class Proofs:
             found = compared(self._compares, ported, root, self._budget)
             return full_rate.unproved(root.path, f"{barred}; {found}") if isinstance(found, str) else found
         proof = self.of(ported, root)
+        if root.idiomatic:
+            return full_rate.in_own_words(root.path, proof.missing, ", ".join(proof.cases), proof.sizes)
         if proof.missing:
             self.said += [d for d in proof.shortfalls if d not in self.said]
             return full_rate.unproved(root.path, proof.missing)

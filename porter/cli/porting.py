@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -20,6 +21,7 @@ from porter.passes import ported as engine
 from porter.passes.chip_text import Ask
 from porter.passes.full_rate.step import RULE
 from porter.passes.helpers import Placement
+from porter.passes.idiom_dsl.facts import Trace
 from porter.passes.native.step import steps_of
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
@@ -37,6 +39,7 @@ from porter.verify.gate import GateOptions
 from porter.verify.launching import ported_case
 from porter.verify.preprocessed import preprocessed
 from porter.verify.types import types_of
+from porter.verify.traces import traced
 
 
 def look(path: Path) -> Beside:
@@ -68,6 +71,15 @@ def boxes_of(rule_directories: tuple[str, ...], path: Path, include_dirs: Sequen
     return boxes.boxes_of(path, load_rules(rule_directories), include_dirs)
 
 
+def traces_of(path: Path, names: Sequence[str]) -> list[Trace] | str:
+    """The traces of a file of CuTe DSL, as its cases call it; or why there are none."""
+    found = traced(path, names)
+    if isinstance(found, str):
+        return found
+    launches = [(one.calls, one.launches[0]) for one in found if one.launches]
+    return [Trace(calls, math.prod(launch.block), math.prod(launch.cluster)) for calls, launch in launches]
+
+
 def port_options(session: Session) -> PortOptions:
     """What a session says of every port that it makes.
 
@@ -89,6 +101,7 @@ def port_options(session: Session) -> PortOptions:
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
         boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
         types=partial(types_of, GateOptions(toolkit=session.toolkit)) if session.style == IDIOMATIC else None,
+        traces=traces_of if session.style == IDIOMATIC else None,
     )
     return _if_selected(session, options)
 

@@ -240,6 +240,20 @@ IDIOM_LEFT = warning(
     "known. The port is that of the compat style.",
     "Correct as it is. docs/idiomatic.md has the facts that are needed, and what becomes of each construct.",
 )
+IDIOM_UNPROVED = warning(
+    "PT2580",
+    "{path} keeps the support module: {what}",
+    "With `--style idiomatic` a port of CuTe DSL in Blackwell's own words is run: all sizes of the cases beside the "
+    "kernel, all input families, several schedules, hazards at strict level. It is given only if nothing is found. The "
+    "port is that of the compat style.",
+    "Correct as it is. `porter verify --style idiomatic` shows what is said above.",
+)
+IDIOM_PROVED = note(
+    "PT2581",
+    "{path} is in Blackwell's own words; {cases} verified it at {sizes} sizes",
+    "The port uses public names of CuTe DSL alone, and no file stands beside it.",
+    "Nothing has to be done.",
+)
 NATIVE_LEFT = warning(
     "PT2513",
     "{kernel} is without the step {step}; missing: {what}",

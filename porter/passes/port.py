@@ -29,6 +29,7 @@ from porter.passes.full_rate.step import HostSide
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.helpers import Placement
 from porter.passes.idiom.types import Ask as AskTypes
+from porter.passes.idiom_dsl.facts import Traces
 from porter.passes.instructions import instruction_groups
 from porter.passes.keeping import Kept
 from porter.passes.kernel_port import KernelPort, port_kernels
@@ -102,6 +103,8 @@ class PortOptions:
     unready: Unready = frozenset()
     ask: Ask | None = field(default=None, compare=False)
     types: AskTypes | None = field(default=None, compare=False)
+    traces: Traces | None = field(default=None, compare=False)
+    """Asked for ports of CuTe DSL in Blackwell's own words, but for the roots `half_rate`."""
 
     def asks(self, step: str, root: str) -> bool:
         """Whether kernels of a root may get a step of the native style."""

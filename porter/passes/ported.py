@@ -80,6 +80,8 @@ class PortedRoot:
     """The dimension of the grid that has half the blocks, where a step made tiles twice as wide."""
     joined: bool = False
     """Whether M=128 MMAs are those of two warpgroups."""
+    idiomatic: bool = False
+    """Whether its kernels, of CuTe DSL, are in Blackwell's own words."""
 
 
 @dataclass
@@ -189,7 +191,8 @@ class Ported:
             full_rate, native = (kernels, result.native) if result.full_rate else ((), ())
         permuted = tuple(p.kernel for p in rows if p.permuted)
         halved, joined = rows[0].halved if rows else None, any(p.joined for p in rows)
-        of_plans = (full_rate, kernels, native, stages, registers, permuted, halved, joined)
+        own_words = isinstance(result, DslPortResult) and result.idiomatic
+        of_plans = (full_rate, kernels, native, stages, registers, permuted, halved, joined, own_words)
         paths, is_dsl = tuple(sources.sources()), isinstance(sources, DslSources)
         self.roots.append(PortedRoot(root, paths, added, is_dsl, dirs, *of_plans))
         self.scaffold.update(getattr(result, "scaffold", {}))
@@ -381,8 +384,9 @@ def port_root(
         raise refused_python(root, names)
     full_rate = options.full_rate and str(root) not in options.half_rate
     native = [s for s in (*DSL_STEPS, *DSL_ALONE) if full_rate and options.asks(s, str(root))]
+    traces = options.traces if str(root) not in options.half_rate else None
     result = port_python(
-        root, options.select, options.ignore, options.rule_directories, search, options.target, full_rate, native
+        root, options.select, options.ignore, options.rule_directories, search, options.target, full_rate, native, traces
     )
     if options.keep_hopper and result.groups:
         raise PorterError(Code.NOT_FOR_BOTH_CHIPS, Location(str(root)), what="a CuTe DSL kernel")

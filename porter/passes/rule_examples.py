@@ -23,6 +23,7 @@ from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.features import features_in, listed
 from porter.passes.full_rate.permuting import Boxes
 from porter.passes.idiom.types import answering
+from porter.passes.idiom_dsl.stated import stated
 from porter.passes.native.step import steps_of
 from porter.passes.native.taking import Launches
 from porter.passes.port import PortOptions, PortResult, port_sources
@@ -154,7 +155,8 @@ def run_example(
     root = path
     result: PortResult | DslPortResult
     if is_python(path) and rule.language == "python":
-        result = port_python(path, rule_directories=options.rule_directories)
+        traced = [stated(path, path.read_bytes(), *example.traced)] if example.style == "idiomatic" else []
+        result = port_python(path, rule_directories=directories, traces=(lambda *_: traced) if traced else None)
     else:
         if path.suffix not in (".cu", ".cuh", ".h", ".hpp", ".cpp"):
             root = folder / "kernel.cu"

@@ -478,6 +478,7 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             verify=e.get("verify", False),
             style=e.get("style", "compat"),
             types=tuple(e.get("types", ())),
+            traced=tuple(e.get("traced", ())),
             stages=e.get("stages", 0),
             registers=e.get("registers", 0),
             drop_promotion=e.get("drop_promotion", False),

@@ -75,6 +75,8 @@ class Example:
     """The style of its port."""
     types: tuple[int, ...] = ()
     """What the compiler says of a kernel of an idiomatic port: rows, columns, threads, bytes of a sum."""
+    traced: tuple[int, ...] = ()
+    """What a trace says of a kernel of CuTe DSL, of a port of the idiomatic style: rows, columns, warpgroups."""
     stages: int = 0
     """How many stages that port gives the ring of the kernel; 0 for as many as it has."""
     registers: int = 0

@@ -59,19 +59,8 @@ def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled
     Raises:
         PorterError: CASE_FIELD, CASE_EXPRESSION, CASE_PARAMETERS; what `porter.build.dsl.compile_dsl` raises.
     """
-    case = problem.case
-    assert case.dsl is not None
-    addresses = made_up_addresses(problem)
-    request = DslRequest(
-        source=source,
-        entry=case.entry,
-        arch=arch,
-        init=constructor(problem),
-        call=[_argument(problem, f"dsl.call[{i}]", v, addresses) for i, v in enumerate(case.dsl.call)],
-        keywords={k: _argument(problem, f"dsl.keywords.{k}", v, addresses) for k, v in case.dsl.keywords.items()},
-        search=(case.kernel.parent, *case.include_dirs),
-    )
-    compiled = compile_dsl(request)
+    case, addresses = problem.case, made_up_addresses(problem)
+    compiled = compile_dsl(_request(problem, source, arch))
     if len(compiled.launches) != 1:
         what = f"the host function launches {len(compiled.launches)} kernels; one can be compared"
         raise PorterError(Code.CASE_PARAMETERS, place(case, "entry"), problem=what)
@@ -82,6 +71,30 @@ def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled
     arguments = tuple(Raw(p, layout.contents(p)) for p in found.params)
     maps = {name: BoundMap(name, tensor, map_) for name, (tensor, map_) in layout.maps.items()}
     return compiled, RecordedLaunch(found.kernel, launch, arguments, maps)
+
+
+def calls_of(problem: Problem, arch: str, names: Sequence[str]) -> DslCompiled:
+    """A case's kernel with the calls of functions of the DSL that it makes while it is traced.
+
+    Raises:
+        PorterError: as `compile_case`.
+    """
+    return compile_dsl(_request(problem, problem.case.kernel, arch, names))
+
+
+def _request(problem: Problem, source: Path, arch: str, observe: Sequence[str] = ()) -> DslRequest:
+    case, addresses = problem.case, made_up_addresses(problem)
+    assert case.dsl is not None
+    return DslRequest(
+        source=source,
+        entry=case.entry,
+        arch=arch,
+        init=constructor(problem),
+        call=[_argument(problem, f"dsl.call[{i}]", v, addresses) for i, v in enumerate(case.dsl.call)],
+        keywords={k: _argument(problem, f"dsl.keywords.{k}", v, addresses) for k, v in case.dsl.keywords.items()},
+        search=(case.kernel.parent, *case.include_dirs),
+        observe=observe,
+    )
 
 
 def shortfalls(problem: Problem, source: Path, traced: Sequence[DslTraced]) -> list[Diagnostic]:

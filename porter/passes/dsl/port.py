@@ -16,7 +16,7 @@ from porter.lang.cute_dsl import SUPPORT, DslFile, Function, parse_dsl
 from porter.lang.dsl_imports import chain_edits, import_edits, support_import
 from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
-from porter.model.dsl.reach import framed_kernels
+from porter.model.dsl.reach import framed_kernels, kernels_of
 from porter.model.spellings import Spellings
 from porter.passes.build_asks import handed_out, lines_for_hopper
 from porter.passes.build_files import notes_of
@@ -26,6 +26,9 @@ from porter.passes.dsl.frame import frame_edits
 from porter.passes.dsl.refusals import refused
 from porter.passes.dsl.renames import LocalNames, NameRules, RuleEdit, conflicts, renamed, reworded
 from porter.passes.dsl.unread import modules_not_found, nothing_read
+from porter.passes.idiom_dsl.facts import Traces
+from porter.passes.idiom_dsl.names import ALL_OBSERVED
+from porter.passes.idiom_dsl.port import Idiomatic, idiomatic
 from porter.passes.keeping import Kept
 from porter.passes.python_flow import Given
 from porter.passes.targets import retargeted
@@ -63,6 +66,8 @@ class DslPortResult:
     kernels: list[str] = field(default_factory=list)
     full_rate: bool = False
     native: tuple[str, ...] = ()
+    idiomatic: bool = False
+    """Whether it is in Blackwell's own words, with no support module."""
     build_files: dict[str, bytes] = field(default_factory=dict)
     scaffold: dict[str, bytes] = field(default_factory=dict)
     left_over: list[Diagnostic] = field(default_factory=list)
@@ -82,10 +87,12 @@ def port_python(
     target: PortTarget = SM100A,
     full_rate: bool = False,
     native: Sequence[str] = (),
+    traces: Traces | None = None,
 ) -> DslPortResult:
     """Port a Python file and the modules that it imports; nothing is changed if something in them cannot be ported.
     Modules are looked for beside the file, in `search`, and where the interpreter looks. `full_rate`: with M=128 MMAs
-    where the support module finds that they can be; `native`: and with these steps.
+    where the support module finds that they can be; `native`: and with these steps. `traces`
+    are what is asked of the original's traces for a port in Blackwell's own words, which comes first.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE; RULE_FILE, RULE_DUPLICATE.
@@ -104,7 +111,8 @@ def port_python(
             result.diagnostics.append(nothing_read(closure.root.path, missing))
         return result
     result.diagnostics += missing
-    planned = port.plan()
+    own_words = port.in_own_words(traces, result) if traces is not None else None
+    planned = own_words or port.plan()
     result.diagnostics += planned.diagnostics
     if has_errors(planned.diagnostics) or not planned.groups:
         return result
@@ -113,7 +121,9 @@ def port_python(
         result.diagnostics += clash
         return result
     ported = apply_groups(port.originals(), groups)
-    files, scaffold, said = outputs.written(closure, port.places, port.patched, ported, full_rate, native)
+    files, scaffold, said = (
+        (ported, {}, []) if own_words else outputs.written(closure, port.places, port.patched, ported, full_rate, native)
+    )
     if not select and not ignore and not has_errors(said):
         said += _left(files)
     if target.name not in next(r.chips for r in rules if r.id == FRAME_RULE):
@@ -123,8 +133,10 @@ def port_python(
     if not has_errors(said):
         result.files, result.scaffold = files, scaffold
         result.groups = [g for group in groups if (g := _within(group, own)) is not None]
-        result.kernels = [k.name for found in port.frames.values() for k in found]
-        result.full_rate, result.native = full_rate, tuple(native)
+        if not own_words:
+            result.kernels = [k.name for found in port.frames.values() for k in found]
+            result.native = tuple(native)
+        result.full_rate, result.idiomatic = full_rate or own_words is not None, own_words is not None
         functions = handed_out((file.source for file in own.values()), spellings(rules)) if not select else {}
         for file in () if select else own.values():
             _check_chips(file, result, spellings(rules), target, functions)
@@ -211,6 +223,29 @@ class _Port:
         groups = [*planned.groups, *self._reworded(planned.groups)] if planned.groups else []
         paths = {self.closure.modules[n].path: path for n, path in self.places.items()}
         return Planned([_placed(group, paths) for group in groups], [*said, *planned.diagnostics])
+
+    def in_own_words(self, traces: Traces, result: DslPortResult) -> Planned | None:
+        """The groups of a port in Blackwell's own words; None, with the reason in `result`, where it cannot be one."""
+        root, said = self.closure.root, traces(Path(self.closure.root.path), ALL_OBSERVED)
+        others = sorted(self.hopper - {root.name} - self.native)
+        if others:
+            found = Idiomatic(what=f"names of Hopper in {self.closure.modules[others[0]].path}")
+        elif self.selection != Selection():
+            found = Idiomatic(what="rules that are chosen or left out one by one")
+        else:
+            found = Idiomatic(what=said) if isinstance(said, str) else idiomatic(root.path, root.file.source, said)
+        if found.what:
+            names = ", ".join(k.name for k in kernels_of(self.closure, root, self.known)) or root.path
+            where = Location(root.path, found.line) if found.line else Location(root.path)
+            result.diagnostics.append(Diagnostic(Code.IDIOM_LEFT, where, {"kernel": names, "what": found.what}))
+            return None
+        self.places = {root.name: root.path}
+        self.patched = {root.name}
+        result.kernels = list(found.kernels)
+        texts = {root.path: root.file.source}
+        planned = pass_groups(self.rules, _by_rule(found.edits), self.selection, texts)
+        kept = Kept(texts).refused(planned.groups)
+        return Planned([*planned.groups, *self._reworded(planned.groups)], [*kept, *planned.diagnostics])
 
     def originals(self) -> dict[str, bytes]:
         """The modules' sources by the path that each has in the port."""

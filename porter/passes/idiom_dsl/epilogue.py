@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The epilogue: a tile of the accumulator comes out of Tensor Memory where registers were copied, and the load decides
+which thread holds what. All between the load and the stores stays.
+
+CUTLASS: python/CuTeDSL/cutlass/utils/blackwell_helpers.py, get_tmem_load_op, get_smem_store_op.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+import libcst.matchers as m
+
+from porter.passes.idiom_dsl.kernel import Kernel
+from porter.passes.idiom_dsl.names import OBSERVED
+from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, assigned, found_in, method, one
+from porter.passes.idiom_dsl.words import Words
+
+RULE = "PTR586"
+_DIVIDE = ("cutlass.cute.zipped_divide", "cutlass.cute.flat_divide", "cutlass.cute.tiled_divide")
+_TILED_S = "cutlass.cute.make_tiled_copy_S"
+_TILED_ATOM = "cutlass.cute.make_tiled_copy_C_atom"
+_STMATRIX = "cutlass.cute.nvgpu.warp.StMatrix8x8x16bOp"
+_COPY_ATOM = "cutlass.cute.make_copy_atom"
+
+
+@dataclass(frozen=True)
+class ByTiles:
+    """An epilogue that copies the accumulator's registers tile by tile: `copy` is the loop over the elements of a tile,
+    `index` which tile it is, `slice` the thread, `tile` its rows and columns."""
+
+    retiled: Statement
+    copy: cst.For
+    index: str
+    fragment: Statement
+    store: cst.Call
+    store_name: str
+    atom: cst.Call
+    slice: str
+    tile: str
+    layout: str
+    c_dtype: str
+    acc_dtype: str
+
+
+def by_tiles(kernel: Kernel) -> ByTiles:
+    """Raises Left: the accumulator is read in another way."""
+    acc, text = kernel.accumulator.name, kernel.text
+    bound = _bound(kernel)
+    retiled = [s for name, (s, v) in bound.items() if name in kernel.aliases and method_arg(kernel, v, "retile") == acc]
+    statement = one(retiled, f"retiled copies of `{acc}`")
+    name, value = _assigned(statement)
+    store_name = method(cst.ensure_type(value, cst.Call), "retile")
+    allowed = {acc, name}
+    for used in found_in(kernel.function, cst.Name):
+        if used.value in kernel.aliases - allowed:
+            raise Left(f"registers of the accumulator that go by `{used.value}`, too", used)
+    copy, index, fragment = _copy(kernel, name)
+    store = bound.get(store_name, (None, None))[1]
+    if not isinstance(store, cst.Call) or not text.is_a(store.func, _TILED_S):
+        raise Left("a copy to shared memory that is not made of the accumulator's layout", statement)
+    atom = _value_of(kernel, store.args[0].value)
+    base = _value_of(kernel, store.args[1].value)
+    if not isinstance(atom, cst.Call) or not isinstance(base, cst.Call) or not text.is_a(base.func, _TILED_ATOM):
+        raise Left("a copy to shared memory that is not made of the accumulator's layout", store)
+    layout, c_dtype, acc_dtype = _types(kernel, atom)
+    if fragment not in bound:
+        raise Left(f"registers `{fragment}` of the epilogue that are not made in the kernel", copy)
+    slices = {text.code(c.args[0].value) for c in found_in(kernel.function, cst.Call) if method(c, "get_slice") == store_name}
+    if len(slices) != 1:
+        raise Left("several slices of the copy to shared memory", store)
+    return ByTiles(statement, copy, index, bound[fragment][0], store, store_name, atom, slices.pop(), _tile(kernel, copy),
+                   layout, c_dtype, acc_dtype or f"{acc}.element_type")  # fmt: skip
+
+
+def edit(kernel: Kernel, how: ByTiles, draft: Draft, words: Words) -> None:
+    text = kernel.text
+    values = {"slice": how.slice, "tile": how.tile, "c_layout": how.layout, "c_dtype": how.c_dtype, "acc_dtype": how.acc_dtype}
+    atom = text.statement(how.atom)
+    if text.span(atom).start < text.span(kernel.accumulator.statement).start:
+        raise Left("a copy to shared memory that is made ahead of the accumulator", atom)
+    draft.above(RULE, atom, words.text("tile_load", **values))
+    new = f"{words['sm100']}.get_smem_store_op({how.layout}, {how.c_dtype}, {how.acc_dtype}, {words['load']})"
+    draft.replace(RULE, how.atom, new)
+    first = text.code(how.store.args[0].value)
+    draft.replace(RULE, how.store, f"{words['cute']}.make_tiled_copy_D({first}, {words['load']})", [how.store.args[0].value])
+    draft.remove(RULE, how.retiled)
+    name, value = _assigned(how.fragment)
+    draft.replace(RULE, value, f"{how.store_name}.retile({words['registers']})")
+    draft.instead(RULE, how.copy, words.text("copy_tile", index=how.index))
+    if kernel.repeats:
+        _given_back(kernel, how, draft, words)
+
+
+def _given_back(kernel: Kernel, how: ByTiles, draft: Draft, words: Words) -> None:
+    """Behind the last load of a tile the next one may be multiplied."""
+    behind = kernel.text.in_block(how.copy, kernel.region.block)
+    if behind is None:
+        raise Left("an accumulator that is read away from its main loop", how.copy)
+    draft.below(RULE, behind, words.text("release"))
+
+
+def _bound(kernel: Kernel) -> dict[str, tuple[Statement, cst.BaseExpression]]:
+    """Names that the kernel binds once, with the statement and the value."""
+    found: dict[str, tuple[Statement, cst.BaseExpression]] = {}
+    twice = set()
+    for statement in found_in(kernel.function, cst.SimpleStatementLine):
+        if (bound := assigned(statement)) is not None:
+            twice |= {bound[0]} & set(found)
+            found[bound[0]] = statement, bound[1]
+    return {name: value for name, value in found.items() if name not in twice}
+
+
+def _assigned(statement: cst.CSTNode) -> tuple[str, cst.BaseExpression]:
+    found = assigned(statement)
+    assert found is not None
+    return found
+
+
+def method_arg(kernel: Kernel, value: cst.CSTNode, name: str) -> str:
+    """What a method is called with, where a value is a call of it with one argument."""
+    if isinstance(value, cst.Call) and method(value, name) and len(value.args) == 1:
+        return kernel.text.code(value.args[0].value)
+    return ""
+
+
+def _value_of(kernel: Kernel, value: cst.BaseExpression) -> cst.BaseExpression:
+    bound = _bound(kernel)
+    while isinstance(value, cst.Name) and value.value in bound:
+        value = bound[value.value][1]
+    return value
+
+
+def _copy(kernel: Kernel, name: str) -> tuple[cst.For, str, str]:
+    """The loop `for v in …: D[v] = ACC[e * n + v]`, which tile e is, and the name of D."""
+    text = kernel.text
+    element = m.Subscript(m.Name(), [m.SubscriptElement(m.Index())])
+    body = m.IndentedBlock([m.SimpleStatementLine([m.Assign([m.AssignTarget(element)], element)])])
+    loops = [f for f in found_in(kernel.function, cst.For) if m.matches(f, m.For(m.Name(), body=body))]
+    loops = [f for f in loops if any(n.value == name for n in found_in(f.body, cst.Name))]
+    loop = one(loops, f"loops that copy `{name}`")
+    line = cst.ensure_type(loop.body.body[0], cst.SimpleStatementLine).body[0]
+    copy = cst.ensure_type(line, cst.Assign)
+    to, source = cst.ensure_type(copy.targets[0].target, cst.Subscript), cst.ensure_type(copy.value, cst.Subscript)
+    counter = cst.ensure_type(loop.target, cst.Name).value
+    if text.code(to.slice[0]) != counter or text.code(source.value) != name:
+        raise Left("a copy of registers in another order", loop)
+    uses = [n for n in found_in(kernel.function, cst.Name) if n.value == name]
+    if len(uses) != 2:
+        raise Left(f"`{name}` that is used apart from its copy", uses[-1])
+    where = cst.ensure_type(source.slice[0].slice, cst.Index).value
+    count = cst.ensure_type(loop.iter, cst.Call).args if isinstance(loop.iter, cst.Call) else ()
+    if len(count) != 1:
+        raise Left("a copy of registers in another order", loop)
+    return loop, _tile_index(kernel, where, counter, text.code(count[0].value)), text.code(to.value)
+
+
+def _tile_index(kernel: Kernel, where: cst.BaseExpression, counter: str, count: str) -> str:
+    """Of `e * n + v`, in any order of its parts, what e is."""
+    text = kernel.text
+    if m.matches(where, m.BinaryOperation(operator=m.Add())):
+        both = cst.ensure_type(where, cst.BinaryOperation)
+        for v, product in ((both.left, both.right), (both.right, both.left)):
+            if text.code(v) == counter and m.matches(product, m.BinaryOperation(operator=m.Multiply())):
+                sides = cst.ensure_type(product, cst.BinaryOperation)
+                for n, e in ((sides.left, sides.right), (sides.right, sides.left)):
+                    if text.code(n) == count:
+                        return text.code(e)
+    raise Left("a copy of registers in another order", where)
+
+
+def _tile(kernel: Kernel, copy: cst.For) -> str:
+    """Rows and columns of the epilogue's tile, as the kernel calls them."""
+    text = kernel.text
+    found = {text.code(c.args[1].value) for c in text.calls(kernel.function, *_DIVIDE) if len(c.args) == 2}
+    if len(found) != 1:
+        raise Left("an epilogue tile that has no name in the kernel", copy)
+    return found.pop()
+
+
+def _types(kernel: Kernel, atom: cst.Call) -> tuple[str, str, str]:
+    """Layout and element type of C, and the type of the sums if it is said, as an atom of the store has them."""
+    text = kernel.text
+    if text.is_a(atom.func, *OBSERVED["store_atom"]):
+        given = [argument(atom, i, k) for i, k in enumerate(("layout_d", "elem_ty_d", "elem_ty_acc"))]
+        if all(given):
+            layout, c_dtype, acc_dtype = (text.code(a.value) for a in given if a is not None)
+            return layout, c_dtype, acc_dtype
+    if text.is_a(atom.func, _COPY_ATOM) and len(atom.args) == 2:
+        op = _value_of(kernel, atom.args[0].value)
+        transposed = op.args[0].value if isinstance(op, cst.Call) and op.args and text.is_a(op.func, _STMATRIX) else None
+        if isinstance(transposed, cst.Call) and (layout := method(transposed, "is_m_major_c")):
+            return layout, text.code(atom.args[1].value), ""
+    raise Left("an atom of the store to shared memory whose layout and types are not said", atom)

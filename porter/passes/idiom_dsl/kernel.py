@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel with MMAs as its text and its traces have it: accumulator, pipeline of the loads, and the main loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import libcst as cst
+import libcst.matchers as m
+
+from porter.passes.idiom_dsl.facts import Facts, Seen, agreed
+from porter.passes.idiom_dsl.names import OBSERVED
+from porter.passes.idiom_dsl.text import Left, Statement, Text, argument, assigned, found_in, method, one
+
+KERNEL = "cutlass.cute.kernel"
+JOINED = 128
+"""Threads of a warpgroup."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Statements of one block, from `first` to `last`, that one warp executes."""
+
+    block: cst.IndentedBlock
+    first: Statement
+    last: Statement
+
+    @property
+    def statements(self) -> list[Statement]:
+        body = list(self.block.body)
+        return body[body.index(self.first) : body.index(self.last) + 1]
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """`name` of a register tensor that MMAs add to, and the statement that makes it."""
+
+    name: str
+    statement: Statement
+    call: cst.Call
+    seen: Sequence[Seen]
+
+    @property
+    def shape(self) -> Any:
+        return self.seen[0].result["shape"]
+
+
+@dataclass
+class Kernel:
+    """One function with MMAs. `taken` are names that it must not use for anything new."""
+
+    text: Text
+    facts: Facts
+    function: cst.FunctionDef
+    gemms: list[cst.Call]
+    taken: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.taken |= {n.value for n in found_in(self.text.module, cst.Name)}
+
+    def fresh(self, name: str) -> str:
+        """A name that is not taken, as close to `name` as can be."""
+        found = next(n for n in (name, *(f"{name}_{i}" for i in range(2, 99))) if n not in self.taken)
+        self.taken.add(found)
+        return found
+
+    def seen(self, call: cst.Call) -> list[Seen]:
+        return self.facts.at(call)
+
+    @cached_property
+    def multiplies(self) -> list[Seen]:
+        return [s for call in self.gemms for s in self.seen(call)]
+
+    @cached_property
+    def mma(self) -> str:
+        """The name of the tiled MMA."""
+        names = {self.text.code(_value(c, 0, "atom")) for c in self.gemms}
+        if len(names) != 1 or not next(iter(names)).isidentifier():
+            raise Left("MMAs of several tiled MMAs", self.gemms[0])
+        return names.pop()
+
+    @cached_property
+    def accumulator(self) -> Accumulator:
+        """The register tensor that MMAs add to, by the traces: whatever the text calls it at a place."""
+        for call in self.gemms:
+            if self.text.code(_value(call, 1, "d")) != self.text.code(_value(call, 4, "c")):
+                raise Left("an MMA whose sum is another tensor than what it adds to", call)
+        numbers = {(s.case, s.value(1, "d")["number"]) for s in self.multiplies}
+        made = [s for s in self.facts.of("registers") if (s.case, s.result["number"]) in numbers] or self._by_name()
+        if {s.case for s in self.multiplies} != {s.case for s in made} or len({s.call for s in made}) != 1:
+            raise Left("accumulators that are made at several places, or are a part of another tensor", self.gemms[0])
+        statement = self.text.statement(made[0].call)
+        found = assigned(statement)
+        if found is None or found[1] is not made[0].call:
+            raise Left("an accumulator without a name of its own", made[0].call)
+        if {self.text.code(_value(c, 1, "d")) for c in self.gemms} != {found[0]}:
+            raise Left("an accumulator that goes by another name at its MMAs", made[0].call)
+        return Accumulator(found[0], statement, made[0].call, made)
+
+    def _by_name(self) -> list[Seen]:
+        """Where the accumulator is made, where a loop hands it on as another object: it goes by its name, and the traces
+        agree on its shape."""
+        names = {self.text.code(_value(c, 1, "d")) for c in self.gemms}
+        shapes = {(s.case, str(s.value(1, "d")["shape"])) for s in self.multiplies}
+        found = []
+        for seen in self.facts.of("registers"):
+            bound = assigned(self.text.statement(seen.call))
+            if bound is not None and {bound[0]} == names and (seen.case, str(seen.result["shape"])) in shapes:
+                found.append(seen)
+        return found
+
+    @cached_property
+    def tiles(self) -> dict[int, tuple[int, int]]:
+        """By case, rows and columns of the accumulator of a block."""
+        found = {}
+        for made in self.facts.of("make_mma"):
+            op, layout = made.result["op"], made.value(5, "atom_layout_mnk")
+            for seen in self.multiplies:
+                if seen.case == made.case and seen.value(0, "atom")["op"]["number"] == op["number"]:
+                    _, rows, columns = seen.value(1, "d")["shape"][:3]
+                    m_, n, _ = op["shape_mnk"]
+                    found[made.case] = m_ * layout[0] * rows, n * layout[1] * columns
+        return found
+
+    @cached_property
+    def warpgroups(self) -> list[tuple[int, int, int]]:
+        """What each case lays the atoms of an MMA out over."""
+        return [tuple(s.value(5, "atom_layout_mnk")) for s in self.facts.of("make_mma")]
+
+    @cached_property
+    def pipeline(self) -> tuple[str, cst.Call]:
+        """Name and creation of the pipeline of the loads."""
+        created = self.text.calls(self.function, *OBSERVED["load_pipeline"])
+        call = one(created, "pipelines of loads")
+        found = assigned(self.text.statement(call))
+        if found is None or found[1] is not call:
+            raise Left("a pipeline of loads without a name of its own", call)
+        return found[0], call
+
+    def of_pipeline(self, inside: cst.CSTNode, *names: str) -> list[cst.Call]:
+        """Calls of methods of the pipeline of the loads."""
+        return [c for c in found_in(inside, cst.Call) if method(c, *names) == self.pipeline[0]]
+
+    def warpgroup_calls(self, inside: cst.CSTNode) -> list[cst.Call]:
+        """Those that fence, commit and wait for WGMMA groups."""
+        return self.text.calls(inside, *OBSERVED["fence"], *OBSERVED["commit"], *OBSERVED["wait"])
+
+    @cached_property
+    def settings(self) -> list[cst.Call]:
+        """Where ACCUMULATE is set."""
+        return [c for c in found_in(self.function, cst.Call) if method(c, "set") == self.mma]
+
+    @cached_property
+    def region(self) -> Region:
+        """The largest part of the kernel that has all MMAs and nothing that concerns other warps: the main loop, with the
+        loads that the same warp issues, or one turn of it."""
+        chains = [[n for n in self.text.above(c) if isinstance(n, cst.IndentedBlock)] for c in self.gemms]
+        why = Left("MMAs of several functions", self.gemms[0])
+        for block in reversed([b for b in chains[0] if all(b in chain for chain in chains)]):
+            if block is self.function.body or self.function.body in self.text.above(block):
+                try:
+                    return self._region_in(block)
+                except Left as left:
+                    why = left
+        raise why
+
+    def _region_in(self, block: cst.IndentedBlock) -> Region:
+        parts = [*self.gemms, *self.of_pipeline(self.function, *CONSUMER), *self.warpgroup_calls(self.function)]
+        body = list(block.body)
+        inside = []
+        for call in parts:
+            if (statement := self.text.in_block(call, block)) is None:
+                raise Left("a main loop of which a part stands elsewhere", call)
+            inside.append(body.index(statement))
+        inside += [body.index(s) for c in self.settings if (s := self.text.in_block(c, block)) is not None]
+        first, last = min(inside), max(inside)
+        acquires = [s for c in self.of_pipeline(block, "producer_acquire") if (s := self.text.in_block(c, block))]
+        if any(first <= body.index(s) <= last for s in acquires):
+            first = min([first, *map(body.index, acquires)])
+        states = {self.text.code(a.value) for c in parts for a in c.args[:1] if c in self.of_pipeline(c, *CONSUMER)}
+        while last + 1 < len(body) and advanced(body[last + 1]) in states:
+            last += 1
+        region = Region(block, body[first], body[last])
+        self._may_move(region)
+        return region
+
+    @cached_property
+    def aliases(self) -> set[str]:
+        """Names that stand for the accumulator's registers, or for a part of them."""
+        found, grown = {self.accumulator.name}, True
+        while grown:
+            new = set()
+            for statement in found_in(self.function, cst.SimpleStatementLine):
+                one_ = assigned(statement)
+                if one_ is not None and one_[0] not in found and isinstance(one_[1], (cst.Name, cst.Call)):
+                    names = {n.value for n in found_in(one_[1], cst.Name)}
+                    if isinstance(one_[1], cst.Name) or method(one_[1], "retile"):
+                        new |= {one_[0]} if names & found else set()
+            found |= new
+            grown = bool(new)
+        return found
+
+    def gemms_in(self, node: cst.CSTNode) -> list[cst.Call]:
+        own = set(map(id, self.gemms))
+        return [c for c in found_in(node, cst.Call) if id(c) in own]
+
+    @cached_property
+    def loader(self) -> str:
+        """The condition under which the warp that multiplies loads, too; empty where others load."""
+        conditions = set()
+        for statement in self.region.statements:
+            for call in self.of_pipeline(statement, "producer_acquire"):
+                test = next((n.test for n in self.text.above(call) if isinstance(n, cst.If)), None)
+                if test is None or not self.text.span(statement).contains(self.text.span(test)):
+                    raise Left("loads that all warps issue", call)
+                conditions.add(self.text.code(first_of(test)))
+        if len(conditions) > 1:
+            raise Left("loads under several conditions: " + ", ".join(sorted(conditions)))
+        return next(iter(conditions), "")
+
+    def _may_move(self, region: Region) -> None:
+        """Raises Left: something in the region is for all threads, or is read behind it."""
+        bound: set[str] = set()
+        own = {id(_value(c, i, k)) for c in self.gemms for i, k in ((1, "d"), (4, "c"))}
+        for statement in region.statements:
+            for name in found_in(statement, cst.Name):
+                if name.value in self.aliases and id(name) not in own and not self._is_cleared(name):
+                    raise Left("registers of the accumulator that are used in the main loop", name)
+            for call in found_in(statement, cst.Call):
+                if self.text.is_a(call.func, *OBSERVED["meets"]) or method(call, *_MEETS):
+                    raise Left("a barrier of all threads in the main loop", call)
+                if owner := method(call, "advance"):
+                    bound.add(owner)
+            if found_in(statement, cst.Return) or found_in(statement, cst.Break):
+                raise Left("a main loop that may be left", statement)
+            bound |= set(_bound(statement))
+        behind = list(region.block.body)[list(region.block.body).index(region.last) + 1 :]
+        for name in (n for s in behind for n in found_in(s, cst.Name)):
+            if name.value in bound and not self._is_rebound(name, behind):
+                raise Left(f"`{name.value}` of the main loop is used behind it", name)
+
+    def _is_cleared(self, name: cst.Name) -> bool:
+        """Whether a use of the accumulator is `fill`."""
+        parent = self.text.parent(name)
+        return isinstance(parent, cst.Attribute) and parent.attr.value == "fill"
+
+    def _is_rebound(self, name: cst.Name, behind: Sequence[Statement]) -> bool:
+        """Whether a name is bound again, without a condition, ahead of its use; or is a keyword or an attribute."""
+        parent = self.text.parent(name)
+        if isinstance(parent, cst.Arg) and parent.keyword is name:
+            return True
+        if isinstance(parent, cst.Attribute) and parent.attr is name:
+            return True
+        for statement in behind:
+            if self.text.span(statement).contains(self.text.span(name)):
+                inner = set(_bound(statement, header=True))
+                return name.value in inner
+            if name.value in set(_bound(statement, header=True)):
+                return True
+        return False
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the region may be executed several times."""
+        for node in self.text.above(self.region.first):
+            if node is self.function:
+                return False
+            if isinstance(node, (cst.For, cst.While)):
+                return True
+        return False
+
+    @cached_property
+    def branch(self) -> Statement | None:
+        """The branch of the kernel that the main loop stands in; None where all threads come to it."""
+        body = self.function.body
+        found = self.text.in_block(self.region.first, body)
+        return None if found is None or found is self.region.first or isinstance(found, (cst.For, cst.While)) else found
+
+
+CONSUMER = ("consumer_wait", "consumer_release", "consumer_try_wait")
+_MEETS = ("arrive_and_wait", "arrive_and_wait_unaligned")
+
+
+def advanced(statement: cst.CSTNode) -> str:
+    """The state that a statement does nothing but advance; empty if it does not."""
+    if not m.matches(statement, m.SimpleStatementLine([m.Expr(m.Call())])):
+        return ""
+    return method(cst.ensure_type(found_in(statement, cst.Expr)[0].value, cst.Call), "advance")
+
+
+def first_of(test: cst.BaseExpression) -> cst.BaseExpression:
+    """The first condition of those that all have to hold."""
+    while m.matches(test, m.BooleanOperation(operator=m.And())):
+        test = cst.ensure_type(test, cst.BooleanOperation).left
+    return test
+
+
+def _value(call: cst.Call, index: int, keyword: str) -> cst.BaseExpression:
+    found = argument(call, index, keyword)
+    if found is None:
+        raise Left("an MMA whose operands are not named one by one", call)
+    return found.value
+
+
+def _bound(statement: cst.CSTNode, header: bool = False) -> Iterator[str]:
+    """Names that a statement binds. `header`: on any way through it."""
+    if header and isinstance(statement, cst.For):
+        yield from _targets(statement.target)
+        return
+    if header and not isinstance(statement, cst.SimpleStatementLine):
+        return
+    for node in found_in(statement, cst.CSTNode):
+        if isinstance(node, cst.AssignTarget):
+            yield from _targets(node.target)
+        elif isinstance(node, (cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.For)):
+            yield from _targets(node.target)
+
+
+def _targets(node: cst.CSTNode) -> Iterator[str]:
+    if isinstance(node, cst.Name):
+        yield node.value
+    elif isinstance(node, (cst.Tuple, cst.List)):
+        for element in node.elements:
+            yield from _targets(element.value)
+
+
+def kernels(text: Text, facts: Facts) -> list[Kernel]:
+    """The kernels with MMAs.
+
+    Raises:
+        Left: an MMA was not traced, or stands in a function that is no kernel.
+    """
+    found: dict[cst.FunctionDef, list[cst.Call]] = {}
+    for call in text.calls(text.module, *OBSERVED["multiply"]):
+        if not facts.at(call):
+            raise Left("no case comes to this MMA", call)
+        function = text.function(call)
+        if not any(text.is_a(_decorator(d), KERNEL) for d in function.decorators):
+            raise Left("MMAs that a function of the kernel issues", call)
+        found.setdefault(function, []).append(call)
+    if not found:
+        raise Left("its MMAs stand in other files")
+    return [Kernel(text, facts, function, calls) for function, calls in found.items()]
+
+
+def _decorator(node: cst.Decorator) -> cst.BaseExpression:
+    return node.decorator.func if isinstance(node.decorator, cst.Call) else node.decorator
+

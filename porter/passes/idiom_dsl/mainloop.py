@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main loop is one warp's: what commits an MMA is what gives its buffer back, and nobody waits for it but the loads.
+
+PTX ISA 9.7.16.12.1 (tcgen05.commit). CUTLASS: python/CuTeDSL/cutlass/pipeline/sm100.py, PipelineTmaUmma.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+import libcst.matchers as m
+
+from porter.passes.idiom_dsl.kernel import Kernel, Region, advanced, first_of
+from porter.passes.idiom_dsl.names import OBSERVED
+from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, assigned, found_in, method, operand
+from porter.passes.idiom_dsl.words import Words
+
+RULE = "PTR585"
+
+
+def edit(kernel: Kernel, draft: Draft, words: Words, slice_: str) -> None:
+    """`slice_`: the thread among those that read the accumulator."""
+    region = kernel.region
+    _cleared(kernel, draft, words)
+    _released(kernel, draft, region)
+    for call in kernel.warpgroup_calls(kernel.function):
+        draft.remove(RULE, _alone(kernel, call))
+    _unrolled(kernel, draft, words)
+    _emptied(kernel, draft, region)
+    _under_one_warp(kernel, draft, words, region, slice_)
+
+
+def _alone(kernel: Kernel, call: cst.Call) -> Statement:
+    """The statement that is this call and nothing else."""
+    statement = kernel.text.statement(call)
+    if not m.matches(statement, m.SimpleStatementLine([m.Expr(m.Call())])):
+        raise Left("a call among others in one statement", call)
+    return statement
+
+
+def _released(kernel: Kernel, draft: Draft, region: Region) -> None:
+    """A buffer is given back right behind the MMAs that read it, whether the text waits for them first or not."""
+    text = kernel.text
+    waits = kernel.of_pipeline(region.block, "consumer_wait")
+    releases = kernel.of_pipeline(region.block, "consumer_release")
+    states = set()
+    for wait in waits:
+        block, state = text.block(text.statement(wait)), text.code(wait.args[0].value)
+        states.add(state)
+        multiplies = [s for s in block.body if kernel.gemms_in(s)]
+        if not multiplies:
+            raise Left("a buffer that is waited for away from its MMAs", wait)
+        index = list(block.body).index(multiplies[-1])
+        own = [r for r in releases if text.statement(r) in block.body and text.code(r.args[0].value) == state]
+        behind = [s for s in block.body[index + 1 :] if kernel.warpgroup_calls(s)]
+        if own:
+            place = list(block.body).index(text.statement(own[0]))
+            early = place < index or any(advanced(s) == state for s in block.body[:place])
+            if len(own) > 1 or early:
+                raise Left("a buffer that is given back behind the next one's turn", own[0])
+            releases.remove(own[0])
+            continue
+        new = f"{kernel.pipeline[0]}.consumer_release({state})"
+        if behind and text.is_a(_call(behind[0]).func, *OBSERVED["commit"]):
+            draft.instead(RULE, behind[0], new, 1)
+        else:
+            draft.below(RULE, multiplies[-1], new, 1)
+    late = {text.code(r.args[0].value) for r in releases} - states
+    for release in releases:
+        draft.remove(RULE, _alone(kernel, release))
+    for statement in found_in(kernel.function, cst.SimpleStatementLine):
+        if advanced(statement) in late:
+            draft.remove(RULE, statement)
+        bound = assigned(statement)
+        if bound is not None and bound[0] in late:
+            draft.remove(RULE, statement)
+
+
+def _call(statement: cst.CSTNode) -> cst.Call:
+    return found_in(statement, cst.Call)[0]
+
+
+def _emptied(kernel: Kernel, draft: Draft, region: Region) -> None:
+    """A condition under which nothing is left goes."""
+    for statement in region.statements:
+        for test in found_in(statement, cst.If):
+            if test.orelse is None and all(draft.is_gone(kernel.text.span(s)) for s in test.body.body):
+                draft.drop(test)
+                draft.remove(RULE, test)
+
+
+def _cleared(kernel: Kernel, draft: Draft, words: Words) -> None:
+    """An accumulator that is cleared is not added to by its first MMA. Where there may be none, registers are cleared."""
+    name, text = kernel.accumulator.name, kernel.text
+    words["count"] = ""
+    fills = [c for c in found_in(kernel.function, cst.Call) if method(c, "fill") == name]
+    if not fills:
+        return
+    for call in fills:
+        if len(call.args) != 1 or text.code(call.args[0].value) not in ("0", "0.0"):
+            raise Left("an accumulator that begins with something else than zero", call)
+        if text.in_block(call, kernel.region.block) is None:
+            raise Left("an accumulator that is cleared away from its main loop", call)
+        draft.remove(RULE, _alone(kernel, call))
+    begins = [c for c in kernel.settings if text.statement(c) in kernel.region.block.body]
+    if len(begins) != 1 or text.code(begins[0].args[-1].value) != "True":
+        raise Left("an accumulator that is cleared, and not added to from the first MMA on", fills[0])
+    draft.replace(RULE, begins[0].args[-1].value, "False")
+    loops = [s for s in kernel.region.block.body if isinstance(s, cst.For) and kernel.gemms_in(s)]
+    shape = m.Call(args=[m.ZeroOrMore()])
+    if len(loops) != 1 or not m.matches(loops[0].iter, shape):
+        raise Left("an accumulator that is cleared for several loops", fills[0])
+    bounds = [a for a in cst.ensure_type(loops[0].iter, cst.Call).args if a.keyword is None]
+    if len(bounds) != 1:
+        raise Left("a cleared accumulator whose loop does not begin at 0", loops[0])
+    words["count"] = text.code(bounds[0].value)
+
+
+def _unrolled(kernel: Kernel, draft: Draft, words: Words) -> None:
+    """ACCUMULATE holds for a whole call, so that one over all k blocks becomes a loop."""
+    for call in kernel.gemms:
+        operand = [s.value(2, "a")["shape"] for s in kernel.seen(call)]
+        deep = {len(shape) > 2 and shape[2] != 1 for shape in operand}
+        if deep == {False}:
+            continue
+        if deep != {True}:
+            raise Left("an MMA of one k block in one case and of several in another", call)
+        values = [argument(call, i, k) for i, k in enumerate(("atom", "d", "a", "b", "c"))]
+        field = [c for c in kernel.settings if c.args]
+        if not field or None in values:
+            raise Left("an MMA over several k blocks that begins somewhere else", call)
+        texts = [" ".join(kernel.text.code(v.value).split()) for v in values if v is not None]
+        names = dict(zip(("mma", "acc", "a", "b"), texts, strict=False))
+        new = words.text("multiply", gemm=kernel.text.code(call.func), field=f"{words['tcgen05']}.Field", **names)
+        draft.named |= {n.value for v in values if v is not None for n in found_in(v, cst.Name)}
+        draft.instead(RULE, _alone(kernel, call), new, 1)
+
+
+def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, slice_: str) -> None:
+    """The region under one condition; loads ahead that stand under it already begin it."""
+    text, statements = kernel.text, region.statements
+    condition = kernel.loader or f"{words['cute']}.arch.make_warp_uniform({operand(slice_)} // 32) == 0"
+    state = words["fills"] if kernel.repeats else words["reads"]
+    acquire = words.text("acquire") if kernel.repeats else ""
+    first = statements[0]
+    if isinstance(first, cst.If) and first.orelse is None and text.code(first.test) == condition:
+        statements = statements[1:]
+        if acquire:
+            draft.above(RULE, statements[0], acquire, 1)
+    else:
+        draft.above(RULE, first, "\n".join([f"if {condition}:", *("    " + line for line in acquire.splitlines())]))
+    draft.indent(RULE, statements[0], region.last)
+    for test in (t for s in statements for t in found_in(s, cst.If)):
+        if kernel.loader and text.code(first_of(test.test)) == kernel.loader and not draft.is_gone(text.span(test)):
+            _without_first(draft, test)
+    closing = "\n".join("    " + line for line in words.text("commit", state=state).splitlines())
+    draft.below(RULE, region.last, f"{closing}\n{words.text('wait')}")
+
+
+def _without_first(draft: Draft, test: cst.If) -> None:
+    """`if W and C:` is `if C:` where W holds anyway; `if W:` stands for itself."""
+    inner = test.test
+    while m.matches(inner, m.BooleanOperation(operator=m.And(), left=m.BooleanOperation(operator=m.And()))):
+        inner = cst.ensure_type(inner, cst.BooleanOperation).left
+    if m.matches(inner, m.BooleanOperation(operator=m.And())):
+        both = cst.ensure_type(inner, cst.BooleanOperation)
+        draft.cut(RULE, both.left, both.right)

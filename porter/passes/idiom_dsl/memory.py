@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The accumulator in Tensor Memory: its columns, the barriers on which it is full and empty again, and its end.
+
+PTX ISA 9.7.16.7.1 (tcgen05.alloc), 9.7.16.6.4 (tcgen05.fence). CUTLASS: python/CuTeDSL/cutlass/pipeline/sm100.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+import libcst.matchers as m
+
+from porter.passes.idiom_dsl.facts import agreed
+from porter.passes.idiom_dsl.kernel import JOINED, Kernel
+from porter.passes.idiom_dsl.names import OBSERVED
+from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
+from porter.passes.idiom_dsl.words import Words
+
+STORAGE, PIPELINE, ACCUMULATOR, END = "PTR582", "PTR583", "PTR584", "PTR588"
+_STRUCT = "cutlass.cute.struct"
+_NONE = re.compile(r"(cutlass\.)?(cute\.)?make_layout\(\(1, 1, 1, 1\)\)")
+
+
+def storage(kernel: Kernel, draft: Draft, words: Words) -> None:
+    """Shared memory for two mbarriers and for the address of the columns, behind the mbarriers of the loads."""
+    text = kernel.text
+    created = argument(kernel.pipeline[1], None, "barrier_storage")
+    value = _followed(kernel, created.value) if created is not None else None
+    shape = m.Call(m.Attribute(m.Attribute(m.Name(), m.Name()), m.Name("data_ptr")), [])
+    if value is None or not m.matches(value, shape):
+        raise Left("mbarriers of the loads that are no member of a struct", kernel.pipeline[1])
+    member = cst.ensure_type(cst.ensure_type(value, cst.Call).func, cst.Attribute).value
+    owner, name = text.code(cst.ensure_type(member, cst.Attribute).value), member.attr.value  # type: ignore[attr-defined]
+    fields = [s for s in found_in(text.module, cst.SimpleStatementLine) if m.matches(s, _field(name)) and _in_struct(kernel, s)]
+    draft.below(STORAGE, one(fields, f"members `{name}` of structs"), words.text("storage"))
+    words["barriers"] = f"{owner}.{words['barriers']}.data_ptr()"
+    words["address"] = f"{owner}.{words['address']}.ptr"
+
+
+def _field(name: str) -> m.SimpleStatementLine:
+    return m.SimpleStatementLine([m.AnnAssign(m.Name(name))])
+
+
+def _in_struct(kernel: Kernel, statement: cst.CSTNode) -> bool:
+    above = next(kernel.text.above(kernel.text.parent(statement)), None)
+    return isinstance(above, cst.ClassDef) and any(kernel.text.is_a(d.decorator, _STRUCT) for d in above.decorators)
+
+
+def _followed(kernel: Kernel, value: cst.BaseExpression) -> cst.BaseExpression:
+    """The value of a name that the kernel binds once; else the value itself."""
+    while isinstance(value, cst.Name):
+        name = value.value
+        bound = [a for s in found_in(kernel.function, cst.SimpleStatementLine) if (a := assigned(s)) and a[0] == name]
+        if len(bound) != 1:
+            return value
+        value = bound[0][1]
+    return value
+
+
+def pipelines(kernel: Kernel, draft: Draft, words: Words) -> None:
+    """A buffer of the loads is given back by `tcgen05.commit`, one arrival for each CTA that reads it; the accumulator has
+    a pipeline of its own."""
+    name, create = kernel.pipeline
+    layout, defer = argument(create, None, "cta_layout_vmnk"), argument(create, None, "defer_sync")
+    _arrivals(kernel, draft, create, layout)
+    words["layout"] = kernel.text.code(layout.value) if layout is not None else ""
+    words["defer"] = kernel.text.code(defer.value) if defer is not None else ""
+    words["readers"] = threads_of_epilogue(kernel)
+    words["allocating"] = words["readers"] if kernel.branch is None else _block(kernel)
+    words["barrier"] = _free_barrier(kernel)
+    words["allocator"] = ""
+    draft.below(PIPELINE, kernel.text.statement(create), words.text("pipeline"))
+
+
+def threads_of_epilogue(kernel: Kernel) -> str:
+    """One warpgroup, in the words of the kernel where they are all of its threads."""
+    return _block(kernel) if kernel.branch is None else str(JOINED)
+
+
+def _block(kernel: Kernel) -> str:
+    """The threads of the port's block: what the host code says of it, or their number."""
+    widths = dict(enumerate(kernel.warpgroups)) and {s.case: s.value(5, "atom_layout_mnk") for s in kernel.facts.of("make_mma")}
+    threads = {t.threads - JOINED * (widths[i][0] * widths[i][1] - 1) for i, t in enumerate(kernel.facts.traces) if i in widths}
+    number = agreed(threads, "threads of a block")
+    for call in found_in(kernel.text.module, cst.Call):
+        block = argument(call, None, "block") if method(call, "launch") else None
+        if block is not None and isinstance(block.value, (cst.List, cst.Tuple)) and len(block.value.elements):
+            first = block.value.elements[0].value
+            if m.matches(first, m.Attribute(m.Name("self"))):
+                return kernel.text.code(first)
+    return str(number)
+
+
+def _arrivals(kernel: Kernel, draft: Draft, create: cst.Call, layout: cst.Arg | None) -> None:
+    consumers = argument(create, None, "consumer_group")
+    group = _followed(kernel, consumers.value) if consumers is not None else None
+    if not isinstance(group, cst.Call) or not kernel.text.is_a(group.func, *OBSERVED["group"]):
+        raise Left("who consumes the loads is not said where their pipeline is made", create)
+    count = argument(group, 1, "size")
+    if count is None:
+        raise Left("consumers of the loads without a number", group)
+    ones = layout is None or _NONE.fullmatch(kernel.text.code(_followed(kernel, layout.value)))
+    ctas = "" if ones else _ctas(kernel, count.value)
+    if ones:
+        first, new = kernel.text.code(group.args[0]).rstrip(", "), ""
+        draft.replace(PIPELINE, group, f"{kernel.text.code(group.func)}({first})", [group.func, group.args[0]])
+    elif ctas:
+        new = ctas if count.keyword is None else f"size={ctas}"
+        draft.replace(PIPELINE, count, new)
+        draft.named.add(ctas)
+    else:
+        assert layout is not None
+        text = kernel.text.code(layout.value)
+        new = f"{text}.shape[1] + {text}.shape[2] - 1"
+        draft.replace(PIPELINE, count, new if count.keyword is None else f"size={new}")
+
+
+def _ctas(kernel: Kernel, count: cst.BaseExpression) -> str:
+    """Of a product of warps and CTAs, what the CTAs are called; empty if the text does not say it so."""
+    value = _followed(kernel, count)
+    if not m.matches(value, m.BinaryOperation(operator=m.Multiply())):
+        return ""
+    sides = [cst.ensure_type(value, cst.BinaryOperation).left, cst.ensure_type(value, cst.BinaryOperation).right]
+    per_warp = [s for s in sides if re.search(r"// (32|cute\.arch\.WARP_SIZE)\W*$", kernel.text.code(_followed(kernel, s)))]
+    others = [s for s in sides if s not in per_warp]
+    return kernel.text.code(others[0]) if len(per_warp) == len(others) == 1 and isinstance(others[0], cst.Name) else ""
+
+
+def _free_barrier(kernel: Kernel) -> int:
+    """A named barrier that no case uses; 0 is that of all threads of a block."""
+    used = {s.value(0, "barrier_id") for s in kernel.facts.of("barrier")}
+    if not all(isinstance(n, int) or n is None for n in used):
+        raise Left("a named barrier whose number is not known when the kernel is traced")
+    return next(n for n in range(1, 16) if n not in used)
+
+
+def accumulator(kernel: Kernel, draft: Draft, words: Words) -> None:
+    """The registers become a tile of Tensor Memory with the same partition."""
+    acc, text = kernel.accumulator, kernel.text
+    if text.margin(acc.statement) != text.margin(kernel.function.body.body[0]):
+        raise Left("an accumulator that not all threads come to", acc.statement)
+    if acc.seen[0].name.endswith("make_fragment_C"):
+        fragment, kept = text.code(acc.call), [acc.call]
+    else:
+        shape = argument(acc.call, 0, "shape_or_layout")
+        if shape is None or acc.seen[0].name.endswith("_like"):
+            raise Left("an accumulator that is made like another tensor", acc.call)
+        fragment, kept = f"{kernel.mma}.make_fragment_C({text.code(shape.value)})", [shape.value]
+    draft.named |= {n.value for node in kept for n in found_in(node, cst.Name)}
+    draft.instead(ACCUMULATOR, acc.statement, words.text("accumulator", fragment=fragment))
+
+
+def end(kernel: Kernel, draft: Draft, words: Words) -> None:
+    """The columns are given back when all threads have read them, and no other CTA's commit is under way to this one."""
+    text, body = kernel.text, list(kernel.function.body.body)
+    returns = [r for s in body for r in found_in(s, cst.Return) if text.function(r) is kernel.function]
+    last = body[-1]
+    if m.matches(last, m.SimpleStatementLine([m.Return(None)])) and len(returns) == 1:
+        last = body[-2]
+    elif returns:
+        raise Left("a kernel that ends at several places", returns[0])
+    drained = ""
+    if kernel.loader and not kernel.of_pipeline(kernel.function, "producer_tail") and _has_clusters(kernel):
+        state = {text.code(c.args[0].value) for c in kernel.of_pipeline(kernel.function, "producer_acquire")}
+        if len(state) != 1:
+            raise Left("loads with several states")
+        drained = f"if {kernel.loader}:\n    {kernel.pipeline[0]}.producer_tail({state.pop()})\n"
+    draft.below(END, last, drained + words.text("end", meet=f"{words['cute']}.arch.sync_threads()"))
+
+
+def _has_clusters(kernel: Kernel) -> bool:
+    layout = argument(kernel.pipeline[1], None, "cta_layout_vmnk")
+    ones = layout is None or _NONE.fullmatch(kernel.text.code(_followed(kernel, layout.value)))
+    return any(t.cluster > 1 for t in kernel.facts.traces) or not ones

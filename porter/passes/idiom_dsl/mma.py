@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tiled MMA: one atom for a block's whole tile, issued for one CTA, and one warpgroup that reads it.
+
+CUTLASS: python/CuTeDSL/cutlass/utils/blackwell_helpers.py, make_trivial_tiled_mma. A tile of 128 rows is one MMA; of 256
+rows it would be two, or one of a pair of CTAs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+from porter.passes.idiom_dsl.facts import Seen, agreed
+from porter.passes.idiom_dsl.imports import Imports
+from porter.passes.idiom_dsl.kernel import Kernel
+from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
+
+RULE = "PTR581"
+_FIRST = ("a_dtype", "b_dtype", "a_leading_mode", "b_leading_mode", "acc_dtype")
+
+
+def require(kernel: Kernel) -> None:
+    """Raises Left: an MMA that has no sister in one atom of one CTA."""
+    for seen in kernel.multiplies:
+        op = seen.value(0, "atom")["op"]
+        if "SMEM" not in str((op.get("a_src") or {}).get("text")):
+            raise Left("A from registers", seen.call)
+        if "Sparse" in op["kind"]:
+            raise Left("a sparse MMA", seen.call)
+        a, b = op["a_dtype"]["type"], op["b_dtype"]["type"]
+        if a != b and not (a.startswith("Float8") and b.startswith("Float8")):
+            raise Left(f"operands of {a} and {b}", seen.call)
+    for rows, columns in kernel.tiles.values():
+        if rows not in (64, 128) or columns % 16 or not 0 < columns <= 256:
+            raise Left(f"a tile of {rows} x {columns}: one MMA has 64 or 128 rows and up to 256 columns")
+    if set(kernel.tiles) != {s.case for s in kernel.multiplies}:
+        raise Left("a tiled MMA that is made elsewhere")
+
+
+def edit(kernel: Kernel, draft: Draft, imports: Imports) -> None:
+    text = kernel.text
+    made = one(list(dict.fromkeys(s.call for s in kernel.facts.of("make_mma"))), "calls that make a tiled MMA")
+    plain = [argument(made, i, k) for i, k in enumerate(_FIRST)]
+    layout, tiler = argument(made, 5, "atom_layout_mnk"), argument(made, 6, "tiler_mn")
+    if layout is None or tiler is None or None in plain:
+        raise Left("a tiled MMA whose arguments are not named one by one", made)
+    tile = _tile(kernel, made)
+    group = f"{imports.of('cutlass.cute.nvgpu.tcgen05')}.CtaGroup.ONE"
+    draft.replace(RULE, layout, group if layout.keyword is None else f"cta_group={group}")
+    draft.replace(RULE, tiler, tile if layout.keyword is None and len(made.args) == 7 else f"mma_tiler_mn={tile}")
+    if (source := argument(made, 7, "a_source")) is not None:
+        draft.replace(RULE, source, text.code(source))
+    _one_warpgroup(kernel, draft, layout.value)
+    _epilogue_tile(kernel, draft)
+    for call in found_in(kernel.function, cst.Call):
+        if method(call, "get_slice") == kernel.mma and len(call.args) == 1 and not draft.is_gone(text.span(call)):
+            draft.replace(RULE, call.args[0], "0")
+
+
+def _tile(kernel: Kernel, made: cst.Call) -> str:
+    """Rows and columns of a block's tile, as the file calls them where the tiled MMA is made."""
+    text, found = kernel.text, set[str]()
+    for seen in kernel.facts.of("operand_layout"):
+        value = argument(seen.call, 1, "tile_shape_mnk")
+        if value is not None and list(seen.value(1, "tile_shape_mnk")[:2]) == list(kernel.tiles[seen.case]):
+            found.add(_spelled(kernel, value.value, made))
+    if len(found) != 1:
+        raise Left("a tile that has no name where the tiled MMA is made", made)
+    return found.pop()
+
+
+def _spelled(kernel: Kernel, value: cst.BaseExpression, made: cst.Call) -> str:
+    text = kernel.text
+    function = text.function(made)
+    if isinstance(value, cst.Name):
+        bound = [s for s in found_in(function, cst.SimpleStatementLine) if (assigned(s) or ("",))[0] == value.value]
+        if bound and text.span(bound[0]).start > text.span(made).start:
+            tile = assigned(bound[0])
+            if tile is None or not isinstance(tile[1], cst.Tuple) or len(bound) > 1:
+                raise Left("a tile that is named behind the tiled MMA", made)
+            return f"({', '.join(text.code(e.value) for e in tile[1].elements[:2])})"
+    if isinstance(value, cst.Tuple):
+        return f"({', '.join(text.code(e.value) for e in value.elements[:2])})"
+    return f"{text.code(value)}[:2]"
+
+
+def _one_warpgroup(kernel: Kernel, draft: Draft, layout: cst.BaseExpression) -> None:
+    """What the atoms are laid out over is one warpgroup, wherever that is said: registers hold a part of the tile."""
+    if not any(layout_ != (1, 1, 1) for layout_ in kernel.warpgroups):
+        return
+    text, name = kernel.text, kernel.text.code(layout)
+    said = [s for s in found_in(text.module, cst.SimpleStatementLine) if (assigned(s) or ("",))[0] == name]
+    bound = assigned(one(said, f"assignments of `{name}`, over which the atoms are laid out"))
+    assert bound is not None
+    draft.replace(RULE, bound[1], "(1, 1, 1)")
+
+
+def _epilogue_tile(kernel: Kernel, draft: Draft) -> None:
+    """A tile of the epilogue has all rows of an atom."""
+    calls = list(dict.fromkeys(s.call for s in kernel.facts.of("epilogue_tile")))
+    for call in calls:
+        tile, cooperative = argument(call, 0, "tile_shape_mnk"), argument(call, 2, "is_cooperative")
+        override = argument(call, 3, "epi_tile_override")
+        if tile is None or (override is not None and _given(kernel.facts.at(call))):
+            raise Left("an epilogue tile that is given", call)
+        rows = f"{kernel.text.code(tile.value)}[0] == 128"
+        if cooperative is None:
+            draft.replace(RULE, call.args[-1], f"{kernel.text.code(call.args[-1])}, is_cooperative={rows}", [call.args[-1]])
+        else:
+            draft.replace(RULE, cooperative.value, rows, [])
+    made = {s.call for s in kernel.facts.of("epilogue_tile")}
+    for seen in kernel.facts.of("epilogue_layout"):
+        rows = seen.value(2, "epi_tile")
+        if not made and isinstance(rows, list) and rows[0] != kernel.tiles[seen.case][0]:
+            raise Left(f"an epilogue tile of {rows[0]} rows of an MMA of {kernel.tiles[seen.case][0]}", seen.call)
+
+
+def _given(seen: Sequence[Seen]) -> bool:
+    return agreed([s.value(3, "epi_tile_override") is not None for s in seen], "an epilogue tile that is given")
+

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of the DSL: those that are observed and those that become others (mappings/emit/sm100_dsl.yaml)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from porter.rules.load import mappings_directory
+
+_DATA: dict[str, Any] = yaml.safe_load((mappings_directory() / "emit" / "sm100_dsl.yaml").read_text("utf-8"))
+
+OBSERVED: dict[str, list[str]] = _DATA["observed"]
+"""Full names by the part that they play."""
+BECOMES: dict[str, list[str]] = _DATA["becomes"]
+METHODS: dict[str, str] = _DATA["methods"]
+ALL_OBSERVED = tuple(name for names in OBSERVED.values() for name in names)
+MODULES = frozenset(_DATA["modules"])
+SHORT: dict[str, str] = _DATA["short"]
+"""What modules are called where they are imported."""
+SISTERS: dict[str, str] = _DATA["sisters"]
+"""Blackwell's modules, with those that have the same part for Hopper."""

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The port of a CuTe DSL file in Blackwell's own words, or why it cannot be: all kernels of the file, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from porter.lang.text import Edit
+from porter.passes.idiom_dsl import epilogue, mainloop, memory, mma
+from porter.passes.idiom_dsl.facts import Facts, Trace
+from porter.passes.idiom_dsl.imports import Imports
+from porter.passes.idiom_dsl.kernel import Kernel, kernels
+from porter.passes.idiom_dsl.text import Draft, Left, Text
+from porter.passes.idiom_dsl.unused import remove_unused
+from porter.passes.idiom_dsl.words import Words
+
+
+@dataclass(frozen=True)
+class Idiomatic:
+    """Edits with the rules that they are of, and the kernels; or `what` keeps the file from them, at a `line`."""
+
+    edits: Sequence[tuple[str, Edit]] = ()
+    kernels: Sequence[str] = ()
+    what: str = ""
+    line: int = 0
+    names: Sequence[str] = field(default=())
+
+
+def idiomatic(path: str, source: bytes, traces: Sequence[Trace]) -> Idiomatic:
+    text: Text | None = None
+    try:
+        text = Text(path, source)
+        facts, draft = Facts(text, traces), Draft(text)
+        facts.require_here("multiply", "make_mma", "load_pipeline", "epilogue_tile", "epilogue_layout")
+        imports, found = Imports(text, draft), kernels(text, facts)
+        for kernel in found:
+            _edit(kernel, draft, imports)
+        imports.rename()
+        remove_unused(text, draft, [k.function for k in found])
+        imports.finish()
+        return Idiomatic(draft.finished(), [k.function.name.value for k in found])
+    except cst.ParserSyntaxError as error:
+        return Idiomatic(what=str(error.message), line=error.raw_line)
+    except Left as left:
+        return Idiomatic(what=left.what, line=text.line(left.node) if text is not None and left.node is not None else 0)
+
+
+def _edit(kernel: Kernel, draft: Draft, imports: Imports) -> None:
+    """All rules, for one kernel."""
+    mma.require(kernel)
+    how = epilogue.by_tiles(kernel)
+    words = Words(kernel, imports)
+    mma.edit(kernel, draft, imports)
+    memory.storage(kernel, draft, words)
+    memory.pipelines(kernel, draft, words)
+    memory.accumulator(kernel, draft, words)
+    mainloop.edit(kernel, draft, words, how.slice)
+    epilogue.edit(kernel, how, draft, words)
+    memory.end(kernel, draft, words)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trace as examples of rules state it: by the tile of a block and the warpgroups that multiply, without the DSL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import libcst as cst
+import libcst.matchers as m
+
+from porter.passes.idiom_dsl.facts import Trace
+from porter.passes.idiom_dsl.kernel import JOINED
+from porter.passes.idiom_dsl.names import OBSERVED
+from porter.passes.idiom_dsl.text import Text, argument, assigned
+
+
+def stated(path: Path, source: bytes, rows: int, columns: int, warpgroups: int = 1, cluster: int = 1) -> Trace:
+    """What a GEMM of f16 with this tile does, with one MMA in a k block; `warpgroups` share its rows."""
+    text = Text(str(path), source)
+    op = {"kind": "MmaF16BF16Op", "number": 1, "shape_mnk": [64, columns, 16], "a_src": {"text": "OperandSource.SMEM"},
+          "a_dtype": {"type": "Float16"}, "b_dtype": {"type": "Float16"}}  # fmt: skip
+    sums = {"number": 2, "shape": [[2, 2, columns // 8], rows // 64 // warpgroups, 1]}
+    known = {
+        "make_mma": ({"5": [warpgroups, 1, 1]}, {"op": op}),
+        "multiply": ({"0": {"op": op}, "1": sums, "2": {"shape": [1, 1]}}, None),
+        "operand_layout": ({"1": [rows, columns, 64]}, None),
+        "epilogue_layout": ({"2": [rows, 32]}, None),
+    }
+    calls = list(_calls(text, known, sums))
+    return Trace(calls, JOINED * warpgroups, cluster)
+
+
+def _calls(text: Text, known: Mapping[str, tuple[dict[str, Any], Any]], sums: object) -> Iterator[dict[str, Any]]:
+    multiplied = {text.code(c.args[1].value) for c in text.calls(text.module, *OBSERVED["multiply"])}
+    for role, names in OBSERVED.items():
+        for call in text.calls(text.module, *names):
+            values, result = known.get(role, ({}, None))
+            if role == "barrier":
+                number = argument(call, 0, "barrier_id")
+                values = {"0": int(text.code(number.value)) if number and m.matches(number.value, m.Integer()) else None}
+            if role == "registers":
+                bound = assigned(text.statement(call))
+                result = sums if bound is not None and bound[0] in multiplied else {"number": 3, "shape": [1]}
+            yield {"name": names[0], "file": str(Path(text.path).resolve()), "place": _place(text, call), "values": values,
+                   "result": result}  # fmt: skip
+    for call in m.findall(text.module, m.Call(m.Attribute(attr=m.Name("make_fragment_C")))):
+        yield {"name": OBSERVED["registers"][-1], "file": str(Path(text.path).resolve()), "place": _place(text, call),
+               "values": {}, "result": sums}  # fmt: skip
+
+
+def _place(text: Text, call: cst.CSTNode) -> list[int]:
+    span = text.span(call)
+    first, last = text.source[: span.start], text.source[: span.end]
+    return [first.count(b"\n") + 1, len(first) - text.line_start(span.start), last.count(b"\n") + 1,
+            len(last) - text.line_start(span.end)]  # fmt: skip

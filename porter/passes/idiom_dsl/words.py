@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the new lines of a kernel call things: modules as the file does, everything else by names that it does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from porter.passes.emit import sections
+from porter.passes.idiom_dsl.imports import Imports
+from porter.passes.idiom_dsl.kernel import Kernel
+
+_FILE = "sm100_dsl.py.txt"
+_OWN = {
+    "sums": "acc_full",
+    "fills": "acc_fill_state",
+    "reads": "acc_state",
+    "tmem": "tmem",
+    "barriers": "acc_barriers",
+    "address": "tmem_address",
+    "pointer": "tmem_ptr",
+    "atom": "load_atom",
+    "acc_tiles": "acc_epi",
+    "load": "tiled_load",
+    "thread": "thr_load",
+    "from_tmem": "tTR_tAcc",
+    "registers": "tTR_rAcc",
+    "k": "k_block",
+    "part": "k_part",
+}
+_MODULES = {
+    "cutlass": "cutlass",
+    "cute": "cutlass.cute",
+    "utils": "cutlass.utils",
+    "pipeline": "cutlass.pipeline",
+    "sm100": "cutlass.utils.blackwell_helpers",
+    "tcgen05": "cutlass.cute.nvgpu.tcgen05",
+    "fence": "cutlass.experimental.primitives.tcgen05_fence",
+    "kind": "cutlass.experimental.primitives.Tcgen05Fence",
+}
+
+
+class Words(dict[str, Any]):
+    """Values for the sections of `mappings/emit/sm100_dsl.py.txt`, each made when it is first asked for."""
+
+    def __init__(self, kernel: Kernel, imports: Imports) -> None:
+        super().__init__(mma=kernel.mma, acc=kernel.accumulator.name, repeats=kernel.repeats)
+        self._kernel, self._imports = kernel, imports
+
+    def __missing__(self, name: str) -> Any:
+        new = self._imports.of(_MODULES[name]) if name in _MODULES else self._kernel.fresh(_OWN[name])
+        self[name] = new
+        return new
+
+    def text(self, section: str, **more: Any) -> str:
+        """A section's lines."""
+        self.update(more)
+        return "".join(sections(_FILE)[section].written(self)).strip("\n")
