@@ -2,41 +2,42 @@
 """Front end for CuTe DSL: a Python file as a syntax tree with byte spans and qualified names.
 
 Names are resolved through imports and simple aliases with Python's scopes: `sm90_utils.make_smem_layout_a` is
-`cutlass.utils.hopper_helpers.make_smem_layout_a` unless a parameter or a local of the same name is nearer. The bytes
-of the file are kept beside the tree, which knows nothing of comments and white space.
+`cutlass.utils.hopper_helpers.make_smem_layout_a` unless a parameter or a local of the same name is nearer.
 """
 
 from __future__ import annotations
 
-import ast
 import bisect
 import functools
+import itertools
 import re
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from porter.diagnostics import Code, Location, PorterError
+import libcst as cst
+from libcst.metadata import Assignment, ImportAssignment, Scope
+
 from porter.diagnostics.reading import read_file
-from porter.lang.text import LineIndex, Span
+from porter.lang.python import (
+    ImportStatement,
+    PythonFile,
+    Statement,
+    dotted,
+    is_documentation,
+    parts,
+    statements,
+    value_of,
+    walk,
+)
+from porter.lang.text import MARK, Span
 
 SUPPORT = "porter_dsl"
 """The module that stands beside a port and has the warpgroup MMAs of Hopper on sm_100a."""
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-ImportStatement = ast.Import | ast.ImportFrom
-Placed = ast.expr | ast.stmt | ast.alias | ast.arg | ast.keyword | ast.excepthandler
-"""Nodes that have a place in the source."""
+Function = cst.FunctionDef
 
 _BREAK = re.compile(rb"\r\n|\r|\n")
-_BOM = b"\xef\xbb\xbf"
-_TOKENS = re.compile(
-    rb"""\#[^\r\n]*|(?P<quotes>'''|\"\"\")(?:[^\\]|\\.)*?(?P=quotes)"""
-    rb"""|(?P<single>['"])(?:[^\\\r\n]|\\\r\n|\\.)*?(?P=single)""",
-    re.DOTALL,
-)
-"""Comments and strings without their prefixes."""
 
 
 def within(name: str, prefix: str) -> bool:
@@ -66,46 +67,17 @@ class Binding:
 
     local: str
     target: str
-    statement: ast.stmt
-    alias: ast.alias | None = None
+    statement: Statement
+    alias: cst.ImportAlias | None = None
     value: Chain | None = None
-
-
-@dataclass(eq=False)
-class Scope:
-    """A module, function, class, lambda or comprehension. A name bound to anything else than an import has None."""
-
-    parent: Scope | None
-    is_class: bool = False
-    is_comprehension: bool = False
-    names: dict[str, list[Binding | None]] = field(default_factory=dict)
-    elsewhere: set[str] = field(default_factory=set)
-    """Names of `global` and `nonlocal` statements."""
-
-    def bind(self, name: str, binding: Binding | None) -> None:
-        scope = self
-        while scope.parent is not None and (name in scope.elsewhere or (scope.is_comprehension and binding is None)):
-            if scope.is_comprehension and binding is None and name in scope.names:
-                break
-            scope = scope.parent
-        scope.names.setdefault(name, []).append(binding)
-
-    def find(self, name: str) -> list[Binding | None]:
-        """What a name that is used here is bound to; empty if it is bound nowhere in the file."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.names and (scope is self or not scope.is_class):
-                return scope.names[name]
-            scope = scope.parent
-        return []
 
 
 @dataclass(frozen=True, eq=False)
 class Chain:
     """A use of a name with the attributes behind it: `cute.nvgpu.warpgroup.fence`."""
 
-    node: ast.expr
-    base: ast.Name
+    node: cst.BaseExpression
+    base: cst.Name
     attributes: tuple[str, ...]
     scope: Scope
 
@@ -125,50 +97,17 @@ class Reference:
 
 
 @dataclass(eq=False)
-class DslFile:
+class DslFile(PythonFile):
     """One parsed file."""
 
-    path: str
-    source: bytes
     package: str = ""
     """What a relative import starts from."""
     dialect: Dialect = NO_DIALECT
 
     @functools.cached_property
-    def module(self) -> ast.Module:
-        return _tree(self.path, self.source)
-
-    def forget(self) -> None:
-        """Drop the tree, which is large; it is made again when it is asked for."""
-        self.__dict__.pop("module", None)
-
-    @functools.cached_property
     def _starts(self) -> list[int]:
-        first = len(_BOM) if self.source.startswith(_BOM) else 0
+        first = len(MARK) if self.source.startswith(MARK) else 0
         return [first, *(m.end() for m in _BREAK.finditer(self.source))]
-
-    def span(self, node: Placed) -> Span:
-        """The bytes of a node, without decorators."""
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        start = self._starts[node.lineno - 1] + node.col_offset
-        return Span(start, max(start, self._starts[node.end_lineno - 1] + node.end_col_offset))
-
-    def text(self, node: Placed) -> str:
-        span = self.span(node)
-        return self.source[span.start : span.end].decode("utf-8", "replace")
-
-    def exact(self, chain: Chain) -> bool:
-        """Whether the bytes at a chain's place are the chain: inside f-strings Python may say another place."""
-        words = re.sub(r"#[^\r\n]*|[\s\\()]+", "", self.text(chain.node))
-        return words == ".".join([chain.base.id, *chain.attributes]).replace("()", "")
-
-    def location(self, span: Span) -> Location:
-        return self.lines.location(self.path, span)
-
-    @functools.cached_property
-    def lines(self) -> LineIndex:
-        return LineIndex(self.source)
 
     def line_start(self, offset: int) -> int:
         """The offset of the first byte of the line that holds `offset`."""
@@ -187,57 +126,124 @@ class DslFile:
     @functools.cached_property
     def regions(self) -> tuple[list[Span], list[Span], list[Span]]:
         """Contents of strings, comments, and the code between strings and comments."""
+        literals = [(n, self.span(n)) for n in self.nodes(cst.SimpleString, cst.FormattedString)]
         strings: list[Span] = []
-        comments: list[Span] = []
+        comments = [self.span(n) for n in self.nodes(cst.Comment)]
         code, at = [], 0
-        for token in _TOKENS.finditer(self.source):
-            code.append(Span(at, token.start()))
-            at = token.end()
-            quotes = len(token["quotes"] or token["single"] or b"")
-            (strings if quotes else comments).append(Span(token.start() + quotes, token.end() - quotes))
+        for span, node in sorted([*((s, n) for n, s in literals), *((s, None) for s in comments)], key=lambda f: f[0]):
+            if span.start < at:
+                # inside of a format string
+                continue
+            code.append(Span(at, span.start))
+            at = span.end
+            if node is not None:
+                strings.append(Span(span.start + len(node.prefix) + len(node.quote), span.end - len(node.quote)))
         code.append(Span(at, len(self.source)))
         return strings, comments, code
 
     @functools.cached_property
     def import_statements(self) -> list[ImportStatement]:
-        return [s for s in statements(self.module.body) if isinstance(s, (ast.Import, ast.ImportFrom))]
+        return [s for s in statements(self.module) if isinstance(s, (cst.Import, cst.ImportFrom))]
 
-    def origin(self, statement: ast.ImportFrom) -> str:
+    def origin(self, statement: cst.ImportFrom) -> str:
         """The module that a `from` import names, in full."""
-        if not statement.level:
-            return statement.module or ""
+        module, level = dotted(statement.module), len(statement.relative)
+        if not level:
+            return module
         parts = self.package.split(".") if self.package else []
-        kept = parts[: len(parts) - statement.level + 1] if statement.level <= len(parts) else []
-        return ".".join([*(kept or ["." * statement.level]), *([statement.module] if statement.module else [])])
+        kept = parts[: len(parts) - level + 1] if level <= len(parts) else []
+        return ".".join([*(kept or ["." * level]), *([module] if module else [])])
 
     def imported(self) -> Iterator[tuple[str, str]]:
         """Full and local name of everything that import statements list; `a.b` is both for `import a.b`."""
         for statement in self.import_statements:
-            origin = f"{self.origin(statement)}." if isinstance(statement, ast.ImportFrom) else ""
-            yield from ((origin + alias.name, alias.asname or alias.name) for alias in statement.names)
-
-    @functools.cached_property
-    def _read(self) -> _Reader:
-        return _Reader(self)
+            origin = f"{self.origin(statement)}." if isinstance(statement, cst.ImportFrom) else ""
+            for name, local in listed(statement):
+                yield origin + name, local or name
 
     @property
-    def scope(self) -> Scope:
-        return self._read.top
-
-    @property
-    def strings(self) -> list[ast.Constant]:
-        """Texts that are values, not documentation."""
-        return self._read.strings
+    def strings(self) -> Iterator[tuple[cst.CSTNode, str]]:
+        """Texts that are values, not documentation, each with the literal that it stands in."""
+        stack: list[cst.CSTNode] = [self.module]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, cst.BaseString):
+                pieces = list(_pieces(node))
+                joined = itertools.groupby(pieces, lambda p: isinstance(p, str))
+                yield from ((node, "".join(map(str, texts))) for is_text, texts in joined if is_text)
+                stack += [p for p in reversed(pieces) if not isinstance(p, str)]
+            elif not (isinstance(node, cst.Expr) and is_documentation(node)):
+                stack += reversed(list(parts(node)))
 
     @functools.cached_property
     def stars(self) -> list[str]:
         """Modules of `from … import *`."""
-        found = [s for s in self.import_statements if isinstance(s, ast.ImportFrom)]
-        return [self.origin(s) for s in found if s.names[0].name == "*"]
+        found = [s for s in self.import_statements if isinstance(s, cst.ImportFrom)]
+        return [self.origin(s) for s in found if isinstance(s.names, cst.ImportStar)]
+
+    # names
+
+    @functools.cached_property
+    def _wanted(self) -> dict[str, None]:
+        """Names that some import or alias binds, in order."""
+        locals_ = (local or name.partition(".")[0] for s in self.import_statements for name, local in listed(s))
+        names = dict.fromkeys(n for n in locals_ if n != "*")
+        if self.stars:
+            names |= dict.fromkeys(n.value for n in walk(self.module) if isinstance(n, cst.Name))
+        pairs = [(s, self._alias(s)) for s in statements(self.module) if isinstance(s, cst.Assign)]
+        grown = True
+        while grown:
+            new = {n[0]: None for _, n in pairs if n is not None and n[1].value in names and n[0] not in names}
+            names |= new
+            grown = bool(new)
+        return names
+
+    def _alias(self, statement: cst.Assign) -> tuple[str, cst.Name, tuple[str, ...]] | None:
+        """The name that `nv = cute.nvgpu` sets, and the chain that it is another name for."""
+        target, found = statement.targets[0].target, _unwound(statement.value, self.dialect.through)
+        return (target.value, *found) if isinstance(target, cst.Name) and found is not None else None
+
+    @functools.cached_property
+    def _bound(self) -> dict[tuple[Scope, str], list[Binding | None]]:
+        return {}
+
+    def bound(self, name: str, scope: Scope | None = None) -> list[Binding | None]:
+        """What a name is bound to that is used in a scope, of the module if none is given: None by anything else than
+        an import or an alias. Empty if it is bound nowhere in the file."""
+        scope = scope if scope is not None else self.scope_of(self.module)
+        found = [a for a in scope[name] if isinstance(a, Assignment)] if name in self._wanted else []
+        if not found:
+            return []
+        at_home = (found[0].scope, name)
+        if at_home not in self._bound:
+            found.sort(key=lambda a: self.span(a.node).start)
+            self._bound[at_home] = [self._binding(a) for a in found]
+        return self._bound[at_home]
+
+    def _binding(self, assignment: Assignment) -> Binding | None:
+        node, local = assignment.node, assignment.name
+        if isinstance(assignment, ImportAssignment) and isinstance(node, ImportStatement):
+            own = assignment.as_name
+            alias = next(a for a in aliases(node) if own is (a.asname.name if a.asname is not None else a.name))
+            name = dotted(alias.name)
+            if isinstance(node, cst.ImportFrom):
+                return Binding(local, f"{self.origin(node)}.{name}", node, alias)
+            return Binding(local, name if alias.asname is not None else local, node, alias)
+        statement = next(itertools.islice(self.above(node), 1, None), None)
+        found = self._alias(statement) if isinstance(statement, cst.Assign) and len(statement.targets) == 1 else None
+        if found is None or found[0] != local or found[1].value not in self._wanted or found[1].value == local:
+            return None
+        assert isinstance(statement, cst.Assign)
+        return Binding(local, "", statement, None, Chain(statement.value, found[1], found[2], self.scope_of(found[1])))
+
+    @property
+    def bindings(self) -> Iterator[Binding]:
+        """What names of the module itself are bound to."""
+        return (b for name in self._wanted for b in self.bound(name) if b is not None)
 
     def targets(self, chain: Chain, depth: int = 8) -> list[tuple[str, Binding | None]]:
         """What a chain may stand for, with the binding that its first name has."""
-        bound = chain.scope.find(chain.base.id)
+        bound = self.bound(chain.base.value, chain.scope)
         found: list[tuple[str, Binding | None]] = []
         for binding in bound:
             if binding is not None and binding.value is None:
@@ -245,267 +251,107 @@ class DslFile:
         if not found and len(bound) == 1 and bound[0] is not None and bound[0].value is not None and depth:
             found = [(name, bound[0]) for name, _ in self.targets(bound[0].value, depth - 1)]
         if not bound:
-            found = [(f"{star}.{chain.base.id}", None) for star in self.stars]
+            found = [(f"{star}.{chain.base.value}", None) for star in self.stars]
         return [(".".join([name, *chain.attributes]), binding) for name, binding in found]
+
+    def _chains(self) -> Iterator[Chain]:
+        """The longest chains that begin with a wanted name."""
+        stack: list[cst.CSTNode] = [self.module] if self._wanted else []
+        while stack:
+            node = stack.pop()
+            found = _unwound(node, self.dialect.through) if isinstance(node, (cst.Name, cst.Attribute)) else None
+            if found is None or not isinstance(node, cst.BaseExpression):
+                stack += parts(node)
+            elif found[0].value in self._wanted and not (found[0] is node and self.is_set(node)):
+                yield Chain(node, *found, self.scope_of(found[0]))
 
     @functools.cached_property
     def all_references(self) -> list[Reference]:
         """Every chain from an imported name, in source order."""
-        found = [Reference(c, name, binding) for c in self._read.chains for name, binding in self.targets(c)]
-        return sorted(found, key=lambda r: (r.chain.node.lineno, r.chain.node.col_offset))
+        found = [Reference(c, name, binding) for c in self._chains() for name, binding in self.targets(c)]
+        return sorted(found, key=lambda r: self.span(r.chain.node).start)
 
     @functools.cached_property
-    def _by_node(self) -> dict[ast.expr, str]:
+    def _by_node(self) -> dict[cst.CSTNode, str]:
         return {r.chain.node: r.name for r in self.all_references}
 
-    def references(self) -> Iterator[tuple[ast.expr, str]]:
+    def references(self) -> Iterator[tuple[cst.BaseExpression, str]]:
         """Every use of a name from the dialect's packages: the longest attribute chain and its full name."""
         for reference in self.all_references:
             if reference.name.partition(".")[0] in self.dialect.packages and reference.binding is not None:
                 yield reference.chain.node, reference.name.partition("()")[0]
 
-    def qualified(self, node: ast.expr) -> str | None:
+    def qualified(self, node: cst.BaseExpression) -> str | None:
         """The full name of a chain that begins with an imported name."""
         return self._by_node.get(node)
 
     @functools.cached_property
-    def calls(self) -> dict[ast.expr, ast.Call]:
+    def calls(self) -> dict[cst.BaseExpression, cst.Call]:
         """Every call by what it calls."""
-        return {n.func: n for n in ast.walk(self.module) if isinstance(n, ast.Call)}
+        return {n.func: n for n in walk(self.module) if isinstance(n, cst.Call)}
 
     def functions(self) -> Iterator[Function]:
-        return (s for s in statements(self.module.body) if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)))
+        return (s for s in statements(self.module) if isinstance(s, cst.FunctionDef))
 
     def decorated(self, is_mark: Callable[[str], bool]) -> list[Function]:
         """Functions with a decorator, called or not, whose qualified name is a mark."""
         found = []
         for function in self.functions():
-            for decorator in function.decorator_list:
-                name = self.qualified(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            for decorator in (d.decorator for d in function.decorators):
+                name = self.qualified(decorator.func if isinstance(decorator, cst.Call) else decorator)
                 if name is not None and is_mark(name):
                     found.append(function)
         return found
 
 
-def is_documentation(statement: ast.stmt) -> bool:
-    """Whether a statement is a text alone: at the top of a body, its documentation."""
-    match statement:
-        case ast.Expr(value=ast.Constant(value=str())):
-            return True
-    return False
+def aliases(statement: ImportStatement) -> Sequence[cst.ImportAlias]:
+    """What an import lists; nothing for `*`."""
+    return () if isinstance(statement.names, cst.ImportStar) else statement.names
 
 
-def statements(body: list[ast.stmt], nested: bool = True) -> Iterator[ast.stmt]:
-    """All statements of a block and of the blocks in it, in source order. Not `nested`: without those of functions and
-    classes that it defines."""
-    stack = list(reversed(body))
-    while stack:
-        statement = stack.pop()
-        yield statement
-        if not nested and isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            continue
-        inner: list[ast.stmt] = list(getattr(statement, "body", ()))
-        inner += [s for handler in getattr(statement, "handlers", ()) for s in handler.body]
-        inner += [s for case in getattr(statement, "cases", ()) for s in case.body]
-        inner += [*getattr(statement, "orelse", ()), *getattr(statement, "finalbody", ())]
-        stack.extend(reversed(inner))
+def listed(statement: ImportStatement) -> list[tuple[str, str]]:
+    """What an import lists, `*` too, each with the name that it gets here; that is empty where none is written."""
+    if isinstance(statement.names, cst.ImportStar):
+        return [("*", "")]
+    return [(dotted(a.name), a.evaluated_alias or "") for a in statement.names]
 
 
-class _Reader:
-    """Scopes and chains of a file. Only names that some import or alias binds are looked at."""
-
-    def __init__(self, file: DslFile) -> None:
-        self.file = file
-        self.top = Scope(None)
-        self.chains: list[Chain] = []
-        self.strings: list[ast.Constant] = []
-        self.wanted = self._wanted()
-        stack: list[tuple[ast.AST, Scope]] = [(s, self.top) for s in reversed(file.module.body)]
-        while stack:
-            node, scope = stack.pop()
-            self._visit(node, scope, stack)
-
-    def _wanted(self) -> set[str]:
-        names: set[str] = set()
-        for statement in self.file.import_statements:
-            names |= {a.asname or a.name.partition(".")[0] for a in statement.names}
-        if "*" in names:
-            names |= {n.id for n in ast.walk(self.file.module) if isinstance(n, ast.Name)}
-        found = [s for s in statements(self.file.module.body) if isinstance(s, ast.Assign)]
-        through = self.file.dialect.through
-        pairs = [(s.targets[0].id, s.value) for s in found if isinstance(s.targets[0], ast.Name)]
-        aliases = [(name, got[0].id) for name, value in pairs if (got := _unwound(value, through)) is not None]
-        grown = True
-        while grown:
-            new = {name for name, base in aliases if base in names} - names
-            names |= new
-            grown = bool(new)
-        return names
-
-    def _visit(self, node: ast.AST, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> None:
-        special = _SPECIAL.get(type(node))
-        if special is not None and special(self, node, scope, stack):
-            return
-        for part in _parts(node._fields):
-            value = getattr(node, part, None)
-            if isinstance(value, list):
-                stack.extend((v, scope) for v in reversed(value) if isinstance(v, ast.AST))
-            elif isinstance(value, ast.AST):
-                stack.append((value, scope))
-
-    def _name(self, node: ast.Name, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
-        if node.id in self.wanted:
-            if isinstance(node.ctx, ast.Load):
-                self.chains.append(Chain(node, node, (), scope))
-            else:
-                scope.bind(node.id, None)
-        return True
-
-    def _attribute(self, node: ast.Attribute, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
-        found = _unwound(node, self.file.dialect.through)
-        if found is not None and found[0].id in self.wanted:
-            self.chains.append(Chain(node, found[0], found[1], scope))
-        return found is not None
-
-    def _constant(self, node: ast.Constant, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
-        if isinstance(node.value, str):
-            self.strings.append(node)
-        return True
-
-    def _expression(self, node: ast.Expr, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
-        return isinstance(node.value, ast.Constant)
-
-    def _class(self, node: ast.ClassDef, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
-        self._ordinary(node.name, scope)
-        inner = Scope(scope, is_class=True)
-        stack.extend((s, inner) for s in reversed(node.body))
-        stack.extend((s, scope) for s in (*node.bases, *node.keywords, *node.decorator_list))
-        return True
-
-    def _comprehension(
-        self,
-        node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp,
-        scope: Scope,
-        stack: list[tuple[ast.AST, Scope]],
-    ) -> bool:
-        inner = Scope(scope, is_comprehension=True)
-        for i, generator in enumerate(node.generators):
-            for name in ast.walk(generator.target):
-                if isinstance(name, ast.Name) and name.id in self.wanted:
-                    inner.names.setdefault(name.id, []).append(None)
-            stack.extend((s, inner) for s in generator.ifs)
-            stack.append((generator.iter, inner if i else scope))
-        parts = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
-        stack.extend((s, inner) for s in parts)
-        return True
-
-    def _elsewhere(self, node: ast.Global | ast.Nonlocal, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
-        scope.elsewhere.update(node.names)
-        return True
-
-    def _caught(
-        self,
-        node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar | ast.MatchMapping,
-        scope: Scope,
-        stack: list[tuple[ast.AST, Scope]],
-    ) -> bool:
-        name = node.rest if isinstance(node, ast.MatchMapping) else node.name
-        if name:
-            self._ordinary(name, scope)
-        return False
-
-    def _ordinary(self, name: str, scope: Scope) -> None:
-        if name in self.wanted:
-            scope.bind(name, None)
-
-    def _function(self, node: Function | ast.Lambda, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
-        inner = Scope(scope)
-        arguments = node.args
-        everything = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        everything += [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
-        for argument in everything:
-            if argument.arg in self.wanted:
-                inner.names.setdefault(argument.arg, []).append(None)
-            if argument.annotation is not None:
-                stack.append((argument.annotation, scope))
-        stack.extend((d, scope) for d in (*arguments.defaults, *arguments.kw_defaults) if d is not None)
-        if isinstance(node, ast.Lambda):
-            stack.append((node.body, inner))
-            return True
-        self._ordinary(node.name, scope)
-        stack.extend((d, scope) for d in node.decorator_list)
-        if node.returns is not None:
-            stack.append((node.returns, scope))
-        stack.extend((s, inner) for s in reversed(node.body))
-        return True
-
-    def _import(self, node: ImportStatement, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
-        for alias in node.names:
-            if alias.name == "*":
-                continue
-            if isinstance(node, ast.ImportFrom):
-                local, target = alias.asname or alias.name, f"{self.file.origin(node)}.{alias.name}"
-            else:
-                local = alias.asname or alias.name.partition(".")[0]
-                target = alias.name if alias.asname else local
-            scope.bind(local, Binding(local, target, node, alias))
-        return True
-
-    def _alias(self, node: ast.Assign, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
-        """`nv = cute.nvgpu`: another name for something imported."""
-        target = node.targets[0]
-        if len(node.targets) > 1 or not isinstance(target, ast.Name) or target.id not in self.wanted:
-            return False
-        found = _unwound(node.value, self.file.dialect.through)
-        if found is None or found[0].id not in self.wanted or found[0].id == target.id:
-            return False
-        chain = Chain(node.value, found[0], found[1], scope)
-        scope.bind(target.id, Binding(target.id, "", node, None, chain))
-        stack.append((node.value, scope))
-        return True
+def _pieces(node: cst.CSTNode) -> Iterator[str | cst.CSTNode]:
+    """The texts of a literal, and the expressions between them."""
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, cst.ConcatenatedString):
+            pending += [one.right, one.left]
+        elif isinstance(one, cst.FormattedString):
+            raw = "r" if "r" in one.prefix.lower() else ""
+            for part in one.parts:
+                if isinstance(part, cst.FormattedStringText):
+                    text = part.value.replace("{{", "{").replace("}}", "}")
+                    yield str(value_of(cst.SimpleString(f"{raw}{one.quote}{text}{one.quote}"), ""))
+                else:
+                    yield part
+        elif isinstance(value := value_of(one), str):
+            yield value
 
 
-_SPECIAL: dict[type[ast.AST], Callable[..., bool]] = {
-    ast.Name: _Reader._name,
-    ast.Attribute: _Reader._attribute,
-    ast.Constant: _Reader._constant,
-    ast.Expr: _Reader._expression,
-    ast.Assign: _Reader._alias,
-    ast.ClassDef: _Reader._class,
-    ast.Import: _Reader._import,
-    ast.ImportFrom: _Reader._import,
-    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda), _Reader._function),
-    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), _Reader._comprehension),
-    **dict.fromkeys((ast.Global, ast.Nonlocal), _Reader._elsewhere),
-    **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping), _Reader._caught),
-}
-"""What reads a node; where it says no, the node's parts are read."""
-
-
-@functools.cache
-def _parts(fields: tuple[str, ...]) -> tuple[str, ...]:
-    """The fields that hold expressions and statements, last one first."""
-    return tuple(n for n in reversed(fields) if n not in ("ctx", "op", "ops", "attr", "arg", "type_comment"))
-
-
-def _unwound(node: ast.expr, through: frozenset[str]) -> tuple[ast.Name, tuple[str, ...]] | None:
+def _unwound(node: cst.CSTNode, through: frozenset[str]) -> tuple[cst.Name, tuple[str, ...]] | None:
     """The name that a chain begins with and the attributes behind it."""
-    parts: list[str] = []
+    steps: list[str] = []
     while True:
-        if isinstance(node, ast.Attribute):
-            parts.append(node.attr)
+        if isinstance(node, cst.Attribute):
+            steps.append(node.attr.value)
             node = node.value
         elif (
-            isinstance(node, ast.Call)
+            isinstance(node, cst.Call)
             and not node.args
-            and not node.keywords
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in through
+            and isinstance(node.func, cst.Attribute)
+            and node.func.attr.value in through
         ):
-            parts.append(node.func.attr + "()")
+            steps.append(node.func.attr.value + "()")
             node = node.func.value
-        elif isinstance(node, ast.Name):
-            return node, tuple(reversed(parts))
+        elif isinstance(node, cst.Name):
+            return node, tuple(reversed(steps))
         else:
             return None
 
@@ -524,22 +370,6 @@ def _parsed(path: str, source: bytes, package: str, dialect: Dialect) -> DslFile
     file = DslFile(path, source, package, dialect)
     assert file.module is not None
     return file
-
-
-def _tree(path: str, source: bytes) -> ast.Module:
-    try:
-        text = source.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise PorterError(Code.NOT_TEXT, Location(path), path=path) from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(text)
-    except SyntaxError as error:
-        where = Location(path, error.lineno or 1, error.offset or 1)
-        raise PorterError(Code.DSL_UNREADABLE, where, path=path, problem=error.msg) from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise PorterError(Code.DSL_UNREADABLE, Location(path), path=path, problem=str(error)) from None
 
 
 def read_dsl(path: Path, package: str = "", dialect: Dialect = NO_DIALECT) -> DslFile:

@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from porter.lang.cute_dsl import DslFile, ImportStatement, is_documentation
+import libcst as cst
+
+from porter.lang.cute_dsl import DslFile, aliases
 from porter.lang.dsl_insertion import behind
+from porter.lang.python import ImportStatement, dotted, is_documentation, statements
 from porter.lang.text import Edit, Span
 
 Move = Callable[[str], str | None]
 """The new full name of what an import names, None if it stays."""
-
-_FROM = re.compile(rb"from([\s\\]*)([.\w][.\w\s\\]*?)([\s\\]+)import\b")
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,22 @@ class _Import:
 
 def import_edits(file: DslFile, statement: ImportStatement, move: Move) -> list[Edit]:
     """Edits that make an import take what moved from its new place."""
-    if isinstance(statement, ast.Import):
+    if isinstance(statement, cst.Import):
         return [e for alias in statement.names for e in _plain(file, alias, move)]
     origin = file.origin(statement)
-    if statement.names[0].name == "*":
+    if isinstance(statement.names, cst.ImportStar):
         module = move(origin)
         return [_module_edit(file, statement, module)] if module is not None and module != _written(statement) else []
     moved: list[_Import | None] = []
     for alias in statement.names:
-        new, local = move(f"{origin}.{alias.name}"), alias.asname or alias.name
+        listed = dotted(alias.name)
+        new, local = move(f"{origin}.{listed}"), alias.evaluated_alias or listed
         module, _, name = (new or "").rpartition(".")
         moved.append(None if new is None else _Import(module, name, local) if module else _Import(name, "", local))
     if not any(moved):
         return []
     modules = {m.module if m is not None and m.name else None for m in moved}
-    same = all(m is not None and m.name == a.name for m, a in zip(moved, statement.names, strict=True))
+    same = all(m is not None and m.name == dotted(a.name) for m, a in zip(moved, statement.names, strict=True))
     if same and len(modules) == 1:
         module = modules.pop()
         return [_module_edit(file, statement, module)] if module is not None and module != _written(statement) else []
@@ -60,43 +61,43 @@ def chain_edits(file: DslFile, move: Move) -> Iterator[Edit]:
     done = set()
     for reference in file.all_references:
         node, alias = reference.chain.node, reference.binding.alias if reference.binding is not None else None
-        if alias is None or alias.asname is not None or "." not in alias.name or node in done:
+        if alias is None or alias.asname is not None or "." not in dotted(alias.name) or node in done:
             continue
         new = move(reference.name)
-        if new is not None and file.exact(reference.chain):
+        if new is not None:
             done.add(node)
             yield Edit(file.path, file.span(node), new.encode())
 
 
-def _written(statement: ast.ImportFrom) -> str:
-    return "." * statement.level + (statement.module or "")
+def _written(statement: cst.ImportFrom) -> str:
+    return "." * len(statement.relative) + dotted(statement.module)
 
 
-def _plain(file: DslFile, alias: ast.alias, move: Move) -> list[Edit]:
-    new = move(alias.name)
-    if new is None or new == alias.name:
+def _plain(file: DslFile, alias: cst.ImportAlias, move: Move) -> list[Edit]:
+    old, given = dotted(alias.name), alias.evaluated_alias
+    new = move(old)
+    if new is None or new == old:
         return []
-    top = alias.name.partition(".")[0]
-    if alias.asname is not None or top == alias.name:
-        text = f"{new} as {alias.asname or top}"
+    top = old.partition(".")[0]
+    if given is not None or top == old:
+        text = f"{new} as {given or top}"
     elif "." not in new:
         # `import a.b.c` binds `a`, which stays; the chains behind it are edited one by one
-        text = alias.name.rpartition(".")[0]
+        text = old.rpartition(".")[0]
     else:
         chains = [r for r in file.all_references if r.binding is not None and r.binding.local == top]
         text = new + f", {top}" * any(move(r.name) is None for r in chains)
     return [Edit(file.path, file.span(alias), text.encode())]
 
 
-def _module_edit(file: DslFile, statement: ast.ImportFrom, module: str) -> Edit:
-    span = file.span(statement)
-    found = _FROM.match(file.source, span.start, span.end)
-    assert found is not None
-    gap = b"" if found.group(1) else b" "
-    return Edit(file.path, Span(found.start(2), found.end(2)), gap + module.encode())
+def _module_edit(file: DslFile, statement: cst.ImportFrom, module: str) -> Edit:
+    spans = [file.span(node) for node in (*statement.relative, statement.module) if node is not None]
+    before = file.source[spans[0].start - 1 : spans[0].start]
+    gap = b" " if before.isalpha() else b""
+    return Edit(file.path, Span(spans[0].start, spans[-1].end), gap + module.encode())
 
 
-def _split(file: DslFile, statement: ast.ImportFrom, moved: list[_Import | None]) -> list[Edit]:
+def _split(file: DslFile, statement: cst.ImportFrom, moved: list[_Import | None]) -> list[Edit]:
     """The names that move get statements of their own, behind the one that they leave."""
     texts: dict[tuple[str, bool], list[_Import]] = {}
     for one in moved:
@@ -123,9 +124,9 @@ def _joined(group: list[_Import]) -> str:
     return f"from {group[0].module} import {', '.join(names)}"
 
 
-def _without(file: DslFile, statement: ast.ImportFrom, kept: list[int]) -> list[Edit]:
+def _without(file: DslFile, statement: cst.ImportFrom, kept: list[int]) -> list[Edit]:
     """Edits that take all other names out of a list of names, with their commas."""
-    spans = [file.span(alias) for alias in statement.names]
+    spans = [file.span(alias) for alias in aliases(statement)]
     edits, i = [], 0
     while i < len(spans):
         if i in kept:
@@ -155,14 +156,16 @@ def support_import(file: DslFile, name: str, local: str, before: int) -> Edit:
     """`import name as local` at the top of a module: behind its first import of a package of the dialect, in any case
     above the offset `before`."""
     line = f"import {name}" + (f" as {local}" if local != name else "")
-    body, last = file.module.body, None
-    for statement in body:
-        future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-        if future or (statement is body[0] and is_documentation(statement)):
+    last = None
+    top = [s for line in file.module.body if isinstance(line, cst.SimpleStatementLine) for s in line.body]
+    first = next(statements(file.module), None)
+    for statement in top:
+        future = isinstance(statement, cst.ImportFrom) and dotted(statement.module) == "__future__"
+        if future or (statement is first and is_documentation(statement)):
             last = statement
-    for statement in body:
-        if isinstance(statement, (ast.Import, ast.ImportFrom)) and file.span(statement).end < before:
-            origin = statement.names[0].name if isinstance(statement, ast.Import) else statement.module or ""
+    for statement in top:
+        if isinstance(statement, (cst.Import, cst.ImportFrom)) and file.span(statement).end < before:
+            origin = dotted(statement.names[0].name if isinstance(statement, cst.Import) else statement.module)
             if origin.partition(".")[0] in file.dialect.packages:
                 last = statement
                 break

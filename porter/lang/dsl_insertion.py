@@ -3,21 +3,21 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 
 from porter.lang.cute_dsl import DslFile
+from porter.lang.python import Statement
 from porter.lang.text import Edit, Span
 
 
-def indent(file: DslFile, statement: ast.stmt) -> bytes | None:
+def indent(file: DslFile, statement: Statement) -> bytes | None:
     """The white space that a statement's line begins with; None if something stands before the statement."""
     start = _start(file, statement)
     before = file.source[file.line_start(start) : start]
     return None if before.strip(b" \t\f") else before
 
 
-def above(file: DslFile, statement: ast.stmt, text: str, floor: int) -> Edit:
+def above(file: DslFile, statement: Statement, text: str, floor: int) -> Edit:
     """`text` above a statement and the comments that stand over it, but not above the offset `floor`."""
     start, margin = _start(file, statement), indent(file, statement)
     if margin is None:
@@ -32,7 +32,7 @@ def above(file: DslFile, statement: ast.stmt, text: str, floor: int) -> Edit:
     return Edit(file.path, Span(at, at), margin + text.encode() + file.line_break(at))
 
 
-def behind(file: DslFile, statement: ast.stmt, texts: Sequence[str], margin: bytes | None) -> Edit:
+def behind(file: DslFile, statement: Statement, texts: Sequence[str], margin: bytes | None) -> Edit:
     """`texts` behind a statement: on lines that begin with `margin`, or all on its own line if that is None."""
     end = file.span(statement).end
     at = end if margin is None else file.line_end(end)
@@ -40,8 +40,7 @@ def behind(file: DslFile, statement: ast.stmt, texts: Sequence[str], margin: byt
     return Edit(file.path, Span(at, at), b"".join(between + text.encode() for text in texts))
 
 
-def _start(file: DslFile, statement: ast.stmt) -> int:
+def _start(file: DslFile, statement: Statement) -> int:
     """The offset of a statement with its decorators."""
-    decorators = getattr(statement, "decorator_list", None)
-    start = file.span(decorators[0] if decorators else statement).start
-    return file.source.rindex(b"@", 0, start) if decorators else start
+    decorators = getattr(statement, "decorators", None)
+    return file.span(decorators[0] if decorators else statement).start

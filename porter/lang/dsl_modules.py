@@ -7,7 +7,6 @@ that the interpreter would find elsewhere are installed: they can only be copied
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib.util
 import os
@@ -17,8 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import libcst as cst
+
 from porter.diagnostics import PorterError
-from porter.lang.cute_dsl import SUPPORT, Dialect, DslFile, Function, parse_dsl, read_dsl, within
+from porter.lang.cute_dsl import SUPPORT, Dialect, DslFile, Function, listed, parse_dsl, read_dsl, within
+from porter.lang.python import ImportStatement, dotted
 
 _NOT_FOLLOWED = frozenset({SUPPORT}) | sys.stdlib_module_names
 _DEPTH = 16
@@ -49,9 +51,8 @@ class Module:
     def ported(self) -> bool:
         """Whether it is part of a port already."""
         return any(
-            a.name == SUPPORT or (isinstance(s, ast.ImportFrom) and s.module == SUPPORT)
+            dotted(s.module) == SUPPORT if isinstance(s, cst.ImportFrom) else (SUPPORT, "") in listed(s)
             for s in self.file.import_statements
-            for a in s.names
         )
 
     def mentions(self, *words: bytes) -> bool:
@@ -84,7 +85,7 @@ class Closure:
         found: dict[str, list[tuple[Module, Function]]] = defaultdict(list)
         for module in self.modules.values():
             for function in module.file.functions() if module.mentions(b"def ") else ():
-                found[function.name].append((module, function))
+                found[function.name.value].append((module, function))
         return dict(found)
 
     def spread(self, names: set[str]) -> set[str]:
@@ -128,8 +129,9 @@ class Closure:
 
 
 def _exports(file: DslFile, name: str) -> list[str]:
-    found = [b.target for b in file.scope.names.get(name, ()) if b is not None and b.value is None]
-    return found or ([] if name in file.scope.names else [f"{star}.{name}" for star in file.stars])
+    bound = file.bound(name)
+    found = [b.target for b in bound if b is not None and b.value is None]
+    return found or ([] if bound else [f"{star}.{name}" for star in file.stars])
 
 
 class _Search:
@@ -183,20 +185,20 @@ class _Search:
         return (found, True) if found is not None else None
 
 
-def _anchor(root: Path, statements: Sequence[ast.Import | ast.ImportFrom], closed: frozenset[str]) -> Path:
+def _anchor(root: Path, statements: Sequence[ImportStatement], closed: frozenset[str]) -> Path:
     """The directory that holds the root's top package: packages may have no `__init__.py`, their imports tell then."""
     anchors = [root.parent]
     while (anchors[-1] / "__init__.py").is_file():
         anchors.append(anchors[-1].parent)
     for statement in statements:
-        if isinstance(statement, ast.ImportFrom) and statement.level:
-            anchors.append(root.parents[min(statement.level, len(root.parents) - 1)])
+        if isinstance(statement, cst.ImportFrom) and statement.relative:
+            anchors.append(root.parents[min(len(statement.relative), len(root.parents) - 1)])
             continue
-        for alias in statement.names:
-            name = statement.module if isinstance(statement, ast.ImportFrom) else alias.name
-            top = (name or "").partition(".")[0]
+        for alias, _ in listed(statement):
+            name = dotted(statement.module) if isinstance(statement, cst.ImportFrom) else alias
+            top = name.partition(".")[0]
             above = [p.parent for p in root.parents if p.name == top and name != top]
-            anchors += [p for p in above if top not in closed and _file_in(p, name or "") is not None]
+            anchors += [p for p in above if top not in closed and _file_in(p, name) is not None]
     return min(anchors, key=lambda p: len(p.parts))
 
 
@@ -298,35 +300,33 @@ def _shown(path: Path, root: Path) -> str:
 def _imports(file: DslFile, search: _Search) -> Iterator[str]:
     """Names of all modules that import statements name; what is taken from a package that is no file is one."""
     for statement in file.import_statements:
-        if isinstance(statement, ast.ImportFrom):
+        if isinstance(statement, cst.ImportFrom):
             origin = file.origin(statement)
             yield origin
             if search.find(origin) is None:
-                yield from (f"{origin}.{alias.name}" for alias in statement.names if alias.name != "*")
+                yield from (f"{origin}.{name}" for name, _ in listed(statement) if name != "*")
         else:
-            yield from (alias.name for alias in statement.names)
+            yield from (name for name, _ in listed(statement))
 
 
 def _named(file: DslFile, search: _Search) -> Iterator[str]:
     """Names of the modules that a module imports. An `__init__` counts where a name is taken from it."""
     for statement in file.import_statements:
-        if isinstance(statement, ast.ImportFrom):
+        if isinstance(statement, cst.ImportFrom):
             origin = file.origin(statement)
             if origin.partition(".")[0] in search.closed:
                 continue
-            for alias in statement.names:
-                below = f"{origin}.{alias.name}"
-                yield below if alias.name != "*" and search.find(below) is not None else origin
+            for name, _ in listed(statement):
+                below = f"{origin}.{name}"
+                yield below if name != "*" and search.find(below) is not None else origin
             continue
-        for alias in statement.names:
-            if alias.name.partition(".")[0] in search.closed:
+        for name, local in listed(statement):
+            if name.partition(".")[0] in search.closed or search.find(name) is None:
                 continue
-            if search.find(alias.name) is None:
-                continue
-            yield alias.name
-            if alias.asname is None:
+            yield name
+            if not local:
                 # `import a.b` binds `a`: the chains say what else of it is used
-                yield from _chained(file, alias.name.partition(".")[0], search)
+                yield from _chained(file, name.partition(".")[0], search)
 
 
 def _chained(file: DslFile, top: str, search: _Search) -> Iterator[str]:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 
+import libcst as cst
 from tree_sitter import Node
 
 from porter.diagnostics import Code, Location, PorterError
@@ -131,7 +131,7 @@ _NO_RULE = Trial("", "", "no rule is for this name")
 _THROUGH_IMPORT = "the import that the name comes from changes in its place, or nothing of the file is ported"
 
 
-def _of_name(rule: Rule, pattern: NamePattern, call: ast.Call | None, on_line: _On, span: Span) -> Trial:
+def _of_name(rule: Rule, pattern: NamePattern, call: cst.Call | None, on_line: _On, span: Span) -> Trial:
     """How a rule fares whose pattern has a name."""
     if pattern.call is not None:
         why = pattern.arguments(call) if call is not None else "the name is not called here"

@@ -7,13 +7,15 @@ keyword. White space and quotes do not matter: the trees are compared.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+import libcst as cst
+
+from porter.lang.python import number_of, parse_expression, spelled
 from porter.model.dsl.names import KINDS, WORDS, PythonFact
 from porter.rules.conditions import Condition, Stated, condition
 from porter.rules.pattern import PatternError, captures_in, required
@@ -25,7 +27,7 @@ _CAPTURE = re.compile(r"(\$\$)?\$([A-Z]\w*)")
 _LIST = re.compile(r"(?:\.|,\s*)?\$\$\$([A-Z]\w*)")
 _ONE, _MANY = "_one_", "_many_"
 
-Argument = ast.expr | ast.keyword
+Argument = cst.BaseExpression | cst.Arg
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,7 @@ class NamePattern:
     origin: Origin
     text: str
     steps: tuple[str, ...]
-    call: ast.Call | None = None
+    call: cst.Call | None = None
     fact: PythonFact | None = None
     where: tuple[tuple[str, Condition], ...] = ()
 
@@ -73,7 +75,7 @@ class NamePattern:
         """What the captures of a name are; None if it is no match."""
         return _bound(self, name)
 
-    def arguments(self, call: ast.Call) -> Mapping[str, tuple[Argument, ...]] | str:
+    def arguments(self, call: cst.Call) -> Mapping[str, tuple[Argument, ...]] | str:
         """What the captures of a call are, in source order; why there is no match if there is none."""
         assert self.call is not None
         paired = _paired(self.call, call)
@@ -84,8 +86,8 @@ class NamePattern:
             if not _alike(found.setdefault(name, nodes), nodes):
                 return f"${name} of {self.origin.rule} is two different expressions"
         for name, asked in self.where:
-            texts = [ast.unparse(_value(n)) for n in found.get(name, ())]
-            if not all(asked.holds(t, _number) for t in texts):
+            texts = [_text(n) for n in found.get(name, ())]
+            if not all(asked.holds(t, number_of) for t in texts):
                 return f"${name} of {self.origin.rule} is `{', '.join(texts)}`, and has to be {asked.shown}"
         return found
 
@@ -93,7 +95,7 @@ class NamePattern:
 @lru_cache(65536)
 def _bound(pattern: NamePattern, name: str) -> Mapping[str, str] | None:
     for found in _steps(pattern.steps, tuple(name.split(".")), {}):
-        if all(asked.holds(found[n], _number) for n, asked in pattern.where if n in found):
+        if all(asked.holds(found[n], number_of) for n, asked in pattern.where if n in found):
             return found
     return None
 
@@ -114,48 +116,44 @@ def _steps(wanted: Sequence[str], given: Sequence[str], bound: Mapping[str, str]
             yield from _steps(wanted[1:], given[n:], {**bound, name: taken})
 
 
-def _paired(pattern: ast.Call, call: ast.Call) -> list[tuple[str, tuple[Argument, ...]]] | None:
+def _paired(pattern: cst.Call, call: cst.Call) -> list[tuple[str, tuple[Argument, ...]]] | None:
     """The arguments of a call by the capture that each is for; None if they do not fit."""
-    wanted = [a for a in pattern.args if not isinstance(a, ast.Starred)]
-    many = next((a.value for a in pattern.args if isinstance(a, ast.Starred)), None)
-    if len(call.args) < len(wanted) or any(isinstance(a, ast.Starred) for a in call.args[: len(wanted)]):
+    wanted = [a.value for a in pattern.args if a.keyword is None and not a.star]
+    many = next((a.value for a in pattern.args if a.star), None)
+    given_by_place = [a for a in call.args if a.keyword is None and a.star != "**"]
+    if len(given_by_place) < len(wanted) or any(a.star for a in given_by_place[: len(wanted)]):
         return None
-    rest: list[Argument] = list(call.args[len(wanted) :])
-    named = {k.arg: k for k in call.keywords}
-    pairs: list[tuple[ast.expr, Argument]] = list(zip(wanted, call.args, strict=False))
-    for keyword in pattern.keywords:
-        given = named.pop(keyword.arg, None) or (rest.pop(0) if rest else None)
-        if given is None or isinstance(given, ast.Starred):
+    rest = given_by_place[len(wanted) :]
+    others = [a for a in call.args if a not in given_by_place]
+    pairs: list[tuple[cst.BaseExpression, cst.Arg]] = list(zip(wanted, given_by_place, strict=False))
+    for keyword in (a for a in pattern.args if a.keyword is not None):
+        assert keyword.keyword is not None
+        named = [a for a in others if a.keyword is not None and a.keyword.value == keyword.keyword.value]
+        given = named[0] if named else rest.pop(0) if rest else None
+        if given is None or given.star:
             return None
+        others = [a for a in others if a is not given]
         pairs.append((keyword.value, given))
-    rest += named.values()
-    if rest and many is None:
+    if (rest or others) and many is None:
         return None
     found: list[tuple[str, tuple[Argument, ...]]] = []
     for asked, given in pairs:
-        if isinstance(asked, ast.Name) and asked.id.startswith(_ONE):
-            found.append((asked.id.removeprefix(_ONE), (_value(given),)))
+        if isinstance(asked, cst.Name) and asked.value.startswith(_ONE):
+            found.append((asked.value.removeprefix(_ONE), (given.value,)))
         elif not _alike((asked,), (given,)):
             return None
-    if isinstance(many, ast.Name):
-        found.append((many.id.removeprefix(_MANY), tuple(sorted(rest, key=lambda n: (n.lineno, n.col_offset)))))
+    if isinstance(many, cst.Name):
+        found.append((many.value.removeprefix(_MANY), tuple(a for a in call.args if a in rest or a in others)))
     return found
 
 
 def _alike(left: Sequence[Argument], right: Sequence[Argument]) -> bool:
-    return [ast.dump(_value(n)) for n in left] == [ast.dump(_value(n)) for n in right]
+    return [_text(n) for n in left] == [_text(n) for n in right]
 
 
-def _value(node: Argument) -> ast.expr:
-    return node.value if isinstance(node, ast.keyword) else node
-
-
-def _number(text: str) -> int | None:
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _text(node: Argument) -> str:
+    """What is given, without its keyword."""
+    return node.star + spelled(node.value) if isinstance(node, cst.Arg) else spelled(node)
 
 
 def written(template: str, captured: Mapping[str, str]) -> str:
@@ -222,13 +220,14 @@ def _compiled(origin: Origin, text: str) -> NamePattern:
     if not rest.startswith("("):
         raise PatternError(f"`{text}` cannot match: a pattern of Python is a name or a call of one")
     try:
-        call = ast.parse("_" + _CAPTURE.sub(_placeholder, rest), mode="eval").body
+        call = parse_expression("_" + _CAPTURE.sub(_placeholder, rest))
     except SyntaxError as error:
         raise PatternError(f"`{text}` cannot match: {error.msg}") from error
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+    if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name):
         raise PatternError(f"`{text}` cannot match: a pattern is a name or a call of one")
-    starred = [a for a in call.args if isinstance(a, ast.Starred)]
-    if len(starred) > 1 or (starred and call.args[-1] is not starred[0]) or any(k.arg is None for k in call.keywords):
+    plain = [a for a in call.args if a.keyword is None]
+    starred = [a for a in plain if a.star]
+    if len(starred) > 1 or (starred and plain[-1] is not starred[0]) or any(a.star == "**" for a in plain):
         raise PatternError(f"`{text}` cannot match: one list stands behind all other arguments without keywords")
     return NamePattern(origin, text, steps, call)
 

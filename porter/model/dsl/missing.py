@@ -7,16 +7,16 @@ A name for which another import stands too, as in the branch for an `ImportError
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from porter.diagnostics import Location
-from porter.lang.cute_dsl import DslFile, Reference, statements, within
-from porter.lang.dsl_modules import Closure, Module
-from porter.model.dsl.names import Names
+import libcst as cst
 
-_Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+from porter.diagnostics import Location
+from porter.lang.cute_dsl import DslFile, Reference, listed, within
+from porter.lang.dsl_modules import Closure, Module
+from porter.lang.python import called, spelled, statements, walk
+from porter.model.dsl.names import Names
 
 
 @dataclass(frozen=True)
@@ -48,35 +48,36 @@ def missing_names(closure: Closure, names: Names) -> list[MissingName]:
 def _chosen_bases(module: Module, context: _Context) -> Iterator[MissingName]:
     """Classes with kernels whose base comes from a module that is chosen where the program runs."""
     chosen = {
-        target.id: statement.value
-        for statement in statements(module.file.module.body)
-        if isinstance(statement, ast.Assign)
+        target.target.value: statement.value
+        for statement in statements(module.file.module)
+        if isinstance(statement, cst.Assign)
         for target in statement.targets
-        if isinstance(target, ast.Name)
+        if isinstance(target.target, cst.Name)
     }
-    for node in statements(module.file.module.body):
-        for base in node.bases if isinstance(node, ast.ClassDef) and context.speaks(node) else ():
-            first = next((n.id for n in ast.walk(base) if isinstance(n, ast.Name)), "")
+    for node in statements(module.file.module):
+        bases = node.bases if isinstance(node, cst.ClassDef) and context.speaks(node) else ()
+        for base in (b.value for b in bases if not b.star):
+            first = next((n.value for n in walk(base) if isinstance(n, cst.Name)), "")
             value = chosen.get(first, base)
-            calls = [n.func for n in ast.walk(value) if isinstance(n, ast.Call)]
-            if any(getattr(f, "attr", getattr(f, "id", "")) in ("import_module", "__import__") for f in calls):
+            calls = [called(n) for n in walk(value) if isinstance(n, cst.Call)]
+            if any(name in ("import_module", "__import__") for name in calls):
                 where = module.file.location(module.file.span(base))
-                yield MissingName(module.file.text(base), ast.unparse(value)[:80], where, False)
+                yield MissingName(module.file.text(base), spelled(value)[:80], where, False)
 
 
 def _absent(closure: Closure, module: Module) -> Iterator[tuple[str, tuple[str, bool]]]:
     """Full names that imports of a module take from nowhere, with the module that was looked for and whether it is
     there."""
     for statement in module.file.import_statements:
-        if isinstance(statement, ast.Import):
-            yield from ((a.name, (a.name, False)) for a in statement.names if a.name in module.absent)
+        if isinstance(statement, cst.Import):
+            yield from ((name, (name, False)) for name, _ in listed(statement) if name in module.absent)
             continue
         origin = module.file.origin(statement)
-        for alias in statement.names:
-            name = f"{origin}.{alias.name}"
+        for taken, _ in listed(statement):
+            name = f"{origin}.{taken}"
             if origin in module.absent or name in module.absent:
                 yield name, (name if name in module.absent else origin, False)
-            elif alias.name != "*" and _lacks(closure, origin, alias.name):
+            elif taken != "*" and _lacks(closure, origin, taken):
                 yield name, (origin, True)
 
 
@@ -95,16 +96,16 @@ def _lacks(closure: Closure, origin: str, name: str, depth: int = 8) -> bool:
 def _defined(file: DslFile) -> set[str]:
     """The names that a module sets, outside of functions and classes."""
     found: set[str] = set()
-    for statement in statements(file.module.body, nested=False):
-        if isinstance(statement, (*_Function, ast.ClassDef)):
-            found.add(statement.name)
+    for statement in statements(file.module, nested=False):
+        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
+            found.add(statement.name.value)
             continue
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                found.add(node.id)
-            elif isinstance(node, ast.alias):
-                found.add(node.asname or node.name.partition(".")[0])
-            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "globals":
+        for node in walk(statement):
+            if isinstance(node, cst.Name) and file.is_set(node):
+                found.add(node.value)
+            elif isinstance(node, (cst.Import, cst.ImportFrom)):
+                found |= {local or name.partition(".")[0] for name, local in listed(node)}
+            elif isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "globals":
                 found.add("__getattr__")
     return found
 
@@ -114,53 +115,43 @@ class _Context:
 
     def __init__(self, closure: Closure, module: Module, names: Names) -> None:
         self.module, self.file = module, module.file
-        tree = self.file.module
-        self.parents = {id(c): n for n in ast.walk(tree) for c in ast.iter_child_nodes(n)}
-        self._dialect = {id(r.chain.node) for r in self.file.all_references
+        self._dialect = {r.chain.node for r in self.file.all_references
                          if r.name.partition(".")[0] in self.file.dialect.packages}  # fmt: skip
 
         def is_mark(name: str) -> bool:
             return any(names.is_a(closure.canonical(name), of) for of in ("kernel", "host"))
 
-        self._marked = {id(f) for f in self.file.decorated(is_mark)}
+        self._marked = set(self.file.decorated(is_mark))
 
-    def _above(self, node: ast.AST) -> Iterator[ast.AST]:
-        at = self.parents.get(id(node))
-        while at is not None:
-            yield at
-            at = self.parents.get(id(at))
-
-    def speaks(self, node: ast.AST) -> bool:
+    def speaks(self, node: cst.CSTNode) -> bool:
         """Whether names of the dialect stand in something, or functions that are compiled by it."""
-        return any(id(n) in self._dialect or id(n) in self._marked for n in ast.walk(node))
+        return any(n in self._dialect or n in self._marked for n in walk(node))
 
     def may_hide(self, reference: Reference, own: bool) -> bool:
         """Whether a kernel, or a part of one, may be what a use names. `own`: it is looked for in the project."""
-        child: ast.AST = reference.chain.node
-        for node in self._above(child):
-            if isinstance(node, ast.arg) or (isinstance(node, ast.AnnAssign) and child is node.annotation):
+        child: cst.CSTNode = reference.chain.node
+        for node in self.file.above(child):
+            if isinstance(node, cst.Annotation):
                 return False
-            if isinstance(node, _Function) and child is node.returns:
-                return False
-            if isinstance(node, ast.ClassDef) and child in node.bases:
-                return own or self.speaks(node) or self._is_used(node.name)
-            if isinstance(node, _Function) and child in node.decorator_list:
+            if isinstance(node, cst.ClassDef) and child in node.bases:
+                return own or self.speaks(node) or self._is_used(node.name.value)
+            if isinstance(node, cst.FunctionDef) and child in node.decorators:
                 return own
-            if isinstance(node, ast.Call) and node.func is not child and id(node.func) in self._dialect:
+            if isinstance(node, cst.Call) and node.func is not child and node.func in self._dialect:
                 return True
-            if isinstance(node, _Function) and (id(node) in self._marked or (own and self.speaks(node))):
+            if isinstance(node, cst.FunctionDef) and (node in self._marked or (own and self.speaks(node))):
                 return True
-            if isinstance(node, ast.Module):
+            if isinstance(node, cst.Module):
                 return own and self.speaks(child)
             child = node
         return False
 
     def _is_used(self, name: str) -> bool:
         """Whether a class is named where the dialect is used."""
-        for node in ast.walk(self.file.module):
-            if isinstance(node, ast.Name) and node.id == name:
-                above = list(self._above(node))
-                outer = next((n for n in above if isinstance(n, _Function)), ([node, *above])[-2])
+        for node in walk(self.file.module):
+            if isinstance(node, cst.Name) and node.value == name:
+                above = list(self.file.above(node))
+                outer = next((n for n in above if isinstance(n, cst.FunctionDef)), ([node, *above])[-2])
                 if self.speaks(outer):
                     return True
         return False
@@ -170,9 +161,9 @@ def _uses(
     closure: Closure, module: Module, absent: dict[str, tuple[str, bool]], context: _Context
 ) -> Iterator[MissingName]:
     stars = {name.removesuffix(".*") for name in absent if name.endswith(".*")}
-    by_node: dict[int, list[Reference]] = {}
+    by_node: dict[cst.CSTNode, list[Reference]] = {}
     for reference in module.file.all_references:
-        by_node.setdefault(id(reference.chain.node), []).append(reference)
+        by_node.setdefault(reference.chain.node, []).append(reference)
     for references in by_node.values():
         missing = [(r, n) for r in references for n in [_missing(closure, r.name, absent, stars)] if n is not None]
         if len(missing) < len(references):

@@ -6,12 +6,14 @@ What tells in doubt is that a frame around a kernel without MMAs does nothing: n
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import libcst as cst
+
 from porter.lang.cute_dsl import Function, parse_dsl
 from porter.lang.dsl_modules import Closure, Module, close
+from porter.lang.python import walk
 from porter.lang.sources import read_source
 from porter.model.dsl.names import Names
 
@@ -25,7 +27,7 @@ def marked(path: Path, names: Names, of: str) -> tuple[str, ...]:
     if not mentions(path, names, of):
         return ()
     file = parse_dsl(str(path), read_source(path), dialect=names.dialect)
-    return tuple(f.name for f in file.decorated(lambda name: names.is_a(name, of)))
+    return tuple(f.name.value for f in file.decorated(lambda name: names.is_a(name, of)))
 
 
 def mentions(path: Path, names: Names, of: str) -> bool:
@@ -54,8 +56,7 @@ def uses_kernels(path: Path, names: Names, search: Sequence[Path] = ()) -> bool:
 def _multiplies(module: Module, names: Names) -> bool:
     if not module.mentions(*names.words("hopper", "module")):
         return False
-    imported = (b for found in module.file.scope.names.values() for b in found if b is not None)
-    return any(names.hopper_only(b.target) for b in imported) or any(
+    return any(names.hopper_only(b.target) for b in module.file.bindings) or any(
         names.hopper_only(n) for _, n in module.file.references()
     )
 
@@ -93,8 +94,8 @@ def _reaches(closure: Closure, kernel: Function, multiplying: set[str], native: 
 
 def _words(function: Function) -> Iterator[str]:
     """The names and attributes that a function mentions."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.Attribute):
-            yield node.attr
+    for node in walk(function):
+        if isinstance(node, cst.Name):
+            yield node.value
+        elif isinstance(node, cst.Attribute):
+            yield node.attr.value

@@ -3,36 +3,27 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
+import libcst as cst
+
 from porter.lang.cute_dsl import DslFile
+from porter.lang.python import is_closed
 from porter.lang.text import Edit, Span, gap_edits
 from porter.rules.pattern import parts
 from porter.rules.python import Argument, written
 
-_CLOSED = (ast.Name, ast.Constant, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Dict, ast.Set)
-"""Expressions that need no parentheses anywhere."""
-
-
-def is_exact(file: DslFile, call: ast.Call) -> bool:
-    """Whether the bytes at a call's place are the call: inside f-strings Python may say another place."""
-    try:
-        return ast.dump(ast.parse(f"({file.text(call)})", mode="eval").body) == ast.dump(call)
-    except (SyntaxError, ValueError):
-        return False
-
 
 def call_edits(
-    file: DslFile, call: ast.Call, template: str, captured: Mapping[str, Sequence[Argument]]
+    file: DslFile, call: cst.Call, template: str, captured: Mapping[str, Sequence[Argument]]
 ) -> Iterator[Edit]:
     """The edits that make a call of a template: of the text between its arguments where those keep their order, so that
     what stands in them may change too, of the whole otherwise."""
     texts, names = parts(written(template, {n: "" for n, nodes in captured.items() if not nodes}))
     nodes = [captured[n] for n in names]
     for i, found in enumerate(nodes):
-        if len(found) == 1 and not isinstance(found[0], _CLOSED) and _is_open(texts[i], texts[i + 1]):
+        if len(found) == 1 and not is_closed(found[0]) and _is_open(texts[i], texts[i + 1]):
             texts[i], texts[i + 1] = texts[i] + "(", ")" + texts[i + 1]
     spans = [Span(file.span(n[0]).start, file.span(n[-1]).end) for n in nodes]
     whole = file.span(call)

@@ -4,17 +4,19 @@ of every kernel that may multiply. All or nothing."""
 
 from __future__ import annotations
 
-import ast
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of, has_errors
-from porter.lang.cute_dsl import SUPPORT, DslFile, Function, parse_dsl
+import libcst as cst
+
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, exit_code_of, has_errors
+from porter.lang.cute_dsl import SUPPORT, DslFile, Function
 from porter.lang.dsl_imports import chain_edits, import_edits, support_import
 from porter.lang.dsl_modules import Closure, Module, close
+from porter.lang.python import problem_of
 from porter.lang.text import Edit, EditGroup, apply_groups
 from porter.model.dsl.reach import framed_kernels, kernels_of
 from porter.model.spellings import Spellings
@@ -134,7 +136,7 @@ def port_python(
         result.files, result.scaffold = files, scaffold
         result.groups = [g for group in groups if (g := _within(group, own)) is not None]
         if not own_words:
-            result.kernels = [k.name for found in port.frames.values() for k in found]
+            result.kernels = [k.name.value for found in port.frames.values() for k in found]
             result.native = tuple(native)
         result.full_rate, result.idiomatic = full_rate or own_words is not None, own_words is not None
         functions = handed_out((file.source for file in own.values()), spellings(rules)) if not select else {}
@@ -235,7 +237,7 @@ class _Port:
         else:
             found = Idiomatic(what=said) if isinstance(said, str) else idiomatic(root.path, root.file.source, said)
         if found.what:
-            names = ", ".join(k.name for k in kernels_of(self.closure, root, self.known)) or root.path
+            names = ", ".join(k.name.value for k in kernels_of(self.closure, root, self.known)) or root.path
             where = Location(root.path, found.line) if found.line else Location(root.path)
             result.diagnostics.append(Diagnostic(Code.IDIOM_LEFT, where, {"kernel": names, "what": found.what}))
             return None
@@ -307,7 +309,7 @@ class _Port:
         if not module.imported and module.own:
             return
         for statement in module.file.import_statements:
-            relative = not module.own and isinstance(statement, ast.ImportFrom) and statement.level > 0
+            relative = not module.own and isinstance(statement, cst.ImportFrom) and len(statement.relative) > 0
             yield from import_edits(module.file, statement, (lambda name: move(name) or name) if relative else move)
         yield from chain_edits(module.file, move)
 
@@ -348,10 +350,7 @@ def _left(files: dict[str, bytes]) -> list[Diagnostic]:
     """Files of the port that are no Python any more."""
     found = []
     for path, text in files.items():
-        if path.endswith(".py"):
-            try:
-                parse_dsl(path, text)
-            except PorterError as error:
-                what = f"the port of it is no valid Python ({error.diagnostic.values.get('problem')})"
-                found.append(Diagnostic(Code.DSL_CONSTRUCT, Location(path), {"name": path, "what": what}))
+        if path.endswith(".py") and (problem := problem_of(text)):
+            what = f"the port of it is no valid Python ({problem})"
+            found.append(Diagnostic(Code.DSL_CONSTRUCT, Location(path), {"name": path, "what": what}))
     return found

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import libcst as cst
+
 from porter.diagnostics import Code, Diagnostic
-from porter.lang.cute_dsl import DslFile, Placed
+from porter.lang.cute_dsl import DslFile
+from porter.lang.python import spelled
 from porter.passes.dsl.renames import NameRules
 from porter.rules.pattern import required
 from porter.rules.python import written
@@ -19,8 +21,8 @@ def refused(file: DslFile, rules: Sequence[Rule], canonical: Callable[[str], str
     for rule in (r for r in rules if r.pattern is not None and r.region is Region.STRING):
         assert rule.pattern is not None
         if any(word.encode() in file.source for word in required(rule.pattern)):
-            for node in file.strings:
-                found = rule.pattern.search(str(node.value))
+            for node, text in file.strings:
+                found = rule.pattern.search(text)
                 if found is not None:
                     yield _said(file, node, rule, found.group(), {})
     named = NameRules(tuple(r for r in rules if r.names))
@@ -29,18 +31,18 @@ def refused(file: DslFile, rules: Sequence[Rule], canonical: Callable[[str], str
             yield from _of_name(file, reference.chain.node, named, canonical(reference.name))
 
 
-def _of_name(file: DslFile, node: ast.expr, rules: NameRules, name: str) -> Iterator[Diagnostic]:
+def _of_name(file: DslFile, node: cst.BaseExpression, rules: NameRules, name: str) -> Iterator[Diagnostic]:
     call = file.calls.get(node)
     for rule, pattern in [*rules.matching(name, True), *rules.matching(name, False)]:
         bound = pattern.arguments(call) if call is not None and pattern.call is not None else {}
         if isinstance(bound, str) or (call is None and pattern.call is not None):
             continue
-        texts = {n: ", ".join(map(ast.unparse, nodes)) for n, nodes in bound.items()}
+        texts = {n: ", ".join(map(spelled, nodes)) for n, nodes in bound.items()}
         yield _said(file, node, rule, name, {**(pattern.bind(name) or {}), **texts})
         return
 
 
-def _said(file: DslFile, node: Placed, rule: Rule, name: str, captured: Mapping[str, str]) -> Diagnostic:
+def _said(file: DslFile, node: cst.CSTNode, rule: Rule, name: str, captured: Mapping[str, str]) -> Diagnostic:
     assert rule.refusal is not None
     code, what, advice = (written(text, captured) for text in rule.refusal)
     values = {"name": name, "what": what, "advice": advice, "library": what}

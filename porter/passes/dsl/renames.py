@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import libcst as cst
+from libcst.metadata import Scope
+
 from porter.diagnostics import Code, Diagnostic
-from porter.lang.cute_dsl import SUPPORT, Chain, DslFile, Placed, Scope
+from porter.lang.cute_dsl import SUPPORT, Chain, DslFile
 from porter.lang.dsl_imports import fresh_name
 from porter.lang.text import Edit, Span
-from porter.passes.dsl.calls import call_edits, is_exact
+from porter.passes.dsl.calls import call_edits
 from porter.rules.match import python_matches
 from porter.rules.python import NamePattern, written
 from porter.rules.rule import Rule
@@ -83,11 +85,9 @@ class LocalNames:
 
     def of(self, module: str, scope: Scope | None = None) -> str:
         """What a module is called in a scope."""
-        top = self.file.scope
-        for local, bound in top.names.items() if module != SUPPORT and self._stays(module) else ():
-            target = bound[0].target if len(bound) == 1 and bound[0] is not None else ""
-            if target == module and (scope or top).find(local) is bound:
-                return local
+        for binding in self.file.bindings if module != SUPPORT and self._stays(module) else ():
+            if binding.target == module and self.file.bound(binding.local, scope) == [binding]:
+                return binding.local
         if module not in self.new:
             self.new[module] = fresh_name(self.file, module.rpartition(".")[2])
         return self.new[module]
@@ -102,7 +102,7 @@ def renamed(
 ) -> Iterator[RuleEdit | Diagnostic]:
     """The edits of names and calls that rules know, each place once, and what has to be said of others. Where an import
     or an alias binds the new name already, its uses stay."""
-    done: set[ast.expr] = set()
+    done: set[cst.BaseExpression] = set()
     for reference in file.all_references:
         chain, name = reference.chain, canonical(reference.name)
         found, asked = rules.find(name), rules.matching(name, True)
@@ -121,14 +121,8 @@ def renamed(
         starred = reference.binding is None and base == reference.base
         if found is not None and (starred or rules.find(base) is None):
             done.add(chain.node)
-            if file.exact(chain):
-                text = local.spelled(found.text, found.module, chain.scope)
-                yield found.rule, Edit(file.path, file.span(chain.node), text.encode())
-            else:
-                yield construct(file, chain.node, _spelled(chain), _NO_PLACE)
-
-
-_NO_PLACE = "a name inside an f-string whose place Python does not tell"
+            text = local.spelled(found.text, found.module, chain.scope)
+            yield found.rule, Edit(file.path, file.span(chain.node), text.encode())
 
 
 def _of_call(
@@ -143,8 +137,6 @@ def _of_call(
         if isinstance(bound, str):
             why = bound
             continue
-        if not is_exact(file, call):
-            return construct(file, chain.node, _spelled(chain), _NO_PLACE)
         template = written(rule.replace or "", {n: s for n, s in (pattern.bind(name) or {}).items() if n not in bound})
         template = local.spelled(template, _module(template), chain.scope)
         return [(rule.id, edit) for edit in call_edits(file, call, template, bound)]
@@ -164,14 +156,10 @@ def conflicts(file: DslFile, edits: Iterable[RuleEdit], rules: Iterable[Rule]) -
 
 
 def _spelled(chain: Chain) -> str:
-    return ".".join([chain.base.id, *chain.attributes])
+    return ".".join([chain.base.value, *chain.attributes])
 
 
-def construct(file: DslFile, node: Placed, name: str, what: str) -> Diagnostic:
-    return Diagnostic(Code.DSL_CONSTRUCT, file.location(file.span(node)), {"name": name, "what": what})
-
-
-def _conflict(file: DslFile, node: Placed, rule: Rule, what: str) -> Diagnostic:
+def _conflict(file: DslFile, node: cst.CSTNode, rule: Rule, what: str) -> Diagnostic:
     return Diagnostic(Code.RULE_CONFLICT, rule.where, {"place": str(file.location(file.span(node))), "what": what})
 
 

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import libcst as cst
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.cute_dsl import DslFile, Function
+from porter.lang.python import walk
 from porter.model.dsl.names import Names
 from porter.passes.sm100.findings import Load, load_findings
 from porter.passes.sm100.signs import Sign, load_shape, signs_in
@@ -18,7 +20,7 @@ from porter.rules.rule import Region, Rule
 def python_findings(file: DslFile, rules: Sequence[Rule], known: Names) -> list[Diagnostic]:
     """Everything that is found in one file. `known`: what names are, as rules say."""
     names = list(file.references())
-    nodes: dict[tuple[str, int], ast.expr] = {}
+    nodes: dict[tuple[str, int], cst.BaseExpression] = {}
 
     def matches(rule: Rule) -> Iterator[Match]:
         for node, name in names:
@@ -30,11 +32,11 @@ def python_findings(file: DslFile, rules: Sequence[Rule], known: Names) -> list[
     signs = signs_in(rules, matches)
     node_of = {id(s): nodes[s.rule.id, s.start] for same in signs.values() for s in same}
 
-    def call_of(sign: Sign) -> ast.Call | None:
+    def call_of(sign: Sign) -> cst.Call | None:
         return file.calls.get(node_of[id(sign)])
 
     found = list(_hopper(file, names, known))
-    repetitions = {id(node_of[id(s)]): s for s in signs.get("repetition", ())}
+    repetitions = {node_of[id(s)]: s for s in signs.get("repetition", ())}
     for sign in signs.get("load", ()):
         call, shape = call_of(sign), load_shape(sign)
         count = _repetition(call, repetitions) if call is not None else None
@@ -55,8 +57,8 @@ def _place(file: DslFile, sign: Sign) -> Location:
     return file.location(sign.match.span)
 
 
-def _hopper(file: DslFile, names: Sequence[tuple[ast.expr, str]], known: Names) -> Iterator[Diagnostic]:
-    first: dict[str, tuple[ast.expr, int]] = {}
+def _hopper(file: DslFile, names: Sequence[tuple[cst.BaseExpression, str]], known: Names) -> Iterator[Diagnostic]:
+    first: dict[str, tuple[cst.BaseExpression, int]] = {}
     for node, name in names:
         if known.hopper_only(name):
             earliest, times = first.get(name, (node, 0))
@@ -66,54 +68,54 @@ def _hopper(file: DslFile, names: Sequence[tuple[ast.expr, str]], known: Names) 
         yield Diagnostic(Code.HOPPER_LEFT, file.location(file.span(node)), {"name": name, "times": counted})
 
 
-def _repetition(call: ast.Call, known: dict[int, Sign]) -> int | None:
+def _repetition(call: cst.Call, known: Mapping[cst.BaseExpression, Sign]) -> int | None:
     """The repetition that a call is given as a member of its class, or as a number."""
-    for argument in (*call.args, *(k.value for k in call.keywords)):
-        named = argument.func if isinstance(argument, ast.Call) else argument
-        sign = known.get(id(named))
+    for argument in (a.value for a in call.args):
+        named = argument.func if isinstance(argument, cst.Call) else argument
+        sign = known.get(named)
         if sign is None:
             continue
         if sign.given["count"]:
             return int(sign.given["count"])
         match argument:
-            case ast.Call(args=[ast.Constant(value=int() as number)]):
-                return number
+            case cst.Call(args=[cst.Arg(value=cst.Integer() as number)]):
+                return number.evaluated_value
     return None
 
 
 def _unwaited(
-    file: DslFile, copies: Sequence[ast.Call], uses: Sequence[ast.Call], waits: Sequence[ast.Call]
+    file: DslFile, copies: Sequence[cst.Call], uses: Sequence[cst.Call], waits: Sequence[cst.Call]
 ) -> Iterator[Diagnostic]:
     """In one function: a copy is made, called, and what it wrote is named with no wait between."""
     for function in file.functions():
-        inside = {id(n) for n in ast.walk(function)}
-        made = {name for c in copies if id(c) in inside and (name := _assigned(function, c))}
-        there = sorted(w.lineno for w in waits if id(w) in inside)
-        for use in (u for u in uses if id(u) in inside):
-            match use.args:
-                case [ast.Name(id=copy), _, written, *_] if copy in made:
-                    later = _named_later(function, written, use)
-                    if later is not None and not any(use.lineno <= at <= later.lineno for at in there):
+        inside = set(walk(function))
+        made = {name for c in copies if c in inside and (name := _assigned(function, c))}
+        there = sorted(file.line(w) for w in waits if w in inside)
+        for use in (u for u in uses if u in inside):
+            match [a.value for a in use.args if a.keyword is None]:
+                case [cst.Name(value=copy), _, written, *_] if copy in made:
+                    later = _named_later(file, function, written, use)
+                    if later is not None and not any(file.line(use) <= at <= file.line(later) for at in there):
                         yield Diagnostic(Code.T2R_UNWAITED, file.location(file.span(later)), {"name": copy})
                         break
 
 
-def _assigned(function: Function, call: ast.Call) -> str | None:
+def _assigned(function: Function, call: cst.Call) -> str | None:
     """The variable that the result of a call is kept in."""
-    for node in ast.walk(function):
+    for node in walk(function):
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is call:
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value) if value is call:
                 return name
     return None
 
 
-def _named_later(function: Function, written: ast.expr, use: ast.Call) -> ast.Name | None:
+def _named_later(file: DslFile, function: Function, written: cst.CSTNode, use: cst.Call) -> cst.Name | None:
     """The first place behind a call that names the variable that it wrote."""
     base = written
-    while isinstance(base, (ast.Subscript, ast.Attribute)):
+    while isinstance(base, (cst.Subscript, cst.Attribute)):
         base = base.value
-    if not isinstance(base, ast.Name):
+    if not isinstance(base, cst.Name):
         return None
-    end = use.end_lineno or use.lineno
-    later = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == base.id and n.lineno > end]
-    return min(later, key=lambda n: (n.lineno, n.col_offset), default=None)
+    end = file.lines.line_column(file.span(use).end)[0]
+    later = [n for n in walk(function) if isinstance(n, cst.Name) and n.value == base.value and file.line(n) > end]
+    return min(later, key=lambda n: file.span(n).start, default=None)
