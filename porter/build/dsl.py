@@ -32,11 +32,12 @@ class DslRequest:
 
     `entry` is a class, a function or a dotted path to one. `init` are the constructor's keyword arguments,
     `call` and `keywords` the arguments of the call, as JSON: `{"kind": "tensor", "dtype", "shape", "strides", "align",
-    "address", "dynamic"}` (elements; a made-up device address; whether shape and strides are known at run time
-    only), `{"kind": "stream"}`, `{"kind": "tuple", "items"}`, `{"kind": "runtime", "dtype",
-    "value"}` or `{"kind": "value", "value"}` for a compile-time value. `{"cutlass": NAME}` in a value is a
-    name of the cutlass package. `search` are further directories that modules are imported from. `observe` are functions
-    of the package whose calls in the user's files are told.
+    "address", "dynamic", "leading"}` (elements; a made-up device address; whether shape and strides are known at run
+    time only, but for the mode whose stride is 1), `{"kind": "stream"}`, `{"kind": "tuple", "items"}`,
+    `{"kind": "runtime", "dtype", "value"}` or `{"kind": "value", "value"}` for a compile-time value.
+    `{"cutlass": NAME}` in a value is a name of the cutlass package. `search` are further directories that modules are
+    imported from. `observe` are functions of the package whose
+    calls in the user's files are told.
     """
 
     source: Path
@@ -188,14 +189,13 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
 
 
 def _compiled_for(argument: Any) -> Any:
-    """Arguments without the numbers that are known at run time only: of shapes and strides the mode is left that is
-    contiguous."""
+    """Arguments without the numbers that are known at run time only."""
     if isinstance(argument, list):
         return [_compiled_for(one) for one in argument]
     if not isinstance(argument, dict):
         return argument
     if argument.get("kind") == "tensor" and argument.get("dynamic"):
-        return {**argument, "shape": len(argument["shape"]), "strides": argument["strides"].index(1)}
+        return {**argument, "shape": len(argument["shape"]), "strides": None}
     return {name: _compiled_for(one) for name, one in argument.items()}
 
 

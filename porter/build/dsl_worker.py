@@ -199,9 +199,8 @@ def _dynamic(item: dict[str, Any], width: int) -> tuple[list[Any], list[Any]]:
     aligned."""
     import cutlass.cute as cute
 
-    leading = item["strides"].index(1)
     whole = max(128 // width, 1)
-    strides = [1 if i == leading else cute.sym_int64(divisibility=whole) for i in range(len(item["strides"]))]
+    strides = [1 if i == item["leading"] else cute.sym_int64(divisibility=whole) for i in range(len(item["strides"]))]
     return [cute.sym_int() for _ in item["shape"]], strides
 
 
@@ -210,10 +209,9 @@ def _tensor(item: dict[str, Any]) -> Any:
     each) as far as they are dynamic."""
     data = item["address"].to_bytes(8, "little")
     if item.get("dynamic"):
-        leading = item["strides"].index(1)
         data += b"".join(n.to_bytes(4, "little") for n in item["shape"])
         data += bytes(-len(data) % 8)
-        data += b"".join(s.to_bytes(8, "little") for i, s in enumerate(item["strides"]) if i != leading)
+        data += b"".join(s.to_bytes(8, "little") for i, s in enumerate(item["strides"]) if i != item["leading"])
     return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
 
 

@@ -130,6 +130,7 @@ def constructor(problem: Problem) -> dict[str, Any]:
 def _argument(problem: Problem, where: str, item: Any, addresses: Mapping[str, int]) -> dict[str, Any]:
     if isinstance(item, str) and item in problem.tensors:
         tensor = problem.tensors[item]
+        leading = _leading(problem, where, tensor)
         return {
             "kind": "tensor",
             "dtype": CLASSES[tensor.dtype.name],
@@ -137,7 +138,8 @@ def _argument(problem: Problem, where: str, item: Any, addresses: Mapping[str, i
             "strides": list(tensor.strides),
             "align": min(tensor.align, 16),
             "address": addresses[item],
-            "dynamic": _dynamic(problem, where, tensor),
+            "dynamic": leading is not None,
+            "leading": leading,
         }
     if item == "stream":
         return {"kind": "stream"}
@@ -153,11 +155,17 @@ def _argument(problem: Problem, where: str, item: Any, addresses: Mapping[str, i
     return {"kind": "value", "value": _value(problem, where, item)}
 
 
-def _dynamic(problem: Problem, where: str, tensor: Tensor) -> bool:
-    wanted = problem.case.dsl is not None and problem.case.dsl.dynamic
-    if wanted and 1 not in tensor.strides:
+def _leading(problem: Problem, where: str, tensor: Tensor) -> int | None:
+    """The mode of a tensor that is contiguous, if its shape and its other strides are known at run time only: the one
+    whose stride the case gives as 1, as others may be 1 at some sizes."""
+    case = problem.case
+    if case.dsl is None or not case.dsl.dynamic:
+        return None
+    if 1 not in tensor.strides:
         raise _error(problem, where, f"{tensor.name} has no contiguous dimension, so its strides cannot be dynamic")
-    return wanted
+    given = case.tensors[tensor.name].strides
+    always = [i for i, stride in enumerate(given) if stride in (1, "1")] if given else [len(tensor.strides) - 1]
+    return always[0] if always else tensor.strides.index(1)
 
 
 def _value(problem: Problem, where: str, item: Any) -> Any:

@@ -243,7 +243,7 @@ def test_what_knows_shapes_at_run_time_only_is_compiled_once(
     monkeypatch.setattr(dsl, "_run", lambda asked, body: (ran.append("host" not in body), real(asked, body))[1])
 
     def compiled(extent: int, cache: Cache) -> dsl.DslCompiled:
-        call = [{**item, "shape": [extent], "dynamic": dynamic} for item in CALL]
+        call = [{**item, "shape": [extent], "dynamic": dynamic, "leading": 0} for item in CALL]
         return compile_dsl(DslRequest(path, "run", "sm_90a", call), cache)
 
     cache = Cache(tmp_path / "cache")

@@ -13,6 +13,7 @@ import pytest
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import Code, PorterError
 from porter.passes.dsl.port import port_python
+from porter.verify import dsl
 from porter.verify.backends import SimBackend
 from porter.verify.builder import PORT_ARCH, BuiltKernel, ToolkitBuilder
 from porter.verify.case import load_case
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.external
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 CASES = sorted([*CORPUS.glob("dsl_*/case.yaml"), *CORPUS.glob("dsl_*/*.case.yaml")])
+SLOW = [p for p in CASES if "causal" in p.name or (p.name == "dynamic.case.yaml" and p.parent.name != "dsl_gemm")]
 PLAIN = CORPUS / "dsl_gemm" / "case.yaml"
 PERSISTENT = CORPUS / "dsl_gemm_persistent" / "case.yaml"
 
@@ -40,7 +42,7 @@ def compare(path: Path, edit: Callable[[str], str] = lambda text: text) -> Verif
 
 @pytest.mark.spread(6)
 @pytest.mark.parametrize("path", [
-    pytest.param(p, id=f"{p.parent.name}-{p.name.split('.')[0]}", marks=pytest.mark.slow if "causal" in p.name else ())
+    pytest.param(p, id=f"{p.parent.name}-{p.name.split('.')[0]}", marks=pytest.mark.slow if p in SLOW else ())
     for p in CASES
 ])  # fmt: skip
 def test_original_port_and_reference_agree(path: Path) -> None:
@@ -48,6 +50,15 @@ def test_original_port_and_reference_agree(path: Path) -> None:
     assert rows
     for row in rows:
         assert row.verdict is Verdict.CLEAN, [(d.message, d.detail) for d in row.diagnostics]
+
+
+def test_the_contiguous_mode_is_one_for_all_sizes() -> None:
+    """Where another mode has one element, its neighbour's stride is 1 as well."""
+    case = load_case(CORPUS / "dsl_gemm_fp8_scaled" / "dynamic.case.yaml")
+    for k in (128, 256):
+        problem = bind(case, {"K": k})
+        of_each = {n: dsl._argument(problem, "", n, dict.fromkeys(problem.tensors, 0))["leading"] for n in ("sa", "sb")}
+        assert of_each == {"sa": 0, "sb": 1}
 
 
 def built(path: Path, arch: str = PORT_ARCH) -> BuiltKernel:
