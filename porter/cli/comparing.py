@@ -100,14 +100,16 @@ class _Work(NamedTuple):
 
 class Comparing:
     """Compares what programs leave, `seconds` for each proof and each comparison, several at once. `options`: how the
-    compile gate compiles; `for_all`: also for all of the sizes that turns follow."""
+    compile gate compiles; `for_all`: also for all of the sizes that turns follow; `beyond`: also at those at which
+    turns or blocks do what they do at none of the others."""
 
     def __init__(
         self, session: Session, seconds: float, options: GateOptions, said: As = TO_WRITE,
         sizes_of: Callable[[Case], Sequence[Sequence[Sizes]]] | None = None, for_all: bool = False,
+        beyond: bool = False,
     ) -> None:  # fmt: skip
         self._session, self._seconds, self._options, self._said = session, seconds, options, said
-        self._sizes_of, self._for_all = sizes_of or first_sizes, for_all
+        self._sizes_of, self._for_all, self._beyond = sizes_of or first_sizes, for_all, beyond
         self._builder: ToolkitBuilder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
 
     def compare(self, subjects: Sequence[Subject]) -> list[Told]:
@@ -150,7 +152,8 @@ class Comparing:
             earlier: Told = pickle.loads(known)
             return earlier
         case, plan, sizes = work
-        proofs = prove_case(case, plan, self._builder, sizes, self._seconds, self._for_all, self._for_all)
+        for_all = self._for_all
+        proofs = prove_case(case, plan, self._builder, sizes, self._seconds, for_all, for_all, self._beyond)
         found = told(proofs, case, self._said, sizes)
         if key is not None and found.entries:
             store.put(key, pickle.dumps(found))
@@ -171,7 +174,7 @@ class Comparing:
         words = [
             _own_digest(),
             digest(sources),
-            f"{self._seconds:g} {self._for_all} {self._said} {plan.reorders}",
+            f"{self._seconds:g} {self._for_all} {self._beyond} {self._said} {plan.reorders}",
             *map(repr, sizes),
         ]
         words += [repr((problem.arguments, problem.tensor_maps, problem.launch)) for _, problem in built]
