@@ -34,6 +34,10 @@ SECONDS = 10.0
 """For each program, where a proof stands beside other checks."""
 
 
+Turns = Literal["both", "port", "none"]
+"""Whose other numbers of turns are looked at."""
+
+
 @dataclass(frozen=True)
 class CaseProofs:
     """Proofs of an original and of its port. `introduced`: what is wrong with the port, by the letter of the ISA, and
@@ -69,7 +73,8 @@ def prove_case(
     at which one of them does what it does at none of those that are chosen."""
     budget = Budget(seconds) if for_all else None
     try:
-        found = proofs_of(case, plan, builder, chosen, seconds, "both" if always else "port", budget)
+        turns: Turns = "both" if always else "none" if beyond else "port"
+        found = proofs_of(case, plan, builder, chosen, seconds, turns, budget)
         return _beyond(case, plan, builder, chosen, seconds, found) if beyond and plan is not None else found
     except PorterError as error:
         return CaseProofs(None, None, untried=error.diagnostic.message)
@@ -108,7 +113,7 @@ def _beyond(
 
 def proofs_of(
     case: Case, plan: PortPlan | None, builder: Builder, chosen: Sequence[Sizes], seconds: float,
-    turns: Literal["both", "port", "none"] = "both", for_all: Budget | None = None,
+    turns: Turns = "both", for_all: Budget | None = None,
 ) -> CaseProofs:  # fmt: skip
     """The proofs of a case's original and of the port, and whether they are equal, for `seconds` each. `turns`: whose
     other numbers of turns are looked at; those of an original also where its port is wrong, to tell whose mistake it

@@ -70,14 +70,15 @@ def _result(operator: str, difference: int) -> tuple[bool, int]:
 
 @dataclass
 class Thresholds:
-    """Those of one program of a case, by the sizes that are looked at anyway, in so many `seconds`."""
+    """Those of one program of a case, by the sizes that are looked at anyway, in so many `seconds` of processor
+    time."""
 
     program: Program
     chosen: Sequence[Sizes]
     seconds: float
 
     def __post_init__(self) -> None:
-        self._began = time.monotonic()
+        self._began = time.process_time()
         self._known: dict[str, _Sides | None] = {}
         self._kernel = self.program.at(self.chosen[0])[0]
         assert self._kernel.function is not None
@@ -108,7 +109,7 @@ class Thresholds:
             sizes = {**sizes, name: int(sizes[name]) + steps}
             if before is None or int(sizes[name]) > LARGEST_SIZE:
                 return
-            if before.seconds * (int(sizes[name]) / first) > self.seconds - (time.monotonic() - self._began):
+            if before.seconds * (int(sizes[name]) / first) > self.seconds - (time.process_time() - self._began):
                 raise UnreachedError(f"no time for {listed(sizes)}, where comparisons may have another result")
             one = self._at(sizes)
             if one is None:
@@ -132,7 +133,7 @@ class Thresholds:
         return self._known[key]
 
     def _executed(self, sizes: Sizes) -> _Sides | None:
-        began, found = time.monotonic(), _Sides()
+        began, found = time.process_time(), _Sides()
         try:
             kernel, problem = self.program.at(sizes)
             if kernel.ptx != self._kernel.ptx:
@@ -144,7 +145,7 @@ class Thresholds:
                 run(machine)
         except (PorterError, NotUnderstood):
             return None
-        found.seconds = time.monotonic() - began
+        found.seconds = time.process_time() - began
         return found
 
 
