@@ -100,14 +100,16 @@ class _Work(NamedTuple):
 
 class Comparing:
     """Compares what programs leave, `seconds` for each proof and each comparison, several at once. `options`: how the
-    compile gate compiles; `for_all`: also for all of the sizes that turns follow."""
+    compile gate compiles; `for_all`: also for all of the sizes that turns follow; `beyond`: also at those at which
+    turns or blocks do what they do at none of the others."""
 
     def __init__(
         self, session: Session, seconds: float, options: GateOptions, said: As = TO_WRITE,
         sizes_of: Callable[[Case], Sequence[Sequence[Sizes]]] | None = None, for_all: bool = False,
+        beyond: bool = False,
     ) -> None:  # fmt: skip
         self._session, self._seconds, self._options, self._said = session, seconds, options, said
-        self._sizes_of, self._for_all = sizes_of or first_sizes, for_all
+        self._sizes_of, self._for_all, self._beyond = sizes_of or first_sizes, for_all, beyond
         self._builder: ToolkitBuilder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
 
     def compare(self, subjects: Sequence[Subject]) -> list[Told]:
@@ -144,36 +146,39 @@ class Comparing:
             return spread(self._told, works, jobs, show, chunk=1)
 
     def _told(self, work: _Work) -> Told:
-        """The comparison of one case, which is made once for the same programs."""
-        store, key = Cache.default(), self._key(work)
-        if key is not None and (known := store.get(key)) is not None:
-            earlier: Told = pickle.loads(known)
-            return earlier
+        """The comparison of one case, which is made once for the same programs. One that went beyond the sizes that are
+        asked for, and found both equal, stands for others."""
+        store, made_of = Cache.default(), self._made_of(work)
+        asked = self._seconds, self._for_all, self._beyond, self._said, work.sizes
+        key = made_of and digest([made_of.encode(), repr(asked).encode()])
+        for one in (key, made_of if not self._for_all else None):
+            if one is not None and (known := store.get(one)) is not None:
+                earlier: Told = pickle.loads(known)
+                return earlier
         case, plan, sizes = work
-        proofs = prove_case(case, plan, self._builder, sizes, self._seconds, self._for_all, self._for_all)
+        for_all = self._for_all
+        proofs = prove_case(case, plan, self._builder, sizes, self._seconds, for_all, for_all, self._beyond)
         found = told(proofs, case, self._said, sizes)
-        if key is not None and found.entries:
+        if key is not None and made_of is not None and found.entries:
             store.put(key, pickle.dumps(found))
+            if self._beyond and found.equality == "equal" and not found.wrong and not found.left_out:
+                store.put(made_of, pickle.dumps(found))
         return found
 
-    def _key(self, work: _Work) -> str | None:
-        """Of all that a comparison is made of; None for what is not kept."""
+    def _made_of(self, work: _Work) -> str | None:
+        """What tells programs and their launches from others; None for what is not kept."""
         case, plan, sizes = work
         if case.dsl is not None or case.recorded is not None:
             return None
+        first = next((s for s in case.all_sizes() if s in sizes), sizes[0])
         programs = [Program(case, self._builder), Program(case, self._builder, plan)]
         try:
-            built = [program.at(sizes[0]) for program in programs]
+            built = [program.at(first) for program in programs]
             sources = [case.kernel.read_bytes(), *(data for _, data in sorted(plan.files.items()))]
         except (PorterError, OSError):
             # what is wrong is told where it is compared
             return None
-        words = [
-            _own_digest(),
-            digest(sources),
-            f"{self._seconds:g} {self._for_all} {self._said} {plan.reorders}",
-            *map(repr, sizes),
-        ]
+        words = [_own_digest(), digest(sources), f"{plan.reorders}"]
         words += [repr((problem.arguments, problem.tensor_maps, problem.launch)) for _, problem in built]
         return digest_of(case, [kernel for kernel, _ in built], words)
 

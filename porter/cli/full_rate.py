@@ -21,7 +21,7 @@ from porter.passes.full_rate.asked import OF_RUNS
 from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
 from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
 from porter.passes.native.pair import NAME as PAIR
-from porter.passes.native.step import ON_REQUEST, STEPS, declared, proves_nothing
+from porter.passes.native.step import ON_REQUEST, STEPS, declared
 from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
 from porter.tune import given as native
@@ -36,8 +36,6 @@ from porter.verify.runner import ProgressCall
 
 M128 = "M=128 MMAs"
 _NATIVE = "the steps of the native style"
-_LET = ("equal", "unknown")
-"""What PTX may say of steps that have other proofs."""
 
 
 class Make(Protocol):
@@ -136,8 +134,8 @@ class Proofs:
         return self._on_ptx(ported, root) or self.of(ported, root).missing
 
     def _on_ptx(self, ported: Ported, root: PortedRoot) -> str:
-        """What PTX says against steps of the native style. Of those that prove what they take for granted, and of those
-        by which results are meant to differ, it has to know nothing."""
+        """What PTX says against steps of the native style, or why it says nothing for them. Of those by which results
+        are meant to differ it has to know nothing."""
         if self._judge is None or root.dsl or not root.native:
             return ""
         key = root.path, frozenset(ported.of_root(root).items())
@@ -146,17 +144,13 @@ class Proofs:
             what = unsaid(self._session, plan, root)
             left = self._budget.left if self._budget else None
             found = None if what else self._judge(Path(root.path), plan, root.kernels, left)
-            unwanted = found is not None and found.status not in (("equal",) if self._has_to_be_equal(root) else _LET)
-            self._refused[key] = found.what if found is not None and unwanted else what
+            wanted = ("equal",) if all(c.level == "grid" for c in declared(root.native)) else ("equal", "unknown")
+            self._refused[key] = found.what if found is not None and found.status not in wanted else what
         return self._refused[key]
 
     def lacking(self, ported: Ported, root: PortedRoot) -> tuple[str, ...]:
         """Steps of a root that no kernel has."""
         return self.of(ported, root).lacking
-
-    @staticmethod
-    def _has_to_be_equal(root: PortedRoot) -> bool:
-        return proves_nothing(root.native) and all(changes.level == "grid" for changes in declared(root.native))
 
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""

@@ -21,6 +21,7 @@ from porter.verify.further import further_sizes
 from porter.verify.gate import GateOptions, requests
 from porter.verify.proof import Judge, Judgement
 from porter.verify.proving import Sizes
+from porter.verify.refusals import printed
 
 SIZES = 3
 """Times as long as a comparison beside other checks has, as sizes are more."""
@@ -38,20 +39,21 @@ def judged(
     seconds: float, for_all: bool = False,
 ) -> Judgement:  # fmt: skip
     """The judgement on kernels of these names, or on all, that the compiler makes of a file, each looked at for some
-    times the `seconds` of a comparison beside other checks, and in the time that is `left` for all: at the sizes that
-    cases list, which runs go beyond. `for_all`: no run does, and larger sizes are looked at as well, and all of those
-    that turns follow."""
+    times the `seconds` of a comparison beside other checks, and in the time that is `left` for all: at sizes of the
+    case, at which rings come round, with one step of the loop and with few, and at those behind which either program
+    does something else. `for_all`: all of those that turns follow as well."""
     try:
         entries = [e for e in _entries(path, options) if not kernels or function_name(e) in kernels]
     except PorterError as error:
         return Judgement("unknown", f"the original does not compile here: {error.diagnostic.message}")
     if not entries:
         return Judgement("unknown", "no kernel is instantiated")
+    if what := printed(path, options):
+        return Judgement("unknown", what)
     subject = Subject(path, lambda case: plan_on(case, plan), entries)
     most = SIZES * seconds if left is None else min(SIZES * seconds, left / (PARTS + for_all))
-    sizes_of = _sizes if for_all else instantiations
-    found = Comparing(session, most, options, THERE, sizes_of, for_all).compare([subject])
-    return judgement_of(found, for_all)
+    found = Comparing(session, most, options, THERE, _sizes, for_all, beyond=True).compare([subject])
+    return judgement_of(found, each_size=True)
 
 
 def judgement_of(found: Sequence[Told], each_size: bool) -> Judgement:

@@ -156,6 +156,19 @@ def long_loop(case: Case) -> Mapping[str, Number] | None:
     return sizes if long <= _features(problem, shape, None) else None
 
 
+def few_steps(case: Case) -> list[Mapping[str, Number]]:
+    """The least sizes of the case with a main loop of one step, of two and of three, and with none where that is a
+    size.
+
+    Raises:
+        PorterError: what binding the default size raises.
+    """
+    default = bind(case, case.sizes)
+    listed = [p for p in (default, *_listed(case, math.inf)) if instantiation(p) == instantiation(default)]
+    base, steps = min(listed, key=work), _shape(default).steps
+    return [{**base.sizes, name: count * step} for name, step in steps.items() for count in (1, 2, 3, 0)]
+
+
 def _launched(problem: Problem) -> int:
     return math.prod(problem.launch.grid)
 

@@ -21,16 +21,22 @@ from porter.verify.builder import Builder
 from porter.verify.case import Case
 from porter.verify.case_program import Program
 from porter.verify.equality import LAST_FIRST, Comparison, Equality, Place, SizeCompared
+from porter.verify.further import few_steps
 from porter.verify.hazards import usual_level
 from porter.verify.line_map import LineMap
 from porter.verify.moved import Party, at_any_place
 from porter.verify.proving import Proof, Sizes, launched_case
 from porter.verify.shown import Shown
+from porter.verify.thresholds import UnreachedError, sizes_beyond
 
 _MOST_TELLING = 8
 """Sizes that are looked at where symbols tell both apart."""
 SECONDS = 10.0
 """For each program, where a proof stands beside other checks."""
+
+
+Turns = Literal["both", "port", "none"]
+"""Whose other numbers of turns are looked at."""
 
 
 @dataclass(frozen=True)
@@ -62,19 +68,53 @@ class CaseProofs:
 
 def prove_case(
     case: Case, plan: PortPlan | None, builder: Builder, chosen: Sequence[Sizes], seconds: float, always: bool = True,
-    for_all: bool = False,
+    for_all: bool = False, beyond: bool = False,
 ) -> CaseProofs:  # fmt: skip
-    """As `proofs_of`; what cannot be bound, ported or compiled is told."""
+    """As `proofs_of`; what cannot be bound, ported or compiled is told. `beyond`: where they are equal, also at sizes
+    at which one of them does what it does at none of those that are chosen."""
     budget = Budget(seconds) if for_all else None
     try:
-        return proofs_of(case, plan, builder, chosen, seconds, "both" if always else "port", budget)
+        turns: Turns = "both" if always else "none" if beyond else "port"
+        found = proofs_of(case, plan, builder, chosen, seconds, turns, budget)
+        return _beyond(case, plan, builder, chosen, seconds, found) if beyond and plan is not None else found
     except PorterError as error:
         return CaseProofs(None, None, untried=error.diagnostic.message)
 
 
+def _beyond(
+    case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes], seconds: float, found: CaseProofs
+) -> CaseProofs:
+    """The first that is not equal at a size that turns or blocks of either program ask for, else what was `found`, with
+    these sizes."""
+    if found.equality is None or found.equality.status != "equal":
+        return found
+    programs = {"original": Program(case, builder), "port": Program(case, builder, plan)}
+    try:
+        others = sizes_beyond(programs, chosen, seconds)
+    except UnreachedError as error:
+        return replace(found, equality=replace(found.equality, status="unknown", why=str(error)))
+    equality = found.equality
+    for sizes in (s for s in [*few_steps(case), *others] if s not in chosen):
+        try:
+            one = proofs_of(case, plan, builder, [sizes], seconds, "none")
+        except PorterError:
+            # it is no size of the original
+            continue
+        if one.original is None or one.equality is None:
+            continue
+        if not one.differs and one.original.status == "hazard":
+            # nor is this
+            continue
+        if one.is_wrong or one.equality.status != "equal":
+            return one
+        looked_at = (*equality.looked_at, *one.equality.looked_at)
+        equality = replace(equality, looked_at=looked_at, bytes=equality.bytes + one.equality.bytes)
+    return replace(found, equality=equality)
+
+
 def proofs_of(
     case: Case, plan: PortPlan | None, builder: Builder, chosen: Sequence[Sizes], seconds: float,
-    turns: Literal["both", "port", "none"] = "both", for_all: Budget | None = None,
+    turns: Turns = "both", for_all: Budget | None = None,
 ) -> CaseProofs:  # fmt: skip
     """The proofs of a case's original and of the port, and whether they are equal, for `seconds` each. `turns`: whose
     other numbers of turns are looked at; those of an original also where its port is wrong, to tell whose mistake it

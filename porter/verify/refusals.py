@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why PTX refuses M=128 MMAs that a port proposes, whatever a run shows: the port leaves something else than its
-original, has hazards of its own, or does the same only at sizes that were looked at."""
+"""Why PTX refuses what a port proposes, whatever a run shows: the port leaves something else than its original, has
+hazards of its own, does the same only at sizes that were looked at, or what is to be the same is not compared."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from porter.build.entry import kernel_name
 from porter.build.nvcc import compile_ptx
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.facts.apart import Apart
 from porter.facts.code import Code
-from porter.facts.flow import Flow
+from porter.facts.flow import Flow, called
 from porter.ptx.parser import parse_module
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
@@ -39,10 +40,28 @@ def told_by_launch(flow: Flow) -> str:
 
 def told_by_launches(path: Path, options: GateOptions) -> str:
     """The same of any kernel that the compiler makes of a file. Raises PorterError: what compiling raises."""
+    return next(filter(None, map(told_by_launch, flows_in(path, options))), "")
+
+
+def printed(path: Path, options: GateOptions) -> str:
+    """What kernels that the compiler makes of a file print beside what they leave, which nobody compares: how often
+    that is, and of what, goes by who does it. Where only a trap follows, there is nothing left to compare.
+
+    Raises:
+        PorterError: what compiling raises.
+    """
+    for flow in flows_in(path, options):
+        for at in range(len(flow.code.code)):
+            if flow.decoded[at] is not None and at not in flow.lost and called(flow.code.code[at]) == "vprintf":
+                return f"what {kernel_name(flow.code.entry.name)} prints, which is not compared"
+    return ""
+
+
+def flows_in(path: Path, options: GateOptions) -> Iterator[Flow]:
+    """Raises PorterError: what compiling raises."""
     toolkit = find_toolkit(options.toolkit)
     modules = [parse_module(compile_ptx(request, toolkit).ptx) for request in requests(path, options)]
-    flows = (Flow(Code(module, function)) for module in modules for function in module.entries())
-    return next(filter(None, map(told_by_launch, flows)), "")
+    return (Flow(Code(module, function)) for module in modules for function in module.entries())
 
 
 def refusal(case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes], seconds: float, joined: bool) -> str:

@@ -7,15 +7,142 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import test_native_mma_thread
-import test_native_release
 from native_kernels import BATCH
-from test_native_mma_thread_written import ALL_WRITE, BEHIND, NOT_THERE, OF_AT
-from test_native_stage_users import USED
 
 RELEASE = ("release",)
 THREAD = ("release", "mma-thread")
 GIVEN = "arrive(&empty[k % 2]);"
+AT = "int at = 0; "
+OF_AT, OF_STATE = (BATCH.replace(", b)", f", b + {what})") for what in ("at", "s.at"))
+STATE = "struct State {{ int at = 0; __device__ {} }};\n"
+OF_TILES = BATCH.replace(", b)", ", b + shared(p))")
+POINTER = "const char* p = tiles[k % 2];"
+METHOD = STATE.format("void next() { at += 8; }")
+AHEAD = {
+    "a pointer": ("", AT + "int* p = &at; *p += 8;"),
+    "a pointer to a pointer": ("", AT + "int* p = &at; int** pp = &p; **pp += 8;"),
+    "a reference": ("", AT + "int& p = at; p += 8;"),
+    "a reference in parentheses": ("", AT + "int& p(at); p += 8;"),
+    "a lambda with a capture of its own": ("", AT + "auto next = [&m = at] { m += 8; }; next();"),
+    "a macro": ("#define NEXT at += 8\n", AT + "NEXT;"),
+    "a macro with an argument": ("#define NEXT(n) at += n\n", AT + "NEXT(8);"),
+    "a cast": ("", AT + "reinterpret_cast<unsigned&>(at) += 8;"),
+    "a constructor": ("struct Next { __device__ Next(int& at) { at += 8; } };\n", AT + "Next n(at);"),
+    "an object without a name": ("struct Next { __device__ Next(int& at) { at += 8; } };\n", AT + "Next{at};"),
+    "a member that is a reference": (
+        "struct Next { int& at; __device__ void go() { at += 8; } };\n",
+        AT + "Next n{at}; n.go();",
+    ),
+}
+OF_OBJECTS = {
+    "a call operator": (STATE.format("void operator()() { at += 8; }"), "State s; s();"),
+    "an operator": (STATE.format("State& operator<<(int n) { at += n; return *this; }"), "State s; s << 8;"),
+    "a method of a pointer": (METHOD, "State s; State* q = &s; q->next();"),
+    "a method of a reference": (METHOD, "State s; State& q = s; q.next();"),
+    "names for members": ("struct State { int at, n; };\n", "State s{0, 0}; auto& [x, y] = s; x += 8;"),
+}
+NOT_THERE = {
+    **{how: {"HEAD": head, "AHEAD": ahead, "BATCH": OF_AT} for how, (head, ahead) in AHEAD.items()},
+    **{how: {"HEAD": head, "AHEAD": ahead, "BATCH": OF_STATE} for how, (head, ahead) in OF_OBJECTS.items()},
+}
+
+BEHIND = {
+    "a reference": ("", AT + "int& p = at;", "p += 8;", "out[at] = 1;"),
+    "a call operator": (STATE.format("void operator()() { at += 8; }"), AT + "State s;", "s();", "out[s.at] = 1;"),
+    "a macro": ("#define NEXT at += 8\n", AT, "NEXT;", "out[at] = 1;"),
+    "a macro, of what MMAs do not read": ("#define COUNT ++n\n", AT + "int n = 0;", "COUNT;", "out[n] = 1;"),
+    "its name in a macro": ("#define PLACE at\n", AT, "at += 8;", "out[PLACE] = 1;"),
+    "a reference to it": ("", AT + "const int& p = at;", "at += 8;", "out[p] = 1;"),
+}
+ALL_WRITE = {
+    "a pointer of each": ("", "float* mine = out + threadIdx.x;", "*mine = 1;"),
+    "a pointer that moves": ("", "float* mine = out;", "*mine++ = 1;"),
+    "a pointer of all threads that moves": ("", "__shared__ float* mine;", "mine += 1;"),
+    "a reference to a pointer of all threads": ("", "__shared__ float* mine; float*& p = mine;", "p += 1;"),
+    "a pointer that stays": ("", "static float* mine;", "mine += 1;"),
+    "a pointer to a pointer of all threads": ("", "__shared__ float* mine; float** p = &mine;", "*p += 1;"),
+    "a helper with a pointer that moves": (
+        "__device__ void note(float* to) { to += 8; *to = 1; }\n",
+        "",
+        "note(out);",
+    ),
+    "an atomic": ("__device__ int turns;\n", "", "atomicAdd(&turns, 1);"),
+    "an element": ("__device__ int last[4];\n", "", "last[k % 4] = k;"),
+    "a helper": ("__device__ int last; __device__ void note(int k) { last = k; }\n", "", "note(k);"),
+    "a method": (
+        "struct Notes { float* to; __device__ void note(int k) { to[k] = 1; } };\n",
+        "Notes n{out};",
+        "n.note(k);",
+    ),
+    "a lambda": ("", "auto note = [&](int k) { out[k] = 1; };", "note(k);"),
+    "a macro": ("#define NOTE(k) out[k] = 1\n", "", "NOTE(k);"),
+    "a line of text": ("#include <cstdio>\n", "", 'if (k == 0) printf("x");'),
+    "an instruction": ("", "", 'asm volatile("red.global.add.u32 [%0], 1;" ::"l"(out) : "memory");'),
+}
+LATE = {"RELEASE": "if (k > 0) arrive(&empty[(k - 1) % 2]);", "LATE": "arrive(&empty[(steps - 1) % 2]);"}
+PEEK = "__device__ float peek(const char* tile) { return tile[threadIdx.x]; }\n"
+LOADED = (
+    '__device__ float loaded(const void* p) { float f; asm volatile("ld.shared.f32 %0, [%1];" '
+    ': "=f"(f) : "r"(shared(p))); return f; }\n'
+)
+STORED = (
+    '__device__ void stored(const void* map, void* p) { asm volatile("cp.async.bulk.tensor.2d.global.shared::cta'
+    '.bulk_group [%0, {0, 0}], [%1];" ::"l"(map), "r"(shared(p)) : "memory"); }\n'
+)
+STAGE = "struct Stage { char bytes[4096]; __device__ float first() { return bytes[threadIdx.x]; } };\n"
+VIEW = "Stage* stages = reinterpret_cast<Stage*>(tiles);"
+
+USED: dict[str, dict[str, str]] = {
+    "an element": {"RELEASE": f"out[k] = tiles[k % 2][threadIdx.x]; {GIVEN}"},
+    "an element, behind a condition": {"RELEASE": f"if (tiles[k % 2][0] == 1) out[k] = 1; {GIVEN}"},
+    "an element that is written": {"RELEASE": f"tiles[k % 2][threadIdx.x] = 0; {GIVEN}"},
+    "a pointer": {"RELEASE": f"const float* at = reinterpret_cast<float*>(tiles[k % 2]); out[k] = *at; {GIVEN}"},
+    "a reference": {"RELEASE": f"auto& tile = tiles[k % 2]; out[k] = tile[threadIdx.x]; {GIVEN}"},
+    "a function": {"HEAD": PEEK, "RELEASE": f"out[k] = peek(tiles[k % 2]); {GIVEN}"},
+    "an instruction": {"HEAD": LOADED, "RELEASE": f"out[k] = loaded(tiles[k % 2]); {GIVEN}"},
+    "a lambda": {"LAMBDA": "auto peek = [&](int s) { return tiles[s][0]; };",
+                 "RELEASE": f"out[k] = peek(k % 2); {GIVEN}"},
+    "an object": {"HEAD": STAGE, "AHEAD": VIEW, "RELEASE": f"out[k] = stages[k % 2].first(); {GIVEN}"},
+    "a member": {"HEAD": STAGE, "AHEAD": VIEW, "RELEASE": f"out[k] = stages[k % 2].bytes[threadIdx.x]; {GIVEN}"},
+    "a store by TMA": {"HEAD": STORED, "RELEASE": f"stored(map, tiles[k % 2]); {GIVEN}"},
+    "the stage before, ahead of what gives it back": {
+        "BATCH": f"if (k > 0) {{ out[k] = tiles[(k - 1) % 2][0]; arrive(&empty[(k - 1) % 2]); }} {BATCH}",
+        "RELEASE": "", "AFTER": LATE["LATE"],
+    },
+    "the last stage, behind the loop": {
+        "RELEASE": LATE["RELEASE"],
+        "AFTER": f"out[0] = tiles[(steps - 1) % 2][threadIdx.x]; {LATE['LATE']}",
+    },
+}  # fmt: skip
+GIVEN_BACK: dict[str, dict[str, str]] = {
+    "a count that differs": {"INIT": "init(&empty[i], 300);"},
+    "a phase that is kept": {
+        "HEAD": "__device__ uint64_t leave(uint64_t* bar) { uint64_t t; asm volatile("
+                '"mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(t) : "r"(shared(bar)) : "memory"); return t; }',
+        "RELEASE": "uint64_t token = leave(&empty[k % 2]); if (k < 0) out[0] = token;",
+    },
+    "one arrival for two stages": {
+        "RELEASE": "arrive(&empty[k % 2]); arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 512);",
+    },
+    "a predicate of the instruction": {
+        "RELEASE": 'asm volatile("{.reg .pred p; setp.eq.u32 p, %1, 0; @p mbarrier.arrive.shared::cta.b64 _, [%0];}" '
+                   '::"r"(shared(&empty[k % 2])), "r"(threadIdx.x % 128) : "memory");', "INIT": "init(&empty[i], 2);",
+    },
+}  # fmt: skip
+ISSUED: dict[str, dict[str, str]] = {
+    "a collective between MMAs": {"BATCH": "const bool more = __any_sync(0xffffffff, k < steps); " + BATCH},
+    "lanes that meet in a helper": {
+        "HEAD": "__device__ void give(uint64_t* b) { __syncwarp(); if (threadIdx.x % 32 == 0) arrive(b); }",
+        "INIT": "init(&empty[i], 8);", "RELEASE": "give(&empty[k % 2]);",
+    },
+    "a shuffle in a helper": {
+        "HEAD": "__device__ uint64_t same(uint64_t v) { return __shfl_sync(0xffffffff, v, 0); }",
+        "BATCH": BATCH.replace("a + consumer * 512", "same(a + consumer * 512)"),
+    },
+    "an index that consumers read behind their MMAs": {
+        "AHEAD": "int last = 0;", "BATCH": BATCH + " last = k;", "AFTER": "out[0] = last;",
+    },
+}  # fmt: skip
 LATE_AT = "if (steps > 100) "
 HIDDEN: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "a pointer ahead of MMAs": ({"AHEAD": f"int at = 0; int* p = &at; {LATE_AT}*p += 8;", "BATCH": OF_AT}, THREAD),
@@ -31,7 +158,7 @@ HIDDEN: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {"RELEASE": f"if (k > 100) out[threadIdx.x] = tiles[k % 2][threadIdx.x]; {GIVEN}"}, RELEASE,
     ),
     "a second arrival": ({"RELEASE": f"if (k > 100) {GIVEN} {GIVEN}"}, RELEASE),
-    "a collective": ({"BATCH": f"if (k > 100) __syncwarp(0xff); {BATCH}"}, THREAD),
+    "a collective": ({"BATCH": f"if (k > 100) __syncwarp(); {BATCH}"}, THREAD),
 }  # fmt: skip
 """What comes at sizes alone that no case has."""
 
@@ -43,9 +170,9 @@ def cases() -> Iterator[Kernel]:
     up for what they add to the descriptor of B."""
     yield "right", "as it is, stages that go back", {}, RELEASE
     yield "right", "as it is, a thread of its own", {}, THREAD
-    for name, (parts, _) in test_native_release.REFUSED.items():
+    for name, parts in GIVEN_BACK.items():
         yield "release", name, _seen(parts), RELEASE
-    for name, (parts, _) in test_native_mma_thread.REFUSED.items():
+    for name, parts in ISSUED.items():
         yield "thread", name, _seen(parts), THREAD
     for name, parts in USED.items():
         yield "used", name, _seen({n: t.replace("out[k]", "out[threadIdx.x]") for n, t in parts.items()}), RELEASE

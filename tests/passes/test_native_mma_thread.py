@@ -141,30 +141,8 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         {"AHEAD": "int mine = threadIdx.x / 128; const uint64_t first = a + mine; --mine;",
          "BATCH": BATCH.replace("a + consumer", "first + mine")}, "one value of `mine`",
     ),
-    "a collective between MMAs": (
-        {"BATCH": "const bool more = __any_sync(0xffffffff, k < steps); " + BATCH}, "`__any_sync` asks for others",
-    ),
-    "lanes that meet in a helper": (
-        {"HEAD": "__device__ void give(uint64_t* b) { __syncwarp(); if (threadIdx.x % 32 == 0) arrive(b); }",
-         "INIT": "init(&empty[i], 8);", "RELEASE": "give(&empty[k % 2]);"}, "`__syncwarp` asks for others",
-    ),
-    "a shuffle in a helper": (
-        {"HEAD": "__device__ uint64_t same(uint64_t v) { return __shfl_sync(0xffffffff, v, 0); }",
-         "BATCH": BATCH.replace("a + consumer * 512", "same(a + consumer * 512)")},
-        "`__shfl_sync` asks for others",
-    ),
-    "what is done beside MMAs": (
-        {"BATCH": BATCH + " out[k] = 0;"}, "",
-    ),
     "nobody beside the loads": (
         {"ACQUIRE": "wait(&empty[k % 2], k / 2 % 2 ^ 1); if (threadIdx.x == 32) arrive(&empty[k % 2]);"}, "",
-    ),
-    "an index that consumers read behind their MMAs": (
-        {"AHEAD": "int last = 0;", "BATCH": BATCH + " last = k;", "AFTER": "out[0] = last;"},
-        "that consumers do without `last`",
-    ),
-    "a value of the thread that nobody knows": (
-        {"AHEAD": "const int mine = clock();", "BATCH": BATCH.replace("consumer * 512", "consumer * 512 + mine")}, "",
     ),
 }  # fmt: skip
 
@@ -231,3 +209,30 @@ def test_a_name_that_is_taken_stays(tmp_path: Path) -> None:
     consumers = text[text.index("} else {") :]
     assert "const int lane = threadIdx.x % 32" not in text
     assert "tcgen05::thread_index() % 32, warp" in consumers
+
+
+AT = "int at = 0; "
+OF_AT = BATCH.replace(", b)", ", b + at)")
+POINTER = "const char* p = tiles[k % 2];"
+OF_TILES = BATCH.replace(", b)", ", b + shared(p))")
+KEPT = {
+    "a state that is advanced": ("struct State { int at = 0; __device__ void next() { at += 8; } };\n", "State s;",
+                            BATCH.replace(", b)", ", b + s.at)") + " s.next();"),
+    "a helper": ("__device__ void next(int& n) { n += 8; }\n", AT, OF_AT + " next(at);"),
+    "a helper with a pointer": ("__device__ void next(int* n) { *n += 8; }\n", AT, OF_AT + " next(&at);"),
+    "a helper with an array": ("__device__ void next(int* n) { n[0] += 8; }\n", "int all[1] = {0};",
+                               BATCH.replace(", b)", ", b + all[0])") + " next(all);"),
+    "a lambda": ("", AT + "auto next = [&] { at += 8; };", OF_AT + " next();"),
+    "a pointer that moves": ("", "", f"{POINTER} {OF_TILES} p += 8;"),
+    "a pointer that moves in a loop": ("", "", f"{POINTER} for (int i = 0; i < 2; ++i) ++p; {OF_TILES}"),
+    "a helper that moves its own": ("__device__ const char* past(const char* p) { p += 8; return p; }\n", "",
+                                    BATCH.replace(", b)", ", b + shared(past(tiles[k % 2])))")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", KEPT)
+def test_the_thread_changes_variables_of_its_own_by(tmp_path: Path, how: str) -> None:
+    head, ahead, batch = KEPT[how]
+    result = native_kernels.ported(tmp_path, STEPS, HEAD=head, AHEAD=ahead, BATCH=batch)
+    assert missing(result) == []
+    assert "mma-thread" in result.plans[0].native

@@ -156,7 +156,6 @@ REFUSED = {
     "a count of which both parts count": (
         {"HEAD": PARTS, "INIT": "begin(&empty[i], 128, 128);"}, "where the count of the mbarrier is written",
     ),
-    "a count that differs": ({"INIT": "init(&empty[i], 300);"}, "its count and its arrivals differ"),
     "a count that full has, too": (
         {"HEAD": "__device__ void both(uint64_t* a, uint64_t* b, int n) { init(a, n); init(b, n); }",
          "INIT_FULL": "", "INIT": "both(&full[i], &empty[i], 256);"},
@@ -168,12 +167,6 @@ REFUSED = {
          "INIT": "begin<256>(&empty[i]);"},
         "where the count of the mbarrier is written",
     ),
-    "a phase that is kept": (
-        {"HEAD": "__device__ uint64_t leave(uint64_t* bar) { uint64_t t; asm volatile("
-                 '"mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(t) : "r"(shared(bar)) : "memory"); return t; }',
-         "RELEASE": "uint64_t token = leave(&empty[k % 2]); if (k < 0) out[0] = token;"},
-        "whose token nobody has",
-    ),
     "a pointer to mbarriers of either kind": (
         {"AHEAD": "uint64_t* done = empty; if (steps < 0) done = full;", "RELEASE": "arrive(done + k % 2);"},
         "who waits",
@@ -181,15 +174,6 @@ REFUSED = {
     "an unknown condition": (
         {"RELEASE": "if (__shfl_sync(~0u, k, threadIdx.x) == 0) arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 1);"},
         "lets through",
-    ),
-    "one arrival for two stages": (
-        {"RELEASE": "arrive(&empty[k % 2]); arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 512);"},
-        "its count and its arrivals differ",
-    ),
-    "a predicate of the instruction": (
-        {"RELEASE": 'asm volatile("{.reg .pred p; setp.eq.u32 p, %1, 0; @p mbarrier.arrive.shared::cta.b64 _, [%0];}" '
-                    '::"r"(shared(&empty[k % 2])), "r"(threadIdx.x % 128) : "memory");', "INIT": "init(&empty[i], 2);"},
-        "",
     ),
     "a helper that others call, too": (
         {"HEAD": "__device__ void batch(float (&acc)[8], uint64_t a, uint64_t b) {"

@@ -22,7 +22,7 @@ from porter.passes.context import PortContext, qualified
 from porter.passes.native import release
 from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.release import count_of
-from porter.passes.native.sites import Changes, Left, Place, only_from, path_of, prefix, statement_of, written
+from porter.passes.native.sites import Changes, Left, Place, path_of, prefix, statement_of, written
 from porter.passes.native.slicing import BLOCKS, Level, Slice
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
@@ -114,8 +114,6 @@ class Move:
         issuer = roles.first * WARPGROUP
         self.range = self._with_waits()
         self.slice = Slice(kernel, self.range, at, issuer)
-        for node, name in self.slice.kept():
-            raise Place(self.function, node).left(f"that consumers do without `{name}` as it is behind their MMAs")
         self._reads()
         return at
 
@@ -124,7 +122,6 @@ class Move:
         self._without_fences()
         self._write(at)
         self._consumers()
-        self._behind()
         self._counts()
 
     def _with_waits(self) -> list[Node]:
@@ -208,8 +205,6 @@ class Move:
         drop = Changes(self.context, RULE)
         for path, _ in kernel.synchronizing(Step.FENCE):
             place = written(path)
-            if not only_from(kernel.program, place.function, self.function, kernel.spans):
-                raise place.left(f"that `{place.function.name}` is called for these MMAs alone")
             drop.drop(Place(place.function, statement_of(place)))
         for place in self.slice.meetings():
             drop.drop(place)
@@ -489,17 +484,6 @@ class Move:
             ):
                 return False
         return True
-
-    def _behind(self) -> None:
-        """That nobody but the thread waits for stages."""
-        kernel = self.kernel
-        mine = self.span
-        for operation in kernel.walk.operations:
-            site = next((s for s in operation.sites if s.frame.function is self.function), None)
-            if operation.kind != "wait" or site is None or not kernel.runs(operation) & kernel.consumers:
-                continue
-            if not mine.contains(self.function.span(site.node)) and self._fills(operation.barrier):
-                raise Place(self.function, site.node).left("that stages are waited for among the MMAs alone")
 
     def _fills(self, barrier: str) -> bool:
         name = barrier.split("[")[0]

@@ -585,7 +585,6 @@ class Pair:
             names.add(declared[0])
             if used:
                 self._again.add(declared[0])
-                self.move.slice.pure(node)
                 lines.append(" ".join(ported_text(self.context, self.function, self.function.span(node)).split()))
         return lines
 

@@ -94,7 +94,6 @@ class Places:
             value = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
             if kind is None or kind.type not in _SIMPLE or value is None or "_list" in value.type:
                 raise Place(self.function, declaration).left("what it is made of, as a number or an address")
-        self.slice.pure(declaration)
 
 
 @dataclass(frozen=True)
@@ -279,7 +278,6 @@ class Part:
             constant = other.declaration is not None and not self._mine(other.declaration)
             if not constant or other.name in self.places.names or any(True for _ in self._given(other)):
                 raise self._left(declared, f"what `{variable.name}` begins with, for all tiles")
-        self.slice.pure(declared)
         self.carried.append(declared)
 
     # --- Stages that are counted from 0

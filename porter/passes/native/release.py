@@ -10,13 +10,11 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.functions import Call, Function, Style
 from porter.model.pipeline.frames import Frame, Wording, tidy
 from porter.model.pipeline.operations import Operation, operations_of
 from porter.model.pipeline.rings import split_index
-from porter.model.scopes import resolve
 from porter.model.tensor_core import Step
 from porter.passes.context import PortContext, qualified
 from porter.passes.native.mainloop import Pipelined
@@ -27,12 +25,10 @@ from porter.passes.native.sites import (
     Left,
     Place,
     frame_in,
-    only_from,
     path_of,
     statement_of,
     written,
 )
-from porter.passes.native.stage_users import check_users
 from porter.ptx.arch import WARP
 from porter.ptx.ast import Placeholder, Reg
 from porter.ptx.table import find as decode
@@ -89,29 +85,20 @@ class Release:
             Left: a fact is missing.
         """
         kernel = self.kernel
-        function = kernel.function
         roles = kernel.kernel.roles
         if not kernel.context.helpers.joined and not (roles.value == 1 and roles.exact):
             raise kernel.begin.left("one MMA for all consumers: each of them issues its own")
         rings = self._rings()
         if not kernel.waits_in_loop():
             raise kernel.begin.left("a loop that waits for its MMAs, and reads none of their results")
-        mine = [o for n in rings for o in kernel.operations(n, "arrive") if kernel.runs(o) <= kernel.consumers]
-        self._used([o for o in mine if not kernel.is_ahead(o)])
         shared = [n for n in rings if any(o.remote for o in kernel.operations(n, "arrive"))]
         if shared and len(rings) > 1:
             raise kernel.begin.left("one ring of stages: a cluster shares those of several")
         for name in rings:
             self._ring(name, bool(shared))
         for place in self._synchronizing():
-            if not only_from(kernel.program, place.function, function, kernel.spans):
-                raise place.left(f"that `{place.function.name}` is called for these MMAs alone")
             self.changes.drop(Place(place.function, statement_of(place)))
         self._close(bool(shared))
-
-    def _used(self, arrivals: list[Operation]) -> None:
-        """That arrivals tell of MMAs alone."""
-        check_users(self.kernel, arrivals)
 
     def _synchronizing(self) -> Iterator[Place]:
         """Commits and waits of the range."""
@@ -154,8 +141,6 @@ class Release:
             kernel.context.helpers.shares = True
             for operation in kernel.operations(name, "wait"):
                 self._of_cluster(operation)
-        else:
-            self._agrees(name, mine, others)
         for operation in mine:
             self._arrival(operation, operations, ctas)
         self._count_from(name, ctas + others)
@@ -197,21 +182,6 @@ class Release:
             raise self._place(operation).left(f"what `{operation.count}` comes to")
         return value
 
-    def _agrees(self, name: str, mine: list[Operation], others: int) -> None:
-        """Arrivals that are not those of one phase, such as two of a thread, are no stage that goes back."""
-        kernel = self.kernel
-        counts = self._counts(name)
-        if not counts:
-            raise kernel.begin.left(f"where {name} begins, and with what count")
-        each: dict[int, int] = {}
-        for operation in mine:
-            count = self._count(operation)
-            for thread in kernel.runs(operation):
-                if each.setdefault(thread, count) != count:
-                    raise self._place(operation).left(f"how often a thread arrives at {name} in a phase")
-        if kernel.threads is not None and counts - {None, sum(each.values()) + others}:
-            raise self._place(mine[0]).left(f"who else arrives at {name}: its count and its arrivals differ")
-
     def _counts(self, name: str) -> set[int | None]:
         """The counts that an mbarrier begins with, None for one that is not known."""
         return {self._value(o) for o in self.kernel.operations(name, "init")}
@@ -222,7 +192,6 @@ class Release:
     def _arrival(self, operation: Operation, ring: list[Operation], ctas: int) -> None:
         kernel = self.kernel
         place = written(path_of(operation))
-        self._plain(operation)
         for other in kernel.walk.operations:
             same = any(s.node.id == place.node.id and s.frame.function is place.function for s in other.sites)
             if same and other not in ring:
@@ -288,24 +257,6 @@ class Release:
         if "threadIdx" in text:
             raise statement.left("an arrival that is the same for all threads")
         return text
-
-    def _plain(self, operation: Operation) -> None:
-        """That an arrival is under no predicate, and nobody has its token."""
-        site = operation.sites[-1]
-        function = site.frame.function
-        for statement in (s for s in function.asm if s.node.id == site.node.id and s.ptx is not None):
-            assert statement.ptx is not None
-            if any(i.guard is not None for i in statement.ptx.instructions() if i.parts[0] == "mbarrier"):
-                raise self._place(operation).left("an arrival that is under no predicate")
-            for output in statement.outputs:
-                variable = resolve(function, statement.node, output.expr)
-                read = [n for n in find(function.body, "identifier") if function.text(n) == output.expr]
-                if (
-                    variable is None
-                    or variable.param is not None
-                    or any(n.start_byte > site.node.end_byte for n in read)
-                ):
-                    raise self._place(operation).left("an arrival whose token nobody has")
 
     def _without_choice(self, operation: Operation, place: Place, node: Node) -> tuple[Place, list[str]]:
         """The statement with the conditions around it that choose one of the consumers' threads, and what else these

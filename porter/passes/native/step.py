@@ -28,11 +28,6 @@ def declared(names: Collection[str]) -> list[Declared]:
     return [s.changes for s in steps_for("cuda") if s.name in names]
 
 
-def proves_nothing(names: Collection[str]) -> bool:
-    """Whether some step is one of others, which proves nothing: PTX has to."""
-    return not {s.name for s in discovered("porter.passes.native")}.issuperset(names)
-
-
 def steps_of(drop_promotion: bool = False, block_scale: bool = False) -> tuple[str, ...]:
     """Names of all steps that are asked for."""
     asked = {"promotion": drop_promotion, "scales": block_scale}

@@ -98,8 +98,6 @@ class TiledMove(Move):
         kernel.variables()
         own = self._pipelines()
         self.slice = TiledSlice(kernel, self.range, at, issuer, moved=self.moved, pipelines=own, mmas=mmas)
-        for node, name in self.slice.kept():
-            raise Place(self.function, node).left(f"that consumers do without `{name}` as it is behind their MMAs")
         self._reads()
         self._behind()
         return at

@@ -161,10 +161,9 @@ class TiledStores(Pair):
         return any(next(mentions(self.function, [declaration], p.text), None) is not None for p in self.places)
 
     def _are_kept(self, declarations: list[Node]) -> None:
-        """That declarations which are made again only compute, and of what is the same where sums are stored."""
+        """That declarations which are made again are made of what is the same where sums are stored."""
         function = self.function
         for declaration in declarations:
-            self.move.slice.pure(declaration)
             for name in find(declaration, "identifier"):
                 variable = resolve(function, name, function.text(name))
                 for use in function.named(variable.name) if variable is not None else ():

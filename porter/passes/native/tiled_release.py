@@ -78,9 +78,6 @@ class TiledRelease(Release):
         super().take()
         kernel.check_meetings()
 
-    def _used(self, arrivals: list[Operation]) -> None:
-        """Elements of tensors are not followed: `_is_behind_mmas_alone` asks for sums that are read."""
-
     def _rings(self) -> list[str]:
         names = super()._rings()
         for name in names:

@@ -15,7 +15,6 @@ from porter.lang.cuda import find
 from porter.model.facts import Commit, Fence, Layout, RegisterFence, TiledMma, Wait
 from porter.model.functions import Call, Function, declared_name
 from porter.model.scopes import Variable, resolve
-from porter.passes.full_rate.leading import Key
 from porter.passes.full_rate.library import LibraryCalls
 from porter.passes.native.mainloop import inside
 from porter.passes.native.slicing import Slice, is_declared
@@ -44,17 +43,11 @@ class TiledSlice(Slice):
         super()._close()
         self.levels[-1].statements += self.moved
         self.levels[-1].statements.sort(key=lambda n: n.start_byte)
+        self._single()
 
     def _beside(self, index: int) -> Iterator[Node]:
         mine = {n.id for n in self.moved}
         yield from (n for n in super()._beside(index) if n.id not in mine)
-
-    def _hidden(self) -> list[tuple[Key, Node]]:
-        # what a library's calls change, its mappings say
-        return []
-
-    def _own_alone(self, node: Node) -> None:
-        """A warp beside the consumers has views of its own, which stand for memory where they are assigned to."""
 
     def _is_known(self, call: Call) -> bool:
         return super()._is_known(call) or self.library.computes(call.caller, call.node)
@@ -88,6 +81,18 @@ class TiledSlice(Slice):
             for function in {id(f): f for f in self._reached(node)}.values():
                 if self._varies(function):
                     raise self._left(node, f"what `{function.name}` gives in the thread that issues")
+
+    def _reached(self, node: Node) -> Iterator[Function]:
+        program = self.kernel.program
+        work = [t for n in find(node, "call_expression") for c in program.calls_by_node.get(n.id, ())
+                for t in program.targets(c)]  # fmt: skip
+        seen: set[int] = set()
+        while work:
+            function = work.pop()
+            if id(function) not in seen:
+                seen.add(id(function))
+                yield function
+                work += [t for c in function.calls for t in program.targets(c)]
 
     def _varies(self, function: Function) -> bool:
         """Whether a function asks for which thread runs it."""
@@ -162,15 +167,6 @@ class TiledSlice(Slice):
             if value is not None:
                 self.told[listed[0].id] = int(value)
                 yield listed[0]
-
-    def kept(self) -> Iterator[tuple[Node, str]]:
-        for node, name in super().kept():
-            # a pipeline is where its mbarriers are, which no call changes; of an MMA one changes the scale of D alone
-            held = node.parent
-            member = held.child_by_field_name("field") if held is not None and held.type == "field_expression" else None
-            scales = self.kernel.program.vocabulary.spellings.are("scale_of_d", self.function.text(member or node))
-            if name not in self.pipelines and (name not in self.mmas or scales):
-                yield node, name
 
     def numbers(self, node: Node) -> dict[Node, int]:
         """Arguments in a statement that are numbers in the warp of its own."""

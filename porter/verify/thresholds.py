@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes at which a program does what it does at none of those that are looked at: a comparison that comes to one result
+at these has the other one for more turns, or more blocks."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from porter.diagnostics import PorterError
+from porter.facts.code import Code
+from porter.facts.events import NotUnderstood, WarpName
+from porter.facts.executor import run
+from porter.facts.flow import Flow
+from porter.facts.machine import Machine
+from porter.facts.state import Warp
+from porter.sync.sequences import LARGEST_SIZE
+from porter.sync.turns import numbers
+from porter.verify.case_program import Program
+from porter.verify.proving import Sizes, clusters_looked_at, listed
+
+_TILES = 768
+"""A multiple of the usual tiles, so that a size which is larger by some of these has the same edges."""
+_ROUNDS = 3
+"""How often a size is looked for that is farther away than it seemed."""
+
+Place = tuple[int, WarpName, int]
+"""Cluster, warp, and instruction."""
+
+
+class UnreachedError(Exception):
+    """Why a size is not looked at."""
+
+
+class _Sides:
+    """What each comparison of one execution came to, and by lane how far its sides were from the other result where
+    they came nearest to it."""
+
+    def __init__(self) -> None:
+        self.held: dict[Place, set[bool]] = defaultdict(set)
+        self.apart: dict[tuple[Place, int], int] = {}
+        self.seconds = 0.0
+
+    def note(self, flow: Flow, cluster: int, warp: WarpName, at: int, sides: Sequence[tuple[int, int]]) -> None:
+        parts, place = flow.code.code[at].parts, (cluster, warp, at)
+        for lane, (holds, apart) in enumerate(_results(sides, parts[1], parts[-1])):
+            self.held[place].add(holds)
+            self.apart[place, lane] = min(apart, self.apart.get((place, lane), apart))
+
+
+@lru_cache(maxsize=1 << 14)
+def _results(sides: Sequence[tuple[int, int]], operator: str, kind: str) -> list[tuple[bool, int]]:
+    """By lane."""
+    return [_result(operator, left - right) for left, right in numbers(sides, kind)]
+
+
+def _result(operator: str, difference: int) -> tuple[bool, int]:
+    """What a comparison of two sides comes to, and how much they have to change for the other result."""
+    if operator in ("eq", "ne"):
+        return (difference == 0) is (operator == "eq"), abs(difference) or 1
+    if operator in ("le", "ls", "gt", "hi"):
+        difference -= 1
+    below = difference < 0
+    return below is (operator in ("lt", "lo", "le", "ls")), -difference if below else difference + 1
+
+
+@dataclass
+class Thresholds:
+    """Those of one program of a case, by the sizes that are looked at anyway, in so many `seconds` of processor
+    time."""
+
+    program: Program
+    chosen: Sequence[Sizes]
+    seconds: float
+
+    def __post_init__(self) -> None:
+        self._began = time.process_time()
+        self._known: dict[str, _Sides | None] = {}
+        self._kernel = self.program.at(self.chosen[0])[0]
+        assert self._kernel.function is not None
+        self._flow = Flow(Code(self._kernel.module, self._kernel.function))
+
+    def sizes(self) -> Iterator[Sizes]:
+        """One behind each, the nearest for each size.
+
+        Raises:
+            UnreachedError: there is no time for one, or it is not found.
+        """
+        held: dict[Place, set[bool]] = defaultdict(set)
+        for sides in map(self._at, self.chosen):
+            for place, results in sides.held.items() if sides is not None else ():
+                held[place] |= results
+        for name in self.chosen[0]:
+            values = [sizes[name] for sizes in self.chosen]
+            numbers_of = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+            if len(numbers_of) == len(values) and (unit := math.gcd(*numbers_of)):
+                yield from self._of(name, math.lcm(unit, _TILES), held)
+
+    def _of(self, name: str, unit: int, held: Mapping[Place, set[bool]]) -> Iterator[Sizes]:
+        sizes = max(self.chosen, key=lambda chosen: int(chosen[name]))
+        first = int(sizes[name])
+        step = steps = -(-first // unit) * unit
+        before = self._at(sizes)
+        for index in range(2 + _ROUNDS):
+            sizes = {**sizes, name: int(sizes[name]) + steps}
+            if before is None or int(sizes[name]) > LARGEST_SIZE:
+                return
+            if before.seconds * (int(sizes[name]) / first) > self.seconds - (time.process_time() - self._began):
+                raise UnreachedError(f"no time for {listed(sizes)}, where comparisons may have another result")
+            one = self._at(sizes)
+            if one is None:
+                return
+            if _differ(one, held):
+                yield sizes
+                return
+            # of the first two steps both are made: what repeats moves to and fro
+            meeting = step * _meet(before, one, held)
+            steps, before = step if index == 0 else meeting, one
+            if not steps:
+                return
+        raise UnreachedError(f"a comparison that may have another result for more {name} than {listed(sizes)}")
+
+    def _at(self, sizes: Sizes) -> _Sides | None:
+        """An execution of the first cluster and of the last one; None where the program does not take these sizes, or
+        what it does there is not understood."""
+        key = listed(sizes)
+        if key not in self._known:
+            self._known[key] = self._executed(sizes)
+        return self._known[key]
+
+    def _executed(self, sizes: Sizes) -> _Sides | None:
+        began, found = time.process_time(), _Sides()
+        try:
+            kernel, problem = self.program.at(sizes)
+            if kernel.ptx != self._kernel.ptx:
+                return None
+            flow = self._flow
+            for cluster, launched in enumerate(clusters_looked_at(problem, flow)):
+                machine = Machine(replace(launched, areas=()))
+                machine.on_comparison = _told(found, flow, cluster)
+                run(machine)
+        except (PorterError, NotUnderstood):
+            return None
+        found.seconds = time.process_time() - began
+        return found
+
+
+def _differ(sides: _Sides, held: Mapping[Place, set[bool]]) -> bool:
+    """Whether a comparison has a result that it has in none of the executions which `held` is of."""
+    return any(place in held and not results <= held[place] for place, results in sides.held.items())
+
+
+def _meet(one: _Sides, other: _Sides, held: Mapping[Place, set[bool]]) -> int:
+    """After how many times the way from one execution to the other some comparison has its other result at the soonest;
+    0 where none comes nearer to it."""
+    found = []
+    for (place, lane), apart in other.apart.items():
+        before = one.apart.get((place, lane), apart)
+        if apart < before and len(held.get(place, ())) == 1:
+            found.append(-(-apart // (before - apart)))
+    return min(found, default=0)
+
+
+def _told(found: _Sides, flow: Flow, cluster: int) -> Callable[[Warp, int, tuple[tuple[int, int], ...]], None]:
+    return lambda warp, at, sides: found.note(flow, cluster, warp.name, at, sides)
+
+
+def sizes_beyond(programs: Mapping[str, Program], chosen: Sequence[Sizes], seconds: float) -> list[Sizes]:
+    """The sizes at which some program does what it does at none of those that are chosen.
+
+    Raises:
+        UnreachedError: one of them is not looked at.
+    """
+    found: list[Sizes] = []
+    for name, program in programs.items():
+        try:
+            found += [s for s in Thresholds(program, chosen, seconds).sizes() if s not in found]
+        except UnreachedError as error:
+            raise UnreachedError(f"the {name} has {error}") from error
+    return found
