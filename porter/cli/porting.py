@@ -155,6 +155,8 @@ def port_paths(
         aheads=aheads,
         wide=wide,
     )
+    if options.types is not None and gate is not None:
+        options = replace(options, types=partial(types_of, gate) if compiles else unasked)
     chip = port_target(target) if target else options.target
     options = asking(current(), replace(options, target=chip, ask=ask))
     found = None
