@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `--style idiomatic` makes of corpus kernels, as diffs that were read by eye; of a kernel that it leaves, the fact
-that is missing. `make golden` writes them anew."""
+"""What `--style idiomatic` makes of corpus kernels, as diffs that were read by eye; of a kernel that it leaves, what is
+missing. `make golden` writes them anew."""
 
 from __future__ import annotations
 

@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 from idiom_kernels import (
     ACCUMULATOR,
-    ARRIVE,
     ATOM,
-    BODY,
     EMPTY,
-    FULL,
     LOOP,
     MMA,
     RESULTS,
@@ -23,7 +20,6 @@ from idiom_kernels import (
     SYNC,
     TEXT,
     TYPES,
-    WAIT,
     ZERO,
     changed,
     idiomatic,
@@ -32,6 +28,7 @@ from idiom_kernels import (
 )
 
 F16 = "SM100_MMA_F16BF16_SS<Element, Element, float, BM, BN, UMMA::Major::K, UMMA::Major::K>"
+SELECTOR = "GMMA::ss_op_selector<Element, Element, float, Shape<_128, Int<BN>, _64>, GMMA::Major::K, GMMA::Major::K>()"
 
 
 @pytest.mark.parametrize(
@@ -43,16 +40,20 @@ F16 = "SM100_MMA_F16BF16_SS<Element, Element, float, BM, BN, UMMA::Major::K, UMM
         (MMA.replace("SM90_64", "cute::SM90_64"), f"{F16}{{}}));"),
         (MMA.replace("SM90_64", "SM90::GMMA::MMA_64"), f"{F16}{{}}));"),
         (f"    using Op = {ATOM};\n    using Mma = decltype(make_tiled_mma(Op{{}}));\n", f"using Op = {F16};"),
-        (f"    using Mma = TiledMMA<MMA_Atom<{ATOM}>, Layout<Shape<_2, _1, _1>>>;\n",
-         f"using Mma = TiledMMA<MMA_Atom<{F16}>, Layout<Shape<_1, _1, _1>>>;"),
-        ("    using Mma = decltype(make_tiled_mma(GMMA::ss_op_selector<Element, Element, float, Shape<Int<BM>, Int<BN>, "
-         "_64>, GMMA::Major::K, GMMA::Major::K>()));\n", f"{F16}{{}}));"),
+        (
+            f"    using Mma = TiledMMA<MMA_Atom<{ATOM}>, Layout<Shape<_2, _1, _1>>>;\n",
+            f"using Mma = TiledMMA<MMA_Atom<{F16}>, Layout<Shape<_1, _1, _1>>>;",
+        ),
+        (MMA.replace(f"{ATOM}{{}}", SELECTOR), f"{F16}{{}}));"),
         (MMA.replace("GMMA::Major::K>", "GMMA::Major::MN>"), "UMMA::Major::K, UMMA::Major::MN>{}));"),
-        (MMA.replace("K>{}", "K, GMMA::ScaleIn::Neg, GMMA::ScaleIn::One>{}"), "UMMA::Major::K, UMMA::ScaleIn::Neg, UMMA::ScaleIn::One>"),
+        (
+            MMA.replace("K>{}", "K, GMMA::ScaleIn::Neg, GMMA::ScaleIn::One>{}"),
+            "K, UMMA::ScaleIn::Neg, UMMA::ScaleIn::One>",
+        ),
         (MMA.replace("F32F16F16", "F32BF16BF16"), "SM100_MMA_F16BF16_SS<bfloat16_t, bfloat16_t, float, BM, BN,"),
         (MMA.replace("F32F16F16", "F16F16F16"), "SM100_MMA_F16BF16_SS<Element, Element, Element, BM, BN,"),
     ],
-)  # fmt: skip
+)
 def test_atoms(tmp_path: Path, written: str, expected: str) -> None:
     text = idiomatic(tmp_path, changed((MMA, written)))
     assert expected in " ".join(text.split()).replace("( ", "(").replace("< ", "<")
@@ -206,25 +207,38 @@ def test_a_function_that_multiplies_is_called_by_one_warp(tmp_path: Path) -> Non
     )
 
 
+NAMED = (
+    "        const auto step = [&](int k) { gemm(mma, tCrA(_, _, k, 0), tCrB(_, _, k, 0), tCrC); };\n        step(0);\n"
+)
+STORED = "auto& storage = *reinterpret_cast<typename Traits<BM, BN, STAGES>::Storage*>(memory);"
+KIND = "typename Traits<BM, BN, STAGES>::Storage"
+
+
 @pytest.mark.parametrize(
     ("text", "missing"),
     [
         (helped(LOOP.replace(EMPTY, EMPTY + "        sums(0) *= 2;\n")), "does nothing but multiply"),
         (helped(LOOP + "    __syncthreads();\n"), "does nothing but multiply"),
-        (changed((STEPS, "        const auto step = [&](int k) { gemm(mma, tCrA(_, _, k, 0), tCrB(_, _, k, 0), tCrC); };\n        step(0);\n")),
-         ""),
-        (changed((ACCUMULATOR, ACCUMULATOR + "    Tensor other = partition_fragment_C(mma, Shape<Int<BM>, Int<BN>>{});\n"),
-                 (STEPS, STEPS + STEPS.replace("tCrC", "other"))), "one accumulator"),
+        (changed((STEPS, NAMED)), ""),
+        (
+            changed(
+                (ACCUMULATOR, ACCUMULATOR + ACCUMULATOR.replace("tCrC", "other")),
+                (STEPS, STEPS + STEPS.replace("tCrC", "other")),
+            ),
+            "one accumulator",
+        ),
         (changed((RESULTS, "    tCrC(0) += __shfl_xor_sync(~0u, tCrC(0), 1);\n" + RESULTS)), "which lane has them"),
         (changed((RESULTS, "    if (threadIdx.x % 4 == 0) tCrC(0) = 0;\n" + RESULTS)), "which lane has them"),
-        (changed((ZERO, "    copy(thread_mma.partition_C(gC), tCrC);\n")), "registers of sums that are used behind MMAs alone"),
+        (changed((ZERO, "    copy(thread_mma.partition_C(gC), tCrC);\n")), "used behind MMAs alone"),
         (changed((RESULTS, "    print(mma);\n" + RESULTS)), "what is done with the tiled MMA"),
         (changed((RESULTS, "    copy(tCrC, thread_mma.retile_C(gC));\n")), "`retile_C` of a part of the tiled MMA"),
-        (changed(("auto& storage = *reinterpret_cast<typename Traits<BM, BN, STAGES>::Storage*>(memory);",
-                  "auto storage = tensors.storage(memory);")), "a struct that the kernel takes its shared memory for"),
+        (
+            changed((STORED, "auto storage = tensors.storage(memory);")),
+            "a struct that the kernel takes its shared memory for",
+        ),
         (changed(("256) k(", "256) k(int x, ")).replace("threadIdx.x - 128", "threadIdx.y"), "blocks of one dimension"),
     ],
-)  # fmt: skip
+)
 def test_kernels_that_are_left(tmp_path: Path, text: str, missing: str) -> None:
     assert missing in left(tmp_path, text)
 
@@ -262,10 +276,12 @@ def test_two_sizes_of_one_text_are_left(tmp_path: Path) -> None:
         (SLICE.replace("get_slice", "get_thread_slice"), "auto cta_mma = mma.get_thread_slice(_0{});"),
         (SLICE.replace("auto thread_mma", "ThrMMA thread_mma"), "ThrMMA cta_mma = mma.get_slice(_0{});"),
         (SLICE.replace("threadIdx.x - 128", "int(threadIdx.x) % 128"), "auto cta_mma = mma.get_slice(_0{});"),
-        (SLICE.replace("partition_fragment_A(tensors.a())", "make_fragment_A(thread_mma.partition_A(tensors.a()))"),
-         "cta_mma.make_fragment_A(cta_mma.partition_A(tensors.a()))"),
+        (
+            SLICE.replace("partition_fragment_A(tensors.a())", "make_fragment_A(thread_mma.partition_A(tensors.a()))"),
+            "cta_mma.make_fragment_A(cta_mma.partition_A(tensors.a()))",
+        ),
     ],
-)  # fmt: skip
+)
 def test_parts_of_the_mma(tmp_path: Path, written: str, expected: str) -> None:
     text = idiomatic(tmp_path, changed((SLICE, written)))
     assert expected in text
@@ -281,11 +297,14 @@ def test_parts_of_the_mma(tmp_path: Path, written: str, expected: str) -> None:
         "    auto out = make_fragment_like<half_t>(tCrC);\n    copy(out, thread_mma.partition_C(gC));\n",
     ],
 )
-@pytest.mark.parametrize(("types", "part"), [
-    (TYPES, "thread_t2r.partition_D(cta_mma.partition_C(gC))"),
-    ((128, 128, 256, 4, 16), "thread_t2r.partition_D(local_tile(gC, Part{}, part))"),
-    ((256, 128, 256, 4, 16), "thread_t2r.partition_D(local_tile(gC, Part{}, part))"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("types", "part"),
+    [
+        (TYPES, "thread_t2r.partition_D(cta_mma.partition_C(gC))"),
+        ((128, 128, 256, 4, 16), "thread_t2r.partition_D(local_tile(gC, Part{}, part))"),
+        ((256, 128, 256, 4, 16), "thread_t2r.partition_D(local_tile(gC, Part{}, part))"),
+    ],
+)
 def test_results_are_partitioned_as_the_copy_has_them(
     tmp_path: Path, results: str, types: tuple[int, ...], part: str
 ) -> None:
@@ -298,8 +317,10 @@ def test_results_are_partitioned_as_the_copy_has_them(
 
 def test_parts_of_results_in_front_of_the_accumulator_move_behind_it(tmp_path: Path) -> None:
     early = "    Tensor tCgC = thread_mma.partition_C(gC);  // (MMA, MMA_M, MMA_N)\n"
-    text = idiomatic(tmp_path, changed((SLICE, SLICE + early), (ACCUMULATOR, "    Tensor tCrC = thread_mma.make_fragment_C(tCgC);\n"),
-                                       (RESULTS, "    copy(tCrC, tCgC);\n")))  # fmt: skip
+    made = "    Tensor tCrC = thread_mma.make_fragment_C(tCgC);\n"
+    text = idiomatic(
+        tmp_path, changed((SLICE, SLICE + early), (ACCUMULATOR, made), (RESULTS, "    copy(tCrC, tCgC);\n"))
+    )
     assert "    Tensor tCtC = cta_mma.make_fragment_C(cta_mma.partition_C(gC));\n" in text
     assert "    Tensor tCgC = thread_t2r.partition_D(cta_mma.partition_C(gC));  // (MMA, MMA_M, MMA_N)\n" in text
     assert "    Tensor tCrC = make_tensor<float>(shape(tCgC));\n" in text
@@ -326,8 +347,15 @@ def test_the_kernels_own_index_of_warps_is_used(tmp_path: Path, declared: str) -
     assert text.count("canonical_warp_idx_sync") == 2
 
 
-@pytest.mark.parametrize("meets", ["    __syncthreads();\n", "    cluster_sync();\n", "    cute::cluster_sync();\n",
-                                   "    cluster_arrive();\n    cluster_wait();\n"])  # fmt: skip
+@pytest.mark.parametrize(
+    "meets",
+    [
+        "    __syncthreads();\n",
+        "    cluster_sync();\n",
+        "    cute::cluster_sync();\n",
+        "    cluster_arrive();\n    cluster_wait();\n",
+    ],
+)
 def test_columns_are_allocated_in_front_of_where_all_meet(tmp_path: Path, meets: str) -> None:
     text = idiomatic(tmp_path, changed((SYNC, meets)))
     assert f"tmem.allocate(BN, &storage.tmem_base);\n    }}\n{meets}" in text
@@ -347,17 +375,18 @@ def test_without_a_meeting_the_port_adds_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("storage", "declared"),
     [
-        (STORAGE, "auto& storage = *reinterpret_cast<typename Traits<BM, BN, STAGES>::Storage*>(memory);"),
+        (STORAGE, STORED),
         (STORAGE, "auto* storage = reinterpret_cast<typename Traits<BM, BN, STAGES>::Storage*>(memory);"),
-        (STORAGE, "typename Traits<BM, BN, STAGES>::Storage& storage = *(typename Traits<BM, BN, STAGES>::Storage*)memory;"),
-        (STORAGE, "using S = typename Traits<BM, BN, STAGES>::Storage;\n    S& storage = *reinterpret_cast<S*>(memory);"),
-        (STORAGE.replace("Storage", "Shared"),
-         "auto& storage = *reinterpret_cast<typename Traits<BM, BN, STAGES>::Shared*>(memory);"),
+        (STORAGE, f"{KIND}& storage = *({KIND}*)memory;"),
+        (STORAGE, f"using S = {KIND};\n    S& storage = *reinterpret_cast<S*>(memory);"),
+        (
+            STORAGE.replace("Storage", "Shared"),
+            "auto& storage = *reinterpret_cast<typename Traits<BM, BN, STAGES>::Shared*>(memory);",
+        ),
     ],
-)  # fmt: skip
+)
 def test_members_at_the_end_of_the_storage(tmp_path: Path, storage: str, declared: str) -> None:
-    kind = "auto& storage = *reinterpret_cast<typename Traits<BM, BN, STAGES>::Storage*>(memory);"
-    text = changed((STORAGE, storage), (kind, declared))
+    text = changed((STORAGE, storage), (STORED, declared))
     if "auto* storage" in declared:
         text = text.replace("storage.", "storage->")
     ported = idiomatic(tmp_path, text)
@@ -407,9 +436,11 @@ def test_words_of_cute_are_qualified_where_the_sources_do_it(tmp_path: Path) -> 
         "        warpgroup_", "        cute::warpgroup_"
     )
     ported = idiomatic(tmp_path, text.replace("size<2>", "cute::size<2>"))
-    for line in ("cute::make_tmem_copy(cute::SM100_TMEM_LOAD_32dp32b32x{}, tCtC)", "cute::wait_barrier(", "cute::elect_one_sync()",
-                 "mma.get_slice(cute::_0{})", "cute::copy(t2r,"):  # fmt: skip
+    for line in (
+        "cute::make_tmem_copy(cute::SM100_TMEM_LOAD_32dp32b32x{}, tCtC)",
+        "cute::wait_barrier(",
+        "cute::elect_one_sync()",
+        "mma.get_slice(cute::_0{})",
+        "cute::copy(t2r,",
+    ):
         assert line in ported
-
-
-assert BODY and ARRIVE and FULL and WAIT and LAG
