@@ -3,7 +3,7 @@
 // and of CUTLASS's barriers, as the kernel has to write them.
 
 //@ section question
-asm volatile("// $mark $index %0 %1 %2 %3" ::"n"(int(decltype(cute::tile_size<0>($mma))::value * decltype(cute::size<1>($accumulator))::value)), "n"(int(decltype(cute::tile_size<1>($mma))::value * decltype(cute::size<2>($accumulator))::value)), "n"(int(decltype(cute::size($mma))::value)), "n"(int(sizeof(typename cute::remove_cvref_t<decltype($accumulator)>::value_type))));
+asm volatile("// $mark $index %0 %1 %2 %3 %4" ::"n"(int(decltype(cute::tile_size<0>($mma))::value * decltype(cute::size<1>($accumulator))::value)), "n"(int(decltype(cute::tile_size<1>($mma))::value * decltype(cute::size<2>($accumulator))::value)), "n"(int(decltype(cute::size($mma))::value)), "n"(int(sizeof(typename cute::remove_cvref_t<decltype($accumulator)>::value_type))), "n"(int(cute::sizeof_bits_v<typename cute::remove_cvref_t<decltype($mma)>::ValTypeA>)));
 
 //@ section atom
 //@ if narrow
@@ -11,9 +11,9 @@ ${c}MMA_Atom<${c}MMA_Traits<
     ${c}SM100_MMA_F8F6F4_SS, $a, $b, $d, ${c}Int<$m>, ${c}Int<$n>,
     ${c}integral_constant<${c}UMMA::Major, ${c}UMMA::Major::K>, ${c}integral_constant<${c}UMMA::Major, ${c}UMMA::Major::K>,
     ${c}integral_constant<${c}UMMA::ScaleIn, ${c}UMMA::ScaleIn::$scale_a>,
-    ${c}integral_constant<${c}UMMA::ScaleIn, ${c}UMMA::ScaleIn::$scale_b>>>{}
+    ${c}integral_constant<${c}UMMA::ScaleIn, ${c}UMMA::ScaleIn::$scale_b>>>${braces}
 //@ else
-${c}SM100_MMA_${kind}_SS<$a, $b, $d, $m, $n, $arguments>{}
+${c}SM100_MMA_${kind}_SS<$a, $b, $d, $m, $n, $arguments>${braces}
 //@ end
 
 //@ section allocation

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.text import Text
 
 from porter.cli.auto import Auto
-from porter.cli.context import AUTO, FULL_RATE, NATIVE, Session, command
+from porter.cli.context import AUTO, FULL_RATE, IDIOMATIC, NATIVE, Session, command
 from porter.cli.grading import of_case, of_launch, of_program, of_ptx
 from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.launches import require_launch
@@ -125,7 +125,7 @@ def _unproved(style: str | None, finished: Path | None, shown: Iterable[Candidat
     """What is said of a port that was made for this, in a style whose ports a run proves; empty for others. `assumed`:
     in the style `auto` it has what a run would have to show."""
     made = finished is None and any(one.label == "port" for one in shown)
-    proved = style in (FULL_RATE, NATIVE) or (style == AUTO and assumed)
+    proved = style in (FULL_RATE, IDIOMATIC, NATIVE) or (style == AUTO and assumed)
     return report_grade.UNPROVED.format(style=style) if made and proved else ""
 
 

@@ -168,6 +168,8 @@ def port_paths(
         aheads=aheads,
         wide=wide,
     )
+    if options.types is not None and gate is not None:
+        options = replace(options, types=partial(types_of, gate) if compiles else unasked)
     chip = port_target(target) if target else options.target
     options = asking(current(), replace(options, target=chip, ask=ask))
     found = None
@@ -205,7 +207,9 @@ def plan_of(
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     if current().style != AUTO:
-        current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT, Code.IDIOM_LEFT))
+        current().report(
+            d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT, Code.IDIOM_LEFT)
+        )
     kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
     return port_plan(current(), ported, root), kept
 

@@ -43,11 +43,11 @@ from porter.passes.context import Names, PortContext, in_namespace
 from porter.passes.findings import model_findings
 from porter.passes.full_rate import step
 from porter.passes.full_rate.asked import asked_of_runs
-from porter.passes.idiom.port import port_idiomatic
-from porter.passes.idiom.types import Ask
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import NAMESPACE, Helpers, Placement
+from porter.passes.idiom.port import port_idiomatic
+from porter.passes.idiom.types import Ask
 from porter.passes.linkage import called_from_elsewhere
 from porter.passes.moves import Moves, place_moves
 from porter.passes.native import promotion, scales
@@ -162,7 +162,7 @@ def _port_kernels(
     accumulators = find_accumulators(program)
     left: list[Diagnostic] = []
     if tiled is not None and types is not None:
-        made = _port_idiomatic(program, accumulators, tiled, placement, types)
+        made = _port_idiomatic(program, accumulators, tiled, placement, types, host)
         if isinstance(made, KernelPort):
             return made
         left.append(made)
@@ -215,11 +215,20 @@ def _common(context: PortContext) -> Common:
 
 
 def _port_idiomatic(
-    program: Program, accumulators: AccumulatorMap, tiled: Tiled, placement: Placement, types: Ask
+    program: Program,
+    accumulators: AccumulatorMap,
+    tiled: Tiled,
+    placement: Placement,
+    types: Ask,
+    host: step.HostSide | None,
 ) -> KernelPort | Diagnostic:
     """The port in SM100's own words, or the fact that keeps kernels from it."""
     context = new_context(program, accumulators, placement, NOTHING)
     try:
+        if host is not None and host.both_chips:
+            # host code, which is compiled once, makes the types and asks for their sizes
+            caller = tiled.calls[0].caller
+            raise Left(caller, caller.head, "sources for one chip: these keep their form for Hopper")
         plans = port_idiomatic(context, tiled, types)
     except Left as left:
         names = ", ".join(dict.fromkeys(k.name for k in program.kernels if id(k) in tiled.active))

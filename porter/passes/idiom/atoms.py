@@ -1,35 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The atom of a tiled MMA: that of SM100 with the same types and majors, for all rows of 128 and all columns of a tile.
-Its threads are no longer laid out: one CTA issues it."""
+"""The atom of a tiled MMA: that of SM100 with the same types and majors, for 128 rows and all columns of a tile. Its
+threads are no longer laid out: one CTA issues it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from porter.lang.cuda import CudaFile
-from porter.lang.text import Span, as_text
+from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.passes.idiom.site import Site
 from porter.passes.idiom.text import cpp
 from porter.passes.native.sites import Left
 
 RULE = "PTR760"
-_MADE = re.compile(rb"\bmake_tiled_mma\s*\(\s*")
+_OPERAND = "F16|BF16|TF32|E4M3|E5M2"
 _ATOM = re.compile(
-    r"(?:\w+::)*SM90_64x(?P<n>\d+)x\d+_(?P<d>F32|F16)(?P<a>F16|BF16|TF32|E4M3|E5M2)(?P<b>F16|BF16|TF32|E4M3|E5M2)_(?P<from>SS|RS)"
-    r"(?P<tn>_TN)?\s*(?:<(?P<arguments>[^<>]*)>)?\s*\{\s*\}"
+    rf"(?:\w+\s*::\s*)*(?:SM90_|MMA_)64x\d+x\d+_(?P<d>F32|F16)(?P<a>{_OPERAND})(?P<b>{_OPERAND})_(?P<from>SS|RS)(?:_TN)?\b"
+    r"\s*(?:<(?P<arguments>[^<>]*)>)?"
 )
+_SELECTOR = re.compile(r"(?:\w+\s*::\s*)*GMMA\s*::\s*(?P<from>ss|rs)_op_selector\s*<")
+_MADE = re.compile(r"\bmake_tiled_mma\s*\(\s*")
+_TYPE = re.compile(r"\bTiledMMA\s*<\s*(?:\w+\s*::\s*)*MMA_Atom\s*<\s*")
+_NAMED = re.compile(r"(?:typename\s+)?(?:\w+\s*::\s*)*(?P<name>\w+)\s*\{\s*\}")
+_HOPPER = re.compile(r"\b(?:SM90_64x\d+x\d+_\w+|GMMA\s*::\s*MMA_64x\w+|GMMA\s*::\s*[sr]s_op_selector\w*)\b")
+_SCALE = re.compile(r"\bGMMA(?=\s*::\s*ScaleOut\b)")
 _TYPES = {"F16": "half_t", "BF16": "bfloat16_t", "TF32": "tfloat32_t", "E4M3": "float_e4m3_t", "E5M2": "float_e5m2_t"}
-_SCALE = re.compile(r"GMMA::ScaleOut\b")
+_NARROW, _WORD = 8, 32
+"""Bits of operands."""
 
 
 @dataclass(frozen=True)
 class Atom:
-    """What a port has of an atom: the type of a sum, as the kernel writes it, and names of tiled MMAs and their types."""
+    """What a port has of atoms: the type of a sum, as the kernel writes it, and names of tiled MMAs and their types."""
 
     sum: str
     names: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An atom in a file: types and majors as they are written, in an object or as a type, and the text that the port
+    has another one for. `rest` is what lays its threads out."""
+
+    file: CudaFile
+    span: Span
+    kinds: tuple[str, str, str]
+    asked: tuple[str, ...]
+    is_object: bool
 
 
 def rewrite_atoms(site: Site) -> Atom:
@@ -38,24 +58,27 @@ def rewrite_atoms(site: Site) -> Atom:
     Raises:
         Left: one is none that is known, or there is none.
     """
-    names, sums = set[str](), set[str]()
+    names, sums, done = set[str](), set[str](), list[tuple[CudaFile, Span]]()
     for file in site.program.sources.files.values():
-        for made in _MADE.finditer(file.lexed.plain):
-            end = _closing(file, made.end())
-            inner = as_text(file.source[made.end() : end])
-            atom = _ATOM.match(inner)
-            if atom is None:
-                raise Left(site.kernel, site.kernel.head, f"an atom of SM90 in `make_tiled_mma({inner.strip()[:60]})`")
-            if atom["from"] == "RS":
-                raise Left(site.kernel, site.kernel.head, "operands of MMAs in shared memory: A is in registers")
-            _written(site, file, Span(made.end(), end), atom)
-            names.add(_name(file, made.start()))
-            sums.add("float" if atom["d"] == "F32" else f"{site.c}half_t")
+        for pattern in (_MADE, _TYPE):
+            for made in pattern.finditer(file.lexed.plain_text):
+                place, threads = _place(site, file, made)
+                _write(site, place)
+                if threads is not None:
+                    _forget_threads(site, file, threads, pattern is _TYPE)
+                done += [(place.file, place.span)] + ([(file, threads)] if threads is not None else [])
+                names.add(_name(file, made.start()))
+                sums.add(place.kinds[2])
     if len(sums) != 1:
         raise Left(site.kernel, site.kernel.head, "tiled MMAs that the sources make, with one type of sums")
     for file in site.program.sources.files.values():
+        for match in _HOPPER.finditer(file.lexed.plain_text):
+            if not any(f is file and s.start <= match.start() < s.end for f, s in done):
+                raise Left(
+                    site.kernel, site.kernel.head, f"an atom in a tiled MMA alone: `{match[0]}` stands elsewhere"
+                )
         for match in _SCALE.finditer(file.lexed.plain_text):
-            site.draft.replace(RULE, owner_of(site, file), Span(match.start(), match.start() + 4), "UMMA")
+            site.draft.replace(RULE, owner_of(site, file), Span(*match.span()), "UMMA")
     return Atom(sums.pop(), frozenset(names - {""}))
 
 
@@ -67,43 +90,124 @@ def owner_of(site: Site, file: CudaFile) -> Function:
     return found[0]
 
 
-def _closing(file: CudaFile, at: int) -> int:
-    """The offset of the parenthesis that closes what is open at an offset."""
-    depth, text = 1, file.lexed.plain
-    while at < len(text):
-        depth += {40: 1, 41: -1}.get(text[at], 0)
+def _place(site: Site, file: CudaFile, made: re.Match[str]) -> tuple[_Place, Span | None]:
+    """The atom of a tiled MMA that is made, and what lays its threads out."""
+    text, at = file.lexed.plain_text, made.end()
+    end = next(_closings(text, at))
+    atom, selector, named = _ATOM.match(text, at, end), _SELECTOR.match(text, at, end), _NAMED.match(text, at, end)
+    is_object = made.re is _MADE
+    if atom is not None:
+        stop = re.compile(r"\s*\{\s*\}").match(text, atom.end()) if is_object else None
+        place = _of_atom(site, file, atom, Span(at, stop.end() if stop else atom.end()), is_object)
+    elif selector is not None:
+        closed = next(_closings(text, selector.end(), "<>"))
+        call = re.compile(r"\s*\(\s*\)").match(text, closed + 1)
+        place = _of_selector(site, file, selector, Span(at, call.end() if call else closed + 1))
+    elif named is not None:
+        return _of_alias(site, named["name"]), _threads(text, named.end(), end)
+    else:
+        raise Left(site.kernel, site.kernel.head, f"an atom of SM90 in `{made[0]}{text[at:end].strip()[:60]})`")
+    inner = place.span.end if is_object else next(_closings(text, at, "<>")) + 1
+    outer = end if is_object else next(_closings(text, inner, "<>"))
+    return place, _threads(text, inner, outer)
+
+
+def _threads(text: str, start: int, end: int) -> Span | None:
+    return Span(start, end) if text[start:end].strip() else None
+
+
+def _of_atom(site: Site, file: CudaFile, atom: re.Match[str], span: Span, is_object: bool) -> _Place:
+    if atom["from"] == "RS":
+        raise Left(site.kernel, site.kernel.head, "operands of MMAs in shared memory: A is in registers")
+    given = [a.strip() for a in (atom["arguments"] or "").split(",") if a.strip()]
+    kinds = [_element(site, file, span.start, _TYPES[atom[operand]]) for operand in "ab"]
+    total = "float" if atom["d"] == "F32" else _element(site, file, span.start, "half_t")
+    return _Place(file, span, (kinds[0], kinds[1], total), tuple(given), is_object)
+
+
+def _of_selector(site: Site, file: CudaFile, selector: re.Match[str], span: Span) -> _Place:
+    """The library chooses the atom by types and the shape of a tile."""
+    text = file.lexed.plain_text
+    if selector["from"] == "rs":
+        raise Left(site.kernel, site.kernel.head, "operands of MMAs in shared memory: A is in registers")
+    given = _arguments(text[selector.end() : next(_closings(text, selector.end(), "<>"))])
+    if len(given) < 4:
+        raise Left(site.kernel, site.kernel.head, "types, tile and majors of `ss_op_selector`")
+    return _Place(file, span, (given[0], given[1], given[2]), tuple(given[4:]), True)
+
+
+def _of_alias(site: Site, name: str) -> _Place:
+    """The atom that a type of the sources is another name of."""
+    found = []
+    for file in site.program.sources.files.values():
+        for match in re.finditer(rf"\busing\s+{name}\s*=\s*", file.lexed.plain_text):
+            atom = _ATOM.match(file.lexed.plain_text, match.end())
+            if atom is not None and file.lexed.plain_text[atom.end() :].lstrip().startswith(";"):
+                found.append(_of_atom(site, file, atom, Span(atom.start(), atom.end()), False))
+    if len(found) != 1:
+        raise Left(site.kernel, site.kernel.head, f"the atom that `{name}` is")
+    return found[0]
+
+
+def _forget_threads(site: Site, file: CudaFile, span: Span, is_type: bool) -> None:
+    text = f", {site.c}Layout<{site.c}Shape<{site.c}_1, {site.c}_1, {site.c}_1>>" if is_type else ""
+    site.draft.replace(RULE, owner_of(site, file), span, text)
+
+
+def _arguments(text: str) -> list[str]:
+    """Arguments of a template, by the commas that stand between them."""
+    found, depth = [""], 0
+    for mark in text:
+        depth += {"<": 1, "(": 1, "{": 1, ">": -1, ")": -1, "}": -1}.get(mark, 0)
+        if mark == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += mark
+    return [" ".join(a.split()) for a in found if a.strip()]
+
+
+def _closings(text: str, at: int, marks: str = "()") -> Iterator[int]:
+    """The offset of what closes a bracket that is open at an offset."""
+    depth = 1
+    for index in range(at, len(text)):
+        depth += {marks[0]: 1, marks[1]: -1}.get(text[index], 0)
         if depth == 0:
-            return at
-        at += 1
-    return at
+            yield index
+            return
+    yield len(text)
 
 
 def _name(file: CudaFile, at: int) -> str:
     """The type or the variable that is declared by a tiled MMA that is made at an offset."""
-    start = max(file.lexed.plain.rfind(mark, 0, at) for mark in (b";", b"{", b"}")) + 1
-    head = as_text(file.lexed.plain[start:at])
-    match = re.search(r"(\w+)\s*=\s*(?:decltype\s*\(\s*)?(?:\w+::)*\s*\Z", head)
+    text = file.lexed.plain_text
+    start = max(text.rfind(mark, 0, at) for mark in ";{}") + 1
+    match = re.search(r"(\w+)\s*=\s*(?:(?:\w+\s*::\s*)*decltype\s*\(\s*)?(?:\w+\s*::\s*)*\Z", text[start:at])
     return match[1] if match is not None else ""
 
 
-def _written(site: Site, file: CudaFile, span: Span, atom: re.Match[str]) -> None:
-    c, types = site.c, site.types
-    shown = _shown(site, file, span.start)
-    m, n = shown or ("128", str(types.columns))
-    kinds = {operand: _element(site, file, span.start, _TYPES[atom[operand]]) for operand in "ab"}
-    given = [a.strip() for a in (atom["arguments"] or "").split(",") if a.strip()]
-    narrow = atom["a"] in ("E4M3", "E5M2")
-    scales = [a for a in given if "ScaleIn" in a]
-    majors = [a for a in given if "ScaleIn" not in a] or ["GMMA::Major::K"] * 2
-    if any(not re.match(r"(?:\w+::)*GMMA::(?:Major|ScaleIn)::\w+\Z", a) for a in given):
-        raise Left(site.kernel, site.kernel.head, f"majors of operands as names: `{', '.join(given)}`")
-    asked = [re.sub(r"(?:\w+::)*GMMA::", f"{c}UMMA::", a) for a in (*majors, *scales)]
-    ends = [a.rpartition("::")[2] for a in scales] or ["One", "One"]
-    text = cpp("atom", c=c, narrow=narrow, a=kinds["a"], b=kinds["b"], m=m, n=n, arguments=", ".join(asked),
-               d="float" if atom["d"] == "F32" else _element(site, file, span.start, "half_t"),
-               kind="TF32" if atom["a"] == "TF32" else "F16BF16", scale_a=ends[0], scale_b=ends[-1])  # fmt: skip
+def _write(site: Site, place: _Place) -> None:
+    c, types, file = site.c, site.types, place.file
+    m, n = _shown(site, file, place.span.start) or ("128", str(types.columns))
+    scales = [a for a in place.asked if "ScaleIn" in a]
+    majors = [a for a in place.asked if "ScaleIn" not in a] or ["GMMA::Major::K"] * 2
+    narrow = types.bits == _NARROW
+    if (
+        len(majors) != 2
+        or any(not _is_major(a) for a in majors)
+        or (narrow and not all(a.endswith("K") for a in majors))
+    ):
+        raise Left(site.kernel, site.kernel.head, f"majors of both operands by their names: `{', '.join(place.asked)}`")
+    asked = [re.sub(r"(?:\w+\s*::\s*)*GMMA\s*::\s*", f"{c}UMMA::", a) for a in (*majors, *scales)]
+    ends = [a.rpartition("::")[2].strip() for a in scales] or ["One", "One"]
+    text = cpp("atom", c=c, narrow=narrow, a=place.kinds[0], b=place.kinds[1], d=place.kinds[2], m=m, n=n,
+               arguments=", ".join(asked), kind="TF32" if types.bits == _WORD else "F16BF16", scale_a=ends[0],
+               scale_b=ends[-1], braces="{}" if place.is_object else "")  # fmt: skip
     owner = owner_of(site, file)
-    site.draft.replace(RULE, owner, span, _laid_out(site, owner, span, text))
+    site.draft.replace(RULE, owner, place.span, _laid_out(site, owner, place.span, text))
+
+
+def _is_major(text: str) -> bool:
+    return re.fullmatch(r"(?:\w+\s*::\s*)*GMMA\s*::\s*Major\s*::\s*(?:K|MN)", text) is not None
 
 
 def _laid_out(site: Site, owner: Function, span: Span, text: str) -> str:
@@ -130,7 +234,7 @@ def _means_same(site: Site, file: CudaFile, at: int, name: str) -> bool:
             rf"\bconstexpr\s+(?:static\s+)?(?:int|auto|unsigned|size_t)\b[^;()]*\b{name}\s*=", text[:at]
         )
         return declared is not None
-    head = [m for m in re.finditer(r"\btemplate\s*<([^<>]*)>\s*struct\s+(\w+)\s*\{", text[:at])]
+    head = list(re.finditer(r"\btemplate\s*<([^<>]*)>\s*struct\s+(\w+)\s*\{", text[:at]))
     if not head:
         return False
     params = [p.split("=")[0].split()[-1] for p in head[-1][1].split(",") if p.strip()]

@@ -48,7 +48,7 @@ class Copies:
                 self._handed(function, node)
 
     def _is_plain(self, function: Function, node: Node) -> bool:
-        """Whether a tiled MMA is declared, asked for its part or its size, told to add, or handed to what multiplies."""
+        """Whether a tiled MMA is declared, asked for its part or size, told to add, or handed to what multiplies."""
         above = node.parent
         if above is None or above.type in ("declaration", "init_declarator"):
             return above is not None and above.child_by_field_name("value") != node
@@ -66,7 +66,7 @@ class Copies:
     def _call(self, function: Function, arguments: Node) -> Call | None:
         if arguments.type != "argument_list" or arguments.parent is None:
             return None
-        return next((c for c in function.calls if c.node.id == arguments.parent.id), None)
+        return self.site.tiled.tensors.call(function, arguments.parent)
 
     def _handed(self, function: Function, node: Node) -> None:
         assert node.parent is not None
@@ -113,7 +113,7 @@ class Copies:
             if function.text(node) == name:
                 self.site.draft.replace(RULE, function, function.span(node), t2r)
         param = function.param(name)
-        kinds = [n for n in find(param.node, "type_identifier")] if param is not None and param.node is not None else []
+        kinds = find(param.node, "type_identifier") if param is not None and param.node is not None else ()
         around = function.node.parent
         for kind in kinds:
             text = function.text(kind)
@@ -126,7 +126,9 @@ class Copies:
         """A thread's part of the copy is that of its warpgroup's part of results."""
         site, warpgroups = self.site, self.site.types.warpgroups
         copy = _declared(function, call)
-        slices = [(n, _declared(function, n)) for n in _methods(function, copy, "get_(?:thread_)?slice")] if copy else []
+        slices = (
+            [(n, _declared(function, n)) for n in _methods(function, copy, "get_(?:thread_)?slice")] if copy else []
+        )
         if len(slices) != 1 or not slices[0][1]:
             raise site.left(call, "one part of the copy that is tiled as the accumulator", function)
         sliced, name = slices[0]

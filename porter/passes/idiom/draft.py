@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
@@ -57,7 +58,9 @@ class Draft:
             if lead is None or lead.type != "comment" or _blank_between(function, lead, node):
                 continue
             current, follows = node, node.next_named_sibling
-            while follows is not None and follows.id in self._removed and not _blank_between(function, current, follows):
+            while (
+                follows is not None and follows.id in self._removed and not _blank_between(function, current, follows)
+            ):
                 current, follows = follows, follows.next_named_sibling
             if follows is not None and not _blank_between(function, current, follows):
                 continue
@@ -111,7 +114,7 @@ class Draft:
         owners = {e: f for e, f in every.items() if not any(_goes_with(e, other) for other in gone)}
         made = {rule: [e for e in edits if e in owners] for rule, edits in self._edits.items()}
         taken = sorted(owners, key=lambda e: (e.path, e.span))
-        for one, other in zip(taken, taken[1:], strict=False):
+        for one, other in itertools.pairwise(taken):
             if one.path == other.path and one.span.overlaps(other.span):
                 raise Left(owners[other], other.span, "two rules want different texts for one place")
         for rule, edit, function in self._inserted:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
@@ -30,11 +30,12 @@ class Issuing:
     """What fields of the kernel's storage have in front of them."""
     load: str
     free: str
+    keeps_wait: bool = False
+    gone_states: set[str] = field(default_factory=set)
 
     def take(self) -> None:
         """Raises Left."""
         loop = self.loop
-        self.keeps_wait = False
         self._multiplies()
         if loop.call is not None:
             self._function()
@@ -119,8 +120,8 @@ class Issuing:
         pad = site.port.indent(function, function.span(statement)) + ("" if self.loop.call is not None else unit)
         inner = pad + unit
         at = function.span(statement).start
-        site.draft.insert(RULE, function, at,
-                          f"CUTE_UNROLL\n{pad}for (int {index} = 0; {index} < {c}size<2>({operand}); ++{index}) {{\n{inner}")  # fmt: skip
+        turns = f"int {index} = 0; {index} < {c}size<2>({operand}); ++{index}"
+        site.draft.insert(RULE, function, at, f"CUTE_UNROLL\n{pad}for ({turns}) {{{{\n{inner}")
         for node in (multiply.a, multiply.b):
             span, text = _sliced(function, node, index, c)
             site.draft.replace(RULE, function, span, text)
@@ -197,14 +198,12 @@ class Issuing:
 
     def _tail(self, node: Node, extra: tuple[str, ...] = ()) -> None:
         """Statements behind the loop that only waited, or gave back what is given back in it."""
-        function, names = self.loop.function, getattr(self, "gone_states", set())
+        function, names = self.loop.function, self.gone_states
         current = node.next_named_sibling
         while current is not None:
             kind = self.loop.kind(current) if current.type != "comment" else "comment"
             steps = [function.text(n) for u in find(current, "update_expression") for n in find(u, "identifier")]
-            if kind == "pure" and steps and set(steps) <= names:
-                self._drop(current)
-            elif kind in _TAIL:
+            if (kind == "pure" and steps and set(steps) <= names) or kind in _TAIL:
                 self._drop(current)
             elif kind != "comment":
                 break

@@ -159,7 +159,7 @@ class Mainloop:
             yield "other"
 
     def operation(self, call: Call) -> tuple[str, str] | None:
-        """What a call does with an mbarrier or with the stages of a pipeline, and with which: nothing if it does not."""
+        """What a call does with an mbarrier or with the stages of a pipeline, and with which; None if nothing."""
         program = self.site.program
         fact = program.facts.of_call(call)
         if isinstance(fact, Mbarrier):
@@ -168,11 +168,11 @@ class Mainloop:
             return fact.op, fact.of
         if isinstance(fact, Doubt) and fact.kind is Pipeline:
             # the class of a template's parameter
-            held = call.node.child_by_field_name("function")
-            held = held.child_by_field_name("argument") if held is not None else None
+            callee = call.node.child_by_field_name("function")
+            held = callee.child_by_field_name("argument") if callee is not None else None
             for caller, node in self.site.tiled.handed_in(call.caller, held) if held is not None else ():
                 meant = program.facts.of_object(call, caller, node)
-                if isinstance(meant, Pipeline):
+                if held is not None and isinstance(meant, Pipeline):
                     return meant.op, call.caller.text(held)
         return None
 

@@ -74,9 +74,9 @@ def _constructors(site: Site) -> list[Node]:
         kind = declaration.child_by_field_name("type")
         for declarator in declaration.children_by_field_name("declarator"):
             value = declarator.child_by_field_name("value")
-            if value is not None and value.type in ("argument_list", "initializer_list") and kind is not None:
-                if "ipeline" in kernel.text(kind):
-                    found.append(value)
+            if value is None or kind is None or "ipeline" not in kernel.text(kind):
+                continue
+            found += [value] if value.type in ("argument_list", "initializer_list") else []
     return found
 
 

@@ -67,8 +67,8 @@ def _ported(site: Site) -> KernelPlan:
     copies = Copies(site, loop)
     copies.find()
     sums = Sums(site, loop, atom, storage.front, copies.by_matrix, late)
-    free = cpp("free", site.unit, warp=site.name("warp"), first=site.first_warp, tmem=site.name("tmem"), storage=storage.front,
-               base=site.name("tmem_base"), columns=site.columns_text)  # fmt: skip
+    words = {"warp": site.name("warp"), "tmem": site.name("tmem"), "base": site.name("tmem_base")}
+    free = cpp("free", site.unit, first=site.first_warp, storage=storage.front, columns=site.columns_text, **words)
     issuing = Issuing(site, loop, storage.front, sums.load(), free)
     issuing.take()
     sums.take(issuing.declares_phase)

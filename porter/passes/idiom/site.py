@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from tree_sitter import Node
 
@@ -14,6 +15,7 @@ from porter.lang.text import Span
 from porter.model.block_size import threads_of
 from porter.model.functions import Function, Style, declared_name
 from porter.model.kernels import top_level
+from porter.model.program import Program
 from porter.model.roles import warpgroup_roles
 from porter.model.thread_values import several_dimensions
 from porter.model.tiled.accumulators import Handle, Multiply, Tiled
@@ -45,6 +47,8 @@ class Site:
     multiplies: list[Multiply]
     types: Types = field(init=False)
     first_warpgroup: int = 0
+    warpgroups: int | None = None
+    """How many warpgroups multiply, by the branches that lead there; None if that is an expression."""
     threads: str | None = None
     names: dict[str, str] = field(default_factory=dict)
 
@@ -56,7 +60,7 @@ class Site:
         self.tensor = self.fresh(f"t{register[1]}t{register[2]}" if register else "tCtC")
 
     @property
-    def program(self):  # type: ignore[no-untyped-def]
+    def program(self) -> Program:
         return self.port.program
 
     def left(self, node: Node, what: str, function: Function | None = None) -> Left:
@@ -219,15 +223,16 @@ def sites_of(port: PortContext, tiled: Tiled, draft: Draft) -> Iterator[Site]:
             raise Left(kernel, kernel.head, f"one accumulator, declared in the kernel: there are {len(handles)}")
         if several_dimensions(program):
             raise Left(kernel, kernel.head, "blocks of one dimension")
-        reaching = program.reaching([m.call.caller for m in tiled.multiplies])
-        found = [m for m in tiled.multiplies if id(kernel) in program.reaching([m.call.caller])] if reaching else []
+        found = [m for m in tiled.multiplies if id(kernel) in program.reaching([m.call.caller])]
         site = Site(port, tiled, activity, draft, kernel, handles[0], found)
         site.threads = threads_of(program, kernel)
         roles = warpgroup_roles(
-            program, kernel, top_level(kernel), lambda node, k=kernel: activity.within(k, node), site.threads,
+            program, kernel, top_level(kernel), partial(activity.within, kernel), site.threads,
             program.constants_in(kernel),
         )  # fmt: skip
-        site.first_warpgroup = roles.first
+        if not roles.exact:
+            raise Left(kernel, kernel.head, "which warpgroups of a block multiply")
+        site.first_warpgroup, site.warpgroups = roles.first, roles.value
         yield site
 
 

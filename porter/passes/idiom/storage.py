@@ -59,9 +59,9 @@ def _structs(site: Site, kind: str, depth: int) -> list[tuple[CudaFile, Node]]:
     for file in site.program.sources.files.values():
         for node in walk(file.root):
             body, named = node.child_by_field_name("body"), node.child_by_field_name("name")
-            if node.type in ("struct_specifier", "class_specifier") and body is not None and named is not None:
-                if file.text(named) == name:
-                    found.append((file, body))
+            is_class = node.type in ("struct_specifier", "class_specifier") and body is not None
+            if body is not None and named is not None and is_class and file.text(named) == name:
+                found.append((file, body))
     if len(found) > 1 and owner:
         meant = {owner, *(_without_arguments(m[2]).rpartition("::")[2] for m in _aliases(site, owner))}
         found = [(f, b) for f, b in found if _around(f, b) & meant] or found

@@ -99,6 +99,10 @@ class Sums:
     def _check(self) -> None:
         site, types = self.site, self.site.types
         where = site.handle.declaration
+        if site.warpgroups not in (None, types.warpgroups):
+            raise site.left(
+                where, f"{types.warpgroups} warpgroups that multiply: branches lead {site.warpgroups} there"
+            )
         if types.rows % 128 or types.warpgroups < 1:
             raise site.left(where, f"rows of a tile in MMAs of 128: it has {types.rows}")
         if types.columns > 256 or types.columns % 16:
@@ -243,25 +247,15 @@ class Sums:
             raise site.left(declaration, "the accumulator as a variable of its own")
         site.draft.replace(RULE, kernel, kernel.span(name), site.tensor)
         like = self._like(value)
-        types = site.types
-        how, width = ("16dp256b", 8) if self.by_matrix else ("32dp32b", 1)
-        repeat = next(r // width for r in (64, 32, 16) if self._columns_each % r == 0 and r // width <= 32)
-        names = site.tile_names
-        m, n = names or (str(types.rows), str(types.columns))
-        shares = self.by_columns
         lines = (
             [cpp("base", tensor=site.tensor, storage=self.storage, base=site.name("tmem_base"))]
             if not self.late
             else []
         )
         lines += [
-            cpp("accumulator", named=shares or self._has_parts, by_rows=self.by_rows, by_columns=shares, part=site.name("part") if types.warpgroups > 1 else "",
-                Part=site.name("Part") if types.warpgroups > 1 else "", c=site.c, index=site.warpgroup_index, m=m, n=n,
-                share=(f"{n} / {types.warpgroups}" if names else str(self._columns_each)), tensor=site.tensor,
-                tensor_part=self._tensor, t2r=site.name("t2r"), how=how, repeat=repeat, suffix="_16b" if types.bytes == 2 else "",
-                thread=self._thread()),
+            self._copy(),
             *self.moved,
-            f"{head}{site.handle.name} = {cpp('registers', c=site.c, type=self.atom.sum, like=like)};",
+            f"{head}{site.handle.name} = {cpp('registers', c=site.c, type=self._sum(), like=like)};",
         ]  # fmt: skip
         if declares_phase:
             lines.append(cpp("phase", phase=site.name("accumulator_phase")))
@@ -270,11 +264,47 @@ class Sums:
             text = cpp("base", tensor=site.tensor, storage=self.storage, base=site.name("tmem_base"))
             site.draft.behind(RULE, kernel, self.late, text)
 
+    def _sum(self) -> str:
+        """The type of a sum as the kernel names it."""
+        text = self.atom.sum
+        return text if text == "float" or "_t" in text else f"typename decltype({self.site.tensor})::value_type"
+
+    def _copy(self) -> str:
+        """The copy from Tensor Memory, of the part that a warpgroup has."""
+        site, types = self.site, self.site.types
+        how, width = ("16dp256b", 8) if self.by_matrix else ("32dp32b", 1)
+        repeat = next(r // width for r in (64, 32, 16) if self._columns_each % r == 0 and r // width <= 32)
+        names, several = site.tile_names, types.warpgroups > 1
+        m, n = names or (str(types.rows), str(types.columns))
+        return cpp(
+            "accumulator",
+            c=site.c,
+            named=self.by_columns or self._has_parts,
+            by_rows=self.by_rows,
+            by_columns=self.by_columns,
+            part=site.name("part") if several else "",
+            Part=site.name("Part") if several else "",
+            index=site.warpgroup_index,
+            m=m,
+            n=n,
+            share=f"{n} / {types.warpgroups}" if names else str(self._columns_each),
+            tensor=site.tensor,
+            tensor_part=self._tensor,
+            t2r=site.name("t2r"),
+            how=how,
+            repeat=repeat,
+            suffix="_16b" if types.bytes == 2 else "",
+            thread=self._thread(),
+        )
+
     def _like(self, value: Node) -> str:
         """What has the shape of the registers: a part of results that is declared, else one of coordinates."""
         site, kernel = self.site, self.site.kernel
-        early = {kernel.text(n): self._partition(d.child_by_field_name("value"))  # type: ignore[arg-type]
-                 for s in self._early() for d in find(s, "init_declarator") if (n := declared_name(d)) is not None}  # fmt: skip
+        early = dict[str, str | None]()
+        for declarator in (d for s in self._early() for d in find(s, "init_declarator")):
+            name, part = declared_name(declarator), declarator.child_by_field_name("value")
+            if name is not None and part is not None:
+                early[kernel.text(name)] = self._partition(part)
         for node in find(value, "identifier"):
             tensor = early.get(kernel.text(node))
             if tensor is not None:
@@ -298,9 +328,9 @@ class Sums:
         for node in find(kernel.body, "identifier"):
             variable = resolve(kernel, node, kernel.text(node))
             early = site.handle.declaration.end_byte <= node.start_byte < self.loop.last.start_byte
-            if variable is not None and variable.key == site.handle.variable.key and early:
-                if not site.tiled.only_asked(kernel, node) and not self._is_like(node):
-                    raise Left(kernel, kernel.span(node), "registers of sums that are used behind MMAs alone")
+            named = variable is not None and variable.key == site.handle.variable.key and early
+            if named and not site.tiled.only_asked(kernel, node) and not self._is_like(node):
+                raise Left(kernel, kernel.span(node), "registers of sums that are used behind MMAs alone")
 
     def _is_like(self, node: Node) -> bool:
         """Whether a tensor of other registers is made in the shape of the sums."""

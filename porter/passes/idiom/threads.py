@@ -17,7 +17,8 @@ RULE = "PTR767"
 def rewrite_sizes(site: Site, atom: Atom) -> None:
     """Write the count of threads wherever the size of a tiled MMA stands."""
     names = "|".join(map(re.escape, sorted(_names(site, atom), key=len, reverse=True)))
-    size = rf"(?:\w+::)*\bsize\s*\(\s*(?:typename\s+)?(?:\w+::)*(?:{names})\s*(?:\{{\s*\}}|\(\s*\))?\s*\)"
+    scope = r"(?:\w+(?:\s*<[^<>;()]*>)?\s*::\s*)*"
+    size = rf"(?:\w+::)*\bsize\s*\(\s*(?:typename\s+)?{scope}(?:{names})\s*(?:\{{\s*\}}|\(\s*\))?\s*\)"
     pattern = re.compile(rf"\bdecltype\s*\(\s*{size}\s*\)\s*(?:::\s*value\b|(?P<object>\{{\s*\}}))|{size}")
     count = str(site.types.threads)
     for file in site.program.sources.files.values():

@@ -11,25 +11,25 @@ from pathlib import Path
 
 from porter.lang.text import as_bytes
 from porter.passes.idiom.text import cpp
-from porter.passes.native.sites import Left
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
 Ask = Callable[[str, Mapping[str, bytes], Sequence[Path]], "list[str] | str"]
 """Gives the PTX that the compiler makes for Hopper of a root with these files, for each way in which it is compiled; or
 says why there is none."""
 _MARK = "types of MMA"
-_ANSWER = re.compile(rf"// {_MARK} (\d+) (\d+) (\d+) (\d+) (\d+)")
+_ANSWER = re.compile(rf"// {_MARK} (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)")
 
 
 @dataclass(frozen=True)
 class Types:
-    """One instantiation of a kernel: rows and columns of the tile of its accumulator, the threads of its tiled MMA, and
-    bytes of a sum."""
+    """One instantiation of a kernel: rows and columns of the tile of its accumulator, the threads of its tiled MMA,
+    bytes of a sum, and bits of an element of A."""
 
     rows: int
     columns: int
     threads: int
     bytes: int
+    bits: int = 16
 
     @property
     def warpgroups(self) -> int:
@@ -64,9 +64,3 @@ def answered(
         return found
     said = [tuple(map(int, m.groups())) for ptx in found for m in _ANSWER.finditer(ptx)]
     return [frozenset(Types(*numbers) for i, *numbers in said if i == index) for index in range(len(questions))]
-
-
-def require_same(left: Left, what: str, values: set[object]) -> None:
-    """Raises Left if instantiations of one text differ in something that the port says with one number."""
-    if len(values) != 1:
-        raise Left(left.function, left.span, what)

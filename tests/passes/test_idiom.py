@@ -1,0 +1,446 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels with a TiledMMA in SM100's own words, each construct written in several ways; and what is left to the compat
+style, with the fact that is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from idiom_kernels import (
+    ACCUMULATOR,
+    ATOM,
+    EMPTY,
+    LOOP,
+    MMA,
+    RESULTS,
+    SLICE,
+    STEPS,
+    STORAGE,
+    SYNC,
+    TEXT,
+    TYPES,
+    ZERO,
+    changed,
+    idiomatic,
+    left,
+    port,
+)
+
+F16 = "SM100_MMA_F16BF16_SS<Element, Element, float, BM, BN, UMMA::Major::K, UMMA::Major::K>"
+SELECTOR = "GMMA::ss_op_selector<Element, Element, float, Shape<_128, Int<BN>, _64>, GMMA::Major::K, GMMA::Major::K>()"
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (MMA, f"{F16}{{}}));"),
+        (MMA.replace("SS<", "SS <").replace("make_tiled_mma(", "cute::make_tiled_mma( "), f"{F16}{{}}));"),
+        (MMA.replace("{}))", "{}, Layout<Shape<Int<BM / 64>, _1, _1>>{}))"), f"{F16}{{}}));"),
+        (MMA.replace("SM90_64", "cute::SM90_64"), f"{F16}{{}}));"),
+        (MMA.replace("SM90_64", "SM90::GMMA::MMA_64"), f"{F16}{{}}));"),
+        (f"    using Op = {ATOM};\n    using Mma = decltype(make_tiled_mma(Op{{}}));\n", f"using Op = {F16};"),
+        (
+            f"    using Mma = TiledMMA<MMA_Atom<{ATOM}>, Layout<Shape<_2, _1, _1>>>;\n",
+            f"using Mma = TiledMMA<MMA_Atom<{F16}>, Layout<Shape<_1, _1, _1>>>;",
+        ),
+        (MMA.replace(f"{ATOM}{{}}", SELECTOR), f"{F16}{{}}));"),
+        (MMA.replace("GMMA::Major::K>", "GMMA::Major::MN>"), "UMMA::Major::K, UMMA::Major::MN>{}));"),
+        (
+            MMA.replace("K>{}", "K, GMMA::ScaleIn::Neg, GMMA::ScaleIn::One>{}"),
+            "K, UMMA::ScaleIn::Neg, UMMA::ScaleIn::One>",
+        ),
+        (MMA.replace("F32F16F16", "F32BF16BF16"), "SM100_MMA_F16BF16_SS<bfloat16_t, bfloat16_t, float, BM, BN,"),
+        (MMA.replace("F32F16F16", "F16F16F16"), "SM100_MMA_F16BF16_SS<Element, Element, Element, BM, BN,"),
+    ],
+)
+def test_atoms(tmp_path: Path, written: str, expected: str) -> None:
+    text = idiomatic(tmp_path, changed((MMA, written)))
+    assert expected in " ".join(text.split()).replace("( ", "(").replace("< ", "<")
+    assert "SM90_64" not in text
+    assert "GMMA::Major" not in text.replace("UMMA", "")
+
+
+def test_atoms_of_other_types(tmp_path: Path) -> None:
+    tf32 = MMA.replace("64x128x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>", "64x128x8_F32TF32TF32_SS_TN<>")
+    text = idiomatic(tmp_path, changed((MMA, tf32)), (128, 128, 128, 4, 32))
+    assert "SM100_MMA_TF32_SS<tfloat32_t, tfloat32_t, float, BM, BN, UMMA::Major::K, UMMA::Major::K>" in text
+    fp8 = MMA.replace("64x128x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>", "64x128x32_F32E4M3E5M2_SS_TN<>")
+    text = idiomatic(tmp_path, changed((MMA, fp8)), (128, 128, 128, 4, 8))
+    assert "SM100_MMA_F8F6F4_SS, float_e4m3_t, float_e5m2_t, float, Int<BM>, Int<BN>," in text
+
+
+@pytest.mark.parametrize(
+    ("written", "missing"),
+    [
+        (MMA.replace("_SS<", "_RS<"), "A is in registers"),
+        (MMA.replace(f"{ATOM}{{}}", "some_atom()"), "an atom of SM90 in"),
+        (MMA + "    using Other = SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>;\n", "stands elsewhere"),
+        (MMA.replace("GMMA::Major::K>", "kMajor>"), "majors of both operands by their names"),
+    ],
+)
+def test_atoms_that_are_left(tmp_path: Path, written: str, missing: str) -> None:
+    assert missing in left(tmp_path, changed((MMA, written)))
+
+
+@pytest.mark.parametrize(
+    ("types", "missing"),
+    [
+        ((64, 128, 128, 4, 16), "rows of a tile in MMAs of 128"),
+        ((192, 128, 128, 4, 16), "rows of a tile in MMAs of 128"),
+        ((128, 512, 128, 4, 16), "at most 256 columns"),
+        ((128, 120, 128, 4, 16), "in steps of 16"),
+        ((256, 128, 128, 4, 16), "128 rows for one warpgroup"),
+        ((384, 128, 256, 4, 16), "warpgroups"),
+    ],
+)
+def test_tiles_that_are_left(tmp_path: Path, types: tuple[int, ...], missing: str) -> None:
+    assert missing in left(tmp_path, TEXT, types)
+
+
+LAG = """        warpgroup_commit_batch();
+        if (tile > 0) {
+            warpgroup_wait<1>();
+            pipeline.consumer_release(release);
+            ++release;
+        }
+"""
+
+
+def test_a_loop_that_multiplies_alone_is_one_branch(tmp_path: Path) -> None:
+    text = idiomatic(tmp_path, TEXT)
+    assert (
+        """    if (warp == 4) {
+        mma.accumulate_ = UMMA::ScaleOut::Zero;
+        for (int tile = 0; tile < tiles; ++tile) {
+            Full::wait(&storage.full[tile % STAGES], tile / STAGES % 2);
+            CUTE_UNROLL
+            for (int k = 0; k < size<2>(tCrA); ++k) {
+                gemm(mma, tCrA(_, _, k, tile % STAGES), tCrB(_, _, k, tile % STAGES), tCtC);
+                mma.accumulate_ = UMMA::ScaleOut::One;
+            }
+            cutlass::arch::umma_arrive(&storage.empty[tile % STAGES]);
+        }
+        cutlass::arch::umma_arrive(&storage.accumulator_full);
+    }
+    wait_barrier(storage.accumulator_full, 0);
+    asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+    copy(t2r, thread_t2r.partition_S(tCtC), tCrC);
+    cutlass::arch::fence_view_async_tmem_load();
+"""
+        in text
+    )
+    assert "Empty::init(&storage.empty[0], 1);" in text
+
+
+COPIES = "        copy(tensors.next(tile), tensors.a());\n"
+
+
+@pytest.mark.parametrize("head", ["for (int tile = 0; tile < tiles; ++tile)", "while (tile < tiles)"])
+def test_the_wait_for_operands_stands_in_the_branch(tmp_path: Path, head: str) -> None:
+    """Warps that wait for a phase and do not arrive may miss the next one."""
+    loop = LOOP.replace("for (int tile = 0; tile < tiles; ++tile)", head).replace(
+        EMPTY, EMPTY + COPIES + "        ++tile;\n"
+    )
+    text = idiomatic(tmp_path, changed((LOOP, f"    int tile = 0;\n{loop}")))
+    branch = text[text.index("        if (warp == 4) {\n") :]
+    assert branch.index("Full::wait") < branch.index("        }\n        copy(tensors")
+    assert text.count("Full::wait") == 1
+    assert "    if (warp == 4) cutlass::arch::umma_arrive(&storage.accumulator_full);\n    wait_barrier(" in text
+
+
+def test_a_wait_stays_where_no_stage_is_given_back(tmp_path: Path) -> None:
+    text = idiomatic(tmp_path, changed((EMPTY, COPIES)))
+    assert (
+        "            cutlass::arch::umma_arrive(&storage.accumulator_full);\n        }\n        wait_barrier(" in text
+    )
+    assert "wait_barrier(storage.accumulator_full, accumulator_phase);\n        accumulator_phase ^= 1;\n" in text
+    assert text.count("umma_arrive(&storage.accumulator_full)") == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "        gemm(mma, tCrA(_, _, _, tile % STAGES), tCrB(_, _, _, tile % STAGES), tCrC);\n",
+        "        cute::gemm(mma, tCrA(_,_,_,tile % STAGES), tCrB(_,_,_,tile % STAGES), tCrC);  // all of k\n",
+        "        gemm(mma, tCrA, tCrB, tCrC);\n",
+    ],
+)
+@pytest.mark.parametrize("zero", [ZERO, "    clear(tCrC);\n", "    cute::clear(tCrC);\n    clear(tCrC);\n"])
+def test_only_the_first_mma_over_all_of_k_clears(tmp_path: Path, statement: str, zero: str) -> None:
+    text = idiomatic(tmp_path, changed((ZERO, zero), (STEPS, statement)))
+    assert "for (int k_block = 0; k_block < size<2>(tCrA); ++k_block) {" in text
+    assert text.index("ScaleOut::Zero;") < text.index("k_block") < text.index("mma.accumulate_ = UMMA::ScaleOut::One;")
+    assert "clear(" not in text
+    assert text.count("ScaleOut::Zero") == 1
+
+
+def test_mmas_behind_a_clear_add(tmp_path: Path) -> None:
+    steps = STEPS.replace("            mma.accumulate_ = GMMA::ScaleOut::One;\n", "")
+    text = idiomatic(tmp_path, changed((ZERO, "    clear(tCrC);\n"), (STEPS, steps)))
+    assert "tCtC);\n                mma.accumulate_ = UMMA::ScaleOut::One;\n" in text
+
+
+HELPER = """template <class Storage, class Mma, class A, class B, class Sums>
+CUTE_DEVICE void multiply(Storage& storage, Mma& mma, A const& tCrA, B const& tCrB, Sums& sums, int tiles) {
+    using Full = cutlass::arch::ClusterTransactionBarrier;
+    using Empty = cutlass::arch::ClusterBarrier;
+    constexpr int STAGES = 3;
+"""
+
+
+def helped(body: str) -> str:
+    function = f"{HELPER}{body.replace('tCrC', 'sums')}}}\n"
+    text = changed((LOOP, "    multiply(storage, mma, tCrA, tCrB, tCrC, tiles);\n"))
+    at = text.index("template <int BM, int BN, int STAGES, class Tensors")
+    return text[:at] + function + text[at:]
+
+
+def test_a_function_that_multiplies_is_called_by_one_warp(tmp_path: Path) -> None:
+    text = idiomatic(tmp_path, helped(LOOP))
+    assert "    if (warp == 4) {\n        multiply(storage, mma, tCrA, tCrB, tCtC, tiles);\n" in text
+    assert "Sums& tCtC, int tiles) {" in text
+    assert (
+        text.index("multiply(storage")
+        < text.index("umma_arrive(&storage.accumulator_full)")
+        < text.index("wait_barrier")
+    )
+
+
+NAMED = (
+    "        const auto step = [&](int k) { gemm(mma, tCrA(_, _, k, 0), tCrB(_, _, k, 0), tCrC); };\n        step(0);\n"
+)
+STORED = "auto& storage = *reinterpret_cast<typename Traits<BM, BN, STAGES>::Storage*>(memory);"
+KIND = "typename Traits<BM, BN, STAGES>::Storage"
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        (helped(LOOP.replace(EMPTY, EMPTY + "        sums(0) *= 2;\n")), "does nothing but multiply"),
+        (helped(LOOP + "    __syncthreads();\n"), "does nothing but multiply"),
+        (changed((STEPS, NAMED)), ""),
+        (
+            changed(
+                (ACCUMULATOR, ACCUMULATOR + ACCUMULATOR.replace("tCrC", "other")),
+                (STEPS, STEPS + STEPS.replace("tCrC", "other")),
+            ),
+            "one accumulator",
+        ),
+        (changed((RESULTS, "    tCrC(0) += __shfl_xor_sync(~0u, tCrC(0), 1);\n" + RESULTS)), "which lane has them"),
+        (changed((RESULTS, "    if (threadIdx.x % 4 == 0) tCrC(0) = 0;\n" + RESULTS)), "which lane has them"),
+        (changed((ZERO, "    copy(thread_mma.partition_C(gC), tCrC);\n")), "used behind MMAs alone"),
+        (changed((RESULTS, "    print(mma);\n" + RESULTS)), "what is done with the tiled MMA"),
+        (changed((RESULTS, "    copy(tCrC, thread_mma.retile_C(gC));\n")), "`retile_C` of a part of the tiled MMA"),
+        (
+            changed((STORED, "auto storage = tensors.storage(memory);")),
+            "a struct that the kernel takes its shared memory for",
+        ),
+        (changed(("256) k(", "256) k(int x, ")).replace("threadIdx.x - 128", "threadIdx.y"), "blocks of one dimension"),
+    ],
+)
+def test_kernels_that_are_left(tmp_path: Path, text: str, missing: str) -> None:
+    assert missing in left(tmp_path, text)
+
+
+def test_without_an_instantiation_nothing_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.cu"
+    path.write_text(TEXT)
+    from porter.lang.sources import load_sources
+    from porter.passes.port import PortOptions, port_sources
+
+    for said, missing in (([""], "an instantiation"), ("no CUDA compiler was found", "no CUDA compiler was found")):
+        result = port_sources(load_sources(path), PortOptions(types=lambda *_, said=said: said))
+        assert any(missing in str(d.values.get("what")) for d in result.diagnostics)
+        assert b"SM100_MMA" not in result.files[str(path)]
+
+
+def test_two_sizes_of_one_text_are_left(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.cu"
+    path.write_text(TEXT)
+    from porter.lang.sources import load_sources
+    from porter.passes.idiom.types import answering
+    from porter.passes.port import PortOptions, port_sources
+
+    def two(*given: object) -> list[str]:
+        return [*answering(128, 128, 128, 4, 16)(*given), *answering(128, 256, 128, 4, 16)(*given)]
+
+    result = port_sources(load_sources(path), PortOptions(types=two))
+    assert any("instantiations of one tile" in str(d.values.get("what")) for d in result.diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (SLICE, "auto cta_mma = mma.get_slice(_0{});"),
+        (SLICE.replace("get_slice", "get_thread_slice"), "auto cta_mma = mma.get_thread_slice(_0{});"),
+        (SLICE.replace("auto thread_mma", "ThrMMA thread_mma"), "ThrMMA cta_mma = mma.get_slice(_0{});"),
+        (SLICE.replace("threadIdx.x - 128", "int(threadIdx.x) % 128"), "auto cta_mma = mma.get_slice(_0{});"),
+        (
+            SLICE.replace("partition_fragment_A(tensors.a())", "make_fragment_A(thread_mma.partition_A(tensors.a()))"),
+            "cta_mma.make_fragment_A(cta_mma.partition_A(tensors.a()))",
+        ),
+    ],
+)
+def test_parts_of_the_mma(tmp_path: Path, written: str, expected: str) -> None:
+    text = idiomatic(tmp_path, changed((SLICE, written)))
+    assert expected in text
+    assert "thread_mma" not in text
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        RESULTS,
+        "    Tensor tCgC = thread_mma.partition_C(gC);\n    axpby(1.0f, tCrC, 0.0f, tCgC);\n",
+        "    for (int i = 0; i < size(tCrC); ++i) thread_mma.partition_C(gC)(i) = tCrC(i);\n",
+        "    auto out = make_fragment_like<half_t>(tCrC);\n    copy(out, thread_mma.partition_C(gC));\n",
+    ],
+)
+@pytest.mark.parametrize(
+    ("types", "part"),
+    [
+        (TYPES, "thread_t2r.partition_D(cta_mma.partition_C(gC))"),
+        ((128, 128, 256, 4, 16), "thread_t2r.partition_D(local_tile(gC, Part{}, part))"),
+        ((256, 128, 256, 4, 16), "thread_t2r.partition_D(local_tile(gC, Part{}, part))"),
+    ],
+)
+def test_results_are_partitioned_as_the_copy_has_them(
+    tmp_path: Path, results: str, types: tuple[int, ...], part: str
+) -> None:
+    bounds = ("__launch_bounds__(256)", f"__launch_bounds__({types[2] + 128})")
+    text = idiomatic(tmp_path, changed((RESULTS, results), bounds), types)
+    assert part in text
+    tensor = "tCtC" if types == TYPES else "tCtC_part"
+    assert f"copy(t2r, thread_t2r.partition_S({tensor}), tCrC);" in text
+
+
+def test_parts_of_results_in_front_of_the_accumulator_move_behind_it(tmp_path: Path) -> None:
+    early = "    Tensor tCgC = thread_mma.partition_C(gC);  // (MMA, MMA_M, MMA_N)\n"
+    made = "    Tensor tCrC = thread_mma.make_fragment_C(tCgC);\n"
+    text = idiomatic(
+        tmp_path, changed((SLICE, SLICE + early), (ACCUMULATOR, made), (RESULTS, "    copy(tCrC, tCgC);\n"))
+    )
+    assert "    Tensor tCtC = cta_mma.make_fragment_C(cta_mma.partition_C(gC));\n" in text
+    assert "    Tensor tCgC = thread_t2r.partition_D(cta_mma.partition_C(gC));  // (MMA, MMA_M, MMA_N)\n" in text
+    assert "    Tensor tCrC = make_tensor<float>(shape(tCgC));\n" in text
+    assert text.index("auto thread_t2r") < text.index("Tensor tCgC") < text.index("Tensor tCrC")
+
+
+def test_names_in_use_are_not_taken(tmp_path: Path) -> None:
+    text = idiomatic(
+        tmp_path, changed((SYNC, "    int warp = 1, tmem = 2, t2r = 3, accumulator_full = 4, tCtC = 5;\n" + SYNC))
+    )
+    for name in ("warp2", "tmem2", "t2r2", "accumulator_full2", "tCtC2"):
+        assert name in text
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ["const int w = cutlass::canonical_warp_idx_sync();", "int w = cutlass::canonical_warp_idx_sync();"],
+)
+def test_the_kernels_own_index_of_warps_is_used(tmp_path: Path, declared: str) -> None:
+    text = idiomatic(tmp_path, changed((SYNC, f"    {declared}\n{SYNC}")))
+    assert text.count("canonical_warp_idx_sync") == 1
+    assert "if (w == 4) {" in text
+    text = idiomatic(tmp_path, changed((SYNC, f"    {declared.removeprefix('const ')}\n    ++w;\n{SYNC}")))
+    assert text.count("canonical_warp_idx_sync") == 2
+
+
+@pytest.mark.parametrize(
+    "meets",
+    [
+        "    __syncthreads();\n",
+        "    cluster_sync();\n",
+        "    cute::cluster_sync();\n",
+        "    cluster_arrive();\n    cluster_wait();\n",
+    ],
+)
+def test_columns_are_allocated_in_front_of_where_all_meet(tmp_path: Path, meets: str) -> None:
+    text = idiomatic(tmp_path, changed((SYNC, meets)))
+    assert f"tmem.allocate(BN, &storage.tmem_base);\n    }}\n{meets}" in text
+
+
+def test_a_relaxed_cluster_barrier_publishes_nothing(tmp_path: Path) -> None:
+    meets = "    cluster_arrive_relaxed();\n    cluster_wait();\n"
+    assert f"{meets}    __syncthreads();\n" in idiomatic(tmp_path, changed((SYNC, meets)))
+
+
+def test_without_a_meeting_the_port_adds_one(tmp_path: Path) -> None:
+    text = idiomatic(tmp_path, changed((SYNC, "")))
+    at = text.index("tmem.allocate(")
+    assert text.index("__syncthreads();", at) < text.index("if (threadIdx.x < 128) return;")
+
+
+@pytest.mark.parametrize(
+    ("storage", "declared"),
+    [
+        (STORAGE, STORED),
+        (STORAGE, "auto* storage = reinterpret_cast<typename Traits<BM, BN, STAGES>::Storage*>(memory);"),
+        (STORAGE, f"{KIND}& storage = *({KIND}*)memory;"),
+        (STORAGE, f"using S = {KIND};\n    S& storage = *reinterpret_cast<S*>(memory);"),
+        (
+            STORAGE.replace("Storage", "Shared"),
+            "auto& storage = *reinterpret_cast<typename Traits<BM, BN, STAGES>::Shared*>(memory);",
+        ),
+    ],
+)
+def test_members_at_the_end_of_the_storage(tmp_path: Path, storage: str, declared: str) -> None:
+    text = changed((STORAGE, storage), (STORED, declared))
+    if "auto* storage" in declared:
+        text = text.replace("storage.", "storage->")
+    ported = idiomatic(tmp_path, text)
+    assert (
+        "        uint64_t empty[STAGES];\n        uint64_t accumulator_full;\n        uint32_t tmem_base;\n    };\n"
+        in ported
+    )
+    access = "->" if "auto* storage" in declared else "."
+    assert f"tCtC.data() = storage{access}tmem_base;" in ported
+
+
+def test_a_second_port_changes_nothing(tmp_path: Path) -> None:
+    once = idiomatic(tmp_path, TEXT)
+    result = port(tmp_path, once)
+    assert result.files[str(tmp_path / "kernel.cu")].decode() == once
+    assert int(result.exit_code) == 0, [str(d) for d in result.diagnostics]
+
+
+@pytest.mark.parametrize(
+    "form", ["size(mma)", "size(Mma{})", "decltype(size(mma))::value", "size(typename Traits<BM, BN, STAGES>::Mma{})"]
+)
+def test_the_size_of_the_mma_is_no_number_of_threads(tmp_path: Path, form: str) -> None:
+    uses = f"    cutlass::arch::NamedBarrier::sync({form} + 128, 3);\n"
+    text = idiomatic(tmp_path, changed((RESULTS, uses + RESULTS)))
+    assert "NamedBarrier::sync(128 + 128, 3);" in text
+
+
+def test_words_of_cute_are_qualified_where_the_sources_do_it(tmp_path: Path) -> None:
+    text = TEXT.replace("using namespace cute;\n", "")
+    for word in (
+        "make_tiled_mma",
+        "SM90_64",
+        "GMMA::",
+        "Tensor ",
+        "partition_fragment_C(",
+        "Shape<",
+        "Int<",
+        "copy(",
+        "half_t ",
+    ):
+        text = (
+            text.replace(f" {word}", f" cute::{word}")
+            .replace(f"({word}", f"(cute::{word}")
+            .replace(f"<{word}", f"<cute::{word}")
+        )
+    text = text.replace("        gemm(", "        cute::gemm(").replace(
+        "        warpgroup_", "        cute::warpgroup_"
+    )
+    ported = idiomatic(tmp_path, text.replace("size<2>", "cute::size<2>"))
+    for line in (
+        "cute::make_tmem_copy(cute::SM100_TMEM_LOAD_32dp32b32x{}, tCtC)",
+        "cute::wait_barrier(",
+        "cute::elect_one_sync()",
+        "mma.get_slice(cute::_0{})",
+        "cute::copy(t2r,",
+    ):
+        assert line in ported
