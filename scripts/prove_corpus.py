@@ -31,8 +31,6 @@ def proofs_of(name: str, seconds: float) -> tuple[list[dict[str, Any]], str]:
 
 def all_turns(proof: dict[str, Any]) -> str:
     """For which numbers of turns a proof holds: by size that has a part in them."""
-    from porter.verify.proving import OF_PROGRAM
-
     found = []
     for count in proof["counts"]:
         if not count["step"]:
@@ -43,9 +41,26 @@ def all_turns(proof: dict[str, Any]) -> str:
     for pair in proof["together"]:
         upto = "" if pair["all"] else f" to {pair['upto']}"
         found.append(f"{' and '.join(pair['names'])} together{upto}")
-    numbers = [count["name"] for count in proof["counts"] if count["why"] == OF_PROGRAM]
-    own = f"its sizes ({', '.join(numbers)} of the compiled program)" if numbers else "its sizes"
-    return "; ".join(found) or own
+    return "; ".join(found) or f"its sizes{': ' if (numbers := compiled_in(proof)) else ''}{numbers}"
+
+
+def compiled_in(proof: dict[str, Any]) -> str:
+    """The sizes that are numbers of the compiled program, if there are some."""
+    from porter.verify.proving import OF_PROGRAM
+
+    names = [count["name"] for count in proof["counts"] if count["why"] == OF_PROGRAM]
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} compiled in" if names else ""
+
+
+def holds_for(proof: dict[str, Any]) -> str:
+    """What a proof holds for, in a word: all turns; what the program can be launched with at all, as its sizes are
+    compiled in; sizes up to some; those of the case."""
+    turns = [count for count in proof["counts"] if count["step"]]
+    if proof["status"] != "proved":
+        return ""
+    if not turns:
+        return "compiled in" if compiled_in(proof) else "its sizes"
+    return "all" if all(count["all"] for count in turns) else "up to"
 
 
 def packed_proof(task: tuple[Any, Any, Any, float]) -> dict[str, Any]:
@@ -90,16 +105,13 @@ def main() -> None:
                 said += "" if any(f["level"] == "error" for f in wrong) else " by the letter alone (docs/rulings.md)"
             reviews = sorted({f["id"] for f in proof["findings"] if f["level"] == "review"})
             said += f" (to review: {', '.join(reviews)})" if reviews and proof["status"] == "proved" else ""
-            program, status = proof["program"], proof["status"]
-            print(f"{proof['name']:28} {program:9} {status:8} {proof['seconds']:6.1f} s  {said}", flush=True)
-            seen[proof["status"]] += 1
-            of_turns = [count for count in proof["counts"] if count["step"]]
-            seen["for all numbers of turns"] += (
-                status == "proved" and bool(of_turns) and all(c["all"] for c in of_turns)
-            )
+            program, status, holds = proof["program"], proof["status"], holds_for(proof)
+            row = f"{proof['name']:28} {program:9} {status:8} {holds:12} {proof['seconds']:6.1f} s  {said}"
+            print(row, flush=True)
+            seen[holds or status] += 1
         if left:
             print(f"{name:28} {left}", flush=True)
-    print(", ".join(f"{count} {status}" for status, count in sorted(seen.items())))
+    print(", ".join(f"{count} {holds}" for holds, count in sorted(seen.items())))
 
 
 if __name__ == "__main__":
