@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -108,7 +108,9 @@ class Contents:
         """The newest value of registers, where that is one of some way behind a branch."""
         self._written: set[int] = set()
         self._variables: dict[int, Words] = {}
-        self._reduced: set[int] = set()
+        self._reduced: dict[int, str] = {}
+        """By the number of four bytes of global memory what is added there."""
+        self._readings: Counter[object] = Counter()
         """Units of memory that reductions have changed."""
         self._before: dict[tuple[Warp, int, int, str], np.uint64] = {}
         """The newest reduction of a thread at a place, of those whose order counts."""
@@ -145,6 +147,12 @@ class Contents:
         found = spread(mixed(key, total), size)
         sums.update(zip(joined(found).reshape(-1).tolist(), total.reshape(-1), strict=True))
         return found
+
+    def reading(self, warp: Warp, timer: str) -> Words:
+        """What a timer shows [32, 8]: something else each time, in each lane."""
+        self._readings[warp, timer] += 1
+        key = word(f"{timer}, {warp.name}, {self._readings[warp, timer]}")
+        return spread(mixed(key, np.arange(WARP, dtype=np.uint64)), 8)
 
     # Registers ----------------------------------------------------------------------------------------
 
@@ -374,7 +382,7 @@ class Contents:
         return np.uint64(joined(np.array(words, np.uint64)))
 
     def _require_unreduced(self, addresses: Addresses) -> None:
-        if self._reduced and not self._reduced.isdisjoint(different(addresses // _UNIT)):
+        if self._reduced and not self._reduced.keys().isdisjoint(different(addresses // _UNIT)):
             raise NotUnderstood("what reductions have left in global memory")
 
     def _latest(self) -> dict[int, np.uint64]:
@@ -424,7 +432,9 @@ class Contents:
             if key in self._before:
                 values[index] = mixed(self._before[key], values[index])
             self._before[key] = values[index]
-        self._reduced.update(different(places // _UNIT))
+        if any(self._reduced.setdefault(unit, how) != how for unit in different(places // _UNIT)):
+            # one thread's are in order, and that counts
+            raise NotUnderstood("reductions of several kinds to one place", user.at)
         self.stored.append(Stored(addresses, values, user.at, how))
 
 

@@ -229,8 +229,7 @@ def read(step: Step, operand: ast.Operand, size: int) -> Read:
         case ast.Vec(items):
             return _together([read(step, item, size // len(items)) for item in items])
     number_of = reader(step.flow.code, step.at, operand)
-    of_grid = operand.name if isinstance(operand, ast.SpecialReg) else ""
-    return _of_number(step, number_of, size, _named(operand), of_grid)
+    return _of_number(step, number_of, size, operand)
 
 
 def _bits(immediate: ast.Imm, size: int) -> int:
@@ -246,20 +245,18 @@ def _together(pieces: list[Read]) -> Read:
 _TIMERS = ("clock", "globaltimer")
 
 
-def _named(operand: ast.Operand) -> str:
-    """What stands for itself: a timer, and the address of a variable that is not in shared memory."""
-    if isinstance(operand, ast.Sym):
-        return f"{operand.name} {operand.offset}"
-    return operand.name if isinstance(operand, ast.SpecialReg) and operand.name.startswith(_TIMERS) else ""
-
-
-def _of_number(step: Step, number_of: Reader, size: int, name: str, of_grid: str) -> Read:
-    itself = spread(np.broadcast_to(word(name), (WARP,)), size) if name else None
+def _of_number(step: Step, number_of: Reader, size: int, operand: ast.Operand) -> Read:
+    name = operand.name if isinstance(operand, ast.SpecialReg) else ""
+    # the address of a variable that is not in shared memory stands for itself
+    address = word(f"{operand.name} {operand.offset}") if isinstance(operand, ast.Sym) else None
+    itself = spread(np.broadcast_to(address, (WARP,)), size) if address is not None else None
 
     def found(contents: Contents, warp: Warp, group: Group) -> Words:
         value = number_of(contents.machine, warp, group)
         if not is_known(value, group.lanes):
-            data = itself if itself is not None else contents.index_of_grid(warp, of_grid)
+            if name.startswith(_TIMERS):
+                return fitted(contents.reading(warp, name), size)
+            data = itself if itself is not None else contents.index_of_grid(warp, name)
             if data is None:
                 raise step.not_understood("an operand")
             return fitted(data, size)

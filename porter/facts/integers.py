@@ -15,6 +15,8 @@ Operation = Callable[..., int | None]
 """From operands to the result, all without their signs; None where the result is not defined."""
 
 _WIDTHS = {"32": 32, "64": 64, "16": 16, "8": 8, "128": 128}
+_NARROW, REGISTER_BITS = 32, 64
+"""Numbers with less bits stand in wider registers, the widest of which has so many."""
 _COMPARE = {
     "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">=",
 }  # fmt: skip
@@ -72,7 +74,11 @@ def expression(parts: tuple[str, ...]) -> str | None:
         given["c"] = _read("{c}", result, kind[0] == "s")
         if name in _SHIFTS:
             given["b"] = _read("{b}", 32, False)
-    return f"({text.format(width=width, **given)}) & {(1 << result) - 1}"
+    text = f"({text.format(width=width, **given)}) & {(1 << result) - 1}"
+    if name == "cvt" and parts[-2][0] == "s" and result < _NARROW:
+        # the register may be wider (PTX ISA 9.4.1)
+        return f"({_read(text, result, True)}) & {(1 << REGISTER_BITS) - 1}"
+    return text
 
 
 @lru_cache(maxsize=4096)

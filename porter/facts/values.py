@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
 
-from porter.facts.integers import operation
+from porter.facts.integers import REGISTER_BITS, operation
 from porter.ptx.arch import WARP
+from porter.ptx.bits import signed, unsigned
 
 ALL = (1 << WARP) - 1
 """All lanes of a warp."""
@@ -82,6 +83,13 @@ def shifted(value: Value, offset: int) -> Value:
     if isinstance(value, tuple):
         return tuple(None if v is None else v + offset for v in value)
     return None if value is None else value + offset
+
+
+def with_sign(value: Value, bits: int) -> Value:
+    """A signed number of so many bits in a register that may be wider (PTX ISA 9.4.1): above it stands its sign."""
+    if isinstance(value, tuple):
+        return tuple(None if v is None else unsigned(signed(v, bits), REGISTER_BITS) for v in value)
+    return None if value is None else unsigned(signed(value, bits), REGISTER_BITS)
 
 
 def apply(parts: tuple[str, ...], given: Sequence[Value], mask: int) -> Value:

@@ -94,6 +94,7 @@ SAME = {
     "reductions of lanes in any order": (PAIRED.format(0), SWAPPED),
 }  # fmt: skip
 
+SAME_LANES = "mov.b32 %r2, %f0;\nmatch.any.sync.b32 %r3, %r2, -1;\n"
 OTHER = {
     "another value": (OUT.replace("%f4", "%f0"), OUT.replace("%f4", "%f1")),
     "another place": ("st.global.f32 [%d1], %f0;\n", "st.global.f32 [%d1+4], %f0;\n"),
@@ -146,6 +147,14 @@ OTHER = {
         LESS + "@%p1 " + REDUCED.format(0), LESS.replace("%f1;", "%f2;") + "@%p1 " + REDUCED.format(0),
     ),
     "a reduction that always is": (LESS + "@%p1 " + REDUCED.format(0), REDUCED.format(0)),
+    "lanes that have the same, of another lane": (
+        SAME_LANES + "st.global.b32 [%d1], %r3;\n",
+        SAME_LANES + "shfl.sync.idx.b32 %r3, %r3, 0, 31, -1;\nst.global.b32 [%d1], %r3;\n",
+    ),
+    "time that passes": (
+        "mov.u32 %r2, %clock;\nmov.u32 %r3, %clock;\nxor.b32 %r2, %r2, %r3;\nst.global.b32 [%d1], %r2;\n",
+        "st.global.b32 [%d1], 0;\n",
+    ),
     "another reduction": ("red.global.add.u32 [%d1], %r0;\n", "red.global.max.u32 [%d1], %r0;\n"),
 }  # fmt: skip
 
@@ -207,6 +216,19 @@ def test_numbers_of_the_launch_count() -> None:
     assert not are_equal(guarded, guarded.replace("%r1;", "4;"), n=5)
 
 
+@pytest.mark.parametrize(
+    "loads",
+    ["ld.param.s8 %r3, [n]", "ld.param.s16 %r3, [n]", "ld.param.s8 %h0, [n];\ncvt.s32.s16 %r3, %h0",
+     "cvt.s8.s32 %r3, %r1", "st.shared.b32 [room], %r1;\nld.shared.s8 %r3, [room]",
+     "ld.param.s32 %d4, [n];\nshr.s64 %d4, %d4, 1;\nshl.b64 %d4, %d4, 1;\ncvt.u32.u64 %r3, %d4",
+     "st.local.b32 [own], %r1;\nld.local.s8 %r3, [own]", "ld.param.s8 %h0, [n];\nsetp.lt.s16 %p1, %h0, 0;\n"
+     "selp.s32 %r3, -2, 2, %p1"],
+)  # fmt: skip
+def test_a_number_stands_with_its_sign_in_a_wider_register(loads: str) -> None:
+    out = "st.global.b32 [%d1], {};\n"
+    assert are_equal(f"{loads};\n{out.format('%r3')}", out.format(-2), n=0xFFFFFFFE)
+
+
 IN_BRANCH = BRANCH.replace("mov.f32 %f4, %f2", "{};\nmov.b32 %f4, %r2")
 BITS = "mov.b32 %r2, %f0;\nmov.b32 %r3, %f1;\n"
 NOT_UNDERSTOOD = {
@@ -220,6 +242,7 @@ NOT_UNDERSTOOD = {
     "a shuffle of lanes that data part": BRANCH.replace("mov.f32 %f4, %f2", "shfl.sync.bfly.b32 %f4, %f2, 1, 31, -1"),
     "a vote of lanes that data part": IN_BRANCH.format("vote.sync.ballot.b32 %r2, %p1, -1"),
     "lanes that are there, where data part them": IN_BRANCH.format("activemask.b32 %r2"),
+    "a sum and a greatest one in one place": "red.global.add.u32 [%d1], %r0;\nred.global.max.u32 [%d1], %r1;\n",
     "a store behind a reduction": REDUCED.format(0) + OUT,
     "a load behind a reduction": REDUCED.format(0) + "ld.global.f32 %f4, [%d1];\nst.global.f32 [%d1+4], %f4;\n",
 }  # fmt: skip

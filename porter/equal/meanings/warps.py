@@ -55,10 +55,11 @@ def shfl(step: Step) -> Means | None:
 
 @meaning("vote", "redux", "match")
 def together(step: Step) -> Means | None:
-    """One word for what all lanes of a mask give."""
+    """One word for what all lanes of a mask give, and for what a lane finds of its own among these (`match.any`)."""
     data = read(step, step.ins["a"], width(step.ins.type("a")))
     written = sorted(step.flow.writes[step.at])
     key, mask = word(".".join(step.ins.parts)), step.value("mask")
+    is_vote = step.ins.parts[0] == "vote"
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         require_together(step, taken)
@@ -72,9 +73,9 @@ def together(step: Step) -> Means | None:
             words = np.zeros(WARP, np.uint64)
             for lanes in (some & went.mask for some in sets.values()):
                 words[list(bits(lanes))] = mixed(key, joined(values[None, list(bits(lanes))]), np.uint64(lanes))
-            found = spread(words, 4)
+            found = spread(mixed(words, values) if step.has("any") and not is_vote else words, 4)
             for name in written:
-                is_predicate = step.ins.parts[0] == "vote" and "ballot" not in step.ins.parts
+                is_predicate = is_vote and "ballot" not in step.ins.parts
                 contents.put(warp, name, went, found[:, :1] if is_predicate else found)
 
         return then

@@ -16,7 +16,7 @@ from porter.facts.machine import Machine
 from porter.facts.placed import look_at_place
 from porter.facts.state import Group, Undefined, Warp
 from porter.facts.tensor_maps import places
-from porter.facts.values import Value, bits, first, is_known, of_lane, shifted, squeezed
+from porter.facts.values import Value, bits, first, is_known, of_lane, shifted, squeezed, with_sign
 from porter.ptx import ast, table
 from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
@@ -107,8 +107,9 @@ def load(step: Step) -> Run:
     space = step.ins.space("a")
     address = step.value("a")
     nbytes = size * len(names)
+    is_signed = step.ins.parts[-1][0] == "s"
     if space.startswith("param"):
-        return _parameter(step, names, size)
+        return _signed(_parameter(step, names, size), names, size) if is_signed else _parameter(step, names, size)
     order = memory_order(step.ins)
     engine = Engine.ATOMIC if order.strong else Engine.THREAD
 
@@ -140,6 +141,19 @@ def load(step: Step) -> Run:
         if _is_unwritten(machine, where, group.lanes, nbytes):
             group.undefined.update(dict.fromkeys((n for n in names if n is not None), Undefined(group.lanes, step.at)))
         return None
+
+    return _signed(run, names, size) if is_signed else run
+
+
+def _signed(load: Run, names: list[str | None], size: int) -> Run:
+    """A load of signed numbers, above which their sign stands in the register."""
+
+    def run(machine: Machine, warp: Warp, group: Group) -> Outcome | None:
+        outcome = load(machine, warp, group)
+        for name in names if outcome is None else ():
+            if name is not None:
+                group.registers[name] = with_sign(group.registers.get(name), 8 * size)
+        return outcome
 
     return run
 
