@@ -125,13 +125,12 @@ def judged(folder: Path, parts: dict[str, str] | Pairs, steps: tuple[str, ...], 
         return "not proposed", "; ".join([*(str(d.values["what"]) for d in left), *errors])
     builder = make_builder(None)
     compat = made(PortOptions())
-    if what := Proofs(builder, current()).missing(compat, compat.roots[0]):
+    if what := Proofs(builder, current()).of(compat, compat.roots[0]).missing:
         return "not judged", f"the compat port: {what}"
     proofs = Proofs(builder, current(), judge=judge(current(), GateOptions(jobs=1), seconds))
     (root,) = ported.roots
-    if what := proofs._on_ptx(ported, root):
-        ran = Proofs(builder, current()).missing(ported, root)
-        return "PTX", f"{what} (the run: {ran or 'clean'})"
+    if what := proofs.on_ptx(ported, root):
+        return "PTX", f"{what} (the run: {proofs.of(ported, root).missing or 'clean'})"
     what = proofs.missing(ported, root)
     return ("run", what) if what else ("accepted", "")
 

@@ -41,6 +41,8 @@ def ported(
         return Proof(missing="results differ") if wrong(text) else Proof(("case.yaml",), 3)
 
     monkeypatch.setattr(full_rate, "prove", prove)
+
+    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
@@ -86,6 +88,7 @@ def test_ptx_refuses_steps(
 ) -> None:
     """Those of others have to be equal; without steps nothing is asked."""
     monkeypatch.setattr(full_rate, "prove", lambda *how: Proof(("case.yaml",), 3))
+    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
     root = PortedRoot("kernel.cu", ("kernel.cu",), native=steps)
     proofs = full_rate.Proofs(make_builder(None), judge=lambda *what: Judgement(status, "a deadlock"))
     assert proofs.missing(Ported(new={"kernel.cu": b""}, roots=[root]), root) == lacks
@@ -100,7 +103,7 @@ def made(name: str, steps: tuple[str, ...] = STEPS) -> Ported:
 
 def failure(found: Ported) -> str:
     (root,) = found.roots
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).missing(found, root)
+    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 def planted(found: Ported, pattern: str, instead: str) -> Ported:
