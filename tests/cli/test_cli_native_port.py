@@ -79,18 +79,19 @@ def test_steps_on_something_unverified_are_left_out(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(("steps", "status", "lacks"), [
-    (("release",), "unknown", ""), (("release",), "refused", "a deadlock"), ((), "refused", ""),
-    (("release", "mine"), "unknown", "a deadlock"), (("release", "mine"), "equal", ""),
-    (("scales",), "unknown", ""), (("scales",), "refused", "a deadlock"),
+    (("release",), "equal", ""), (("release",), "unknown", "a deadlock"), (("release",), "refused", "a deadlock"),
+    ((), "refused", ""), (("scales",), "unknown", ""), (("scales",), "refused", "a deadlock"),
+    (("release",), None, full_rate.UNASKED), ((), None, ""), (("scales",), None, ""),
 ])  # fmt: skip
 def test_ptx_refuses_steps(
-    steps: tuple[str, ...], status: Literal["equal", "refused", "unknown"], lacks: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of others have to be equal; without steps nothing is asked."""
+    steps: tuple[str, ...], status: Literal["equal", "refused", "unknown"] | None, lacks: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """They have to be equal, but for those by which results are meant to differ; without steps nothing is asked."""
     monkeypatch.setattr(full_rate, "prove", lambda *how: Proof(("case.yaml",), 3))
-    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
     root = PortedRoot("kernel.cu", ("kernel.cu",), native=steps)
-    proofs = full_rate.Proofs(make_builder(None), judge=lambda *what: Judgement(status, "a deadlock"))
+    judge = None if status is None else lambda *what: Judgement(status, "a deadlock")
+    proofs = full_rate.Proofs(make_builder(None), judge=judge)
     assert proofs.missing(Ported(new={"kernel.cu": b""}, roots=[root]), root) == lacks
 
 
