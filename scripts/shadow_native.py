@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/results/shadow-native.txt: who refuses steps of the native style, proposed without proofs about text, for
-kernels which they are wrong for, or nobody knows them to be right for: the compiler, PTX, or a run with hazards.
+"""docs/results/shadow-native.txt: who refuses steps of the native style for kernels which they are wrong for, or
+nobody knows them to be right for: the compiler, PTX, or a run with hazards.
 
     python scripts/shadow_native.py [--seconds 20] [GROUP ...] > docs/results/shadow-native.txt
 
@@ -16,10 +16,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+
+Pairs = tuple[tuple[str, str], ...]
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/passes")]
@@ -92,36 +92,16 @@ def runnable(parts: dict[str, str]) -> str:
     return text.replace("* 512", "* 128")
 
 
-@contextmanager
-def without_proofs() -> Iterator[None]:
-    """Steps write what they can, whatever they know of other text."""
-    import pytest
+def files_of(parts: dict[str, str] | Pairs) -> dict[str, str]:
+    """The file of a kernel, with those beside it behind: parts of `native_kernels`, or of `attention_kernels`."""
+    import attention_kernels
 
-    from porter.passes.native import mma_thread, release, slicing
-
-    def nothing(*what: object) -> None: ...
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("pure", "_ahead", "_single", "_own_alone"):
-            patch.setattr(slicing.Slice, name, nothing)
-        patch.setattr(slicing.Slice, "_writes_otherwise", nothing)
-        patch.setattr(slicing.Slice, "kept", lambda *what: ())
-        patch.setattr(mma_thread.Move, "_behind", nothing)
-        for name in ("_agrees", "_plain"):
-            patch.setattr(release.Release, name, nothing)
-        patch.setattr(release, "check_users", nothing)
-        for module in (release, mma_thread):
-            patch.setattr(module, "only_from", lambda *what: True)
-        yield
+    if isinstance(parts, dict):
+        return {"kernel.cu": runnable(parts), "case.yaml": CASE}
+    return {**attention_kernels.sources(parts), "case.yaml": attention_kernels.case(heads=(64,))}
 
 
-def cases(groups: list[str]) -> list[tuple[str, str, dict[str, str], tuple[str, ...]]]:
-    import shadow_kernels
-
-    return [(g, n, p, s) for g, n, p, s in shadow_kernels.cases() if not groups or g in groups]
-
-
-def judged(folder: Path, parts: dict[str, str], steps: tuple[str, ...], seconds: float) -> tuple[str, str]:
+def judged(folder: Path, parts: dict[str, str] | Pairs, steps: tuple[str, ...], seconds: float) -> tuple[str, str]:
     """Who refuses the step, and why; `accepted` where nobody does."""
     from porter.cli.building import make_builder
     from porter.cli.context import current
@@ -133,25 +113,24 @@ def judged(folder: Path, parts: dict[str, str], steps: tuple[str, ...], seconds:
     from porter.passes.ported import port_paths
     from porter.verify.gate import GateOptions
 
-    path = folder / "kernel.cu"
-    path.write_text(runnable(parts))
-    (folder / "case.yaml").write_text(CASE)
+    files = files_of(parts)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    path = folder / next(iter(files))
     made = partial(port_paths, [path], include_dirs=(), look=look)
-    with without_proofs():
-        ported = made(PortOptions(full_rate=True, native=steps))
+    ported = made(PortOptions(full_rate=True, native=steps, aheads=frozenset([str(path)])))
     left = [d for d in ported.diagnostics if d.code in (Code.NATIVE_LEFT, Code.FULL_RATE_LEFT)]
     if not ported.roots or steps[-1] not in ported.roots[0].native:
         errors = [str(d.message) for d in ported.diagnostics if d.severity.value == "error"]
         return "not proposed", "; ".join([*(str(d.values["what"]) for d in left), *errors])
     builder = make_builder(None)
     compat = made(PortOptions())
-    if what := Proofs(builder, current()).missing(compat, compat.roots[0]):
+    if what := Proofs(builder, current()).of(compat, compat.roots[0]).missing:
         return "not judged", f"the compat port: {what}"
     proofs = Proofs(builder, current(), judge=judge(current(), GateOptions(jobs=1), seconds))
     (root,) = ported.roots
-    if what := proofs._on_ptx(ported, root):
-        ran = Proofs(builder, current()).missing(ported, root)
-        return "PTX", f"{what} (the run: {ran or 'clean'})"
+    if what := proofs.on_ptx(ported, root):
+        return "PTX", f"{what} (the run: {proofs.of(ported, root).missing or 'clean'})"
     what = proofs.missing(ported, root)
     return ("run", what) if what else ("accepted", "")
 
@@ -163,7 +142,9 @@ def main() -> None:
     args = parser.parse_args()
     print(f"python scripts/shadow_native.py --seconds {args.seconds:g} {' '.join(args.groups)}".rstrip())
     seen: Counter[str] = Counter()
-    for group, name, parts, steps in cases(args.groups):
+    import shadow_kernels
+
+    for group, name, parts, steps in (k for k in shadow_kernels.cases() if not args.groups or k[0] in args.groups):
         began = time.process_time()
         with tempfile.TemporaryDirectory(prefix="porter-") as folder:
             try:

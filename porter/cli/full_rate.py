@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import NATIVE, Session
-from porter.cli.rates import slower
+from porter.cli.rates import rate_of, slower
 from porter.diagnostics import Code, Diagnostic, PorterError, unforeseen
 from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
@@ -35,6 +36,7 @@ from porter.verify.proof import Claim, Judge, Outlook, Proof, outlook, prove
 from porter.verify.runner import ProgressCall
 
 M128 = "M=128 MMAs"
+UNASKED = "PTX is not asked if it is equal to its original (`--prove-seconds 0`, `--no-compile`)"
 _NATIVE = "the steps of the native style"
 
 
@@ -71,8 +73,23 @@ def compared(compares: Compares, ported: Ported, root: PortedRoot, budget: Budge
         return f"it could not be compared: {known.message}"
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """A port of the file `path` with `steps`, which was judged: `by` says who refused it, PTX or a run, and `what` why;
+    both are empty where nobody did. `seconds` are of processor time. `rate` is its share of the nominal rate by the
+    grade, None where that is not known."""
+
+    path: str
+    steps: tuple[str, ...]
+    by: Literal["", "PTX", "a run"]
+    what: str
+    seconds: float
+    rate: float | None = None
+
+
 class Proofs:
-    """What the cases beside roots proved of ports; a port with the same texts is run once."""
+    """What the cases beside roots proved of ports; a port with the same texts is run once. `attempts`: those that were
+    judged, in their order."""
 
     def __init__(
         self,
@@ -89,6 +106,7 @@ class Proofs:
         self._refused: dict[tuple[str, frozenset[tuple[str, bytes]]], str] = {}
         self.said: list[Diagnostic] = []
         """Places of CuTe DSL kernels that keep ports from M=128."""
+        self.attempts: dict[tuple[str, frozenset[tuple[str, bytes]]], tuple[Attempt, Ported]] = {}
 
     def of(self, ported: Ported, root: PortedRoot) -> Proof:
         files = ported.of_root(root)
@@ -131,20 +149,32 @@ class Proofs:
 
     def missing(self, ported: Ported, root: PortedRoot) -> str:
         """What PTX, and then the runs, say against a port, or why they do not say enough."""
-        return self._on_ptx(ported, root) or self.of(ported, root).missing
+        began = time.process_time()
+        by: Literal["", "PTX", "a run"] = "PTX"
+        if not (what := self.on_ptx(ported, root)):
+            what = self.of(ported, root).missing
+            by = "a run" if what else ""
+        key = root.path, frozenset(ported.of_root(root).items())
+        if root.native and key not in self.attempts:
+            made = Attempt(root.path, tuple(root.native), by, what, time.process_time() - began)
+            self.attempts[key] = made, ported
+        return what
 
-    def _on_ptx(self, ported: Ported, root: PortedRoot) -> str:
+    def on_ptx(self, ported: Ported, root: PortedRoot) -> str:
         """What PTX says against steps of the native style, or why it says nothing for them. Of those by which results
         are meant to differ it has to know nothing."""
-        if self._judge is None or root.dsl or not root.native:
+        if root.dsl or not root.native:
             return ""
+        of_grid = all(changes.level == "grid" for changes in declared(root.native))
+        if self._judge is None:
+            return UNASKED if of_grid else ""
         key = root.path, frozenset(ported.of_root(root).items())
         if key not in self._refused:
             plan = port_plan(self._session, ported, root)
             what = unsaid(self._session, plan, root)
             left = self._budget.left if self._budget else None
             found = None if what else self._judge(Path(root.path), plan, root.kernels, left)
-            wanted = ("equal",) if all(c.level == "grid" for c in declared(root.native)) else ("equal", "unknown")
+            wanted = ("equal",) if of_grid else ("equal", "unknown")
             self._refused[key] = found.what if found is not None and found.status not in wanted else what
         return self._refused[key]
 
@@ -255,16 +285,17 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
 
 def verified(
     session: Session, ported: Ported, make: Make, budget: Budget | None = None, compares: Compares | None = None,
-    judge: Judge | None = None,
+    judge: Judge | None = None, attempts: list[Attempt] | None = None,
 ) -> Ported:  # fmt: skip
     """The port with what cases verify of the session's style, `full-rate` or `native`. Where the grade finds that
     slower than the compat port, the native style gives the compat port; M=128 MMAs that are asked for by name stay, and
-    that is said."""
+    that is said. `attempts` gets the ports that were judged for it."""
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     proofs = Proofs(builder, session, budget, compares=compares, judge=judge)
     found = _in_style(session, ported, make, proofs)
     changed = frozenset(r.path for r in found.roots if r.native or r.full_rate)
     if not changed:
+        _tell(attempts, session, proofs)
         return found
     compat = cache(partial(_of_compat, make, changed))
     every = {path: slower(session, found, compat, path, proofs.builder) for path in sorted(changed)}
@@ -274,9 +305,16 @@ def verified(
         found = _in_style(session, again(), again, proofs)
         steps = (Code.NATIVE_LEFT, Code.NATIVE_UNPROVED)
         found.diagnostics[:] = [d for d in found.diagnostics if d.code not in steps or _path(d) not in lost]
+    _tell(attempts, session, proofs)
     code, what = (Code.FULL_RATE_SLOWER, _NATIVE) if session.style == NATIVE else (Code.FULL_RATE_IS_SLOWER, M128)
     found.diagnostics += [one.said(code, path, what) for path, one in lost.items()]
     return found
+
+
+def _tell(attempts: list[Attempt] | None, session: Session, proofs: Proofs) -> None:
+    if attempts is not None:
+        graded = partial(rate_of, session, builder=proofs.builder)
+        attempts += [replace(a, rate=graded(made, path=a.path)) for a, made in proofs.attempts.values()]
 
 
 def _path(said: Diagnostic) -> str:

@@ -12,6 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.cli.auto import of_file, one_each
+from porter.cli.candidates import body as body_of_candidate
+from porter.cli.candidates import candidates
+from porter.cli.candidates import text as text_of_candidates
 from porter.cli.context import AUTO, NATIVE, Session, command
 from porter.cli.full_rate import ON_PTX, as_given
 from porter.cli.inputs import processes, require_directories
@@ -42,8 +45,9 @@ from porter.verify.proof import outlook
 
 @command
 def plan(
-    session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ...], pipeline: bool, jobs: int | None
-) -> ExitCode:
+    session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ...], pipeline: bool, steps: bool,
+    jobs: int | None,
+) -> ExitCode:  # fmt: skip
     require_directories("-I", include_dirs)
     options = asking(session, port_options(session))
     plans: list[KernelPlan] = []
@@ -74,6 +78,8 @@ def plan(
         code = worst_exit([code, ExitCode(result.exit_code)])
     if not (plans or left or python or summaries or diagnostics or facts or native):
         diagnostics += [Diagnostic(Code.NOTHING_TO_PORT, None, {"path": str(path)}) for path in paths]
+    attempts, said = candidates(session, paths, include_dirs) if steps else ([], [])
+    diagnostics += [d for d in said if d not in diagnostics]
     gates = {path: _gate(session, path, ported, diagnostics) for path, ported in python}
     session.report(diagnostics)
     used = {(s.kernel, s.path): s for s in summaries}
@@ -87,8 +93,10 @@ def plan(
         _show_python(session, path, ported, gates[path])
     for known in facts:
         session.show(*report_pipeline.text(known))
-    for steps in native:
-        session.show(*report_native.text(steps))
+    for one_of_native in native:
+        session.show(*report_native.text(one_of_native))
+    if steps:
+        session.show(*text_of_candidates(attempts))
     body = {
         "kernels": [asdict(p) | {"ceiling": _ceiling(p)} for p in plans],
         "summaries": [asdict(s) for s in summaries],
@@ -96,6 +104,7 @@ def plan(
         "files": [_python_body(path, ported, gates[path]) for path, ported in python],
         "diagnostics": report_json.diagnostics(diagnostics),
         **({"pipelines": [report_pipeline.body(p) for p in facts]} if pipeline else {}),
+        **({"candidates": [body_of_candidate(one) for one in attempts]} if steps else {}),
         **({"native": [report_native.body(n) for n in native]} if session.style == NATIVE else {}),
     }
     session.write_json(report_json.document("plan", code, body))

@@ -52,6 +52,14 @@ def slower(
     return Slower(after[worst][0], after[worst][1], before[worst][1])
 
 
+def rate_of(session: Session, ported: Ported, path: str, builder: Builder) -> float | None:
+    """The least share of the nominal rate that an instantiation of a file's port has; None where no grade is known."""
+    try:
+        return min((rate for _, (_, rate) in _rates(session, ported, path, builder)), default=None)
+    except (PorterError, ValueError):
+        return None
+
+
 def _rates(session: Session, ported: Ported, path: str, builder: Builder) -> Iterator[tuple[str, tuple[str, float]]]:
     """By case and size, the name and rate of what is compiled for it.
 

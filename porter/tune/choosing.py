@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
 from porter.passes.ported import Ported, PortedRoot
 from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes
@@ -39,6 +40,32 @@ class WithoutError(Exception):
     def __init__(self, *said: Diagnostic) -> None:
         super().__init__(said)
         self.said = said
+
+
+@dataclass(frozen=True)
+class Built:
+    """One instantiation of a port: bytes that a thread spills, and what the grade takes of it. `left`: why the support
+    module of CuTe DSL, which knows each one, gives it no such step."""
+
+    name: str
+    spilled: int
+    shape: Shape
+    left: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is said of a step that brings nothing, of one with which an instantiation, `{name}`, is slower, and of one
+    with which it has no room or spills more; nothing is asked of what is empty."""
+
+    as_fast: str
+    slower: str
+    room: str = ""
+    registers: str = ""
+
+
+class SpillsError(WithoutError):
+    """All that is missing is registers."""
 
 
 @dataclass
@@ -117,3 +144,60 @@ class Choice:
         if found.reading.shape is None or found.gaps:
             raise self.without(f"what is graded: {'; '.join(found.gaps)}")
         return found.kernel, found.reading.shape
+
+    def built_of(self, ported: Ported) -> dict[str, Built]:
+        """What cases compile of a port, by what the compiler calls it; kernels of CuTe DSL by their number as well,
+        which have no names of their own.
+
+        Raises:
+            WithoutError: one is not graded; PorterError: what compiling raises.
+        """
+        found: dict[str, Built] = {}
+        for one in self.built(ported):
+            used = one.kernel.assembled().resources.get(one.kernel.entry) if one.kernel.assembled is not None else None
+            name, shape = self.read(one)
+            spilled = used.spill_stores + used.spill_loads if used is not None else 0
+            key = f"{len(found)}" if self.root.dsl else one.kernel.entry
+            found[key] = Built(name, spilled, shape, self.left_of(one))
+        return found
+
+    def left_of(self, one: Prepared) -> tuple[Diagnostic, ...]:
+        """Why a kernel of a support module that knows the step is without it."""
+        return ()
+
+    def require_gain(self, before: Mapping[str, Built], after: Mapping[str, Built], said: Said) -> None:
+        """
+        Raises:
+            WithoutError: by the grade an instantiation is slower, or none is faster; SpillsError: ptxas spills more.
+        """
+        best = 0.0
+        for one, other in ((one, after[key]) for key, one in before.items() if not after[key].left):
+            more = other.spilled - one.spilled
+            if said.registers and more > 0:
+                who = said.registers.format(name=one.name)
+                raise SpillsError(*self.without(f"registers for {who}: ptxas spills {more} bytes more").said)
+            self.require_room(other, said)
+            gain = self.gain(one.shape, other.shape)
+            if gain < -GAIN:
+                raise self.without(f"a gain: by the grade {said.slower.format(name=one.name)}")
+            best = max(best, gain)
+        if best <= GAIN:
+            raise self.without(said.as_fast)
+
+    def require_room(self, one: Built, said: Said) -> None:
+        """Raises WithoutError: shared memory does not hold what a kernel asks for."""
+        try:
+            fitting(one.shape) if said.room else None
+        except Impossible as error:
+            raise self.without(f"room for {said.room.format(name=one.name)}: {error}") from None
+
+
+def ended(
+    ported: Ported, trial: Ported, choices: Sequence[Choice], said: Sequence[Diagnostic],
+    make: Callable[[frozenset[str]], Ported],
+) -> Chosen:  # fmt: skip
+    """The port with a step in the roots for which it was chosen, of those that `trial` has it for."""
+    found = frozenset(c.root.path for c in choices if c.chosen)
+    if found and found == {c.root.path for c in choices}:
+        return Chosen(trial, found, tuple(said))
+    return Chosen(make(found) if found else ported, found, tuple(said))

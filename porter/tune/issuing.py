@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Protocol
 
 from porter.diagnostics import Diagnostic
-from porter.grade.changes import Impossible, fitting
-from porter.grade.shape import Shape
 from porter.lang.sources import is_python
 from porter.passes.native.ahead import NAME
 from porter.passes.native.product import NO_USE
 from porter.passes.ported import Ported, PortedRoot
-from porter.tune.choosing import GAIN, Choice, Chosen, WithoutError
+from porter.tune.choosing import Choice, Chosen, Said, SpillsError, WithoutError
 from porter.tune.searching import Searching
 from porter.tune.tuning import tuned
 
 AS_FAST = "a gain: by the grade its loops are as fast without"
+_SAID = Said(AS_FAST, "{name} is slower with its first product a turn ahead", room="{name}", registers="{name}")
 
 
 class Make(Protocol):
@@ -83,15 +82,6 @@ def _tried(session: Searching, choice: _Choice, trial: Ported, make: Callable[..
     return choice.try_to(partial(choice.choose, again)) if counts else said
 
 
-@dataclass(frozen=True)
-class _Built:
-    """One instantiation: bytes that a thread spills, and what the grade takes of it."""
-
-    name: str
-    spilled: int
-    shape: Shape
-
-
 @dataclass
 class _Choice(Choice):
     """Whether loops of one root are to issue their first product a turn ahead. `best`: the port that is held against
@@ -112,32 +102,10 @@ class _Choice(Choice):
         """
         if not self.has_step(trial):
             raise WithoutError(*(d for d in self.missing(trial) if d.values["what"] not in NO_USE))
-        gain, self.spills = 0.0, False
-        before, after = self._built(self.best or self.ported), self._built(trial)
-        for entry, one in before.items():
-            other, name = after[entry], one.name
-            try:
-                fitting(other.shape)
-            except Impossible as error:
-                raise self.without(f"room for {name}: {error}") from None
-            more = other.spilled - one.spilled
-            if more > 0:
-                self.spills = True
-                raise self.without(f"registers for {name}: ptxas spills {more} bytes more")
-            found = self.gain(one.shape, other.shape)
-            if found < -GAIN:
-                raise self.without(f"a gain: by the grade {name} is slower with its first product a turn ahead")
-            gain = max(gain, found)
-        if gain <= GAIN:
-            raise self.without(AS_FAST)
+        self.spills = False
+        try:
+            self.require_gain(self.built_of(self.best or self.ported), self.built_of(trial), _SAID)
+        except SpillsError:
+            self.spills = True
+            raise
         self.chosen = True
-
-    def _built(self, ported: Ported) -> dict[str, _Built]:
-        """The instantiations that cases compile, by what the compiler calls them."""
-        found = {}
-        for one in self.built(ported):
-            used = one.kernel.assembled().resources.get(one.kernel.entry) if one.kernel.assembled is not None else None
-            name, shape = self.read(one)
-            spilled = used.spill_stores + used.spill_loads if used is not None else 0
-            found[one.kernel.entry] = _Built(name, spilled, shape)
-        return found

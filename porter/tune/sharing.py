@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,14 +12,19 @@ from typing import Protocol
 from porter.diagnostics import Diagnostic
 from porter.grade.changes import Impossible, blocks
 from porter.grade.clocks import resident
-from porter.grade.shape import Shape
 from porter.lang.sources import is_python
 from porter.passes.native.blocks import BLOCKS, NAME
 from porter.passes.ported import Ported
-from porter.tune.choosing import GAIN, Choice, Chosen, WithoutError
+from porter.tune.choosing import GAIN, Built, Choice, Chosen, Said, WithoutError
 from porter.tune.searching import Searching
 from porter.verify.dsl import shortfalls
 from porter.verify.prepare import Prepared
+
+_SAID = Said(
+    f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one",
+    f"{{name}} is slower with {BLOCKS} blocks on an SM",
+    registers=f"{BLOCKS} blocks of {{name}}",
+)
 
 
 class Make(Protocol):
@@ -42,23 +48,12 @@ def shared(session: Searching, ported: Ported, make: Make) -> Chosen:
     return Chosen(make(blocks=found) if found else ported, found, tuple(said))
 
 
-@dataclass(frozen=True)
-class _Built:
-    """One instantiation of a port: bytes that a thread spills, and what the grade takes of it. `left`: why the support
-    module of CuTe DSL, which knows each one, gives it no second block."""
-
-    name: str
-    spilled: int
-    shape: Shape
-    left: tuple[Diagnostic, ...] = ()
-
-
 @dataclass
 class _Choice(Choice):
     """Whether blocks of one root are to share an SM. `rows`: what cases compile of it as it is, if the model finds two
     blocks faster."""
 
-    rows: list[_Built] = field(default_factory=list)
+    rows: Mapping[str, Built] = field(default_factory=dict)
 
     NAME = NAME
 
@@ -69,9 +64,9 @@ class _Choice(Choice):
         """
         if self.ported.keeps_hopper:
             raise self.without("a port by itself: the original's form, which needs an SM, stands beside it")
-        rows, best = self._built(self.ported), 0.0
+        rows, best = self.built_of(self.ported), 0.0
         full = ""
-        for one in rows:
+        for one in rows.values():
             try:
                 best = max(best, self.gain(one.shape, blocks(one.shape, BLOCKS)))
             except Impossible as error:
@@ -82,7 +77,7 @@ class _Choice(Choice):
             if resident(one.shape) >= BLOCKS:
                 raise self.without(f"an SM with one block of {one.name}: it has {resident(one.shape)}")
         if best <= GAIN:
-            raise self.without(full or f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one")
+            raise self.without(full or _SAID.as_fast)
         self.rows = rows
 
     def choose(self, trial: Ported) -> None:
@@ -93,38 +88,18 @@ class _Choice(Choice):
         """
         if not self.has_step(trial):
             raise WithoutError(*self.missing(trial))
-        best = 0.0
-        built = self._built(trial)
-        if all(one.left for one in built):
-            left = [d for one in built for d in one.left]
+        built = self.built_of(trial)
+        if all(one.left for one in built.values()):
+            left = [d for one in built.values() for d in one.left]
             raise WithoutError(*(d for i, d in enumerate(left) if d not in left[:i]))
-        for one, other in zip(self.rows, built, strict=True):
-            if other.left:
-                continue
-            more = other.spilled - one.spilled
-            if more > 0:
-                raise self.without(f"registers for {BLOCKS} blocks of {one.name}: ptxas spills {more} bytes more")
-            if resident(other.shape) < BLOCKS:
-                raise self.without(f"room for {BLOCKS} blocks of {one.name} on an SM")
-            gain = self.gain(one.shape, other.shape)
-            if gain < -GAIN:
-                raise self.without(f"a gain: by the grade {one.name} is slower with {BLOCKS} blocks on an SM")
-            best = max(best, gain)
-        if best <= GAIN:
-            raise self.without(f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one")
+        self.require_gain(self.rows, built, _SAID)
         self.chosen = True
 
-    def _built(self, ported: Ported) -> list[_Built]:
-        return [self._read(one) for one in self.built(ported)]
+    def require_room(self, one: Built, said: Said) -> None:
+        if resident(one.shape) < BLOCKS:
+            raise self.without(f"room for {BLOCKS} blocks of {one.name} on an SM")
 
-    def _read(self, one: Prepared) -> _Built:
-        name, shape = self.read(one)
-        used = one.kernel.assembled().resources.get(one.kernel.entry) if one.kernel.assembled is not None else None
-        spilled = used.spill_stores + used.spill_loads if used is not None else 0
-        return _Built(name, spilled, shape, self._left_of(one))
-
-    def _left_of(self, one: Prepared) -> tuple[Diagnostic, ...]:
-        """Why a kernel of a support module that knows the step is without it."""
+    def left_of(self, one: Prepared) -> tuple[Diagnostic, ...]:
         traced = one.kernel.traced
         if not any(left.step == NAME for t in traced for left in t.without):
             return ()

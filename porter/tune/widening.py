@@ -21,7 +21,7 @@ from porter.passes.widening import why_not
 from porter.rules.rule import Rule
 from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.scan.staging import HostLaunch, launch_of
-from porter.tune.choosing import GAIN, Choice, Chosen, WithoutError
+from porter.tune.choosing import GAIN, Choice, Chosen, WithoutError, ended
 from porter.tune.given import Left
 from porter.tune.searching import Searching
 from porter.tune.sharing import shared
@@ -62,10 +62,7 @@ def widened(session: Searching, ported: Ported, make: Make) -> Chosen:
     trial = make(wide=wanted)
     choices = [_Choice(session, ported, root) for root in roots]
     said += [d for choice in choices for d in choice.try_to(partial(choice.choose, trial, make))]
-    found = frozenset(c.root.path for c in choices if c.chosen)
-    if found == wanted:
-        return Chosen(trial, found, tuple(said))
-    return Chosen(make(wide=found) if found else ported, found, tuple(said))
+    return ended(ported, trial, choices, said, lambda found: make(wide=found))
 
 
 def _why_not(session: Searching, ported: Ported, root: PortedRoot) -> Diagnostic | None:

@@ -23,8 +23,7 @@ from porter.grade.shape import Epilogue, Mma, Residency, Shape, Work
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
 from porter.tune import issuing, search
-from porter.tune.choosing import Chosen
-from porter.tune.issuing import _Built
+from porter.tune.choosing import Built, Chosen
 from porter.tune.staging import Staged
 from porter.verify.proof import Claim, Proof
 
@@ -52,23 +51,25 @@ def ported(
         text = b"".join(claim.plan.files.values()).decode()
         return Proof(missing="results differ") if wrong(text) else Proof(("case.yaml",), 4)
 
-    def built(choice: object, ported: Ported) -> dict[str, _Built]:
+    def built(choice: object, ported: Ported) -> dict[str, Built]:
         steps = {step for root in ported.roots for step in root.native}
         shapes = two if two is not None and "blocks" in steps else (before, after)
-        return {"kernel": _Built("kernel<128>", 20 + ("ahead" in steps) * spilled, shapes["ahead" in steps])}
+        return {"kernel": Built("kernel<128>", 20 + ("ahead" in steps) * spilled, shapes["ahead" in steps])}
 
     def shared(session: object, ported: Ported, make: Callable[..., Ported]) -> Chosen:
         roots = frozenset(r.path for r in ported.roots if r.kernels) if two is not None else frozenset[str]()
         return Chosen(make(blocks=roots) if roots else ported, roots)
 
     monkeypatch.setattr(full_rate, "prove", prove)
+
+    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "shared", shared)
     monkeypatch.setattr(search, "stored", lambda session, ported, make: Chosen(ported))
     for module in (search, issuing):
         monkeypatch.setattr(module, "tuned", lambda session, ported, make: (ported, frozenset(), []))
-    monkeypatch.setattr(issuing._Choice, "_built", built)
+    monkeypatch.setattr(issuing._Choice, "built_of", built)
     kernel = CORPUS / "attention_fwd" / "attention_fwd.cu"
     result = porter("port", "--style", "native", "--no-compile", kernel, "-o", folder)
     return (folder / kernel.name).read_text(), " ".join(result.output.split())

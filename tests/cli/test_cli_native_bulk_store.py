@@ -51,6 +51,8 @@ def ported(
         return {"kernel<128>": (after or bulk_store(before)) if copies else before}
 
     monkeypatch.setattr(full_rate, "prove", prove)
+
+    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))

@@ -26,7 +26,7 @@ def made(folder: Path, steps: tuple[str, ...]) -> Ported:
 
 def failure(found: Ported) -> str:
     (root,) = found.roots
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).missing(found, root)
+    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 @pytest.mark.slow

@@ -41,6 +41,8 @@ def ported(
         return Proof(missing="results differ") if wrong(text) else Proof(("case.yaml",), 3)
 
     monkeypatch.setattr(full_rate, "prove", prove)
+
+    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
@@ -77,17 +79,19 @@ def test_steps_on_something_unverified_are_left_out(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(("steps", "status", "lacks"), [
-    (("release",), "unknown", ""), (("release",), "refused", "a deadlock"), ((), "refused", ""),
-    (("release", "mine"), "unknown", "a deadlock"), (("release", "mine"), "equal", ""),
-    (("scales",), "unknown", ""), (("scales",), "refused", "a deadlock"),
+    (("release",), "equal", ""), (("release",), "unknown", "a deadlock"), (("release",), "refused", "a deadlock"),
+    ((), "refused", ""), (("scales",), "unknown", ""), (("scales",), "refused", "a deadlock"),
+    (("release",), None, full_rate.UNASKED), ((), None, ""), (("scales",), None, ""),
 ])  # fmt: skip
 def test_ptx_refuses_steps(
-    steps: tuple[str, ...], status: Literal["equal", "refused", "unknown"], lacks: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of others have to be equal; without steps nothing is asked."""
+    steps: tuple[str, ...], status: Literal["equal", "refused", "unknown"] | None, lacks: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """They have to be equal, but for those by which results are meant to differ; without steps nothing is asked."""
     monkeypatch.setattr(full_rate, "prove", lambda *how: Proof(("case.yaml",), 3))
     root = PortedRoot("kernel.cu", ("kernel.cu",), native=steps)
-    proofs = full_rate.Proofs(make_builder(None), judge=lambda *what: Judgement(status, "a deadlock"))
+    judge = None if status is None else lambda *what: Judgement(status, "a deadlock")
+    proofs = full_rate.Proofs(make_builder(None), judge=judge)
     assert proofs.missing(Ported(new={"kernel.cu": b""}, roots=[root]), root) == lacks
 
 
@@ -100,7 +104,7 @@ def made(name: str, steps: tuple[str, ...] = STEPS) -> Ported:
 
 def failure(found: Ported) -> str:
     (root,) = found.roots
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).missing(found, root)
+    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 def planted(found: Ported, pattern: str, instead: str) -> Ported:

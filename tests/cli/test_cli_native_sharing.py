@@ -23,9 +23,8 @@ from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
 from porter.tune import search, sharing
-from porter.tune.choosing import Chosen
+from porter.tune.choosing import Built, Chosen
 from porter.tune.issuing import Issued
-from porter.tune.sharing import _Built
 from porter.tune.staging import Staged
 from porter.verify.proof import Claim, Proof
 
@@ -54,17 +53,19 @@ def ported(
         text = b"".join(claim.plan.files.values()).decode()
         return Proof(missing="results differ") if wrong(text) else Proof(("case.yaml",), 4)
 
-    def built(choice: object, ported: Ported) -> list[_Built]:
+    def built(choice: object, ported: Ported) -> dict[str, Built]:
         two = any("blocks" in root.native for root in ported.roots)
-        return [_Built("kernel<128>", 20 + two * spilled, after if two else before)]
+        return {"kernel": Built("kernel<128>", 20 + two * spilled, after if two else before)}
 
     monkeypatch.setattr(full_rate, "prove", prove)
+
+    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(search, "tuned", lambda session, ported, make: (ported, frozenset(), []))
     monkeypatch.setattr(search, "issued", lambda session, ported, make, two: Issued(Chosen(ported), two))
-    monkeypatch.setattr(sharing._Choice, "_built", built)
+    monkeypatch.setattr(sharing._Choice, "built_of", built)
     kernel = CORPUS / name / f"{name}.cu"
     result = porter("port", "--style", "native", "--no-compile", *options, kernel, "-o", folder)
     return (folder / kernel.name).read_text(), " ".join(result.output.split())

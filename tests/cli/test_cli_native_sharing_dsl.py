@@ -18,22 +18,22 @@ from porter.grade.changes import blocks
 from porter.passes.dsl.outputs import DSL_STEPS, support_module
 from porter.passes.ported import Ported
 from porter.tune import sharing
+from porter.tune.choosing import Built
 from porter.tune.given import _last_of_dsl
-from porter.tune.sharing import _Built
 from porter.verify.proof import Claim, Proof
 
 KERNEL = Path(__file__).parents[2] / "corpus" / "dsl_attention"
 ROOM = Diagnostic(Code.NATIVE_LEFT, None, {"kernel": "Attention of a case", "step": "blocks", "what": "room for both"})
 FULL = replace(ALONE, residency=replace(ALONE.residency, smem=150000))
-ONE = [_Built("kernel<64>", 0, ALONE), _Built("kernel<128>", 0, FULL)]
-BOTH = [_Built("kernel<64>", 0, TWO), _Built("kernel<128>", 0, FULL, (ROOM,))]
+ONE = [Built("kernel<64>", 0, ALONE), Built("kernel<128>", 0, FULL)]
+BOTH = [Built("kernel<64>", 0, TWO), Built("kernel<128>", 0, FULL, (ROOM,))]
 
 
 def ported(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
-    before: list[_Built] = ONE,
-    after: list[_Built] = BOTH,
+    before: list[Built] = ONE,
+    after: list[Built] = BOTH,
     wrong: str = "class _Release",
 ) -> tuple[bytes, str]:
     """The support module of a port and what was said; modules with a text that is `wrong` fail."""
@@ -43,12 +43,13 @@ def ported(
         lacking = tuple(s for s in claim.steps if s in DSL_STEPS and wrong in "class _Release")
         return Proof(missing="its operand A", lacking=lacking) if wrong in module else Proof(("case.yaml",), 3)
 
-    def built(choice: object, ported: Ported) -> list[_Built]:
-        return after if any("blocks" in root.native for root in ported.roots) else before
+    def built(choice: object, ported: Ported) -> dict[str, Built]:
+        rows = after if any("blocks" in root.native for root in ported.roots) else before
+        return {str(i): row for i, row in enumerate(rows)}
 
     monkeypatch.setattr(full_rate, "prove", prove)
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
-    monkeypatch.setattr(sharing._Choice, "_built", built)
+    monkeypatch.setattr(sharing._Choice, "built_of", built)
     kernel = shutil.copytree(KERNEL, folder / "kernel") / "dsl_attention.py"
     result = porter("port", "--style", "native", "--no-compile", kernel, "-o", folder / "out")
     return (folder / "out" / "porter_dsl.py").read_bytes(), " ".join(result.output.split())
@@ -62,7 +63,7 @@ def test_one_kernel_shares_an_sm_and_another_has_no_room(tmp_path: Path, monkeyp
     assert all(f"is without the step {step}: its operand A" in said for step in DSL_STEPS)
 
 
-LEFT: dict[str, tuple[dict[str, list[_Built]], str]] = {
+LEFT: dict[str, tuple[dict[str, list[Built]], str]] = {
     "no room for any": ({"before": ONE[1:]}, "room on an SM for kernel<128>: 2 blocks do not fit an SM"),
     "the module finds no room": ({"after": [replace(b, left=(ROOM,)) for b in BOTH]}, "missing: room for both"),
     "spills": (
@@ -70,11 +71,11 @@ LEFT: dict[str, tuple[dict[str, list[_Built]], str]] = {
         "registers for 2 blocks of kernel<64>: ptxas spills 8 bytes more",
     ),
     "a tensor core without time": (
-        {"before": [_Built("kernel<64>", 0, BUSY)], "after": [_Built("kernel<64>", 0, blocks(BUSY, 2))]},
+        {"before": [Built("kernel<64>", 0, BUSY)], "after": [Built("kernel<64>", 0, blocks(BUSY, 2))]},
         "are as fast as one",
     ),
     "a persistent kernel": (
-        {"before": [_Built("kernel<64>", 0, replace(ALONE, persistent=True))]},
+        {"before": [Built("kernel<64>", 0, replace(ALONE, persistent=True))]},
         "a persistent kernel has as many blocks",
     ),
 }

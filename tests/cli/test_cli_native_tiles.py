@@ -37,6 +37,8 @@ def test_the_problem_decides(
         return Proof(("case.yaml",), 3)
 
     monkeypatch.setattr(full_rate, "prove", prove)
+
+    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
     command = ("port", "--style", "native", "--problem", problem, "--no-compile", KERNEL, "-o", tmp_path)

@@ -52,6 +52,8 @@ def ported(
         return Chosen(ported)
 
     monkeypatch.setattr(full_rate, "prove", prove)
+
+    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
     monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
     for module in (search, widening):
         monkeypatch.setattr(module, "staged", lambda session, ported, make: Staged(ported, frozenset()))

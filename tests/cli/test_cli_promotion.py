@@ -72,7 +72,7 @@ def made(promoted: Path, steps: tuple[str, ...] = (NAME, "release")) -> Ported:
 
 def failure(found: Ported) -> str:
     (root,) = found.roots
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).missing(found, root)
+    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 @pytest.mark.slow

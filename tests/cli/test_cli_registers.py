@@ -97,7 +97,7 @@ def test_the_port_of_a_corpus_kernel_spills_nothing() -> None:
     assert root.registers > 40
     assert tuning._spilled(Session(), found, root) == 0
     assert tuning._spilled(Session(), made("gemm_persistent"), root) > 0
-    assert Proofs(make_builder(None, PORT_ARCH)).missing(found, root) == ""
+    assert Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing == ""
 
 
 @pytest.mark.slow
@@ -109,5 +109,5 @@ def test_warps_that_wait_for_registers_for_good_fail_the_gate() -> None:
     text = found.new[root.path].decode()
     assert "registers_increase<216>" in text
     found.new[root.path] = text.replace("registers_increase<216>", "registers_increase<232>").encode()
-    what = Proofs(make_builder(None, PORT_ARCH)).missing(found, root)
+    what = Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
     assert "registers" in what

@@ -75,7 +75,7 @@ def made(scaled: Path, steps: tuple[str, ...] = (NAME, "release")) -> Ported:
 
 def failure(found: Ported) -> str:
     (root,) = found.roots
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).missing(found, root)
+    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 @pytest.mark.slow

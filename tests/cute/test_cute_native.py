@@ -64,7 +64,7 @@ def made(folder: Path, **parts: str) -> Ported:
 
 def failure(found: Ported) -> str:
     """What is wrong with a port, as its gate says; empty if nothing is."""
-    return Proofs(make_builder(None, PORT_ARCH)).missing(found, found.roots[0])
+    return Proofs(make_builder(None, PORT_ARCH)).of(found, found.roots[0]).missing
 
 
 def errors(found: Ported, monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[str]]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from attention_kernels import Pairs
 from native_kernels import BATCH
 
 RELEASE = ("release",)
 THREAD = ("release", "mma-thread")
+AHEAD_OF = ("ahead",)
 GIVEN = "arrive(&empty[k % 2]);"
 AT = "int at = 0; "
 OF_AT, OF_STATE = (BATCH.replace(", b)", f", b + {what})") for what in ("at", "s.at"))
@@ -162,12 +164,41 @@ HIDDEN: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 }  # fmt: skip
 """What comes at sizes alone that no case has."""
 
-Kernel = tuple[str, str, dict[str, str], tuple[str, ...]]
+V_WAIT = "        mbarrier_wait(&smem.v_full[ring.stage], ring.phase);\n        warpgroup_arrive();"
+STORED = "        const int key0 = block * kBlockN + lane % 4 * 2;\n"
+LOOP = "    Ring ring;\n    for (int block = 0; block < blocks; ++block) {\n        float scores"
+TURN = "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n"
+QUAD = "__device__ __forceinline__ float quad_max"
+TURNING = "struct Turning {\n    Ring& ring;\n    __device__ void next() { ring.next(); }\n};\n\n"
+
+
+def _turned(ahead: str, by: str) -> Pairs:
+    """A stage that goes on by another name, which `ahead` declares."""
+    return (LOOP, LOOP.replace("    for", f"    {ahead}\n    for", 1)), (TURN, TURN.replace("ring.next()", by))
+
+
+TURNS: dict[str, Pairs] = {
+    "as it is": (),
+    "threads meet between products": ((V_WAIT, "        named_barrier_sync(5, kConsumers * 128);\n" + V_WAIT),),
+    "threads write to shared memory": ((STORED, STORED + "        smem.q[0][threadIdx.x] = bf16(0.f);\n"),),
+    "a stage that a lambda turns": _turned("const auto next = [&] { ring.next(); };", "next()"),
+    "a stage by a reference": _turned("Ring& same = ring;", "same.next()"),
+    "a stage that a macro turns": (
+        ("constexpr int kStages = 2;", "constexpr int kStages = 2;\n#define NEXT_STAGE ring.next()"),
+        (TURN, TURN.replace("ring.next()", "NEXT_STAGE")),
+    ),
+    "a stage by a pointer": _turned("Ring* same;\n    same = &ring;", "same->next()"),
+    "a stage that an object turns": ((QUAD, TURNING + QUAD), *_turned("Turning turning{ring};", "turning.next()")),
+}
+"""Of `attention_kernels`: what the next turn begins with, changed in ways that its text hides."""
+
+
+Kernel = tuple[str, str, dict[str, str] | Pairs, tuple[str, ...]]
 
 
 def cases() -> Iterator[Kernel]:
-    """Groups, names, parts of `native_kernels`, and steps. What parts write besides sums goes to `seen`; `MINUS` makes
-    up for what they add to the descriptor of B."""
+    """Groups, names, parts of `native_kernels` or of `attention_kernels`, and steps. What parts write besides sums goes
+    to `seen`; `MINUS` makes up for what they add to the descriptor of B."""
     yield "right", "as it is, stages that go back", {}, RELEASE
     yield "right", "as it is, a thread of its own", {}, THREAD
     for name, parts in GIVEN_BACK.items():
@@ -190,6 +221,8 @@ def cases() -> Iterator[Kernel]:
         yield "sizes", f"late, {name}", _seen(parts), steps
     for name, (head, ahead, write) in ALL_WRITE.items():
         yield "writes", name, _seen({"HEAD": head, "AHEAD": ahead, "BATCH": f"{BATCH} {write}"}), THREAD
+    for name, pairs in TURNS.items():
+        yield "turns", name, pairs, AHEAD_OF
 
 
 def _seen(parts: dict[str, str]) -> dict[str, str]:

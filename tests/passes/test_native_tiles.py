@@ -248,7 +248,7 @@ def made(folder: Path, steps: tuple[str, ...] = STEPS, **parts: str) -> Ported:
 def failure(found: Ported) -> str:
     """What the runs of a port say against it."""
     (root,) = found.roots
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).missing(found, root)
+    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 def planted(found: Ported, pattern: str, instead: str, times: int = 1) -> Ported:

@@ -215,7 +215,7 @@ def failure(found: Ported) -> str:
     """What the runs of a port say against it."""
     (root,) = found.roots
     assert "wide" in root.native
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).missing(found, root)
+    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 def planted(found: Ported, pattern: str, instead: str) -> Ported:

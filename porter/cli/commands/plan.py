@@ -23,6 +23,9 @@ from porter.cli.commands.shared import (
               help="Where else local headers are.")  # fmt: skip
 @click.option("--pipeline", is_flag=True,
               help="Show mbarriers, rings, copies, roles and launch of each kernel.")  # fmt: skip
+@click.option("--steps", is_flag=True,
+              help="Make the ports with steps of --style native, and show of each who refused it, PTX or a run, and "
+                   "why, or that it was taken, with its grade.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), default=None, metavar="N",
               help="Processes that read the files [default: one per CPU for directories].")  # fmt: skip
 @rules_option

@@ -27,8 +27,6 @@ _ACTS = re.compile(
     r"|atomic\w+|printf|clock\w*|assert"
 )
 """Functions of the toolkit that do not only compute from what they are handed."""
-_ACTS_IN_TEXT = re.compile(r"\basm\b|;|(?<![=!<>])=(?!=)|\+\+|--|->|\w\s*\(")
-"""What a macro that only names values has none of."""
 _NO_STATEMENT = ("comment", "preproc_call")
 
 
@@ -59,8 +57,6 @@ class NextTurn:
         self._shared: dict[Key, bool] = {}
         self._plain_loop()
         self.condition = self._condition()
-        self._only_computes(self.condition, frozenset())
-        self._moved_alone()
         self._close()
         for variable in self.carried.values():
             self._copies(variable)
@@ -158,27 +154,6 @@ class NextTurn:
 
     # --- What is needed
 
-    def _moved_alone(self) -> None:
-        """That the statements leave no value behind, and call no lambda that names variables of the loop."""
-        for statement in self.moved:
-            for name, variable in self._given_in(statement):
-                mine = variable.declaration is not None and self._is_moved(variable.declaration)
-                if not mine and variable.name not in self.sums and not variable.is_reference:
-                    raise self._left(name, f"that what issues MMAs leaves `{variable.name}` as it is")
-            for call in find(statement, "call_expression"):
-                self._no_lambda(call)
-
-    def _no_lambda(self, call: Node) -> None:
-        for known in self.program.calls_by_node.get(call.id, ()):
-            for target in self.program.targets(known):
-                if target.style is Style.LAMBDA and any(
-                    (v := resolve(target, n, target.text(n))) is not None
-                    and v.function is self.function
-                    and (self._changes(v) or (v.declaration is not None and _holds(self.loop, v.declaration)))
-                    for n in find(target.body, "identifier")
-                ):
-                    raise self._left(call, f"what `{known.name}` reads of the loop: it is a lambda")
-
     def _is_moved(self, node: Node) -> bool:
         return any(_holds(m, node) for m in self.moved)
 
@@ -218,9 +193,7 @@ class NextTurn:
         if self._is_shared(variable):
             return
         if declared is not None and variable.is_reference:
-            self._aliases(name, variable)
             return
-        self._by_name(name, variable)
         if variable.key in self.carried:
             return
         begin = self.loop.child_by_field_name("initializer")
@@ -234,28 +207,6 @@ class NextTurn:
         if declared is not None and _holds(self.body, declared):
             raise self._left(name, f"that `{variable.name}` has one value in a turn")
         self.carried[variable.key] = variable
-
-    def _aliases(self, name: Node, variable: Variable) -> None:
-        """That a reference or pointer is to no variable of the thread's own, and stays what it is."""
-        declarator = variable.declarator
-        value = declarator.child_by_field_name("value") if declarator is not None else None
-        held = declarator.child_by_field_name("declarator") if declarator is not None else None
-        refers = held is not None and held.type == "reference_declarator"
-        roots = [value] if refers else []
-        for inner in find(value, "pointer_expression") if value is not None else ():
-            if self.function.text(inner).lstrip().startswith("&"):
-                roots.append(inner.child_by_field_name("argument"))
-        for root in roots:
-            other = self._object(root)
-            if other is not None and not other.is_reference and not self._is_shared(other):
-                raise self._left(name, f"what `{variable.name}` refers to, by its own name")
-        if not refers and self._changes(variable):
-            raise self._left(name, f"that `{variable.name}` stays what it is")
-
-    def _object(self, node: Node | None) -> Variable | None:
-        """The variable that an expression is, or is a part of."""
-        root = _root(node)
-        return resolve(self.function, root, self.function.text(root)) if root is not None else None
 
     def _is_shared(self, variable: Variable) -> bool:
         """Whether a variable stands for shared memory, or for where it lies: who names it takes an address."""
@@ -279,46 +230,6 @@ class NextTurn:
             if outer is None or not (outer.is_reference or self._is_of_block(outer, depth + 1)):
                 return False
         return True
-
-    def _by_name(self, at: Node, variable: Variable) -> None:
-        """That a variable is changed by its own name, where it is seen: by no lambda, reference or pointer."""
-        for name in self.function.named(variable.name):
-            found = resolve(self.function, name, variable.name)
-            if found is None or found.key != variable.key or self._declares(variable, name):
-                continue
-            if self._is_held(name) or (self._writes.gives(self.function, name, variable) and self._is_kept(name)):
-                raise self._left(at, f"that `{variable.name}` is changed by its own name alone")
-        for name in find(self.loop, "identifier"):
-            macro, macros = self.function.text(name), self.program.macros
-            names_it = macro in macros.by_name and variable.name in macros.words(macro)
-            if names_it and _ACTS_IN_TEXT.search(macros.text(macro)) is not None:
-                raise self._left(name, f"that `{macro}` does not change `{variable.name}`")
-
-    def _is_kept(self, name: Node) -> bool:
-        """Whether a lambda changes a variable, or its address is kept."""
-        around = list(_around(name, self.function.body))
-        if any(n.type == "lambda_expression" for n in around):
-            return True
-        for above in around:
-            if above.type in ("call_expression", "expression_statement"):
-                return False
-            right = above.child_by_field_name("right") if above.type == "assignment_expression" else None
-            if above.type == "init_declarator" or (right is not None and _holds(right, name)):
-                return True
-        return False
-
-    def _is_held(self, name: Node) -> bool:
-        """Whether an object is made of a variable, to which it may keep a reference."""
-        for above in _around(name, self.function.body):
-            if above.type in ("call_expression", "expression_statement", "subscript_expression", "binary_expression"):
-                return False
-            if above.type in ("argument_list", "initializer_list"):
-                made = above.parent
-                if made is None or made.type != "init_declarator" or made.parent is None:
-                    return False
-                kind = made.parent.child_by_field_name("type")
-                return kind is None or kind.type not in ("primitive_type", "sized_type_specifier")
-        return False
 
     def _makes(self, statement: Node) -> bool:
         """Whether a statement gives a variable its value that is needed."""
@@ -421,60 +332,6 @@ class NextTurn:
             Left: a variable cannot be copied.
         """
         self._copies(variable)
-
-    def only_computes(self, statement: Node) -> None:
-        """
-        Raises:
-            Left: a declaration does something else than to compute.
-        """
-        self._only_computes(statement, frozenset())
-
-    def is_own(self, held: Node) -> bool:
-        """Whether what is assigned to is a variable that a thread has for itself."""
-        node: Node | None = held
-        while node is not None and node.type in (
-            "field_expression",
-            "parenthesized_expression",
-            "subscript_expression",
-        ):
-            if any(c.type == "->" for c in node.children):
-                return False
-            node = node.child_by_field_name("argument") or (node.named_children[0] if node.named_children else None)
-        if node is None or node.type != "identifier":
-            return False
-        variable = resolve(self.function, node, self.function.text(node))
-        if variable is None or variable.is_reference:
-            return False
-        if variable.param is not None:
-            kind = self.program.names.type_of_param(variable.function, variable.param)
-            return node.id == held.id or not (kind.is_pointer or kind.is_unknown)
-        kind = self.program.names.expressions.variable(variable)
-        declared = variable.declaration
-        own = declared is not None and SHARED not in self.function.text(declared)
-        return own and (node.id == held.id or not kind.is_pointer)
-
-    def stores(self, function: Function) -> bool:
-        """Whether a function writes to memory that something points to."""
-        for inner in find(function.body, "assignment_expression", "update_expression"):
-            held = inner.child_by_field_name("left") or inner.child_by_field_name("argument")
-            root = held
-            while root is not None and root.type in ("field_expression", "parenthesized_expression",
-                                                     "subscript_expression"):  # fmt: skip
-                root = root.child_by_field_name("argument") or (root.named_children[0] if root.named_children else None)
-            if root is None or root.type == "pointer_expression":
-                return True
-            if held is not None and any(n.type == "subscript_expression" for n in walk(held)):
-                variable = resolve(function, root, function.text(root)) if root.type == "identifier" else None
-                if variable is None or variable.is_reference:
-                    return True
-                kind = (
-                    self.program.names.type_of_param(function, variable.param)
-                    if variable.param is not None
-                    else self.program.names.expressions.variable(variable)
-                )
-                if kind.is_pointer and not kind.is_array:
-                    return True
-        return False
 
     # --- Copies
 

@@ -4,14 +4,12 @@ what has to hold for it to be issued a turn ahead."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
 from porter.model.accumulators import Accumulator
 from porter.model.events import Event, Kind, events_of
 from porter.model.functions import Function, Style
@@ -31,10 +29,6 @@ from porter.ptx.arch import Limits
 ONE_PRODUCT = "a loop that reads what a product gives, and multiplies again with that"
 NO_USE = (ONE_PRODUCT,)
 """Why kernels have no use for the step."""
-_MEETING = re.compile(r"\b(?:bar|barrier)\.(?:cta\.)?(?:sync|arrive|red)\b|\bbarrier\.cluster\b")
-_MEETS = re.compile(r"__syncthreads\w*|__cluster_\w+|__barrier_\w+")
-_STORES = re.compile(r"\b(?:st|red|atom|stmatrix|multimem)\.|\bcp\.async\b")
-"""Instructions by which threads write to memory."""
 _SHARED_RING, _OWN_RING = 4, 2
 """Stages that a ring needs at least: while threads wait for the next turn's operand they hold what they have of this
 turn, and the one who loads may bring operands in any order in a turn."""
@@ -154,7 +148,6 @@ class Product:
         )  # fmt: skip
         self.next.firsts()
         self._kept()
-        self._others()
         self._threads()
 
     def _batches(self) -> None:
@@ -209,51 +202,7 @@ class Product:
                 continue
             later = [v for node in (*self.done, *self.rest) for _, v in self.next.reads(node)]
             if any(v.declaration is not None and v.declaration.id == statement.id for v in later):
-                self.next.only_computes(statement)
                 self.kept.append(statement)
-
-    def _others(self) -> None:
-        """That between both places no thread writes what the first product reads, and none meets others."""
-        for statement in (*self.moved, *self.done, *self.rest):
-            self._no_store(statement)
-        meeting = [s for s in (*self.done, *self.rest) if self._meets(s)]
-        if meeting:
-            raise self._left(meeting[0], "that threads meet nobody between products, but for the MMAs")
-
-    def _no_store(self, statement: Node) -> None:
-        what = "that threads write to nothing but variables of their own between products"
-        for inner in find(statement, "assignment_expression", "update_expression"):
-            held = inner.child_by_field_name("left") or inner.child_by_field_name("argument")
-            if held is not None and not self.next.is_own(held):
-                raise self._left(inner, what)
-        for function in self._reached(statement):
-            for one in function.asm:
-                if _STORES.search(one.template) is not None and (
-                    function is not self.function or inside(statement, one.node)
-                ):
-                    raise self._left(statement, what)
-            if function is not self.function and self.next.stores(function):
-                raise self._left(statement, what)
-
-    def _meets(self, statement: Node) -> bool:
-        for function in self._reached(statement):
-            for one in function.asm:
-                here = function is not self.function or inside(statement, one.node)
-                if here and _MEETING.search(one.template) is not None:
-                    return True
-            if function is not self.function and any(_MEETS.fullmatch(c.name) for c in function.calls):
-                return True
-        return any(_MEETS.fullmatch(self.function.text(n)) for n in find(statement, "identifier"))
-
-    def _reached(self, statement: Node) -> list[Function]:
-        """The function itself and those that a statement comes to."""
-        found, work = [self.function], [c for c in self.function.calls if inside(statement, c.node)]
-        while work:
-            for target in self.program.targets(work.pop()):
-                if not any(target is f for f in found):
-                    found.append(target)
-                    work += target.calls
-        return found
 
     # --- Who loads
 
