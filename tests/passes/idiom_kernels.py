@@ -81,7 +81,11 @@ def idiomatic(tmp_path: Path, text: str, types: tuple[int, ...] = TYPES) -> str:
     assert result.exit_code is ExitCode.OK, [str(d) for d in result.diagnostics]
     assert [d.message for d in result.diagnostics if d.code is Code.IDIOM_LEFT] == []
     assert set(result.files) == {str(tmp_path / "kernel.cu")}
-    return result.files[str(tmp_path / "kernel.cu")].decode()
+    ported = result.files[str(tmp_path / "kernel.cu")].decode()
+    assert [ported.count(mark) - text.count(mark) for mark in "{("] == [
+        ported.count(mark) - text.count(mark) for mark in "})"
+    ]
+    return ported
 
 
 def left(tmp_path: Path, text: str, types: tuple[int, ...] = TYPES) -> str:

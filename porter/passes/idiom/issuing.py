@@ -121,7 +121,7 @@ class Issuing:
         inner = pad + unit
         at = function.span(statement).start
         turns = f"int {index} = 0; {index} < {c}size<2>({operand}); ++{index}"
-        site.draft.insert(RULE, function, at, f"CUTE_UNROLL\n{pad}for ({turns}) {{{{\n{inner}")
+        site.draft.insert(RULE, function, at, f"CUTE_UNROLL\n{pad}for ({turns}) {{\n{inner}")
         for node in (multiply.a, multiply.b):
             span, text = _sliced(function, node, index, c)
             site.draft.replace(RULE, function, span, text)
