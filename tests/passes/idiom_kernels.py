@@ -82,9 +82,8 @@ def idiomatic(tmp_path: Path, text: str, types: tuple[int, ...] = TYPES) -> str:
     assert [d.message for d in result.diagnostics if d.code is Code.IDIOM_LEFT] == []
     assert set(result.files) == {str(tmp_path / "kernel.cu")}
     ported = result.files[str(tmp_path / "kernel.cu")].decode()
-    assert [ported.count(mark) - text.count(mark) for mark in "{("] == [
-        ported.count(mark) - text.count(mark) for mark in "})"
-    ]
+    for opening, closing in ("{}", "()"):
+        assert ported.count(opening) - text.count(opening) == ported.count(closing) - text.count(closing)
     return ported
 
 
