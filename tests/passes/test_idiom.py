@@ -73,10 +73,10 @@ def test_atoms_of_other_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "missing"),
     [
-        (MMA.replace("_SS<", "_RS<"), "A is in registers"),
+        (MMA.replace("_SS<", "_RS<"), "A from registers that are like a part of A in memory"),
         (MMA.replace(f"{ATOM}{{}}", "some_atom()"), "an atom of SM90 in"),
         (MMA + "    using Other = SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>;\n", "stands elsewhere"),
-        (MMA.replace("GMMA::Major::K>", "kMajor>"), "majors of both operands by their names"),
+        (MMA.replace("GMMA::Major::K>", "kMajor>"), "majors of operands by their names"),
     ],
 )
 def test_atoms_that_are_left(tmp_path: Path, written: str, missing: str) -> None:

@@ -176,7 +176,8 @@ class Site:
     @property
     def columns(self) -> int:
         """Columns of Tensor Memory, as many as can be allocated."""
-        wanted = max(32, self.types.rows // 128 * self.types.columns)
+        of_operand = self.types.depth * self.types.bits // 32 * max(1, self.types.rows // 128)
+        wanted = max(32, self.types.rows // 128 * self.types.columns + of_operand)
         return 1 << (wanted - 1).bit_length()
 
     @property
