@@ -184,7 +184,10 @@ def _name(file: CudaFile, at: int) -> str:
 
 def _write(site: Site, place: _Place) -> None:
     c, types, file = site.c, site.types, place.file
-    m, n = _shown(site, file, place.span.start) or ("128", str(types.columns))
+    shown = _shown(site, file, place.span.start)
+    if shown is None and len(site.every) > 1:
+        raise Left(site.kernel, site.kernel.head, "instantiations whose tiles differ in columns with a name alone")
+    m, n = shown or ("128", str(types.columns))
     scales = [a for a in place.asked if "ScaleIn" in a]
     majors = [a for a in place.asked if "ScaleIn" not in a] or ["GMMA::Major::K"] * 2
     narrow = types.bits == _NARROW

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from porter.model.tiled.accumulators import Tiled
 from porter.passes.context import PortContext
 from porter.passes.idiom.allocation import allocate
@@ -61,10 +63,11 @@ def _ask(port: PortContext, sites: list[Site], ask: Ask) -> None:
     for site, types in zip(sites, found if not isinstance(found, str) else [frozenset()] * len(sites), strict=True):
         if isinstance(found, str):
             raise site.left(site.handle.declaration, f"what the compiler says of its types: {found}")
-        if len(types) != 1:
-            what = "instantiations of one tile" if types else "an instantiation that the compiler makes"
-            raise site.left(site.handle.declaration, what)
-        (site.types,) = types
+        if not types:
+            raise site.left(site.handle.declaration, "an instantiation that the compiler makes")
+        site.types, site.every = max(types, key=lambda t: t.columns), types
+        if len({replace(t, columns=0) for t in types}) > 1 or (len(types) > 1 and site.tile_names is None):
+            raise site.left(site.handle.declaration, "instantiations whose tiles differ in columns with a name alone")
 
 
 def _ported(site: Site) -> KernelPlan:

@@ -107,9 +107,10 @@ class Sums:
             )
         if types.rows % 128 or types.warpgroups < 1:
             raise site.left(where, f"rows of a tile in MMAs of 128: it has {types.rows}")
-        if types.columns > 256 or types.columns % 16:
+        if any(t.columns > 256 or t.columns % 16 for t in site.every):
             raise site.left(where, f"a tile of at most 256 columns, in steps of 16: it has {types.columns}")
-        if types.warpgroups > 1 and not self.by_rows and (types.rows != 128 or self._columns_each % 16):
+        shares = {t.columns % (16 * types.warpgroups) for t in site.every}
+        if types.warpgroups > 1 and not self.by_rows and (types.rows != 128 or shares != {0}):
             what = f"{types.rows} rows for {types.warpgroups} warpgroups: 128 for each, or 128 for all"
             raise site.left(where, what)
         if types.warpgroups == 1 and types.rows != 128:
@@ -287,7 +288,8 @@ class Sums:
         """The copy from Tensor Memory, of the part that a warpgroup has."""
         site, types = self.site, self.site.types
         how, width = ("16dp256b", 8) if self.by_matrix else ("32dp32b", 1)
-        repeat = next(r // width for r in (64, 32, 16) if self._columns_each % r == 0 and r // width <= 32)
+        parts = [t.columns // (types.warpgroups if self.by_columns else 1) for t in site.every]
+        repeat = next(r // width for r in (64, 32, 16) if not any(n % r for n in parts) and r // width <= 32)
         names, several = site.tile_names, types.warpgroups > 1
         m, n = names or (str(types.rows), str(types.columns))
         return cpp(
