@@ -3,7 +3,10 @@
 // and of CUTLASS's barriers, as the kernel has to write them.
 
 //@ section question
-asm volatile("// $mark $index %0 %1 %2 %3 %4" ::"n"(int(decltype(cute::tile_size<0>($mma))::value * decltype(cute::size<1>($accumulator))::value)), "n"(int(decltype(cute::tile_size<1>($mma))::value * decltype(cute::size<2>($accumulator))::value)), "n"(int(decltype(cute::size($mma))::value)), "n"(int(sizeof(typename cute::remove_cvref_t<decltype($accumulator)>::value_type))), "n"(int(cute::sizeof_bits_v<typename cute::remove_cvref_t<decltype($mma)>::ValTypeA>)));
+asm volatile("// $mark $index %0 %1 %2 %3 %4 %5" ::"n"(int(decltype(cute::tile_size<0>($mma))::value * decltype(cute::size<1>($accumulator))::value)), "n"(int(decltype(cute::tile_size<1>($mma))::value * decltype(cute::size<2>($accumulator))::value)), "n"(int(decltype(cute::size($mma))::value)), "n"(int(sizeof(typename cute::remove_cvref_t<decltype($accumulator)>::value_type))), "n"(int(cute::sizeof_bits_v<typename cute::remove_cvref_t<decltype($mma)>::ValTypeA>)), "n"(int($depth)));
+
+//@ section depth
+decltype(cute::tile_size<2>($mma))::value * decltype(cute::size<2>($operand))::value
 
 //@ section atom
 //@ if narrow
@@ -13,7 +16,7 @@ ${c}MMA_Atom<${c}MMA_Traits<
     ${c}integral_constant<${c}UMMA::ScaleIn, ${c}UMMA::ScaleIn::$scale_a>,
     ${c}integral_constant<${c}UMMA::ScaleIn, ${c}UMMA::ScaleIn::$scale_b>>>${braces}
 //@ else
-${c}SM100_MMA_${kind}_SS<$a, $b, $d, $m, $n, $arguments>${braces}
+${c}SM100_MMA_${kind}_${operands}<$a, $b, $d, $m, $n, $arguments>${braces}
 //@ end
 
 //@ section allocation
@@ -51,6 +54,34 @@ ${c}Tensor $tensor_part = ${c}local_tile($tensor(${c}make_coord(${c}_, ${c}_), $
 //@ end
 auto $t2r = ${c}make_tmem_copy(${c}SM100_TMEM_LOAD_${how}${repeat}x$suffix{}, $tensor_part);
 auto $thread = $t2r.get_slice(threadIdx.x % 128);
+
+//@ section operand
+${c}Tensor $tensor = $slice.make_fragment_A(${c}partition_shape_A($mma, ${c}Shape<${c}Int<$m>, ${c}Int<$k>>{}));
+$tensor.data() = $storage$base + $column;
+//@ if shared
+const auto $share = ${c}make_shape(${c}shape<0>($tensor), ${c}_1{}, ${c}Int<$steps>{});  // what a warpgroup stores
+//@ if by_rows
+const auto $place = ${c}make_coord(${c}_0{}, $index, ${c}_0{});
+//@ else
+const auto $place = ${c}make_coord(${c}_0{}, ${c}_0{}, $index);
+//@ end
+${c}Tensor $tensor_part = ${c}local_tile($tensor, $share, $place);
+//@ end
+auto $r2t = ${c}make_tmem_copy(${c}SM100_TMEM_STORE_32dp32b${repeat}x{}, $tensor_part);
+auto $thread = $r2t.get_slice(threadIdx.x % 128);
+
+//@ section operand_store
+${c}copy($r2t, $registers, $thread.partition_D($tensor_part));
+cutlass::arch::fence_view_async_tmem_store();
+asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+//@ if whole
+__syncthreads();
+//@ else
+cutlass::arch::NamedBarrier::sync($threads, cutlass::arch::ReservedNamedBarriers::TmemAllocBarrier);
+//@ end
+
+//@ section after
+asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 
 //@ section registers
 ${c}make_tensor<$type>(${c}shape($like))

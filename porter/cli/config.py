@@ -52,7 +52,11 @@ KEYS: Mapping[str, Key] = {
     ),
     "calibration": Key("--calibration", "", "file", False, "Constants of `porter grade` for a GPU that was measured."),
     "style": Key(
-        "--style", "", "style", False, "`auto`, `compat`, `full-rate` or `native`: how ports issue their MMAs."
+        "--style",
+        "",
+        "style",
+        False,
+        "`auto`, `compat`, `full-rate`, `idiomatic` or `native`: how ports issue their MMAs.",
     ),
     "drop-promotion": Key(
         "--drop-promotion",

@@ -23,7 +23,7 @@ TYPES = {
     "cute_gemm_multicast": (128, 128, 128, 4, 16),
     "cute_gemm_multistage": (128, 128, 256, 4, 16),
     "cute_gemm_persistent": (128, 128, 256, 4, 16),
-    "cute_gemm_rs": (128, 128, 256, 4, 16),
+    "cute_gemm_rs": (128, 128, 256, 4, 16, 64),
     "cute_gemm_stsm": (256, 192, 256, 4, 16),
     "cute_gemm_tma": (128, 128, 128, 4, 16),
     "cute_gemm_ws": (128, 128, 256, 4, 16),

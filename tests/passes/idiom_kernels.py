@@ -81,7 +81,10 @@ def idiomatic(tmp_path: Path, text: str, types: tuple[int, ...] = TYPES) -> str:
     assert result.exit_code is ExitCode.OK, [str(d) for d in result.diagnostics]
     assert [d.message for d in result.diagnostics if d.code is Code.IDIOM_LEFT] == []
     assert set(result.files) == {str(tmp_path / "kernel.cu")}
-    return result.files[str(tmp_path / "kernel.cu")].decode()
+    ported = result.files[str(tmp_path / "kernel.cu")].decode()
+    for opening, closing in ("{}", "()"):
+        assert ported.count(opening) - text.count(opening) == ported.count(closing) - text.count(closing)
+    return ported
 
 
 def left(tmp_path: Path, text: str, types: tuple[int, ...] = TYPES) -> str:

@@ -27,6 +27,11 @@ from idiom_kernels import (
     port,
 )
 
+from porter.diagnostics import Code
+from porter.lang.sources import load_sources
+from porter.passes.idiom.types import answering
+from porter.passes.port import PortOptions, port_sources
+
 F16 = "SM100_MMA_F16BF16_SS<Element, Element, float, BM, BN, UMMA::Major::K, UMMA::Major::K>"
 SELECTOR = "GMMA::ss_op_selector<Element, Element, float, Shape<_128, Int<BN>, _64>, GMMA::Major::K, GMMA::Major::K>()"
 
@@ -73,10 +78,10 @@ def test_atoms_of_other_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "missing"),
     [
-        (MMA.replace("_SS<", "_RS<"), "A is in registers"),
+        (MMA.replace("_SS<", "_RS<"), "A from registers that are like a part of A in memory"),
         (MMA.replace(f"{ATOM}{{}}", "some_atom()"), "an atom of SM90 in"),
         (MMA + "    using Other = SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>;\n", "stands elsewhere"),
-        (MMA.replace("GMMA::Major::K>", "kMajor>"), "majors of both operands by their names"),
+        (MMA.replace("GMMA::Major::K>", "kMajor>"), "majors of operands by their names"),
     ],
 )
 def test_atoms_that_are_left(tmp_path: Path, written: str, missing: str) -> None:
@@ -243,30 +248,40 @@ def test_kernels_that_are_left(tmp_path: Path, text: str, missing: str) -> None:
     assert missing in left(tmp_path, text)
 
 
+def answered(tmp_path: Path, text: str, ask: object) -> tuple[str, str]:
+    """What is missing, and the port."""
+    path = tmp_path / "kernel.cu"
+    path.write_text(text)
+    result = port_sources(load_sources(path), PortOptions(types=ask))  # type: ignore[arg-type]
+    said = [str(d.values["what"]) for d in result.diagnostics if d.code is Code.IDIOM_LEFT]
+    return "".join(said), result.files[str(path)].decode()
+
+
 def test_without_an_instantiation_nothing_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "kernel.cu"
-    path.write_text(TEXT)
-    from porter.lang.sources import load_sources
-    from porter.passes.port import PortOptions, port_sources
-
     for said, missing in (([""], "an instantiation"), ("no CUDA compiler was found", "no CUDA compiler was found")):
-        result = port_sources(load_sources(path), PortOptions(types=lambda *_, said=said: said))
-        assert any(missing in str(d.values.get("what")) for d in result.diagnostics)
-        assert b"SM100_MMA" not in result.files[str(path)]
+        what, text = answered(tmp_path, TEXT, lambda *_, said=said: said)
+        assert missing in what
+        assert "SM100_MMA" not in text
 
 
-def test_two_sizes_of_one_text_are_left(tmp_path: Path) -> None:
-    path = tmp_path / "kernel.cu"
-    path.write_text(TEXT)
-    from porter.lang.sources import load_sources
-    from porter.passes.idiom.types import answering
-    from porter.passes.port import PortOptions, port_sources
-
+@pytest.mark.parametrize(("width", "columns"), [(256, "BN"), (64, "BN"), (96, "128")])
+def test_one_text_is_for_instantiations_of_several_widths(tmp_path: Path, width: int, columns: str) -> None:
     def two(*given: object) -> list[str]:
-        return [*answering(128, 128, 128, 4, 16)(*given), *answering(128, 256, 128, 4, 16)(*given)]
+        return [*answering(*TYPES)(*given), *answering(128, width, 128, 4, 16)(*given)]  # type: ignore[arg-type]
 
-    result = port_sources(load_sources(path), PortOptions(types=two))
-    assert any("instantiations of one tile" in str(d.values.get("what")) for d in result.diagnostics)
+    what, text = answered(tmp_path, TEXT, two)
+    assert not what
+    assert f"tmem.allocate({columns}, " in text
+    assert "float, BM, BN, UMMA" in text
+    numbers = changed(("Shape<Int<BM>, Int<BN>>", "Shape<_128, _128>"))
+    assert "tiles differ" in answered(tmp_path, numbers, two)[0]
+
+
+def test_instantiations_of_several_heights_are_left(tmp_path: Path) -> None:
+    def two(*given: object) -> list[str]:
+        return [*answering(*TYPES)(*given), *answering(256, 128, 256, 4, 16)(*given)]  # type: ignore[arg-type]
+
+    assert "tiles differ" in answered(tmp_path, TEXT, two)[0]
 
 
 @pytest.mark.parametrize(

@@ -193,8 +193,10 @@ def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="compat: M=64 MMAs, one for each of Hopper's. full-rate: one M=128 MMA for two m64 tiles, where the "
              "kernel allows it and its case verifies it. auto: that, where it is also no slower by the grade, in the "
-             "time that there is, and without code that nobody trusts; else compat. native: steps towards a schedule "
-             f"of sm_100a on top of full-rate, each if its case verifies it [default: {DEFAULT}].",
+             "time that there is, and without code that nobody trusts; else compat. idiomatic: kernels with a TiledMMA "
+             "in SM100's own words of CuTe, without a header beside them, each if its case or PTX shows it right. "
+             "native: steps towards a schedule of sm_100a on top of full-rate, each if its case verifies it "
+             f"[default: {DEFAULT}].",
     )(function)  # fmt: skip
 
 

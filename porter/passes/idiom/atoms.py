@@ -50,6 +50,7 @@ class _Place:
     kinds: tuple[str, str, str]
     asked: tuple[str, ...]
     is_object: bool
+    in_registers: bool = False
 
 
 def rewrite_atoms(site: Site) -> Atom:
@@ -117,23 +118,19 @@ def _threads(text: str, start: int, end: int) -> Span | None:
 
 
 def _of_atom(site: Site, file: CudaFile, atom: re.Match[str], span: Span, is_object: bool) -> _Place:
-    if atom["from"] == "RS":
-        raise Left(site.kernel, site.kernel.head, "operands of MMAs in shared memory: A is in registers")
     given = [a.strip() for a in (atom["arguments"] or "").split(",") if a.strip()]
     kinds = [_element(site, file, span.start, _TYPES[atom[operand]]) for operand in "ab"]
     total = "float" if atom["d"] == "F32" else _element(site, file, span.start, "half_t")
-    return _Place(file, span, (kinds[0], kinds[1], total), tuple(given), is_object)
+    return _Place(file, span, (kinds[0], kinds[1], total), tuple(given), is_object, atom["from"] == "RS")
 
 
 def _of_selector(site: Site, file: CudaFile, selector: re.Match[str], span: Span) -> _Place:
     """The library chooses the atom by types and the shape of a tile."""
     text = file.lexed.plain_text
-    if selector["from"] == "rs":
-        raise Left(site.kernel, site.kernel.head, "operands of MMAs in shared memory: A is in registers")
     given = _arguments(text[selector.end() : next(_closings(text, selector.end(), "<>"))])
     if len(given) < 4:
         raise Left(site.kernel, site.kernel.head, "types, tile and majors of `ss_op_selector`")
-    return _Place(file, span, (given[0], given[1], given[2]), tuple(given[4:]), True)
+    return _Place(file, span, (given[0], given[1], given[2]), tuple(given[4:]), True, selector["from"] == "rs")
 
 
 def _of_alias(site: Site, name: str) -> _Place:
@@ -187,21 +184,39 @@ def _name(file: CudaFile, at: int) -> str:
 
 def _write(site: Site, place: _Place) -> None:
     c, types, file = site.c, site.types, place.file
-    m, n = _shown(site, file, place.span.start) or ("128", str(types.columns))
+    shown = _shown(site, file, place.span.start)
+    if shown is None and len(site.every) > 1:
+        raise Left(site.kernel, site.kernel.head, "instantiations whose tiles differ in columns with a name alone")
+    m, n = shown or ("128", str(types.columns))
     scales = [a for a in place.asked if "ScaleIn" in a]
     majors = [a for a in place.asked if "ScaleIn" not in a] or ["GMMA::Major::K"] * 2
     narrow = types.bits == _NARROW
+    if narrow and place.in_registers:
+        raise Left(site.kernel, site.kernel.head, "operands of MMAs in shared memory: A is in registers, with 8 bits")
     if (
         len(majors) != 2
         or any(not _is_major(a) for a in majors)
         or (narrow and not all(a.endswith("K") for a in majors))
     ):
-        raise Left(site.kernel, site.kernel.head, f"majors of both operands by their names: `{', '.join(place.asked)}`")
+        raise Left(site.kernel, site.kernel.head, f"majors of operands by their names: `{', '.join(place.asked)}`")
     asked = [re.sub(r"(?:\w+\s*::\s*)*GMMA\s*::\s*", f"{c}UMMA::", a) for a in (*majors, *scales)]
     ends = [a.rpartition("::")[2].strip() for a in scales] or ["One", "One"]
-    text = cpp("atom", c=c, narrow=narrow, a=place.kinds[0], b=place.kinds[1], d=place.kinds[2], m=m, n=n,
-               arguments=", ".join(asked), kind="TF32" if types.bits == _WORD else "F16BF16", scale_a=ends[0],
-               scale_b=ends[-1], braces="{}" if place.is_object else "")  # fmt: skip
+    text = cpp(
+        "atom",
+        c=c,
+        narrow=narrow,
+        a=place.kinds[0],
+        b=place.kinds[1],
+        d=place.kinds[2],
+        m=m,
+        n=n,
+        arguments=", ".join(asked),
+        kind="TF32" if types.bits == _WORD else "F16BF16",
+        operands="TS" if place.in_registers else "SS",
+        scale_a=ends[0],
+        scale_b=ends[-1],
+        braces="{}" if place.is_object else "",
+    )
     owner = owner_of(site, file)
     site.draft.replace(RULE, owner, place.span, _laid_out(site, owner, place.span, text))
 

@@ -13,6 +13,7 @@ from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.model.tiled.accumulators import Multiply
 from porter.passes.idiom.mainloop import RULE, Mainloop, names_after
+from porter.passes.idiom.operands import Operand
 from porter.passes.idiom.site import Site, inside
 from porter.passes.idiom.text import cpp
 
@@ -30,6 +31,7 @@ class Issuing:
     """What fields of the kernel's storage have in front of them."""
     load: str
     free: str
+    operand: Operand | None = None
     keeps_wait: bool = False
     gone_states: set[str] = field(default_factory=set)
 
@@ -91,7 +93,7 @@ class Issuing:
         for multiply in self.site.multiplies:
             k = _whole_k(multiply.call.caller, multiply.a)
             if k is not None:
-                self._over_k(multiply, k)
+                self._over_k(multiply, k if self.operand is None else self.operand.in_memory)
             elif "scale" not in self.loop.events(self.loop.mma):
                 self._adds(multiply)
 
@@ -121,9 +123,11 @@ class Issuing:
         inner = pad + unit
         at = function.span(statement).start
         turns = f"int {index} = 0; {index} < {c}size<2>({operand}); ++{index}"
-        site.draft.insert(RULE, function, at, f"CUTE_UNROLL\n{pad}for ({turns}) {{{{\n{inner}")
+        site.draft.insert(RULE, function, at, f"CUTE_UNROLL\n{pad}for ({turns}) {{\n{inner}")
         for node in (multiply.a, multiply.b):
             span, text = _sliced(function, node, index, c)
+            if node is multiply.a and self.operand is not None:
+                span, text = function.span(node), f"{k}({c}_, {c}_, {index})"
             site.draft.replace(RULE, function, span, text)
         mma = function.text(multiply.mma)
         end = site.draft.end_of(function, statement)
@@ -137,7 +141,9 @@ class Issuing:
         function = self.loop.function
         at = self.site.port.before(function, node).start
         pad = self.site.port.indent(function, function.span(node))
-        self.site.draft.insert(RULE, function, at, f"if ({self._condition()}) {{\n{pad}{self.site.unit}")
+        inner = f"\n{pad}{self.site.unit}"
+        after = cpp("after") + inner if self.operand is not None else ""
+        self.site.draft.insert(RULE, function, at, f"if ({self._condition()}) {{{inner}{after}")
         return at
 
     def _close(self, start: int, node: Node, lines: list[str]) -> None:
@@ -272,10 +278,12 @@ class Issuing:
         waits = [n for n, k in items[top + 1 :] if k == "wait"]
         if any(k == "lag!" for _, k in items):
             raise site.left(loop.mma, "waits for all MMAs of a batch")
-        self.keeps_wait = bool(waits) and (not releases or loop.uses_sums) and loop.loop is not None
+        kept = not releases or loop.uses_sums or self.operand is not None
+        self.keeps_wait = bool(waits) and kept and loop.loop is not None
         inside = [text for _, text, _ in releases]
         complete = self.keeps_wait or loop.loop is None
         self._copied(items, first)
+        self._stored(items[first][0])
         start = self._open(items[first][0])
         self._loops()
         self._close(start, loop.mma, [*dict.fromkeys(inside), *([self._commit()] if complete else [])])
@@ -286,6 +294,21 @@ class Issuing:
             if kind == "goes" or (kind == "wait" and (node not in waits[:1] or not complete)):
                 self._drop(node)
         self._waited(waits, complete)
+
+    def _stored(self, node: Node) -> None:
+        """A from registers is in Tensor Memory when MMAs are issued."""
+        operand, site, function = self.operand, self.site, self.loop.function
+        if operand is None:
+            return
+        if self.loop.loop is not None and not self.keeps_wait:
+            raise site.left(node, "a wait for MMAs ahead of what writes A again", function)
+        pad = site.port.indent(function, function.span(node))
+        at = site.port.before(function, node).start
+        self.site.draft.insert(RULE, function, at, "".join(f"{line}\n{pad}" for line in operand.stored().split("\n")))
+        for name in find(self.loop.mma, "identifier"):
+            around = [m.a for m in site.multiplies if inside(m.a, name)]
+            if function.text(name) == operand.name and not (around and _whole_k(function, around[0]) is not None):
+                site.draft.replace(RULE, function, function.span(name), operand.in_memory)
 
     def _copied(self, items: list[tuple[Node, str]], first: int) -> None:
         """What threads copied to shared memory is there for the MMAs of another thread: behind a fence of each and a

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from porter.model.tiled.accumulators import Tiled
 from porter.passes.context import PortContext
 from porter.passes.idiom.allocation import allocate
@@ -12,6 +14,7 @@ from porter.passes.idiom.draft import Draft
 from porter.passes.idiom.includes import include
 from porter.passes.idiom.issuing import Issuing
 from porter.passes.idiom.mainloop import Mainloop
+from porter.passes.idiom.operands import find_operand
 from porter.passes.idiom.pipelines import rewrite_pipelines
 from porter.passes.idiom.site import Site, sites_of
 from porter.passes.idiom.storage import find_storage
@@ -48,28 +51,36 @@ def port_idiomatic(port: PortContext, tiled: Tiled, ask: Ask) -> list[KernelPlan
 def _ask(port: PortContext, sites: list[Site], ask: Ask) -> None:
     """Raises Left if the compiler does not tell types, or instantiations of one text differ in them."""
     sources = port.program.sources
-    questions = [
-        Question(s.kernel.file.path, s.kernel.span(s.handle.declaration).end, s.mma, s.handle.name) for s in sites
-    ]
+    questions = []
+    for site in sites:
+        kernel, operand = site.kernel, find_operand(site)
+        last = site.handle.declaration
+        if operand is not None and operand.declaration.start_byte > last.start_byte:
+            last = operand.declaration
+        name = operand.name if operand is not None else ""
+        questions.append(Question(kernel.file.path, kernel.span(last).end, site.mma, site.handle.name, name))
     found = answered(questions, sources.root, sources.sources(), sources.include_dirs, ask)
     for site, types in zip(sites, found if not isinstance(found, str) else [frozenset()] * len(sites), strict=True):
         if isinstance(found, str):
             raise site.left(site.handle.declaration, f"what the compiler says of its types: {found}")
-        if len(types) != 1:
-            what = "instantiations of one tile" if types else "an instantiation that the compiler makes"
-            raise site.left(site.handle.declaration, what)
-        (site.types,) = types
+        if not types:
+            raise site.left(site.handle.declaration, "an instantiation that the compiler makes")
+        site.types, site.every = max(types, key=lambda t: t.columns), types
+        if len({replace(t, columns=0) for t in types}) > 1 or (len(types) > 1 and site.tile_names is None):
+            raise site.left(site.handle.declaration, "instantiations whose tiles differ in columns with a name alone")
 
 
 def _ported(site: Site) -> KernelPlan:
     loop, atom, storage = Mainloop(site), rewrite_atoms(site), find_storage(site)
-    late = allocate(site, storage)
+    late, operand = allocate(site, storage), find_operand(site)
+    if operand is not None and (late is not None or loop.is_pure):
+        raise site.left(operand.declaration, "A from registers in a loop that loads it, behind where columns are known")
     copies = Copies(site, loop)
     copies.find()
-    sums = Sums(site, loop, atom, storage.front, copies.by_matrix, late)
+    sums = Sums(site, loop, atom, storage.front, copies.by_matrix, operand, late)
     words = {"warp": site.name("warp"), "tmem": site.name("tmem"), "base": site.name("tmem_base")}
     free = cpp("free", site.unit, first=site.first_warp, storage=storage.front, columns=site.columns_text, **words)
-    issuing = Issuing(site, loop, storage.front, sums.load(), free)
+    issuing = Issuing(site, loop, storage.front, sums.load(), free, operand)
     issuing.take()
     sums.take(issuing.declares_phase)
     copies.take(sums.by_rows)

@@ -46,6 +46,8 @@ class Site:
     handle: Handle
     multiplies: list[Multiply]
     types: Types = field(init=False)
+    every: frozenset[Types] = frozenset()
+    """Those of all instantiations; `types` are of the widest."""
     first_warpgroup: int = 0
     warpgroups: int | None = None
     """How many warpgroups multiply, by the branches that lead there; None if that is an expression."""
@@ -176,13 +178,16 @@ class Site:
     @property
     def columns(self) -> int:
         """Columns of Tensor Memory, as many as can be allocated."""
-        wanted = max(32, self.types.rows // 128 * self.types.columns)
+        of_operand = self.types.depth * self.types.bits // 32 * max(1, self.types.rows // 128)
+        wanted = max(32, self.types.rows // 128 * self.types.columns + of_operand)
         return 1 << (wanted - 1).bit_length()
 
     @property
     def columns_text(self) -> str:
         names = self.tile_names
-        return names[1] if names and self.types.columns == self.columns else str(self.columns)
+        named = names is not None and self.types.rows == 128 and not self.types.depth
+        whole = all(t.columns >= 32 and t.columns & (t.columns - 1) == 0 for t in self.every)
+        return names[1] if names is not None and named and whole else str(self.columns)
 
     @property
     def unit(self) -> str:

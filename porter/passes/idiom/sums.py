@@ -16,6 +16,7 @@ from porter.model.functions import declared_name
 from porter.model.scopes import resolve
 from porter.passes.idiom.atoms import Atom
 from porter.passes.idiom.mainloop import Mainloop
+from porter.passes.idiom.operands import Operand
 from porter.passes.idiom.site import Site
 from porter.passes.idiom.text import cpp
 from porter.passes.native.sites import Left
@@ -38,6 +39,7 @@ class Sums:
     storage: str
     by_matrix: bool = False
     """Whether results are stored by stmatrix."""
+    operand: Operand | None = None
     late: Node | None = None
     """The statement behind which columns are known, where that is not in front of the declaration."""
     moved: list[str] = field(default_factory=list)
@@ -105,9 +107,10 @@ class Sums:
             )
         if types.rows % 128 or types.warpgroups < 1:
             raise site.left(where, f"rows of a tile in MMAs of 128: it has {types.rows}")
-        if types.columns > 256 or types.columns % 16:
+        if any(t.columns > 256 or t.columns % 16 for t in site.every):
             raise site.left(where, f"a tile of at most 256 columns, in steps of 16: it has {types.columns}")
-        if types.warpgroups > 1 and not self.by_rows and (types.rows != 128 or self._columns_each % 16):
+        shares = {t.columns % (16 * types.warpgroups) for t in site.every}
+        if types.warpgroups > 1 and not self.by_rows and (types.rows != 128 or shares != {0}):
             what = f"{types.rows} rows for {types.warpgroups} warpgroups: 128 for each, or 128 for all"
             raise site.left(where, what)
         if types.warpgroups == 1 and types.rows != 128:
@@ -157,9 +160,17 @@ class Sums:
             return None
         of, named = callee.child_by_field_name("argument"), callee.child_by_field_name("field")
         arguments = node.child_by_field_name("arguments")
-        if of is None or named is None or arguments is None or kernel.text(named) != "partition_C":
+        if of is None or named is None or arguments is None or kernel.text(named) != self._method(node):
             return None
         return kernel.text(arguments)[1:-1] if kernel.text(of) in self.site.slices else None
+
+    def _method(self, node: Node) -> str:
+        """How results are partitioned, and in front of the accumulator A that comes from registers."""
+        kernel, above = self.site.kernel, node.parent
+        name = declared_name(above) if above is not None and above.type == "init_declarator" else None
+        if self.operand is not None and name is not None and kernel.text(name) == self.operand.part:
+            return "partition_A"
+        return "partition_C"
 
     def _written(self, tensor: str) -> str:
         site = self.site
@@ -206,7 +217,10 @@ class Sums:
             if kept:
                 raise site.left(statement, "parts of results that nothing uses in front of the accumulator")
             head = source[span.start : kernel.span(value).start].decode()
-            self.moved.append(f"{head}{self._written(tensor)};{comment}")
+            if self._method(value) == "partition_A" and self.operand is not None:
+                self.moved.append(f"{self.operand.loaded(head)}{comment}")
+            else:
+                self.moved.append(f"{head}{self._written(tensor)};{comment}")
             site.draft.replace(RULE, kernel, Span(start, end + 1), "")
         for node in find(kernel.body, "call_expression"):
             tensor = self._partition(node)
@@ -253,6 +267,7 @@ class Sums:
             else []
         )
         lines += [
+            *([self.operand.declared(self.by_rows, self.storage)] if self.operand is not None else []),
             self._copy(),
             *self.moved,
             f"{head}{site.handle.name} = {cpp('registers', c=site.c, type=self._sum(), like=like)};",
@@ -273,7 +288,8 @@ class Sums:
         """The copy from Tensor Memory, of the part that a warpgroup has."""
         site, types = self.site, self.site.types
         how, width = ("16dp256b", 8) if self.by_matrix else ("32dp32b", 1)
-        repeat = next(r // width for r in (64, 32, 16) if self._columns_each % r == 0 and r // width <= 32)
+        parts = [t.columns // (types.warpgroups if self.by_columns else 1) for t in site.every]
+        repeat = next(r // width for r in (64, 32, 16) if not any(n % r for n in parts) and r // width <= 32)
         names, several = site.tile_names, types.warpgroups > 1
         m, n = names or (str(types.rows), str(types.columns))
         return cpp(
@@ -303,7 +319,7 @@ class Sums:
         early = dict[str, str | None]()
         for declarator in (d for s in self._early() for d in find(s, "init_declarator")):
             name, part = declared_name(declarator), declarator.child_by_field_name("value")
-            if name is not None and part is not None:
+            if name is not None and part is not None and self._method(part) == "partition_C":
                 early[kernel.text(name)] = self._partition(part)
         for node in find(value, "identifier"):
             tensor = early.get(kernel.text(node))

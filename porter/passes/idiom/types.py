@@ -17,19 +17,20 @@ Ask = Callable[[str, Mapping[str, bytes], Sequence[Path]], "list[str] | str"]
 """Gives the PTX that the compiler makes for Hopper of a root with these files, for each way in which it is compiled; or
 says why there is none."""
 _MARK = "types of MMA"
-_ANSWER = re.compile(rf"// {_MARK} (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)")
+_ANSWER = re.compile(rf"// {_MARK} (\d+) (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)")
 
 
 @dataclass(frozen=True)
 class Types:
     """One instantiation of a kernel: rows and columns of the tile of its accumulator, the threads of its tiled MMA,
-    bytes of a sum, and bits of an element of A."""
+    bytes of a sum, bits of an element of A, and the tile's elements of k where A is in registers."""
 
     rows: int
     columns: int
     threads: int
     bytes: int
     bits: int = 16
+    depth: int = 0
 
     @property
     def warpgroups(self) -> int:
@@ -38,7 +39,8 @@ class Types:
 
 def answering(*numbers: int) -> Ask:
     """Gives these numbers for the first kernel, in place of a compiler."""
-    return lambda *_: [f"// {_MARK} 0 {' '.join(map(str, numbers))}"]
+    given = (*numbers, *(16, 0)[len(numbers) - 4 :])
+    return lambda *_: [f"// {_MARK} 0 {' '.join(map(str, given))}"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Question:
     at: int
     mma: str
     accumulator: str
+    operand: str = ""
+    """A, where it is in registers."""
 
 
 def answered(
@@ -57,7 +61,8 @@ def answered(
     """The answers to each question; a text says why there are none."""
     texts = dict(files)
     for index, one in sorted(enumerate(questions), key=lambda q: -q[1].at):
-        text = cpp("question", mark=_MARK, index=index, mma=one.mma, accumulator=one.accumulator)
+        depth = cpp("depth", mma=one.mma, operand=one.operand) if one.operand else "0"
+        text = cpp("question", mark=_MARK, index=index, mma=one.mma, accumulator=one.accumulator, depth=depth)
         texts[one.path] = texts[one.path][: one.at] + as_bytes(f" {text}") + texts[one.path][one.at :]
     found = ask(root, texts, include_dirs)
     if isinstance(found, str):
