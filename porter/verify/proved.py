@@ -310,12 +310,9 @@ def _taken(program: Program, chosen: Sequence[Sizes]) -> list[Sizes]:
 
 def _inherited(wrong: Sequence[Finding], code: Code, original: Proof, lines: LineMap) -> tuple[Finding, ...]:
     def is_had(finding: Finding) -> bool:
-        return any(
+        return _waits_alike(code, finding, original.flow.code) or any(
             had.kind == finding.kind
-            and (
-                _stands_for(lines, code, finding.first, original.flow.code, had.first)
-                or _lacks_in_its_wait(code, finding)
-            )
+            and _stands_for(lines, code, finding.first, original.flow.code, had.first)
             and _stands_for(lines, code, finding.second, original.flow.code, had.second)
             for had in original.checked.findings
         )
@@ -323,9 +320,14 @@ def _inherited(wrong: Sequence[Finding], code: Code, original: Proof, lines: Lin
     return tuple(f for f in wrong if is_had(f))
 
 
-def _lacks_in_its_wait(code: Code, finding: Finding) -> bool:
-    """Whether it is the wait on an mbarrier whose scope leaves other blocks out, whatever arrives there."""
-    return finding.kind == "M1" and finding.second is not None and "cluster" not in code.code[finding.second].parts
+def _waits_alike(code: Code, finding: Finding, original: Code) -> bool:
+    """Whether a wait on an mbarrier leaves other blocks out by its form, which the original's waits have, where other
+    blocks arrive. At how many turns they come round to such an arrival says nothing of their form."""
+    if finding.kind != "M1" or finding.second is None:
+        return False
+    wait = code.code[finding.second]
+    arrives = any(ins.parts[:2] == ("mbarrier", "arrive") and "shared::cluster" in ins.parts for ins in original.code)
+    return "cluster" not in wait.parts and arrives and any(ins.opcode == wait.opcode for ins in original.code)
 
 
 def _stands_for(lines: LineMap, code: Code, mine: int | None, original: Code, theirs: int | None) -> bool:

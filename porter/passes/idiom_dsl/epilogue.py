@@ -42,6 +42,7 @@ class ByTiles:
     layout: str
     c_dtype: str
     acc_dtype: str
+    warpgroups: int = 1
 
 
 def by_tiles(kernel: Kernel) -> ByTiles:

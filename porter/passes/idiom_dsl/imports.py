@@ -47,7 +47,7 @@ class Imports:
         name is, too."""
         if name in self._known:
             return self._known[name]
-        for known, local in self._known.items():
+        for known, local in sorted(self._known.items(), key=lambda one: -len(one[0])):
             if SISTERS.get(name) not in self._known and name.startswith(known + ".") and _is_there(name):
                 return local + name.removeprefix(known)
         if name not in self._new:

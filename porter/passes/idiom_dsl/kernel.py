@@ -284,11 +284,11 @@ CONSUMER = ("consumer_wait", "consumer_release", "consumer_try_wait")
 _MEETS = ("arrive_and_wait", "arrive_and_wait_unaligned")
 
 
-def advanced(statement: cst.CSTNode) -> str:
-    """The state that a statement does nothing but advance; empty if it does not."""
+def advanced(statement: cst.CSTNode, *methods: str) -> str:
+    """The state that a statement does nothing but advance (or what `methods` do); empty if it does not."""
     if not m.matches(statement, m.SimpleStatementLine([m.Expr(m.Call())])):
         return ""
-    return method(cst.ensure_type(found_in(statement, cst.Expr)[0].value, cst.Call), "advance")
+    return method(cst.ensure_type(found_in(statement, cst.Expr)[0].value, cst.Call), *(methods or ("advance",)))
 
 
 def first_of(test: cst.BaseExpression) -> cst.BaseExpression:

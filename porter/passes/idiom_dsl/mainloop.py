@@ -68,7 +68,7 @@ def _released(kernel: Kernel, draft: Draft, region: Region) -> None:
     for release in releases:
         draft.remove(RULE, _alone(kernel, release))
     for statement in found_in(kernel.function, cst.SimpleStatementLine):
-        if advanced(statement) in late:
+        if advanced(statement, "advance", "reset_count") in late:
             draft.remove(RULE, statement)
         bound = assigned(statement)
         if bound is not None and bound[0] in late:
@@ -82,10 +82,10 @@ def _call(statement: cst.CSTNode) -> cst.Call:
 def _emptied(kernel: Kernel, draft: Draft, region: Region) -> None:
     """A condition under which nothing is left goes."""
     for statement in region.statements:
-        for test in found_in(statement, cst.If):
-            if test.orelse is None and all(draft.is_gone(kernel.text.span(s)) for s in test.body.body):
-                draft.drop(test)
-                draft.remove(RULE, test)
+        for whole in [*found_in(statement, cst.If), *found_in(statement, cst.For)]:
+            if whole.orelse is None and all(draft.is_gone(kernel.text.span(s)) for s in whole.body.body):
+                draft.drop(whole)
+                draft.remove(RULE, whole)
 
 
 def _cleared(kernel: Kernel, draft: Draft, words: Words) -> None:
@@ -105,25 +105,41 @@ def _cleared(kernel: Kernel, draft: Draft, words: Words) -> None:
     if len(begins) != 1 or text.code(begins[0].args[-1].value) != "True":
         raise Left("an accumulator that is cleared, and not added to from the first MMA on", fills[0])
     draft.replace(RULE, begins[0].args[-1].value, "False")
-    loops = [s for s in kernel.region.block.body if isinstance(s, cst.For) and kernel.gemms_in(s)]
-    shape = m.Call(args=[m.ZeroOrMore()])
-    if len(loops) != 1 or not m.matches(loops[0].iter, shape):
-        raise Left("an accumulator that is cleared for several loops", fills[0])
-    bounds = [a for a in cst.ensure_type(loops[0].iter, cst.Call).args if a.keyword is None]
-    if len(bounds) != 1:
-        raise Left("a cleared accumulator whose loop does not begin at 0", loops[0])
-    words["count"] = text.code(bounds[0].value)
+    words["count"] = " and ".join(f"{bound} == 0" for bound in _bounds(kernel))
+    for call in kernel.gemms:
+        block, statement = text.block(text.statement(call)), text.statement(call)
+        behind = list(block.body)[list(block.body).index(statement) + 1 :]
+        if not any(method(c, "set") == kernel.mma for s in behind for c in found_in(s, cst.Call)) and not _is_deep(kernel, call):
+            draft.below(RULE, statement, f"{kernel.mma}.set({words['tcgen05']}.Field.ACCUMULATE, True)", 1)
+
+
+def _bounds(kernel: Kernel) -> list[str]:
+    """What all have to be 0 for the main loop to have no MMA: the ends of its loops, each of which begins at 0 or where
+    the one before ends."""
+    text, found = kernel.text, list[str]()
+    for loop in (s for s in kernel.region.block.body if kernel.gemms_in(s)):
+        count = loop.iter if isinstance(loop, cst.For) else None
+        bounds = [text.code(a.value) for a in count.args if a.keyword is None] if isinstance(count, cst.Call) else []
+        begin = [] if len(bounds) == 1 else bounds[:1]
+        if not bounds or len(bounds) > 3 or (begin and begin[0] != "0" and begin != found[-1:]) or bounds[2:] not in ([], ["1"]):
+            raise Left("a cleared accumulator whose loop does not begin at 0", loop)
+        found.append(operand(bounds[0] if len(bounds) == 1 else bounds[1]))
+    return found
+
+
+def _is_deep(kernel: Kernel, call: cst.Call) -> bool:
+    """Whether an MMA is over several k blocks."""
+    deep = {len(s.value(2, "a")["shape"]) > 2 and s.value(2, "a")["shape"][2] != 1 for s in kernel.seen(call)}
+    if len(deep) != 1:
+        raise Left("an MMA of one k block in one case and of several in another", call)
+    return deep.pop()
 
 
 def _unrolled(kernel: Kernel, draft: Draft, words: Words) -> None:
     """ACCUMULATE holds for a whole call, so that one over all k blocks becomes a loop."""
     for call in kernel.gemms:
-        operand = [s.value(2, "a")["shape"] for s in kernel.seen(call)]
-        deep = {len(shape) > 2 and shape[2] != 1 for shape in operand}
-        if deep == {False}:
+        if not _is_deep(kernel, call):
             continue
-        if deep != {True}:
-            raise Left("an MMA of one k block in one case and of several in another", call)
         values = [argument(call, i, k) for i, k in enumerate(("atom", "d", "a", "b", "c"))]
         field = [c for c in kernel.settings if c.args]
         if not field or None in values:
@@ -153,7 +169,9 @@ def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, 
         if kernel.loader and text.code(first_of(test.test)) == kernel.loader and not draft.is_gone(text.span(test)):
             _without_first(draft, test)
     closing = "\n".join("    " + line for line in words.text("commit", state=state).splitlines())
-    draft.below(RULE, region.last, f"{closing}\n{words.text('wait')}")
+    whole = [words.text("copy_whole")] if words["load_whole"] else []
+    given_back = [words.text("release")] if whole and kernel.repeats else []
+    draft.below(RULE, region.last, "\n".join([closing, words.text("wait"), *whole, *given_back]))
 
 
 def _without_first(draft: Draft, test: cst.If) -> None:

@@ -6,6 +6,7 @@ PTX ISA 9.7.16.7.1 (tcgen05.alloc), 9.7.16.6.4 (tcgen05.fence). CUTLASS: python/
 
 from __future__ import annotations
 
+import math
 import re
 
 import libcst as cst
@@ -58,30 +59,52 @@ def _followed(kernel: Kernel, value: cst.BaseExpression) -> cst.BaseExpression:
     return value
 
 
-def pipelines(kernel: Kernel, draft: Draft, words: Words) -> None:
-    """A buffer of the loads is given back by `tcgen05.commit`, one arrival for each CTA that reads it; the accumulator has
+def pipelines(kernel: Kernel, draft: Draft, words: Words, slice_: str, warpgroups: int) -> None:
+    """`slice_`: the thread among those of the `warpgroups` that read the accumulator. A buffer of the loads is given back by `tcgen05.commit`, one arrival for each CTA that reads it; the accumulator has
     a pipeline of its own."""
     name, create = kernel.pipeline
     layout, defer = argument(create, None, "cta_layout_vmnk"), argument(create, None, "defer_sync")
     _arrivals(kernel, draft, create, layout)
     words["layout"] = kernel.text.code(layout.value) if layout is not None else ""
     words["defer"] = kernel.text.code(defer.value) if defer is not None else ""
-    words["readers"] = threads_of_epilogue(kernel)
-    words["allocating"] = words["readers"] if kernel.branch is None else _block(kernel)
+    everybody = kernel.branch is None
+    words["readers"] = _block(kernel, warpgroups) if everybody else str(JOINED * warpgroups)
+    words["apart"] = kernel.text.margin(kernel.accumulator.statement) != kernel.text.margin(kernel.function.body.body[0])
+    words["allocating"] = words["readers"] if words["apart"] or everybody else _block(kernel, warpgroups)
     words["barrier"] = _free_barrier(kernel)
-    words["allocator"] = ""
+    words["allocator"] = _first_warp(kernel, slice_) if words["apart"] else 0
     draft.below(PIPELINE, kernel.text.statement(create), words.text("pipeline"))
 
 
-def threads_of_epilogue(kernel: Kernel) -> str:
-    """One warpgroup, in the words of the kernel where they are all of its threads."""
-    return _block(kernel) if kernel.branch is None else str(JOINED)
+def _first_warp(kernel: Kernel, slice_: str) -> int:
+    """The first warp of those that multiply, by what is taken from the thread's index to count them from 0."""
+    value = cst.parse_expression(slice_)
+    minus = m.BinaryOperation(m.Name(), m.Subtract(), m.Integer())
+    first = 0
+    if m.matches(value, minus):
+        first = int(cst.ensure_type(cst.ensure_type(value, cst.BinaryOperation).right, cst.Integer).value)
+        value = cst.ensure_type(value, cst.BinaryOperation).left
+    if not isinstance(value, cst.Name) or value.value not in _thread_indices(kernel) or first % JOINED:
+        raise Left("which warp is the first that multiplies is not said by a number", kernel.accumulator.statement)
+    return first // 32
 
 
-def _block(kernel: Kernel) -> str:
-    """The threads of the port's block: what the host code says of it, or their number."""
-    widths = dict(enumerate(kernel.warpgroups)) and {s.case: s.value(5, "atom_layout_mnk") for s in kernel.facts.of("make_mma")}
-    threads = {t.threads - JOINED * (widths[i][0] * widths[i][1] - 1) for i, t in enumerate(kernel.facts.traces) if i in widths}
+def _thread_indices(kernel: Kernel) -> set[str]:
+    """Names of the thread's index in its block."""
+    text, found = kernel.text, set[str]()
+    for node in found_in(kernel.function, cst.Assign):
+        target = node.targets[0].target
+        if isinstance(node.value, cst.Call) and text.is_a(node.value.func, *OBSERVED["thread_index"]):
+            first = target.elements[0].value if isinstance(target, cst.Tuple) else None
+            found |= {first.value} if isinstance(first, cst.Name) else set()
+    return found
+
+
+def _block(kernel: Kernel, warpgroups: int) -> str:
+    """The threads of the port's block, of whose warpgroups so many read the accumulator: what the host code says of it, or
+    their number."""
+    widths = {s.case: math.prod(s.value(5, "atom_layout_mnk")) for s in kernel.facts.of("make_mma")}
+    threads = {t.threads - JOINED * (widths[i] - warpgroups) for i, t in enumerate(kernel.facts.traces) if i in widths}
     number = agreed(threads, "threads of a block")
     for call in found_in(kernel.text.module, cst.Call):
         block = argument(call, None, "block") if method(call, "launch") else None
@@ -138,8 +161,9 @@ def _free_barrier(kernel: Kernel) -> int:
 def accumulator(kernel: Kernel, draft: Draft, words: Words) -> None:
     """The registers become a tile of Tensor Memory with the same partition."""
     acc, text = kernel.accumulator, kernel.text
-    if text.margin(acc.statement) != text.margin(kernel.function.body.body[0]):
-        raise Left("an accumulator that not all threads come to", acc.statement)
+    block = kernel.region.block
+    if words["apart"] and not (text.block(acc.statement) is block or text.in_block(block, text.block(acc.statement))):
+        raise Left("an accumulator that is made away from its main loop", acc.statement)
     if acc.seen[0].name.endswith("make_fragment_C"):
         fragment, kept = text.code(acc.call), [acc.call]
     else:
@@ -153,8 +177,10 @@ def accumulator(kernel: Kernel, draft: Draft, words: Words) -> None:
 
 def end(kernel: Kernel, draft: Draft, words: Words) -> None:
     """The columns are given back when all threads have read them, and no other CTA's commit is under way to this one."""
-    text, body = kernel.text, list(kernel.function.body.body)
-    returns = [r for s in body for r in found_in(s, cst.Return) if text.function(r) is kernel.function]
+    text = kernel.text
+    block = text.block(kernel.accumulator.statement)
+    body = list(block.body)
+    returns = [r for s in kernel.function.body.body for r in found_in(s, cst.Return) if text.function(r) is kernel.function]
     last = body[-1]
     if m.matches(last, m.SimpleStatementLine([m.Return(None)])) and len(returns) == 1:
         last = body[-2]
@@ -166,7 +192,8 @@ def end(kernel: Kernel, draft: Draft, words: Words) -> None:
         if len(state) != 1:
             raise Left("loads with several states")
         drained = f"if {kernel.loader}:\n    {kernel.pipeline[0]}.producer_tail({state.pop()})\n"
-    draft.below(END, last, drained + words.text("end", meet=f"{words['cute']}.arch.sync_threads()"))
+    meet = f"{words['gathered']}.arrive_and_wait()" if words["apart"] else f"{words['cute']}.arch.sync_threads()"
+    draft.below(END, last, drained + words.text("end", meet=meet))
 
 
 def _has_clusters(kernel: Kernel) -> bool:

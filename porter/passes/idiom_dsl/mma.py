@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import libcst as cst
+import libcst.matchers as m
 
 from porter.passes.idiom_dsl.facts import Seen, agreed
 from porter.passes.idiom_dsl.imports import Imports
@@ -17,6 +18,7 @@ from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
 
 RULE = "PTR581"
+_PAIR = m.Tuple([m.Element(), m.Element()])
 _FIRST = ("a_dtype", "b_dtype", "a_leading_mode", "b_leading_mode", "acc_dtype")
 
 
@@ -38,7 +40,8 @@ def require(kernel: Kernel) -> None:
         raise Left("a tiled MMA that is made elsewhere")
 
 
-def edit(kernel: Kernel, draft: Draft, imports: Imports) -> None:
+def edit(kernel: Kernel, draft: Draft, imports: Imports, whole: bool) -> None:
+    """`whole`: the accumulator is read as a whole, by all warpgroups."""
     text = kernel.text
     made = one(list(dict.fromkeys(s.call for s in kernel.facts.of("make_mma"))), "calls that make a tiled MMA")
     plain = [argument(made, i, k) for i, k in enumerate(_FIRST)]
@@ -51,8 +54,9 @@ def edit(kernel: Kernel, draft: Draft, imports: Imports) -> None:
     draft.replace(RULE, tiler, tile if layout.keyword is None and len(made.args) == 7 else f"mma_tiler_mn={tile}")
     if (source := argument(made, 7, "a_source")) is not None:
         draft.replace(RULE, source, text.code(source))
-    _one_warpgroup(kernel, draft, layout.value)
-    _epilogue_tile(kernel, draft)
+    if not whole:
+        _one_warpgroup(kernel, draft, layout.value)
+        _epilogue_tile(kernel, draft)
     for call in found_in(kernel.function, cst.Call):
         if method(call, "get_slice") == kernel.mma and len(call.args) == 1 and not draft.is_gone(text.span(call)):
             draft.replace(RULE, call.args[0], "0")
@@ -61,6 +65,10 @@ def edit(kernel: Kernel, draft: Draft, imports: Imports) -> None:
 def _tile(kernel: Kernel, made: cst.Call) -> str:
     """Rows and columns of a block's tile, as the file calls them where the tiled MMA is made."""
     text, found = kernel.text, set[str]()
+    tiler = argument(made, 6, "tiler_mn")
+    columns = tiler.value.elements[1].value if tiler is not None and m.matches(tiler.value, _PAIR) else None  # type: ignore[attr-defined]
+    if m.matches(columns, m.Subscript(m.Name() | m.Attribute(), [m.SubscriptElement(m.Index(m.Integer("1")))])):
+        return f"{text.code(cst.ensure_type(columns, cst.Subscript).value)}[:2]"
     for seen in kernel.facts.of("operand_layout"):
         value = argument(seen.call, 1, "tile_shape_mnk")
         if value is not None and list(seen.value(1, "tile_shape_mnk")[:2]) == list(kernel.tiles[seen.case]):

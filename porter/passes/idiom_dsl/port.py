@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from porter.lang.text import Edit
-from porter.passes.idiom_dsl import epilogue, mainloop, memory, mma
+from porter.passes.idiom_dsl import epilogue, mainloop, memory, mma, registers
+from porter.passes.idiom_dsl.epilogue import ByTiles
 from porter.passes.idiom_dsl.facts import Facts, Trace
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel, kernels
+from porter.passes.idiom_dsl.registers import InRegisters
 from porter.passes.idiom_dsl.text import Draft, Left, Text
 from porter.passes.idiom_dsl.unused import remove_unused
 from porter.passes.idiom_dsl.words import Words
@@ -39,7 +41,7 @@ def idiomatic(path: str, source: bytes, traces: Sequence[Trace]) -> Idiomatic:
         for kernel in found:
             _edit(kernel, draft, imports)
         imports.rename()
-        remove_unused(text, draft, [k.function for k in found])
+        remove_unused(text, draft)
         imports.finish()
         return Idiomatic(draft.finished(), [k.function.name.value for k in found])
     except cst.ParserSyntaxError as error:
@@ -51,12 +53,26 @@ def idiomatic(path: str, source: bytes, traces: Sequence[Trace]) -> Idiomatic:
 def _edit(kernel: Kernel, draft: Draft, imports: Imports) -> None:
     """All rules, for one kernel."""
     mma.require(kernel)
-    how = epilogue.by_tiles(kernel)
-    words = Words(kernel, imports)
-    mma.edit(kernel, draft, imports)
+    words, how = Words(kernel, imports), _epilogue(kernel)
+    words["load_whole"] = isinstance(how, InRegisters)
+    mma.edit(kernel, draft, imports, words["load_whole"])
     memory.storage(kernel, draft, words)
-    memory.pipelines(kernel, draft, words)
+    memory.pipelines(kernel, draft, words, how.slice, how.warpgroups)
     memory.accumulator(kernel, draft, words)
     mainloop.edit(kernel, draft, words, how.slice)
-    epilogue.edit(kernel, how, draft, words)
+    if isinstance(how, InRegisters):
+        registers.edit(kernel, how, draft, words)
+    else:
+        epilogue.edit(kernel, how, draft, words)
     memory.end(kernel, draft, words)
+
+
+def _epilogue(kernel: Kernel) -> ByTiles | InRegisters:
+    """Raises Left: what keeps the accumulator's registers from being copied tile by tile, and from being a whole."""
+    try:
+        return epilogue.by_tiles(kernel)
+    except Left as tiles:
+        try:
+            return registers.in_registers(kernel)
+        except Left as whole:
+            raise Left(f"{tiles.what}; {whole.what}", tiles.node or whole.node) from None

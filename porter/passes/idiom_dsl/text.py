@@ -206,18 +206,25 @@ class Draft:
     def remove(self, rule: str, statement: cst.CSTNode) -> None:
         """A statement with its lines and the comments right above it."""
         span = self.lines(statement)
+        before = self.text.source[self.text.line_start(max(span.start - 1, 0)) : span.start]
+        if not before.strip() and not self.text.source[span.end : self.text.line_end(span.end)].strip():
+            span = Span(span.start, self.text.line_end(span.end))
         if not self.is_gone(span):
             self._add(rule, span, "")
             self.gone.append(span)
 
-    def lines(self, statement: cst.CSTNode) -> Span:
-        """The lines of a statement with the comments right above it."""
+    def lines(self, statement: cst.CSTNode, banner: bool = False) -> Span:
+        """The lines of a statement with the comments right above it; those that head a section with a `banner` alone."""
         span = self.text.span(statement)
         self.text.margin(statement)
-        start = self.text.line_start(span.start)
+        first = start = self.text.line_start(span.start)
         while start:
             before = self.text.line_start(start - 1)
-            if not self.text.source[before:start].strip().startswith(b"#"):
+            line = self.text.source[before:start].strip()
+            if not line.startswith(b"#"):
+                break
+            if not banner and re.fullmatch(rb"#\W*", line):
+                start = first
                 break
             start = before
         return Span(start, self.text.line_end(span.end))
@@ -226,7 +233,7 @@ class Draft:
         """Lines in front of a statement, over the comments that stand above it, or under them."""
         margin = self.text.margin(statement) + _STEP * deeper
         start = self.text.span(statement).start
-        at = self.lines(statement).start if over_comments else self.text.line_start(start)
+        at = self.lines(statement, banner=True).start if over_comments else self.text.line_start(start)
         self._add(rule, Span(at, at), _laid_out(new, margin))
 
     def below(self, rule: str, statement: cst.CSTNode, new: str, deeper: int = 0) -> None:
@@ -245,7 +252,7 @@ class Draft:
 
     def indent(self, rule: str, first: cst.CSTNode, last: cst.CSTNode) -> None:
         """The lines from one statement to another stand a step deeper."""
-        span = Span(self.lines(first).start, self.lines(last).end)
+        span = Span(self.lines(first, banner=True).start, self.lines(last).end)
         for node in (*found_in(self.text.module, cst.SimpleString), *found_in(self.text.module, cst.FormattedString)):
             if span.contains(self.text.span(node)) and "\n" in self.text.code(node):
                 raise Left("a text of several lines in a main loop that moves", node)

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-
 import libcst as cst
 
 from porter.passes.idiom_dsl.text import Draft, Statement, Text, assigned, found_in
@@ -13,8 +11,9 @@ from porter.passes.idiom_dsl.text import Draft, Statement, Text, assigned, found
 RULE = "PTR587"
 
 
-def remove_unused(text: Text, draft: Draft, functions: Sequence[cst.FunctionDef]) -> None:
+def remove_unused(text: Text, draft: Draft) -> None:
     """Assignments of values that nothing reads since the edits, and did before."""
+    functions = found_in(text.module, cst.FunctionDef)
     while True:
         gone = [s for f in functions for s in found_in(f, cst.SimpleStatementLine) if _is_unused(text, draft, f, s)]
         if not gone:

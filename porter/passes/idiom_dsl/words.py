@@ -24,8 +24,12 @@ _OWN = {
     "thread": "thr_load",
     "from_tmem": "tTR_tAcc",
     "registers": "tTR_rAcc",
+    "tile_of": "tAcc",
+    "part": "acc_part",
+    "place": "acc_place",
+    "gathered": "tmem_barrier",
     "k": "k_block",
-    "part": "k_part",
+    "k_part": "k_part",
 }
 _MODULES = {
     "cutlass": "cutlass",

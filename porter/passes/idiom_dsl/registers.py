@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An epilogue that has the whole accumulator in registers, or reads it between MMAs: it is loaded where it was waited
+for, and what is computed of it stays. Warpgroups share the columns of the tile, each of which has all rows.
+
+CUTLASS: python/CuTeDSL/cutlass/utils/blackwell_helpers.py, get_tmem_load_op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from porter.passes.idiom_dsl.facts import agreed
+from porter.passes.idiom_dsl.kernel import JOINED, Kernel
+from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one, operand
+from porter.passes.idiom_dsl.words import Words
+
+RULE = "PTR586"
+
+
+@dataclass(frozen=True)
+class InRegisters:
+    """`slice`: the thread among the `warpgroups` that multiply; `partitions`: calls that say which element of C is in
+    which register; `alike`: other registers with the accumulator's shape."""
+
+    slice: str
+    warpgroups: int
+    partitions: tuple[cst.Call, ...]
+    alike: tuple[cst.Call, ...]
+
+
+def in_registers(kernel: Kernel) -> InRegisters:
+    """Raises Left: the registers of the accumulator are not followed."""
+    text, acc = kernel.text, kernel.accumulator
+    slices = {}
+    for statement in found_in(kernel.function, cst.SimpleStatementLine):
+        bound = assigned(statement)
+        if bound is not None and isinstance(bound[1], cst.Call) and method(bound[1], "get_slice") == kernel.mma:
+            slices[bound[0]] = text.code(bound[1].args[0].value)
+    partitions = []
+    for call in found_in(kernel.function, cst.Call):
+        if (owner := method(call, "partition_C")) and not text.span(acc.statement).contains(text.span(call)):
+            if owner not in slices or len(call.args) != 1:
+                raise Left("a partition of C by something else than a thread's slice of the MMA", call)
+            partitions.append((owner, call))
+    threads = {slices[owner] for owner, _ in partitions}
+    if len(threads) != 1:
+        raise Left("which thread has which element of C is not said by the MMA")
+    for call in found_in(kernel.function, cst.Call):
+        if any(text.code(a.value) == kernel.mma for a in call.args) and call not in kernel.gemms:
+            raise Left("a copy that is laid out as the MMA, beside its registers", call)
+    width = agreed([a * b * c for a, b, c in kernel.warpgroups], "warpgroups")
+    return InRegisters(threads.pop(), width, tuple(c for _, c in partitions), tuple(_alike(kernel)))
+
+
+def _alike(kernel: Kernel) -> Iterator[cst.Call]:
+    """Calls that make other registers of the accumulator's shape."""
+    text, acc = kernel.text, kernel.accumulator
+    shape = argument(acc.call, 0)
+    for call in dict.fromkeys(s.call for s in kernel.facts.of("registers")):
+        first = argument(call, 0)
+        if call is acc.call or text.function(call) is not kernel.function or first is None or shape is None:
+            continue
+        if text.code(first.value) == text.code(shape.value):
+            if any(s.result["shape"] != acc.shape for s in kernel.seen(call) if s.case == acc.seen[0].case):
+                raise Left("registers whose shape is the accumulator's by name alone", call)
+            yield call
+
+
+def edit(kernel: Kernel, how: InRegisters, draft: Draft, words: Words) -> None:
+    text, acc = kernel.text, kernel.accumulator
+    thread = operand(how.slice)
+    words["slice"] = how.slice if how.warpgroups == 1 else f"{thread} % {JOINED}"
+    words.update(shared=f" // {how.warpgroups}" if how.warpgroups > 1 else "", team=f"{thread} // {JOINED}")
+    draft.below(RULE, acc.statement, words.text("whole_load"))
+    for call in how.partitions:
+        of = text.code(call.args[0].value)
+        mine = f"{words['cute']}.local_tile({of}, {words['part']}, {words['place']})" if how.warpgroups > 1 else of
+        draft.named |= {n.value for n in found_in(call.args[0], cst.Name)}
+        draft.replace(RULE, call, f"{words['thread']}.partition_D({mine})", [call.args[0]])
+    for call in how.alike:
+        first = one([a for a in call.args[:1]], "shapes of registers")
+        draft.replace(RULE, first.value, f"{words['registers']}.shape")
+    _renamed(kernel, draft, words)
+
+
+def _renamed(kernel: Kernel, draft: Draft, words: Words) -> None:
+    """What is not an MMA means the registers."""
+    name, text = kernel.accumulator.name, kernel.text
+    multiplied = [text.span(c) for c in kernel.gemms]
+    for node in found_in(kernel.function, cst.Name):
+        span, parent = text.span(node), text.parent(node)
+        if node.value != name or draft.is_gone(span) or any(c.contains(span) for c in multiplied):
+            continue
+        if (isinstance(parent, cst.Attribute) and parent.attr is node) or (isinstance(parent, cst.Arg) and parent.keyword is node):
+            continue
+        if isinstance(parent, (cst.AssignTarget, cst.Param)):
+            raise Left(f"`{name}` is bound again", node)
+        draft.replace(RULE, node, words["registers"])
