@@ -20,6 +20,7 @@ from libcst.metadata import Assignment, ImportAssignment, Scope
 
 from porter.diagnostics.reading import read_file
 from porter.lang.python import (
+    CONSTANTS,
     ImportStatement,
     PythonFile,
     Statement,
@@ -189,7 +190,8 @@ class DslFile(PythonFile):
         locals_ = (local or name.partition(".")[0] for s in self.import_statements for name, local in listed(s))
         names = dict.fromkeys(n for n in locals_ if n != "*")
         if self.stars:
-            names |= dict.fromkeys(n.value for n in walk(self.module) if isinstance(n, cst.Name))
+            used = (n.value for n in walk(self.module) if isinstance(n, cst.Name))
+            names |= dict.fromkeys(n for n in used if n not in CONSTANTS)
         pairs = [(s, self._alias(s)) for s in statements(self.module) if isinstance(s, cst.Assign)]
         grown = True
         while grown:
