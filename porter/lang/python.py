@@ -420,6 +420,25 @@ def _value(node: Any) -> Any:
     raise ValueError("no literal")
 
 
+def pieces(node: cst.CSTNode) -> Iterator[str | cst.CSTNode]:
+    """The texts of a literal, and the expressions between them."""
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, cst.ConcatenatedString):
+            pending += [one.right, one.left]
+        elif isinstance(one, cst.FormattedString):
+            raw = "r" if "r" in one.prefix.lower() else ""
+            for part in one.parts:
+                if isinstance(part, cst.FormattedStringText):
+                    text = part.value.replace("{{", "{").replace("}}", "}")
+                    yield str(value_of(cst.SimpleString(f"{raw}{one.quote}{text}{one.quote}"), ""))
+                else:
+                    yield part
+        elif isinstance(value := value_of(one), str):
+            yield value
+
+
 def element_value(element: cst.BaseElement) -> cst.BaseExpression:
     """An element of a list.
 
@@ -429,6 +448,14 @@ def element_value(element: cst.BaseElement) -> cst.BaseExpression:
     if not isinstance(element, cst.Element):
         raise ValueError("several elements")
     return element.value
+
+
+def element_values(node: cst.CSTNode) -> list[cst.BaseExpression] | None:
+    """What a list, tuple or set is made of; None for all else, and for one with parts of others."""
+    if not isinstance(node, (cst.Tuple, cst.List, cst.Set)):
+        return None
+    found = [e.value for e in node.elements if isinstance(e, cst.Element)]
+    return found if len(found) == len(node.elements) else None
 
 
 def key_of(element: cst.BaseDictElement) -> cst.BaseExpression:
