@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	    || { echo "Porter needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,cuda,dsl,external,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,cuda,external,docs]'
 	@touch $@
 
 demo: venv

@@ -139,6 +139,35 @@ def test_imports_look_only_the_way_they_may() -> None:
     assert not broken, "\n".join(broken)
 
 
+BY_HAND = frozenset({"ast", "_ast", "tokenize", "token", "symtable", "lib2to3"})
+"""Modules that read Python without libcst."""
+REFERENCE_LANGUAGE = frozenset({"porter/verify/expr.py", "porter/verify/further.py", "porter/verify/references.py"})
+"""What reads the expressions of cases, which are no Python file."""
+
+
+def read_by_hand(tree: ast.AST, path: str) -> list[str]:
+    """Imports with which the file at `path` reads Python without libcst."""
+    found = imported_modules(tree, list(Path(path).parts[:-1]))
+    named = [(module, line) for module, line in found if module.partition(".")[0] in BY_HAND]
+    return [f"{path}:{line}: {module}" for module, line in named if path not in REFERENCE_LANGUAGE]
+
+
+def test_python_is_read_by_libcst() -> None:
+    broken = [line for path, tree in importing_files().items() for line in read_by_hand(tree, relative(path))]
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import ast", "from ast import parse", "def f():\n    import os, tokenize as t", "from lib2to3 import pytree",
+     "import importlib\nimportlib.import_module('ast')", "__import__('symtable')"],
+)  # fmt: skip
+def test_reading_python_by_hand_is_seen(source: str) -> None:
+    path = "porter/lang/python.py"
+    assert read_by_hand(importing_nodes(source, path), path)
+    assert not read_by_hand(importing_nodes("from porter.ptx import ast\nfrom .ast import f", path), path)
+
+
 @pytest.mark.parametrize(
     ("path", "source"),
     [

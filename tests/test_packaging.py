@@ -49,6 +49,14 @@ def test_people_are_told_to_install_what_there_is() -> None:
         assert set(extras.split(",")) - {""} <= EXTRAS, file
 
 
+def test_a_package_that_pip_left_out_is_named() -> None:
+    program = "import sys; sys.modules['libcst'] = None; from porter.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", program, "scan", "."], capture_output=True, text=True)
+    assert done.returncode == int(Code.PACKAGE_MISSING.value.exit_code), done.stderr
+    assert "porter scan needs the package libcst, which is not installed" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_pythons_that_are_named_are_those_that_are_allowed() -> None:
     named = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)]
     assert named == ["3.11", "3.12", "3.13", "3.14"]

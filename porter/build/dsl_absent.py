@@ -10,7 +10,6 @@ that it is not there.
 from __future__ import annotations
 
 import abc
-import ast
 import builtins
 import importlib.abc
 import importlib.machinery
@@ -23,6 +22,12 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import libcst as cst
+import libcst.matchers as m
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from porter.diagnostics.python_text import at_work, parse_python
 
 HOST_PACKAGES = {
     "torch": "tensors, custom operators and autograd around kernels",
@@ -276,20 +281,18 @@ def _is_prepared(frame: types.FrameType) -> bool:
 @cache
 def _prepared_lines(path: str) -> tuple[tuple[int, int], ...]:
     try:
-        tree = ast.parse(Path(path).read_bytes())
-    except (OSError, SyntaxError, ValueError):
+        wrapper = MetadataWrapper(parse_python(Path(path).read_text("utf-8-sig")), unsafe_skip_copy=True)
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return ()
+    with at_work():
+        places = wrapper.resolve(PositionProvider)
+        tries = [t for t in m.findall(wrapper.module, m.Try()) if isinstance(t, cst.Try)]
     caught = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Try) and node.body:
-            names = [n for h in node.handlers for n in _names(h.type)]
-            if caught & set(names) or any(h.type is None for h in node.handlers):
-                found.append((node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno))
-    return tuple(found)
+    prepared = [t for t in tries if any(h.type is None or caught & set(_names(h.type)) for h in t.handlers)]
+    return tuple((places[t.body].start.line, places[t.body].end.line) for t in prepared)
 
 
-def _names(node: ast.expr | None) -> list[str]:
-    if isinstance(node, ast.Tuple):
-        return [name for item in node.elts for name in _names(item)]
-    return [node.id] if isinstance(node, ast.Name) else []
+def _names(node: cst.BaseExpression) -> list[str]:
+    if isinstance(node, cst.Tuple):
+        return [name for item in node.elements for name in _names(item.value)]
+    return [node.value] if isinstance(node, cst.Name) else []

@@ -174,7 +174,8 @@ NO_DSL = error(
     ExitCode.USAGE,
     "CuTe DSL is not installed: {problem}",
     "Compiling a .py kernel needs NVIDIA's package nvidia-cutlass-dsl in the Python that runs Porter.",
-    "Run pip install 'porter-sm100[dsl]'.",
+    "Run pip install nvidia-cutlass-dsl. Porter brings it along where NVIDIA has wheels: CPython on Linux, on x86-64 "
+    "and ARM.",
 )
 DSL_ERROR = error(
     "PT3051",

@@ -145,9 +145,10 @@ PACKAGE_MISSING = error(
     "PT0031",
     ExitCode.USAGE,
     "{what} needs the package {package}, which is not installed",
-    "Packages that only some commands need are extras of Porter's distribution, porter-sm100.",
-    "Install the extra: pip install 'porter-sm100[binaries]' for compressed images, 'porter-sm100[mcp]' for "
-    "`porter mcp`.",
+    "Packages that only some commands need are extras of Porter's distribution, porter-sm100; the others come with it, "
+    "unless pip was told to leave them out.",
+    "Install the package that is named, or the extra: pip install 'porter-sm100[binaries]' for compressed images, "
+    "'porter-sm100[mcp]' for `porter mcp`.",
 )
 INTERNAL = error(
     "PT0099",

@@ -20,14 +20,15 @@ from libcst.metadata import Assignment, ImportAssignment, Scope
 
 from porter.diagnostics.reading import read_file
 from porter.lang.python import (
+    CONSTANTS,
     ImportStatement,
     PythonFile,
     Statement,
     dotted,
     is_documentation,
     parts,
+    pieces,
     statements,
-    value_of,
     walk,
 )
 from porter.lang.text import MARK, Span
@@ -168,10 +169,10 @@ class DslFile(PythonFile):
         while stack:
             node = stack.pop()
             if isinstance(node, cst.BaseString):
-                pieces = list(_pieces(node))
-                joined = itertools.groupby(pieces, lambda p: isinstance(p, str))
+                found = list(pieces(node))
+                joined = itertools.groupby(found, lambda p: isinstance(p, str))
                 yield from ((node, "".join(map(str, texts))) for is_text, texts in joined if is_text)
-                stack += [p for p in reversed(pieces) if not isinstance(p, str)]
+                stack += [p for p in reversed(found) if not isinstance(p, str)]
             elif not (isinstance(node, cst.Expr) and is_documentation(node)):
                 stack += reversed(list(parts(node)))
 
@@ -189,7 +190,8 @@ class DslFile(PythonFile):
         locals_ = (local or name.partition(".")[0] for s in self.import_statements for name, local in listed(s))
         names = dict.fromkeys(n for n in locals_ if n != "*")
         if self.stars:
-            names |= dict.fromkeys(n.value for n in walk(self.module) if isinstance(n, cst.Name))
+            used = (n.value for n in walk(self.module) if isinstance(n, cst.Name))
+            names |= dict.fromkeys(n for n in used if n not in CONSTANTS)
         pairs = [(s, self._alias(s)) for s in statements(self.module) if isinstance(s, cst.Assign)]
         grown = True
         while grown:
@@ -314,25 +316,6 @@ def listed(statement: ImportStatement) -> list[tuple[str, str]]:
     if isinstance(statement.names, cst.ImportStar):
         return [("*", "")]
     return [(dotted(a.name), a.evaluated_alias or "") for a in statement.names]
-
-
-def _pieces(node: cst.CSTNode) -> Iterator[str | cst.CSTNode]:
-    """The texts of a literal, and the expressions between them."""
-    pending = [node]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, cst.ConcatenatedString):
-            pending += [one.right, one.left]
-        elif isinstance(one, cst.FormattedString):
-            raw = "r" if "r" in one.prefix.lower() else ""
-            for part in one.parts:
-                if isinstance(part, cst.FormattedStringText):
-                    text = part.value.replace("{{", "{").replace("}}", "}")
-                    yield str(value_of(cst.SimpleString(f"{raw}{one.quote}{text}{one.quote}"), ""))
-                else:
-                    yield part
-        elif isinstance(value := value_of(one), str):
-            yield value
 
 
 def _unwound(node: cst.CSTNode, through: frozenset[str]) -> tuple[cst.Name, tuple[str, ...]] | None:

@@ -7,18 +7,19 @@ lines are those of the file.
 
 from __future__ import annotations
 
-import io
 import re
-import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import libcst as cst
+
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.cuda import CudaFile, find, function_specifiers, parse_cuda
 from porter.lang.lexical import blanked
+from porter.lang.python import PythonFile
 from porter.lang.sources import is_python, read_source
-from porter.lang.text import LineIndex, Span, as_bytes
+from porter.lang.text import Span
 
 _KERNEL = re.compile(rb"\b__(?:global|device)__\b")
 _ESCAPE = re.compile(rb"\\(.|\n)", re.DOTALL)
@@ -124,18 +125,17 @@ _ON_DEVICE = frozenset({"__global__", "__device__"})
 
 
 def _python_strings(path: Path, source: bytes, wanted: Callable[[bytes], bool]) -> Iterator[Span]:
-    lines = LineIndex(source)
-    formatted = {getattr(tokenize, name, None) for name in ("FSTRING_MIDDLE", "TSTRING_MIDDLE")} - {None}
+    file = PythonFile(str(path), source)
     try:
-        for token in tokenize.tokenize(io.BytesIO(source).readline):
-            if token.type in formatted and wanted(token.string.encode()):
-                raise _refused(path, token.start[0], "it is a format string")
-            if token.type == tokenize.STRING and wanted(as_bytes(token.string)):
-                text = token.line.split("\n")
-                start = lines.line_start(token.start[0]) + len(text[0][: token.start[1]].encode())
-                yield Span(start, start + len(token.string.encode()))
-    except (tokenize.TokenError, SyntaxError, UnicodeDecodeError):
+        literals = file.nodes(cst.SimpleString, cst.FormattedString)
+    except PorterError:
         raise PorterError(Code.NOT_TEXT, Location(str(path)), path=path) from None
+    for span, literal in sorted(((file.span(n), n) for n in literals), key=lambda found: found[0]):
+        if not wanted(source[span.start : span.end]):
+            continue
+        if isinstance(literal, cst.FormattedString):
+            raise _refused(path, file.line(literal), "it is a format string")
+        yield span
 
 
 def _python_string(path: Path, source: bytes, literal: Span) -> Embedded:
@@ -143,8 +143,6 @@ def _python_string(path: Path, source: bytes, literal: Span) -> Embedded:
     assert head is not None
     prefix, closing = head.group(1).lower(), head.group(2)
     line = source.count(b"\n", 0, literal.start) + 1
-    if b"f" in prefix:
-        raise _refused(path, line, "it is a format string")
     span = Span(head.end(), literal.end - len(closing))
     content = source[span.start : span.end]
     escaped = b"r" not in prefix

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import gc
-import re
-import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,14 +26,9 @@ from libcst.metadata import (
 )
 
 from porter.diagnostics import Code, Location, PorterError
+from porter.diagnostics.python_text import at_work, check_python, parse_expression, parse_python
 from porter.lang.text import MARK, LineIndex, Span
 
-_SYNTAX_ALONE = 0x400
-"""What `compile` is told to stop behind the parser (PyCF_ONLY_AST of CPython)."""
-_DEPTH = 200_000
-"""Frames that a visit of a tree may take that CPython's own parser takes."""
-_FEED = re.compile(r"(?:\A|(?<=[\r\n]))[ \t\f]*\f")
-"""What an indentation does not begin with for Python; libcst repeats it on the lines behind."""
 _LAYOUT = frozenset({
     "lpar", "rpar", "lbracket", "rbracket", "lbrace", "rbrace", "comma", "semicolon", "dot", "equal", "colon", "header",
     "footer", "leading_lines", "lines_after_decorators", "lines_after_module_docstring", "trailing_whitespace",
@@ -55,6 +47,7 @@ _NAMED: dict[type[cst.CSTNode], frozenset[str]] = {
 }
 """Fields with names that are no expressions."""
 
+CONSTANTS = {"True": True, "False": False, "None": None}
 _Node = TypeVar("_Node", bound=cst.CSTNode)
 Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
 ImportStatement = cst.Import | cst.ImportFrom
@@ -69,7 +62,8 @@ def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
 
 
 def parts(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The expressions, patterns and statements that a node is made of. A `Name` among them is a variable."""
+    """The expressions, patterns and statements that a node is made of. A `Name` among them is a variable, or one of
+    `CONSTANTS`."""
     for name in _fields(type(node)):
         value = getattr(node, name)
         if isinstance(value, cst.CSTNode):
@@ -124,20 +118,6 @@ def is_documentation(statement: Statement) -> bool:
     return isinstance(statement, cst.Expr) and isinstance(value_of(statement.value), str)
 
 
-@contextmanager
-def _at_work() -> Iterator[None]:
-    """Deep trees are visited, and what is made stays: looking for garbage among it takes as long again."""
-    limit, collected = sys.getrecursionlimit(), gc.isenabled()
-    sys.setrecursionlimit(max(limit, _DEPTH))
-    gc.disable()
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(limit)
-        if collected:
-            gc.enable()
-
-
 @dataclass(eq=False)
 class PythonFile:
     """A Python file with its tree.
@@ -174,10 +154,6 @@ class PythonFile:
         except SyntaxError as error:
             where = Location(self.path, error.lineno or 1, error.offset or 1)
             raise PorterError(Code.DSL_UNREADABLE, where, path=self.path, problem=error.msg) from None
-        except cst.ParserSyntaxError as error:
-            where = Location(self.path, error.raw_line, error.raw_column + 1)
-            problem = f"libcst does not read it: {error.message.splitlines()[-1]}"
-            raise PorterError(Code.DSL_UNREADABLE, where, path=self.path, problem=problem) from None
         except (ValueError, RecursionError, MemoryError, NotImplementedError) as error:
             raise PorterError(Code.DSL_UNREADABLE, Location(self.path), path=self.path, problem=str(error)) from None
 
@@ -275,7 +251,7 @@ class _Tree:
     def places(self) -> _Places:
         first = len(MARK) if self.source.startswith(MARK) else 0
         given = self.source[first:]
-        with _at_work():
+        with at_work():
             spans = self.wrapper.resolve(ByteSpanPositionProvider)
         dropped = _dropped(given, self.module) if spans[self.module].length != len(given) else []
         return _Places(spans, first, dropped)
@@ -286,7 +262,7 @@ class _Tree:
 
     @functools.cached_property
     def scopes(self) -> Mapping[cst.CSTNode, Scope]:
-        with _at_work():
+        with at_work():
             found: dict[cst.CSTNode, Scope] = dict(self.wrapper.resolve(ScopeProvider))  # type: ignore[arg-type]
         for node in walk(self.module):
             # what ScopeProvider takes for uses, and a walrus that it leaves in its comprehension
@@ -316,30 +292,16 @@ def _set_by(node: cst.CSTNode) -> Iterator[cst.Name]:
 
 @functools.lru_cache(maxsize=4)
 def _read(source: bytes) -> _Tree:
-    """The tree of a text; the last ones are kept, as one command asks for the same file several times.
-
-    Raises:
-        UnicodeDecodeError, SyntaxError, ParserSyntaxError, ValueError, RecursionError, MemoryError.
-    """
-    text = source.decode("utf-8-sig")
-    # in front of libcst, which takes some text that is no Python, and has no bound on its depth
-    _check(text)
-    with _at_work():
-        wrapper = MetadataWrapper(cst.parse_module(_FEED.sub("", text)), unsafe_skip_copy=True)
+    """The tree of a text; the last ones are kept, as one command asks for the same file several times. Raises
+    UnicodeDecodeError, and what `parse_python` raises."""
+    wrapper = MetadataWrapper(parse_python(source.decode("utf-8-sig")), unsafe_skip_copy=True)
     return _Tree(source, wrapper.module, wrapper)
-
-
-def _check(text: str) -> None:
-    """Raises SyntaxError, ValueError, RecursionError, MemoryError for what is no Python."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        compile(text, "<source>", "exec", _SYNTAX_ALONE, dont_inherit=True)
 
 
 def problem_of(source: bytes) -> str:
     """What is wrong with a text that is no Python; empty for one that is."""
     try:
-        _check(source.decode("utf-8-sig"))
+        check_python(source.decode("utf-8-sig"))
     except SyntaxError as error:
         return error.msg
     except (ValueError, RecursionError, MemoryError) as error:
@@ -348,7 +310,7 @@ def problem_of(source: bytes) -> str:
 
 
 def _dropped(given: bytes, module: cst.Module) -> list[int]:
-    with _at_work():
+    with at_work():
         kept = module.code.encode()
     found, at = [], 0
     for offset in range(len(given)):
@@ -399,7 +361,7 @@ def spelled(node: cst.CSTNode) -> str:
     made = _usual(node)
     if isinstance(made, cst.BaseExpression) and not isinstance(made, (cst.Tuple, cst.GeneratorExp)):
         made = made.with_changes(lpar=(), rpar=())
-    with _at_work():
+    with at_work():
         return cst.Module([]).code_for_node(made).strip()
 
 
@@ -447,7 +409,7 @@ def _value(node: Any) -> Any:
                 raise ValueError("a format string")
             return value
         case cst.Name(value="True" | "False" | "None" as word):
-            return {"True": True, "False": False, "None": None}[word]
+            return CONSTANTS[word]
         case cst.UnaryOperation(operator=cst.Minus(), expression=cst.BaseNumber() as number):
             return -number.evaluated_value  # type: ignore[attr-defined]
         case cst.Tuple() | cst.List() | cst.Set():
@@ -456,6 +418,25 @@ def _value(node: Any) -> Any:
         case cst.Dict():
             return {_value(key_of(e)): _value(e.value) for e in node.elements}
     raise ValueError("no literal")
+
+
+def pieces(node: cst.CSTNode) -> Iterator[str | cst.CSTNode]:
+    """The texts of a literal, and the expressions between them."""
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, cst.ConcatenatedString):
+            pending += [one.right, one.left]
+        elif isinstance(one, cst.FormattedString):
+            raw = "r" if "r" in one.prefix.lower() else ""
+            for part in one.parts:
+                if isinstance(part, cst.FormattedStringText):
+                    text = part.value.replace("{{", "{").replace("}}", "}")
+                    yield str(value_of(cst.SimpleString(f"{raw}{one.quote}{text}{one.quote}"), ""))
+                else:
+                    yield part
+        elif isinstance(value := value_of(one), str):
+            yield value
 
 
 def element_value(element: cst.BaseElement) -> cst.BaseExpression:
@@ -467,6 +448,14 @@ def element_value(element: cst.BaseElement) -> cst.BaseExpression:
     if not isinstance(element, cst.Element):
         raise ValueError("several elements")
     return element.value
+
+
+def element_values(node: cst.CSTNode) -> list[cst.BaseExpression] | None:
+    """What a list, tuple or set is made of; None for all else, and for one with parts of others."""
+    if not isinstance(node, (cst.Tuple, cst.List, cst.Set)):
+        return None
+    found = [e.value for e in node.elements if isinstance(e, cst.Element)]
+    return found if len(found) == len(node.elements) else None
 
 
 def key_of(element: cst.BaseDictElement) -> cst.BaseExpression:
@@ -484,22 +473,9 @@ def number_of(text: str) -> int | None:
     """What a text stands for, if that is an integer."""
     try:
         value = value_of(parse_expression(text))
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def parse_expression(text: str) -> cst.BaseExpression:
-    """The tree of one expression.
-
-    Raises:
-        SyntaxError: it is none.
-    """
-    compile(text, "<text>", "eval", _SYNTAX_ALONE, dont_inherit=True)
-    try:
-        return cst.parse_expression(text)
-    except cst.ParserSyntaxError as error:
-        raise SyntaxError(error.message) from error
 
 
 def called(call: cst.Call) -> str:

@@ -6,17 +6,19 @@ A mark reads `// porter[PT2503]: ...`, in Python and build files `# porter[...]`
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+
+import libcst as cst
 
 from porter.diagnostics import Diagnostic
 from porter.lang.diff import split_lines
 from porter.lang.lexical import Lexed
 from porter.lang.matching import LineMatcher
+from porter.lang.python import python_module
 from porter.lang.sources import CUDA_ENDINGS, is_python
-from porter.lang.text import EditGroup, LineIndex, Safety
+from porter.lang.text import MARK, EditGroup, LineIndex, Safety
 
 _MARK = re.compile(rb"[ \t]*(?://|\#) porter\[[A-Z]+\d+\]: [^\n]*(?:\n|$)")
 
@@ -66,7 +68,7 @@ def _carried(old: bytes, new: bytes, notes: Mapping[int, list[str]]) -> dict[int
 
 def _with(path: str, source: bytes, notes: Mapping[int, list[str]]) -> bytes:
     lines, sign = split_lines(source), b"//" if Path(path).suffix.lower() in CUDA_ENDINGS else b"#"
-    result = source
+    result, index, is_code = source, LineIndex(source), _code_of(path, source)
     # from the end, so that numbers of lines above stay; each is kept only where it is nothing but a comment
     for number in sorted(notes, reverse=True):
         if number > len(lines) or (number > 1 and lines[number - 2].rstrip().endswith(b"\\")):
@@ -81,17 +83,20 @@ def _with(path: str, source: bytes, notes: Mapping[int, list[str]]) -> bytes:
             *lines[number - 1 :],
         ]
         made = b"".join(tried)
-        if _same_code(path, result, made):
+        if is_code(result, made, index.line_start(number)):
             lines, result = tried, made
     return result
 
 
-def _same_code(path: str, one: bytes, other: bytes) -> bool:
+def _code_of(path: str, source: bytes) -> Callable[[bytes, bytes, int], bool]:
+    """Whether the code of a file stays, from the one text to the other, with comments at an offset."""
     if is_python(Path(path)):
-        try:
-            return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
-        except SyntaxError:
-            return False
+        file = python_module(source)
+        strings = [file.span(n) for n in file.nodes(cst.SimpleString, cst.FormattedString)] if file is not None else []
+        at_mark = 0 if source.startswith(MARK) else -1
+        return lambda one, other, at: (
+            file is not None and at != at_mark and not any(s.start < at < s.end for s in strings)
+        )
     if Path(path).suffix.lower() in CUDA_ENDINGS:
-        return Lexed(one).uncommented.split() == Lexed(other).uncommented.split()
-    return True
+        return lambda one, other, at: Lexed(one).uncommented.split() == Lexed(other).uncommented.split()
+    return lambda one, other, at: True

@@ -4,11 +4,13 @@ decided by it. As `porter.passes.chip_flow` for C++."""
 
 from __future__ import annotations
 
-import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+import libcst as cst
+
+from porter.lang.python import PythonFile, called, pieces, value_of, walk
 from porter.model.spellings import Spellings
 
 Form = tuple[int, int] | int | str
@@ -17,26 +19,37 @@ _ROUNDS = 6
 Given = Mapping[str, Form | None]
 """Functions of other modules that give a capability, with what they give if that is known."""
 NOTHING: Given = MappingProxyType({})
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_FUNCTIONS = (cst.FunctionDef, cst.Lambda)
+_COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _HANDS_ON = (
-    ast.Attribute, ast.BinOp, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred, ast.Await, ast.ListComp, ast.SetComp,
-    ast.GeneratorExp, ast.DictComp, ast.JoinedStr, ast.FormattedValue, ast.Slice, ast.Lambda,
+    cst.Attribute, cst.BinaryOperation, cst.Tuple, cst.List, cst.Set, cst.Dict, cst.Await, *_COMPREHENSIONS,
+    cst.FormattedString, cst.ConcatenatedString, cst.Slice, cst.Lambda,
 )  # fmt: skip
 _DROPS = (
-    ast.Expr, ast.Raise, ast.Delete, ast.If, ast.While, ast.Assert, ast.BoolOp, ast.withitem, ast.excepthandler,
-    ast.arg, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module, ast.match_case,
+    cst.Expr, cst.Raise, cst.Del, cst.If, cst.While, cst.Assert, cst.BooleanOperation, cst.WithItem, cst.ExceptHandler,
+    cst.ExceptStarHandler, cst.FunctionDef, cst.ClassDef, cst.Module, cst.MatchCase,
 )  # fmt: skip
-_Key = tuple[int, str]
+_WRAPS = (
+    cst.Arg, cst.BaseElement, cst.BaseDictElement, cst.SubscriptElement, cst.Index, cst.ComparisonTarget, cst.CompIf,
+    cst.AssignTarget, cst.FormattedStringExpression, cst.Decorator, cst.Annotation,
+)  # fmt: skip
+"""Nodes that only say how another one is a part of what is around."""
+_Key = tuple[cst.CSTNode | None, str]
 
 
-def literal(node: ast.expr) -> Form:
+def literal(node: cst.CSTNode) -> Form:
     """A pair, number or text that is written down; the empty text for everything else."""
+    value = value_of(node, "")
     try:
-        value = ast.literal_eval(node)
         hash(value)
-    except (ValueError, TypeError, RecursionError):
+    except TypeError:
         return ""
     return value if isinstance(value, (tuple, int, str)) else ""
+
+
+def given_by_place(call: cst.Call) -> list[cst.BaseExpression]:
+    """Arguments without keywords."""
+    return [a.value for a in call.args if a.keyword is None and a.star != "**"]
 
 
 class Capabilities:
@@ -44,45 +57,51 @@ class Capabilities:
     subjects of `match`, subscripts and calls. `given`: functions of other modules that give one, with what they give if
     that is known."""
 
-    def __init__(self, tree: ast.Module, spellings: Spellings, given: Given = NOTHING) -> None:
-        self.tree = tree
+    def __init__(self, file: PythonFile, spellings: Spellings, given: Given = NOTHING) -> None:
+        self.file = file
         self._spellings = spellings
-        self._parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-        self._nodes = list(ast.walk(tree))
+        self.nodes = list(walk(file.module))
         self._forms: dict[_Key, Form] = {}
         self._mixed: set[_Key] = set()
         self._asked: set[_Key] = set()
         self._texts: set[_Key] = set()
         self._local: set[_Key] = set()
-        self._set: dict[_Key, list[ast.expr]] = defaultdict(list)
-        self._functions: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = defaultdict(list)
-        self.ends: list[ast.AST] = []
-        for node in self._nodes:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                self._functions[node.name].append(node)
-            elif isinstance(node, ast.ClassDef):
-                self._functions[node.name] += [
-                    f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"
-                ]
-            elif isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)):
-                self._local.add((self._scope(node), node.arg if isinstance(node, ast.arg) else node.id))
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                self._set[self._scope(node), node.targets[0].id].append(node.value)
-            elif isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    if alias.name in given:
-                        self._give((0, alias.asname or alias.name), given[alias.name])
+        self._set: dict[_Key, list[cst.BaseExpression]] = defaultdict(list)
+        self._functions: dict[str, list[cst.FunctionDef]] = defaultdict(list)
+        self.ends: list[cst.CSTNode] = []
+        for node in self.nodes:
+            self._note(node, given)
         for name, form in given.items():
             if name not in self._functions:
-                self._give((0, f".{name}"), form)
+                self._give((None, f".{name}"), form)
         for _ in range(_ROUNDS):
             before = self._known
             self.ends = []
-            for node in self._nodes:
+            for node in self.nodes:
                 if self._begins(node):
                     self._follow(node)
             if before == self._known:
                 break
+
+    def _note(self, node: cst.CSTNode, given: Given) -> None:
+        """Functions and variables that a node makes."""
+        match node:
+            case cst.FunctionDef(name=cst.Name(value=name)):
+                self._functions[name].append(node)
+            case cst.ClassDef(name=cst.Name(value=name), body=cst.IndentedBlock(body=body)):
+                found = (f for f in body if isinstance(f, cst.FunctionDef))
+                self._functions[name] += [f for f in found if f.name.value == "__init__"]
+            case cst.Param(name=cst.Name(value=name)):
+                self._local.add((self._scope(node), name))
+            case cst.Name(value=name) if self.file.is_set(node):
+                self._local.add((self._scope(node), name))
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value):
+                self._set[self._scope(node), name].append(value)
+            case cst.ImportFrom(names=[*aliases]):
+                for alias in aliases:
+                    if alias.evaluated_name in given:
+                        local = alias.evaluated_alias or alias.evaluated_name
+                        self._give((None, local), given[alias.evaluated_name])
 
     @property
     def _known(self) -> tuple[int, ...]:
@@ -92,131 +111,121 @@ class Capabilities:
     def handed_out(self) -> dict[str, Form | None]:
         """The functions of the module that give a capability, with what they give if that is known."""
         return {
-            name: self._forms.get((0, name))
+            name: self._forms.get((None, name))
             for name, defined in self._functions.items()
-            if (0, name) in self._asked and any(isinstance(self._parents.get(id(f)), ast.Module) for f in defined)
+            if (None, name) in self._asked and any(isinstance(self.file.parents[f], cst.Module) for f in defined)
         }
 
     # names
 
-    def _scope(self, node: ast.AST) -> int:
-        """The function that a node is in; 0 outside of any."""
-        above = self._parents.get(id(node))
-        while above is not None and not isinstance(above, _FUNCTIONS):
-            above = self._parents.get(id(above))
-        return id(above) if above is not None else 0
+    def _scope(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The function that a node is in; None outside of any."""
+        return next((n for n in self.file.above(node) if isinstance(n, _FUNCTIONS)), None)
 
-    def _key(self, node: ast.AST, name: str) -> _Key:
+    def _key(self, node: cst.CSTNode, name: str) -> _Key:
         """The variable that a name is: of the nearest function that sets it, or of the module."""
-        at: ast.AST | None = node
-        while at is not None:
-            scope = self._scope(at)
-            if (scope, name) in self._local:
-                return scope, name
-            at = self._parents.get(id(at))
-            while at is not None and not isinstance(at, _FUNCTIONS):
-                at = self._parents.get(id(at))
-        return 0, name
+        scope = self._scope(node)
+        while scope is not None and (scope, name) not in self._local:
+            scope = self._scope(scope)
+        return scope, name
 
     @staticmethod
-    def _member(node: ast.AST) -> str | None:
+    def _member(node: cst.CSTNode) -> str | None:
         """The key of an attribute, or of an element that is named by a text."""
-        if isinstance(node, ast.Attribute):
-            return f".{node.attr}"
-        if (
-            isinstance(node, ast.Subscript)
-            and isinstance(node.slice, ast.Constant)
-            and isinstance(node.slice.value, str)
-        ):
-            return f"[{node.slice.value}]"
-        return None
+        if isinstance(node, cst.Attribute):
+            return f".{node.attr.value}"
+        text = _index(node)
+        return f"[{text}]" if isinstance(text, str) else None
 
-    def constant(self, node: ast.expr) -> ast.expr:
+    def constant(self, node: cst.BaseExpression) -> cst.BaseExpression:
         """What a name is set to once, or the expression itself."""
-        if isinstance(node, ast.Name):
-            values = self._set.get(self._key(node, node.id), [])
+        if isinstance(node, cst.Name):
+            values = self._set.get(self._key(node, node.value), [])
             return values[0] if len(values) == 1 else node
         return node
 
-    def looped(self, node: ast.expr) -> ast.expr | None:
+    def looped(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
         """What a name of a loop takes its values from."""
-        at = self._parents.get(id(node)) if isinstance(node, ast.Name) else None
-        while at is not None:
-            loops = [at] if isinstance(at, (ast.For, ast.AsyncFor)) else getattr(at, "generators", [])
-            for loop in loops:
-                if isinstance(loop.target, ast.Name) and loop.target.id == getattr(node, "id", ""):
+        for at in self.file.above(node) if isinstance(node, cst.Name) else ():
+            loop = at.for_in if isinstance(at, _COMPREHENSIONS) else at if isinstance(at, cst.For) else None
+            while loop is not None:
+                if isinstance(loop.target, cst.Name) and loop.target.value == getattr(node, "value", ""):
                     return self.constant(loop.iter)
-            at = self._parents.get(id(at))
+                loop = loop.inner_for_in if isinstance(loop, cst.CompFor) else None
         return None
 
     # where values begin
 
-    def _begins(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.Call):
-            return self._spellings.are("python_capability", _called(node))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            return self._key(node, node.id) in self._asked
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Load):
+    def _begins(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.Call):
+            return self._spellings.are("python_capability", called(node))
+        if isinstance(node, cst.Name):
+            return self._key(node, node.value) in self._asked and not self.file.is_set(node)
+        if isinstance(node, (cst.Attribute, cst.Subscript)) and not self.file.is_set(node):
             member = self._member(node)
-            if isinstance(node, ast.Attribute) and self._spellings.are("python_member", node.attr):
+            if isinstance(node, cst.Attribute) and self._spellings.are("python_member", node.attr.value):
                 return not _is_of_software(node)
-            return member is not None and (0, member) in self._asked
+            return member is not None and (None, member) in self._asked
         return False
 
-    def is_asked(self, node: ast.AST) -> bool:
-        return any(self._begins(n) for n in ast.walk(node))
+    def is_asked(self, node: cst.CSTNode) -> bool:
+        return any(self._begins(n) for n in walk(node))
 
     # where they go
 
-    def _follow(self, node: ast.AST) -> None:
-        text = isinstance(node, ast.Name) and self._key(node, node.id) in self._texts
-        child, above = node, self._parents.get(id(node))
+    def _around(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        return next((n for n in self.file.above(node) if not isinstance(n, _WRAPS)), None)
+
+    def _follow(self, node: cst.CSTNode) -> None:
+        text = isinstance(node, cst.Name) and self._key(node, node.value) in self._texts
+        child, above = node, self._around(node)
         while above is not None:
-            text = text or isinstance(above, ast.JoinedStr) or _makes_text(above)
+            text = text or isinstance(above, cst.FormattedString) or _makes_text(above)
             step = self._step(child, above, text)
             if step is None:
                 return
-            child, above = step, self._parents.get(id(step))
+            child, above = step, self._around(step)
 
-    def _step(self, child: ast.AST, node: ast.AST, text: bool) -> ast.AST | None:
-        if isinstance(child, ast.BinOp) and not text and _tests(node, child):
+    def _step(self, child: cst.CSTNode, node: cst.CSTNode, text: bool) -> cst.CSTNode | None:
+        if isinstance(child, cst.BinaryOperation) and not text and _tests(node, child):
             return self._end(child, False)
-        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if isinstance(node, (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr)):
+            targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else [node.target]
             for target in targets if child not in targets else ():
                 self._set_to(target, child, text)
-            return node if isinstance(node, ast.NamedExpr) else None
-        if isinstance(node, (ast.Return, ast.Yield)):
+            return node if isinstance(node, cst.NamedExpr) else None
+        if isinstance(node, (cst.Return, cst.Yield)):
             self._returned(child, node)
             return None
-        if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+        if isinstance(node, (cst.For, cst.CompFor)):
             if child is node.iter:
                 self._set_to(node.target, child, text)
             return None
-        if isinstance(node, ast.arguments):
-            self._default(child, node)
+        if isinstance(node, cst.Param):
+            if child is node.default:
+                self._give((self._scope(node), node.name.value), self.of(child))
             return None
-        if isinstance(node, (ast.Call, ast.keyword)):
+        if isinstance(node, cst.Call):
             return self._passed(child, node, text)
-        if isinstance(node, ast.Subscript):
+        if isinstance(node, cst.Subscript):
             return node if child is node.value else self._end(node, text)
-        if isinstance(node, ast.Compare):
-            identity = all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
+        if isinstance(node, cst.Comparison):
+            identity = all(isinstance(c.operator, (cst.Is, cst.IsNot)) for c in node.comparisons)
             return self._end(node, False) if not identity else None
-        if isinstance(node, ast.Match):
+        if isinstance(node, cst.Match):
             return self._end(node, False)
-        if isinstance(node, ast.IfExp):
+        if isinstance(node, cst.IfExp):
             return node if child is not node.test else None
-        if isinstance(node, ast.UnaryOp):
-            return None if isinstance(node.op, ast.Not) else node
-        if isinstance(node, ast.Dict) and self._of_dict(child, node):
+        if isinstance(node, cst.UnaryOperation):
+            return None if isinstance(node.operator, cst.Not) else node
+        if isinstance(node, cst.Dict) and self._of_dict(child, node):
             return None
         if isinstance(node, _HANDS_ON):
             return node
         return None if isinstance(node, _DROPS) else self._end(node, text)
 
-    def _end(self, node: ast.AST, text: bool) -> ast.AST | None:
-        if not (text and isinstance(node, ast.Call)) and node not in self.ends:
+    def _end(self, node: cst.CSTNode, text: bool) -> cst.CSTNode | None:
+        if not (text and isinstance(node, cst.Call)) and node not in self.ends:
             self.ends.append(node)
         return None
 
@@ -227,54 +236,43 @@ class Capabilities:
         if form is not None and self._forms.setdefault(key, form) != form:
             self._mixed.add(key)
 
-    def _set_to(self, target: ast.AST, value: ast.AST, text: bool) -> None:
-        form = self.of(value) if isinstance(value, ast.expr) else None
-        if isinstance(target, ast.Name):
-            self._give(self._key(target, target.id), form, text)
-        elif isinstance(target, (ast.Tuple, ast.List)):
+    def _set_to(self, target: cst.CSTNode, value: cst.CSTNode, text: bool) -> None:
+        form = self.of(value)
+        if isinstance(target, cst.Name):
+            self._give(self._key(target, target.value), form, text)
+        elif isinstance(target, (cst.Tuple, cst.List)):
             parts: list[Form | None] = [9, None] if form == (9, 0) else [None, None]
-            for part, one in zip(target.elts, [*parts, *[None] * len(target.elts)], strict=False):
-                inner = part.value if isinstance(part, ast.Starred) else part
-                if isinstance(inner, ast.Name):
-                    self._give(self._key(inner, inner.id), one)
+            for part, one in zip(target.elements, [*parts, *[None] * len(target.elements)], strict=False):
+                if isinstance(part.value, cst.Name):
+                    self._give(self._key(part.value, part.value.value), one)
         elif (member := self._member(target)) is not None and not text:
-            self._give((0, member), form)
+            self._give((None, member), form)
 
-    def _of_dict(self, child: ast.AST, node: ast.Dict) -> bool:
+    def _of_dict(self, child: cst.CSTNode, node: cst.Dict) -> bool:
         """Whether a value of a dictionary is known by a text."""
-        for key, value in zip(node.keys, node.values, strict=True):
-            if value is child and isinstance(key, ast.Constant) and isinstance(key.value, str):
-                self._give((0, f"[{key.value}]"), self.of(value))
-                return True
+        for element in node.elements:
+            if element.value is child and isinstance(element, cst.DictElement):
+                key = value_of(element.key)
+                if isinstance(key, str):
+                    self._give((None, f"[{key}]"), self.of(child))
+                    return True
         return False
 
-    def _returned(self, child: ast.AST, node: ast.AST) -> None:
-        function = self._parents.get(id(node))
-        while function is not None and not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            function = self._parents.get(id(function))
+    def _returned(self, child: cst.CSTNode, node: cst.CSTNode) -> None:
+        function = next((n for n in self.file.above(node) if isinstance(n, cst.FunctionDef)), None)
         if function is not None:
-            form = self.of(child) if isinstance(child, ast.expr) else None
-            self._give((0, function.name), form)
-            self._give((0, f".{function.name}"), form)
+            form = self.of(child)
+            self._give((None, function.name.value), form)
+            self._give((None, f".{function.name.value}"), form)
 
-    def _default(self, child: ast.AST, node: ast.arguments) -> None:
-        named = [*node.posonlyargs, *node.args]
-        pairs = [*zip(named[len(named) - len(node.defaults) :], node.defaults, strict=True),
-                 *zip(node.kwonlyargs, node.kw_defaults, strict=True)]  # fmt: skip
-        for name, value in pairs:
-            if value is child and isinstance(value, ast.expr):
-                self._give((self._scope(name), name.arg), self.of(value))
-
-    def _passed(self, child: ast.AST, node: ast.Call | ast.keyword, text: bool) -> ast.AST | None:
-        call = self._parents.get(id(node)) if isinstance(node, ast.keyword) else node
-        if not isinstance(call, ast.Call):
-            return None
-        if child is call.func:
-            method = isinstance(child, ast.Attribute) and self._spellings.are("lookup", child.attr)
-            return call if not (method and call.args) else self._end(call, False)
-        name = _called(call)
-        if isinstance(call.func, ast.Attribute) and name in ("append", "add", "extend"):
-            self._set_to(call.func.value, child, text)
+    def _passed(self, child: cst.CSTNode, call: cst.Call, text: bool) -> cst.CSTNode | None:
+        func = call.func
+        if child is func:
+            method = isinstance(func, cst.Attribute) and self._spellings.are("lookup", func.attr.value)
+            return call if not (method and given_by_place(call)) else self._end(call, False)
+        name = called(call)
+        if isinstance(func, cst.Attribute) and name in ("append", "add", "extend"):
+            self._set_to(func.value, child, text)
             return None
         if self._spellings.are("python_shown", name):
             return None
@@ -283,110 +281,116 @@ class Capabilities:
         defined = self._functions.get(name, [])
         for function in defined:
             for param, value in _bound(call, function):
-                if value is child or (isinstance(node, ast.keyword) and value is node.value):
-                    self._give((id(function), param), self.of(value))
+                if value.value is child:
+                    self._give((function, param), self.of(child) if not value.star else None)
         return None if defined else self._end(call, text)
 
     # what expressions hold
 
-    def of(self, node: ast.AST) -> Form | None:
+    def of(self, node: cst.CSTNode) -> Form | None:
         """What an expression holds, or None."""
-        if isinstance(node, ast.Call):
-            return self._of_call(node)
-        if isinstance(node, ast.Name):
-            key = self._key(node, node.id)
-            return self._forms.get(key) if key not in self._mixed else None
-        if isinstance(node, ast.Subscript):
-            held = self.of(node.value)
-            first = isinstance(node.slice, ast.Constant) and node.slice.value == 0
-            if held == (9, 0):
-                return 9 if first else None
-            member = self._member(node)
-            return self._forms.get((0, member)) if member is not None else None
-        if isinstance(node, ast.Attribute):
-            if self._spellings.are("python_major", node.attr):
-                return 9 if not _is_of_software(node) else None
-            return self._forms.get((0, f".{node.attr}"))
-        if isinstance(node, ast.NamedExpr):
-            return self.of(node.value)
-        if isinstance(node, ast.Tuple) and len(node.elts) == 2:
-            return (9, 0) if self.of(node.elts[0]) == 9 and self.is_asked(node.elts[1]) else None
-        if isinstance(node, ast.JoinedStr):
-            return self._joined([v.value for v in node.values if isinstance(v, ast.FormattedValue)], node)
-        return self._calculated(node) if isinstance(node, ast.BinOp) else None
+        match node:
+            case cst.Call():
+                return self._of_call(node)
+            case cst.Name(value=name):
+                key = self._key(node, name)
+                return self._forms.get(key) if key not in self._mixed else None
+            case cst.Subscript():
+                if self.of(node.value) == (9, 0):
+                    return 9 if _index(node) == 0 else None
+                member = self._member(node)
+                return self._forms.get((None, member)) if member is not None else None
+            case cst.Attribute(attr=cst.Name(value=name)):
+                if self._spellings.are("python_major", name):
+                    return 9 if not _is_of_software(node) else None
+                return self._forms.get((None, f".{name}"))
+            case cst.NamedExpr(value=value):
+                return self.of(value)
+            case cst.Tuple(elements=[cst.Element(value=first), cst.Element(value=second)]):
+                return (9, 0) if self.of(first) == 9 and self.is_asked(second) else None
+            case cst.FormattedString() | cst.ConcatenatedString():
+                return self._joined(node)
+            case cst.BinaryOperation():
+                return self._calculated(node)
+        return None
 
-    def _calculated(self, node: ast.BinOp) -> Form | None:
-        if isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant) and self.of(node.right) == (9, 0):
-            return {"%d.%d": "9.0", "%d%d": "90", "%s.%s": "9.0", "%s%s": "90"}.get(str(node.left.value))
-        if isinstance(node.op, ast.Add):
+    def _calculated(self, node: cst.BinaryOperation) -> Form | None:
+        if isinstance(node.operator, cst.Modulo) and self.of(node.right) == (9, 0):
+            return {"%d.%d": "9.0", "%d%d": "90", "%s.%s": "9.0", "%s%s": "90"}.get(str(literal(node.left)))
+        if isinstance(node.operator, cst.Add):
             scale = self._scale(node.left) or self._scale(node.right)
             return {10: 90, 100: 900}.get(scale or 0)
         return None
 
-    def _scale(self, node: ast.expr) -> int | None:
+    def _scale(self, node: cst.BaseExpression) -> int | None:
         """What the first number is multiplied with."""
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
             for one, other in ((node.left, node.right), (node.right, node.left)):
-                if self.of(one) == 9 and isinstance(other, ast.Constant) and isinstance(other.value, int):
-                    return other.value
+                if self.of(one) == 9 and isinstance(other, cst.Integer):
+                    return other.evaluated_value
         return None
 
-    def _of_call(self, node: ast.Call) -> Form | None:
-        name = _called(node)
+    def _of_call(self, node: cst.Call) -> Form | None:
+        name, args = called(node), given_by_place(node)
         if self._spellings.are("python_capability", name) and name not in self._functions:
             return (9, 0)
-        one = node.args[0] if len(node.args) == 1 else None
+        one = args[0] if len(args) == 1 else None
         if name in ("int", "tuple", "list") and one is not None:
             held = self.of(one)
             return 90 if held == "90" else held if not isinstance(held, str) else None
-        if name == "join" and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Constant):
-            mapped = isinstance(one, ast.Call) and getattr(one.func, "id", "") == "map" and len(one.args) == 2
-            if mapped and isinstance(one, ast.Call) and self.of(one.args[1]) == (9, 0):
-                return {"": "90", ".": "9.0"}.get(str(node.func.value.value))
-        return self._forms.get((0, name)) or self._forms.get((0, f".{name}"))
+        if name == "join" and isinstance(node.func, cst.Attribute):
+            match one:
+                case cst.Call(func=cst.Name(value="map"), args=[_, cst.Arg(value=mapped)]) if self.of(mapped) == (9, 0):
+                    between = value_of(node.func.value)
+                    if isinstance(between, str):
+                        return {"": "90", ".": "9.0"}.get(between)
+        return self._forms.get((None, name)) or self._forms.get((None, f".{name}"))
 
-    def _joined(self, values: list[ast.expr], node: ast.JoinedStr) -> Form | None:
+    def _joined(self, node: cst.BaseString) -> Form | None:
         """f"{major}.{minor}" and f"{major}{minor}"."""
+        found = list(pieces(node))
+        values = [p.expression for p in found if isinstance(p, cst.FormattedStringExpression)]
         if len(values) != 2 or self.of(values[0]) != 9:
             return None
-        between = "".join(str(v.value) for v in node.values if isinstance(v, ast.Constant))
-        return {"": "90", ".": "9.0"}.get(between)
+        return {"": "90", ".": "9.0"}.get("".join(p for p in found if isinstance(p, str)))
 
 
-def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+def _index(node: cst.CSTNode) -> object:
+    """The literal that a subscript is, if it is one."""
+    match node:
+        case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=value))]):
+            return value_of(value)
+    return None
 
 
-def _is_of_software(node: ast.Attribute) -> bool:
+def _is_of_software(node: cst.Attribute) -> bool:
     """Whether a number is one of a program's version."""
-    named = [n.attr if isinstance(n, ast.Attribute) else n.id for n in ast.walk(node.value)
-             if isinstance(n, (ast.Attribute, ast.Name))]  # fmt: skip
+    named = [n.attr.value if isinstance(n, cst.Attribute) else n.value for n in walk(node.value)
+             if isinstance(n, (cst.Attribute, cst.Name))]  # fmt: skip
     return any("version" in name.lower() for name in named)
 
 
-def _tests(node: ast.AST, child: ast.AST) -> bool:
+def _tests(node: cst.CSTNode, child: cst.CSTNode) -> bool:
     """Whether a value is taken as a truth: as such a capability is one for every chip, and a difference may not be."""
-    if isinstance(node, ast.IfExp):
+    if isinstance(node, cst.IfExp):
         return child is node.test
-    if isinstance(node, ast.UnaryOp):
-        return isinstance(node.op, ast.Not)
-    return isinstance(node, (ast.If, ast.While, ast.Assert, ast.BoolOp))
+    if isinstance(node, cst.UnaryOperation):
+        return isinstance(node.operator, cst.Not)
+    return isinstance(node, (cst.If, cst.While, cst.Assert, cst.BooleanOperation))
 
 
-def _makes_text(node: ast.AST) -> bool:
+def _makes_text(node: cst.CSTNode) -> bool:
     """Whether a text is made: by an operator that has one on its other side, or by a function."""
-    if isinstance(node, ast.Call):
-        return _called(node) in ("str", "repr", "join", "format")
-    sides = (node.left, node.right) if isinstance(node, ast.BinOp) else ()
-    return any(
-        isinstance(s, ast.JoinedStr) or (isinstance(s, ast.Constant) and isinstance(s.value, str)) for s in sides
-    )
+    if isinstance(node, cst.Call):
+        return called(node) in ("str", "repr", "join", "format")
+    sides = (node.left, node.right) if isinstance(node, cst.BinaryOperation) else ()
+    return any(isinstance(s, cst.BaseString) and not isinstance(value_of(s), bytes) for s in sides)
 
 
-def _bound(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, ast.expr]]:
+def _bound(call: cst.Call, function: cst.FunctionDef) -> Iterator[tuple[str, cst.Arg]]:
     """The parameters of a function with what a call gives them."""
-    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    names = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
     if names[:1] in (["self"], ["cls"]):
         names = names[1:]
-    yield from zip(names, call.args, strict=False)
-    yield from ((k.arg, k.value) for k in call.keywords if k.arg is not None)
+    yield from zip(names, (a for a in call.args if a.keyword is None and a.star != "**"), strict=False)
+    yield from ((a.keyword.value, a) for a in call.args if a.keyword is not None)

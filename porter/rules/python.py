@@ -15,7 +15,8 @@ from typing import Any
 
 import libcst as cst
 
-from porter.lang.python import number_of, parse_expression, spelled
+from porter.diagnostics.python_text import parse_expression
+from porter.lang.python import number_of, spelled
 from porter.model.dsl.names import KINDS, WORDS, PythonFact
 from porter.rules.conditions import Condition, Stated, condition
 from porter.rules.pattern import PatternError, captures_in, required

@@ -39,7 +39,14 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         self._configure(ctx)
-        return ctx.invoke(self.work, **ctx.params)
+        try:
+            work = self.work
+        except ModuleNotFoundError as error:
+            package = (error.name or "porter").partition(".")[0]
+            if package == "porter":
+                raise
+            fail(current(), PorterError(Code.PACKAGE_MISSING, what=f"porter {self.name}", package=package))
+        return ctx.invoke(work, **ctx.params)
 
     def _configure(self, ctx: click.Context) -> None:
         """What the project's configuration says of the options that are not given."""

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from bisect import bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import libcst as cst
+
+from porter.diagnostics.python_text import parse_expression
 from porter.lang.cuda import CudaFile
 from porter.lang.text import Span
 from porter.ptx.arch import target
@@ -70,10 +72,9 @@ class Conditions:
         text = text.replace("&&", " and ").replace("||", " or ")
         text = re.sub(r"!(?!=)", " not ", re.sub(r"\b0+(?=\d)", "", text))
         try:
-            tree = ast.parse(" ".join(text.split()), mode="eval").body
+            return _Evaluation(arch, self.hopper_macros).value(parse_expression(" ".join(text.split())))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
-        return _Evaluation(arch, self.hopper_macros).value(tree)
 
 
 class _Evaluation:
@@ -84,22 +85,22 @@ class _Evaluation:
         self.macros, self.hopper = found.macros, found.sm == target("sm_90a").sm
         self.hopper_macros = hopper_macros
 
-    def value(self, node: ast.expr) -> int | None:
+    def value(self, node: cst.BaseExpression) -> int | None:
         match node:
-            case ast.Constant(value=int() as number):
-                return number
-            case ast.Name(id=name):
+            case cst.Integer():
+                return node.evaluated_value
+            case cst.Name(value=name):
                 return self._macro(name)
-            case ast.Call(func=ast.Name(id="_defined"), args=[ast.Name(id=name)]):
+            case cst.Call(func=cst.Name(value="_defined"), args=[cst.Arg(value=cst.Name(value=name))]):
                 found = self._macro(name)
                 return None if found is None else int(self._is_defined(name))
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
+            case cst.UnaryOperation(operator=cst.Not(), expression=operand):
                 found = self.value(operand)
                 return None if found is None else int(not found)
-            case ast.BoolOp(op=op, values=values):
-                return _joined([self.value(v) for v in values], decisive=isinstance(op, ast.Or))
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return _compared(self.value(left), op, self.value(right))
+            case cst.BooleanOperation(left=left, operator=operator, right=right):
+                return _joined([self.value(left), self.value(right)], decisive=isinstance(operator, cst.Or))
+            case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right)]):
+                return _compared(self.value(left), operator, self.value(right))
         return None
 
     def _is_defined(self, name: str) -> bool:
@@ -121,16 +122,16 @@ def _joined(values: list[int | None], decisive: bool) -> int | None:
 
 
 _COMPARISONS = {
-    ast.Eq: lambda a, b: a == b,
-    ast.NotEq: lambda a, b: a != b,
-    ast.Lt: lambda a, b: a < b,
-    ast.LtE: lambda a, b: a <= b,
-    ast.Gt: lambda a, b: a > b,
-    ast.GtE: lambda a, b: a >= b,
+    cst.Equal: lambda a, b: a == b,
+    cst.NotEqual: lambda a, b: a != b,
+    cst.LessThan: lambda a, b: a < b,
+    cst.LessThanEqual: lambda a, b: a <= b,
+    cst.GreaterThan: lambda a, b: a > b,
+    cst.GreaterThanEqual: lambda a, b: a >= b,
 }
 
 
-def _compared(left: int | None, op: ast.cmpop, right: int | None) -> int | None:
+def _compared(left: int | None, op: cst.BaseCompOp, right: int | None) -> int | None:
     compare = _COMPARISONS.get(type(op))
     return None if left is None or right is None or compare is None else int(compare(left, right))
 

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+import libcst as cst
+
+from porter.diagnostics.python_text import parse_python
+from porter.lang.python import spelled, walk
 from porter.scan.draft.draft import Draft
 from porter.scan.draft.references import ATTENTION_FILE
 
@@ -26,8 +29,8 @@ class _Entry:
     """What is called: a function or a class with its constructor."""
 
     name: str
-    call: ast.FunctionDef
-    init: ast.FunctionDef | None = None
+    call: cst.FunctionDef
+    init: cst.FunctionDef | None = None
     doc: str = ""
     names: list[str] = field(default_factory=list)
 
@@ -38,41 +41,47 @@ def is_dsl(source: str) -> bool:
 
 def entries(source: str) -> list[str]:
     """Names of what a file has to call."""
-    return [e.name for e in _entries(ast.parse(source))]
+    return [e.name for e in _entries(source)]
 
 
-def _entries(tree: ast.Module) -> list[_Entry]:
-    module_doc = ast.get_docstring(tree) or ""
+def _entries(source: str) -> list[_Entry]:
+    tree = parse_python(source)
+    module_doc = tree.get_docstring()
     found = []
     for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            methods = {m.name: m for m in node.body if isinstance(m, ast.FunctionDef)}
+        if isinstance(node, cst.ClassDef):
+            methods = {m.name.value: m for m in node.body.body if isinstance(m, cst.FunctionDef)}
             call = methods.get("__call__")
             if call is not None and _is_jit(call):
-                doc = "\n".join(filter(None, [module_doc, ast.get_docstring(node), ast.get_docstring(call)]))
-                found.append(_Entry(node.name, call, methods.get("__init__"), doc))
-        elif isinstance(node, ast.FunctionDef) and _is_jit(node) and ".launch(" in ast.unparse(node):
-            found.append(_Entry(node.name, node, None, "\n".join(filter(None, [module_doc, ast.get_docstring(node)]))))
+                doc = "\n".join(filter(None, [module_doc, node.get_docstring(), call.get_docstring()]))
+                found.append(_Entry(node.name.value, call, methods.get("__init__"), doc))
+        elif isinstance(node, cst.FunctionDef) and _is_jit(node) and _launches(node):
+            doc = "\n".join(filter(None, [module_doc, node.get_docstring()]))
+            found.append(_Entry(node.name.value, node, None, doc))
     return found
 
 
-def _is_jit(node: ast.FunctionDef) -> bool:
-    return any(ast.unparse(d).split("(")[0].endswith("jit") for d in node.decorator_list)
+def _launches(node: cst.FunctionDef) -> bool:
+    called = (n.func for n in walk(node) if isinstance(n, cst.Call))
+    return any(isinstance(f, cst.Attribute) and f.attr.value == "launch" for f in called)
 
 
-def _arguments(node: ast.FunctionDef) -> list[tuple[str, str, bool]]:
+def _is_jit(node: cst.FunctionDef) -> bool:
+    return any(spelled(d.decorator).split("(")[0].endswith("jit") for d in node.decorators)
+
+
+def _arguments(node: cst.FunctionDef) -> list[tuple[str, str, bool]]:
     """Name, annotation and whether there is a default, without `self`."""
-    args = [a for a in (*node.args.posonlyargs, *node.args.args) if a.arg != "self"]
-    first_default = len(args) - len(node.args.defaults)
     return [
-        (a.arg, ast.unparse(a.annotation) if a.annotation is not None else "", i >= first_default)
-        for i, a in enumerate(args)
+        (p.name.value, spelled(p.annotation.annotation) if p.annotation is not None else "", p.default is not None)
+        for p in (*node.params.posonly_params, *node.params.params)
+        if p.name.value != "self"
     ]
 
 
 def draft(source: str, path: str, wanted: str | None) -> Draft | None:
     """The draft for an entry of a file, None if there is no such entry."""
-    found = [e for e in _entries(ast.parse(source)) if wanted in (None, e.name)]
+    found = [e for e in _entries(source) if wanted in (None, e.name)]
     return _Maker(found[0], source, path).make() if found else None
 
 
