@@ -62,10 +62,11 @@ class Renaming:
                     return False
         return True
 
-    def is_moved(self, signal: Signal) -> bool:
-        """Whether it is another one a period later."""
-        places = (place & OFFSET_MASK for place in _lanes(signal.where) if place is not None)
-        return any(self._later.get(place) != place or self._turned.get(place) for place in places)
+    def names(self, entry: Entry) -> bool:
+        """Whether an entry names an mbarrier for which another one, or another parity, stands a period later."""
+        signals = (part for part in entry if isinstance(part, Signal))
+        places = (place & OFFSET_MASK for one in signals for place in _lanes(one.where) if place is not None)
+        return any(self._later.get(place, place) != place or self._turned.get(place) for place in places)
 
     def periods(self) -> int | None:
         """After how many periods all mbarriers are themselves again; None where that was not seen."""
@@ -85,7 +86,7 @@ class Renaming:
         last: dict[Entry, int] = {}
         most = 0
         for number, entry in enumerate(trace):
-            if any(isinstance(part, Signal) and self.is_moved(part) for part in entry):
+            if self.names(entry):
                 most = max(most, number - last.get(entry, number))
                 last[entry] = number
         return most

@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TypeVar
 
 from porter.facts.code import Loop
@@ -146,10 +146,10 @@ def _regular(runs: Sequence[Recorder], period: int, renames: bool) -> Lasso | No
     if start is not None or not renames:
         return None if start is None else Lasso(period, start)
     start, renaming = _start(runs, period, Renaming())
-    times = renaming.periods() if start is not None and renaming is not None else None
-    if start is None or renaming is None or times is None:
+    if start is None or renaming is None or not all(_is_behind(runs, period, renaming, w) for w in _warps(runs)):
         return None
-    return Lasso(period * times, start, reach=_reach(runs, period, renaming))
+    times = renaming.periods()
+    return None if times is None else Lasso(period * times, start, reach=_reach(runs, period, renaming))
 
 
 def _start(
@@ -172,6 +172,16 @@ def _start(
             break
         start, renaming = turns, found
     return (start, renaming) if start <= latest else (None, None)
+
+
+def _is_behind(runs: Sequence[Recorder], period: int, renaming: Renaming, warp: WarpName) -> bool:
+    """Whether a warp that makes no turns names what is renamed behind them alone: what it does with one mbarrier for
+    all numbers of turns may come at any time, and be for another one each time."""
+    trace, shorter = (run.traces.get(warp, []) for run in (runs[-1], runs[-1 - period]))
+    if len(trace) != len(shorter):
+        return True
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(trace, shorter, strict=True))
+    return not any(renaming.names(entry) for entry, _ in same)
 
 
 def _reach(runs: Sequence[Recorder], period: int, renaming: Renaming) -> int:

@@ -4,14 +4,19 @@ of their periods, and mistakes that begin where parts of the period meet late.""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from test_turns import is_proved, runs
 from turning_kernels import flow_of, launched, ring, wait
 
-from porter.facts.events import Signal
+from porter.facts.events import Signal, WarpName
+from porter.sync import turns
 from porter.sync.checked import Verdict, check
 from porter.sync.renaming import Renaming
-from porter.sync.turns import find_lasso
+from porter.sync.turns import Lasso, Recorder, find_lasso
 
 SLOT = "and.b32 %r30, %r10, 3;\nshl.b32 %r30, %r30, 3;\nmov.u32 %r31, done;\nadd.u32 %r31, %r31, %r30;\n"
 PARITY = "shr.u32 %r32, %r10, 2;\nand.b32 %r32, %r32, 1;\n"
@@ -54,17 +59,36 @@ def meeting(stages: int, slots: int) -> str:
 MEETINGS = [(3, 16, 40, False), (3, 16, 40, True), (7, 8, 50, False)]
 
 
-@pytest.mark.parametrize(("stages", "slots", "turns", "has_done"), MEETINGS)
-def test_what_happens_where_a_stage_meets_low_bits_late(stages: int, slots: int, turns: int, has_done: bool) -> None:
+@pytest.mark.parametrize(("stages", "slots", "most", "has_done"), MEETINGS)
+def test_what_happens_where_a_stage_meets_low_bits_late(stages: int, slots: int, most: int, has_done: bool) -> None:
     store = meeting(stages, slots)
     plain = ring(stages=stages, store="st.shared.u32 [%r17], %r10;\n" + store)
     text = with_done(stages, store=store) if has_done else plain.replace("[4]", "[8]")
     first = next(i for i in range(stages * slots) if i % stages == stages - 1 and i % slots == slots - 1)
-    assert first > turns
-    found, verdicts = runs(text, turns)
+    assert first > most
+    found, verdicts = runs(text, most)
     assert set(verdicts) == {Verdict.CLEAN}
-    assert not is_proved(find_lasso(found), turns)
+    assert not is_proved(find_lasso(found), most)
     assert check(launched(flow_of(text), first + 2)).verdict is Verdict.ERROR
+
+
+RING = 5
+A, B = WarpName(0, 0), WarpName(0, 1)
+
+
+def recorders(others: Callable[[int], list[tuple[object, ...]]]) -> list[Recorder]:
+    """Executions for 1 to 20 turns of a warp that waits for one of five mbarriers in each, and of another one."""
+    traces = ({A: [entry(64 + 8 * (i % RING), i // RING % 2) for i in range(count)], B: others(count)}
+              for count in range(1, 21))  # fmt: skip
+    return [cast(Recorder, SimpleNamespace(traces=trace)) for trace in traces]
+
+
+def test_a_warp_without_turns_names_what_takes_turns_behind_them_alone() -> None:
+    last = turns._regular(recorders(lambda n: [entry(64 + 8 * (n % RING), n // RING % 2)]), 1, True)
+    assert last == Lasso(2 * RING, 1, reach=2 * RING)
+    # it may arrive at that one at any time
+    assert turns._regular(recorders(lambda n: [entry(64, 0)]), 1, True) is None
+    assert turns._regular(recorders(lambda n: [entry(256, 0)]), 1, True) == last
 
 
 def entry(where: int, parity: int | None = None, at: int = 7) -> tuple[object, ...]:
