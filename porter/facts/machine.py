@@ -42,6 +42,8 @@ DATA = "up to these data: integers loaded from global memory are the case's, and
 """What holds for these data alone."""
 _BY_THREADS = frozenset((Engine.THREAD, Engine.ATOMIC, Engine.CP_ASYNC, Engine.STORE))
 """Accesses that no other entry of a trace stands for."""
+_COPIES = frozenset((Engine.CP_ASYNC, Engine.LOAD, Engine.STORE_ASYNC, Engine.RED_ASYNC))
+"""What they bring to shared memory are data, as far as nothing else is said."""
 _OF_SYSTEM = of_bytes(0, SYSTEM_SHARED)
 
 
@@ -331,6 +333,8 @@ class Machine:
             self._look_at_end(found)
         if write and not space.tensor:
             self.blocks[space.rank].written |= cells
+            if engine in _COPIES:
+                self.blocks[space.rank].forget(cells)
         warp = self.history.events[start].warp
         if warp is not None and engine in _BY_THREADS:
             self.history.trace[warp].append((engine.value, write, space, cells, at))

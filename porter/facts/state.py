@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from porter.facts.cells import of_bytes
+from porter.facts.cells import CELL_BYTES, byte_of, of_bytes
 from porter.facts.events import Access, Awaited, WarpName
 from porter.facts.launched import Geometry, Triple
 from porter.facts.local_memory import LocalMemory
-from porter.facts.values import ALL, Value, squeezed
+from porter.facts.values import ALL, Value, bits, squeezed
 from porter.ptx.arch import WARP
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 
@@ -239,3 +239,9 @@ class Block:
                 self.memory[address + i] = value >> 8 * i & 255
         if value is not None:
             self.numbered |= of_bytes(address & OFFSET_MASK, size)
+
+    def forget(self, cells: int) -> None:
+        """Cells that hold data from now on."""
+        for cell in bits(cells & self.numbered):
+            self.write(self.base + byte_of(cell), CELL_BYTES, None)
+        self.numbered &= ~cells

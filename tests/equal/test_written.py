@@ -210,6 +210,19 @@ def test_another_number_than_a_byte_with_its_sign(name: str) -> None:
     assert not are_equal(WHOLE + WITH_ITS_SIGN["one that gives a byte"] + OUT, other)
 
 
+@pytest.mark.parametrize("size", ["16", "16, 8", "8"])
+def test_what_a_copy_brings_is_no_number_that_was_there(size: str) -> None:
+    zeros = "st.shared.v4.b32 [%r2], {0, 0, 0, 0};\n"
+    copied = (
+        f"cp.async.ca.shared.global [%r2], [%d0], {size};\ncp.async.wait_all;\n"
+        "ld.shared.v4.f32 {%f4, %f5, %f6, %f7}, [%r2];\nst.global.v4.f32 [%d1], {%f4, %f5, %f6, %f7};\n"
+    )
+    place = "mov.u32 %r2, room;\nmad.lo.s32 %r2, %r0, 16, %r2;\n" + zeros
+    assert not are_equal(place + copied, place + copied.split("\n", 2)[2])
+    whole = "st.global.v4.f32 [%d1], {%f0, %f1, %f2, %f3};\n"
+    assert are_equal(place + copied, whole) == (size == "16")
+
+
 def test_numbers_of_the_launch_count() -> None:
     guarded = "setp.lt.u32 %p1, %r0, %r1;\n@%p1 st.global.f32 [%d1], %f0;\n"
     assert are_equal(guarded, guarded.replace("%r1;", "4;"))

@@ -323,9 +323,6 @@ def land(
     touched = cells.of_bytes(place & OFFSET_MASK, covered)
     not_over_barriers(machine, rank, touched, step.at)
     access = machine.access(Space(rank, False), engine, True, touched, event.index, None, step.at)
-    block = machine.blocks[rank]
-    for known in [a for a in block.memory if place & OFFSET_MASK <= a & OFFSET_MASK < (place & OFFSET_MASK) + covered]:
-        del block.memory[known]
 
     def finish() -> None:
         landed = machine.event(Kind.STEP, "bytes have landed", None, 0, step.at, [(Edge.PROGRAM, event.index)])
