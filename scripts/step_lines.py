@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines of what makes ports faster: steps, the search for them, and what judges and shows them in the command line.
 
-    python scripts/step_lines.py
+python scripts/step_lines.py
 """
 
 from __future__ import annotations
