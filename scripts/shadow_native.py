@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/passes")]
 
 ACCEPTED = {
+    "as it is": "right",
     "as it is, stages that go back": "right",
     "as it is, a thread of its own": "right",
     "a phase that is kept": "right: the token is used where k < 0, which never comes",
@@ -92,13 +94,19 @@ def runnable(parts: dict[str, str]) -> str:
     return text.replace("* 512", "* 128")
 
 
-def files_of(parts: dict[str, str] | Pairs) -> dict[str, str]:
-    """The file of a kernel, with those beside it behind: parts of `native_kernels`, or of `attention_kernels`."""
+def written(folder: Path, parts: dict[str, str] | Pairs) -> Path:
+    """The file of a kernel, with its case: parts of `native_kernels`, `tile_kernels` or `attention_kernels`."""
     import attention_kernels
+    import shadow_kernels
+    import tile_kernels
 
-    if isinstance(parts, dict):
-        return {"kernel.cu": runnable(parts), "case.yaml": CASE}
-    return {**attention_kernels.sources(parts), "case.yaml": attention_kernels.case(heads=(64,))}
+    if isinstance(parts, shadow_kernels.Tiled):
+        return tile_kernels.write(folder, **parts)
+    if not isinstance(parts, dict):
+        return attention_kernels.written(folder, parts, heads=(64,))
+    (folder / "case.yaml").write_text(CASE)
+    (folder / "kernel.cu").write_text(runnable(parts))
+    return folder / "kernel.cu"
 
 
 def judged(folder: Path, parts: dict[str, str] | Pairs, steps: tuple[str, ...], seconds: float) -> tuple[str, str]:
@@ -107,18 +115,16 @@ def judged(folder: Path, parts: dict[str, str] | Pairs, steps: tuple[str, ...], 
     from porter.cli.context import current
     from porter.cli.full_rate import Proofs
     from porter.cli.judging import judge
-    from porter.cli.porting import look
+    from porter.cli.porting import launches_of, look
     from porter.diagnostics import Code
     from porter.passes.port import PortOptions
     from porter.passes.ported import port_paths
     from porter.verify.gate import GateOptions
 
-    files = files_of(parts)
-    for name, text in files.items():
-        (folder / name).write_text(text)
-    path = folder / next(iter(files))
+    path = written(folder, parts)
     made = partial(port_paths, [path], include_dirs=(), look=look)
-    ported = made(PortOptions(full_rate=True, native=steps, aheads=frozenset([str(path)])))
+    options = PortOptions(full_rate=True, launches=partial(launches_of, ()))
+    ported = made(replace(options, native=steps, aheads=frozenset([str(path)])))
     left = [d for d in ported.diagnostics if d.code in (Code.NATIVE_LEFT, Code.FULL_RATE_LEFT)]
     if not ported.roots or steps[-1] not in ported.roots[0].native:
         errors = [str(d.message) for d in ported.diagnostics if d.severity.value == "error"]

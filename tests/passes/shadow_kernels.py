@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from attention_kernels import Pairs
 from native_kernels import BATCH
+from tile_kernels import LOADS, STORE, TURNING
 
 RELEASE = ("release",)
 THREAD = ("release", "mma-thread")
@@ -160,7 +161,10 @@ HIDDEN: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {"RELEASE": f"if (k > 100) out[threadIdx.x] = tiles[k % 2][threadIdx.x]; {GIVEN}"}, RELEASE,
     ),
     "a second arrival": ({"RELEASE": f"if (k > 100) {GIVEN} {GIVEN}"}, RELEASE),
-    "a collective": ({"BATCH": f"if (k > 100) __syncwarp(); {BATCH}"}, THREAD),
+    "a collective": (
+        {"BATCH": "uint64_t same = 0; if (k > 100) same = __shfl_sync(0xffffffff, same, 0); "
+                  + BATCH.replace(", b)", ", b + same)")}, THREAD,
+    ),
 }  # fmt: skip
 """What comes at sizes alone that no case has."""
 
@@ -169,7 +173,7 @@ STORED = "        const int key0 = block * kBlockN + lane % 4 * 2;\n"
 LOOP = "    Ring ring;\n    for (int block = 0; block < blocks; ++block) {\n        float scores"
 TURN = "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n"
 QUAD = "__device__ __forceinline__ float quad_max"
-TURNING = "struct Turning {\n    Ring& ring;\n    __device__ void next() { ring.next(); }\n};\n\n"
+OBJECT = "struct Turning {\n    Ring& ring;\n    __device__ void next() { ring.next(); }\n};\n\n"
 
 
 def _turned(ahead: str, by: str) -> Pairs:
@@ -188,17 +192,83 @@ TURNS: dict[str, Pairs] = {
         (TURN, TURN.replace("ring.next()", "NEXT_STAGE")),
     ),
     "a stage by a pointer": _turned("Ring* same;\n    same = &ring;", "same->next()"),
-    "a stage that an object turns": ((QUAD, TURNING + QUAD), *_turned("Turning turning{ring};", "turning.next()")),
+    "a stage that an object turns": ((QUAD, OBJECT + QUAD), *_turned("Turning turning{ring};", "turning.next()")),
 }
 """Of `attention_kernels`: what the next turn begins with, changed in ways that its text hides."""
 
+
+class Tiled(dict[str, str]):
+    """Parts of `tile_kernels`."""
+
+
+COUNTED = {"STATE": "int n = 0;", "NEXT": "++k, ++n", "AT": "n % kStages", "PHASE": "n / kStages % 2"}
+SUMMED = STORE.replace("to[i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2] = acc[i];",
+                       "atomicAdd(to + i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2, acc[i]);")  # fmt: skip
+WAITING = {
+    "HEAD": "__device__ int flag(const int* p) {"
+            ' int v; asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(p)); return v; }',
+    "AHEAD": "while (flag((const int*)out) < 0) {}",
+}  # fmt: skip
+TILES: dict[str, dict[str, str]] = {
+    "as it is": {},
+    "blocks that have nothing to do": {"COMMON": "if (row * 128 >= M) return;"},
+    "a block that does something else": {"COMMON": "if (blockIdx.x == 0 && threadIdx.x == 0) out[0] = 0;"},
+    "a function that asks for the block": {
+        "HEAD": "__device__ int row_of() { return blockIdx.y; }",
+        "PLACE": "const int row = row_of(), column = blockIdx.x;",
+    },
+    "a macro that asks for the block": {
+        "HEAD": "#define ROW blockIdx.y", "PLACE": "const int row = ROW, column = blockIdx.x;",
+    },
+    "an object that asks for the block": {
+        "HEAD": "struct Place { int row, column; __device__ Place() : row(blockIdx.y), column(blockIdx.x) {} };",
+        "PLACE": "Place place;\nconst int row = place.row, column = place.column;",
+    },
+    "an object that tells others": {
+        "HEAD": "struct Done { int* at; __device__ ~Done() { atomicAdd(at, 1); } };",
+        "AHEAD": "Done done{(int*)out};",
+    },
+    "a register that says the block": {
+        "PLACE": 'int row; asm("mov.u32 %0, %%ctaid.y;" : "=r"(row));\nconst int column = blockIdx.x;',
+    },
+    "a place that changes": {
+        "PLACE": "int row = blockIdx.y, column = blockIdx.x;", "STORE": "row += 0;\n" + STORE,
+    },
+    "sums of several blocks": {"STORE": SUMMED},
+    "blocks that wait for others": WAITING,
+    "a fence for others": {"STORE": STORE + "\n__threadfence();"},
+    "a stage that is set for each tile": {
+        **TURNING, "STATE": "stage = 0; phase = 0;", "COMMON": "int stage, phase;",
+    },
+    "a coordinate that is no count": {"LOADS": LOADS.replace("k * 64, row", "k % 4 * 64, row")},
+    "coordinates that go on": {**COUNTED, "LOADS": LOADS.replace("k * 64, row", "n * 64, row")},
+    "as many stages as went on": {**COUNTED, "BOUND": "n < K / 64"},
+    "a sum over the tiles of a thread": {
+        "AHEAD": "float most = 0;", "STORE": STORE + "\nfor (int i = 0; i < 8; ++i) most += acc[i];",
+    },
+    "a sum over the tiles of a thread, which is stored": {
+        "AHEAD": "float most = 0;",
+        "STORE": "for (int i = 0; i < 8; ++i) most += acc[i], acc[i] = most;\n" + STORE,
+    },
+    "a parameter that changes": {"STORE": STORE + "\nout += 1;"},
+}  # fmt: skip
+RASTER: dict[str, dict[str, str]] = {
+    "as it is": {},
+    "blocks that wait for others": WAITING,
+    "sums of several blocks": {"STORE": SUMMED},
+    "a function that asks for the block": {
+        "HEAD": "__device__ int row_of() { return blockIdx.y; }",
+        "STORE": STORE.replace("row * 128", "row_of() * 128"),
+    },
+}
+"""Of blocks that do each other's work, or that of another place."""
 
 Kernel = tuple[str, str, dict[str, str] | Pairs, tuple[str, ...]]
 
 
 def cases() -> Iterator[Kernel]:
-    """Groups, names, parts of `native_kernels` or of `attention_kernels`, and steps. What parts write besides sums goes
-    to `seen`; `MINUS` makes up for what they add to the descriptor of B."""
+    """Groups, names, parts of `native_kernels`, `attention_kernels` or `tile_kernels`, and steps. What parts write
+    besides sums goes to `seen`; `MINUS` makes up for what they add to the descriptor of B."""
     yield "right", "as it is, stages that go back", {}, RELEASE
     yield "right", "as it is, a thread of its own", {}, THREAD
     for name, parts in GIVEN_BACK.items():
@@ -223,6 +293,10 @@ def cases() -> Iterator[Kernel]:
         yield "writes", name, _seen({"HEAD": head, "AHEAD": ahead, "BATCH": f"{BATCH} {write}"}), THREAD
     for name, pairs in TURNS.items():
         yield "turns", name, pairs, AHEAD_OF
+    for name, parts in TILES.items():
+        yield "tiles", name, Tiled(parts), (*THREAD, "tiles")
+    for name, parts in RASTER.items():
+        yield "raster", name, Tiled(parts), ("release", "raster")
 
 
 def _seen(parts: dict[str, str]) -> dict[str, str]:
