@@ -429,6 +429,30 @@ def test_the_size_of_the_mma_is_no_number_of_threads(tmp_path: Path, form: str) 
     assert "NamedBarrier::sync(128 + 128, 3);" in text
 
 
+@pytest.mark.parametrize(
+    ("comment", "is_listed"),
+    [
+        ("// One wgmma for each k.", True),
+        ("/* Each warpgroup has\n   64 rows. */", True),
+        ("// The m64 tile", True),
+        ("// results", False),
+        ("// a word like wgmmas", False),
+    ],
+)
+def test_comments_that_speak_of_hopper_are_listed(tmp_path: Path, comment: str, is_listed: bool) -> None:
+    head = "template <int BM, int BN, int STAGES, class"
+    text = changed((head, f"{comment}\n{head}"))
+    said = [d.values["lines"] for d in port(tmp_path, text).diagnostics if d.code is Code.IDIOM_COMMENTS]
+    assert said == ([str(text.split(comment)[0].count("\n") + 1)] if is_listed else [])
+
+
+def test_comments_of_what_goes_go(tmp_path: Path) -> None:
+    wait = "        warpgroup_wait<0>();\n"
+    text = idiomatic(tmp_path, changed((wait, f"\n        // wgmma is done\n{wait}\n")))
+    assert "wgmma is done" not in text
+    assert "\n\n\n" not in text
+
+
 def test_words_of_cute_are_qualified_where_the_sources_do_it(tmp_path: Path) -> None:
     text = TEXT.replace("using namespace cute;\n", "")
     for word in (

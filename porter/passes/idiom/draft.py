@@ -46,6 +46,11 @@ class Draft:
     def insert(self, rule: str, function: Function, at: int, text: str) -> None:
         self.replace(rule, function, Span(at, at), text)
 
+    def takes_away(self, path: str, span: Span) -> bool:
+        """Whether a part of a file goes."""
+        edits = (e for edits in self._edits.values() for e in edits)
+        return any(e.path == path and not e.replacement and e.span.contains(span) for e in edits)
+
     def remove(self, rule: str, function: Function, node: Node) -> None:
         """Take a statement away, with its line if it has that to itself."""
         self._removed.setdefault(node.id, (rule, function, node))
