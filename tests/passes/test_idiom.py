@@ -453,6 +453,26 @@ def test_comments_of_what_goes_go(tmp_path: Path) -> None:
     assert "\n\n\n" not in text
 
 
+OTHER = """__global__ void other(uint64_t* empty) { {BODY} }
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "missing"),
+    [
+        ("auto mma = make(); cutlass::arch::NamedBarrier::sync(size(mma), 1);", "in another function"),
+        ("Pipeline pipeline(empty);", ""),
+        ("cutlass::arch::ClusterBarrier::init(&empty[0], 128);", ""),
+    ],
+)
+def test_what_another_kernel_has_of_the_name_stays(tmp_path: Path, body: str, missing: str) -> None:
+    text = TEXT + OTHER.replace("{BODY}", body)
+    if missing:
+        assert missing in left(tmp_path, text)
+    else:
+        assert body in idiomatic(tmp_path, text)
+
+
 def test_words_of_cute_are_qualified_where_the_sources_do_it(tmp_path: Path) -> None:
     text = TEXT.replace("using namespace cute;\n", "")
     for word in (
