@@ -381,6 +381,16 @@ def test_a_relaxed_cluster_barrier_publishes_nothing(tmp_path: Path) -> None:
     assert f"{meets}    __syncthreads();\n" in idiomatic(tmp_path, changed((SYNC, meets)))
 
 
+def test_the_address_is_read_behind_the_barrier_that_publishes_it(tmp_path: Path) -> None:
+    """Also where the accumulator is declared in front of it."""
+    meets = "    cluster_arrive_relaxed();\n    cluster_wait();\n"
+    mma = "    typename Traits<BM, BN, STAGES>::Mma mma;\n"
+    late = changed((mma, ""), (SLICE, ""), (ACCUMULATOR, ""), (SYNC, mma + SLICE + ACCUMULATOR + meets))
+    text = idiomatic(tmp_path, late)
+    assert f"{meets}    __syncthreads();\n    tCtC.data() = storage.tmem_base;\n" in text
+    assert text.count("tCtC.data()") == 1
+
+
 def test_without_a_meeting_the_port_adds_one(tmp_path: Path) -> None:
     text = idiomatic(tmp_path, changed((SYNC, "")))
     at = text.index("tmem.allocate(")
