@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.context import NATIVE, Session
+from porter.cli.context import IDIOMATIC, NATIVE, Session
 from porter.cli.rates import rate_of, slower
 from porter.diagnostics import Code, Diagnostic, PorterError, unforeseen
 from porter.lang.sources import is_python
@@ -287,14 +287,15 @@ def verified(
     session: Session, ported: Ported, make: Make, budget: Budget | None = None, compares: Compares | None = None,
     judge: Judge | None = None, attempts: list[Attempt] | None = None,
 ) -> Ported:  # fmt: skip
-    """The port with what cases verify of the session's style, `full-rate` or `native`. Where the grade finds that
-    slower than the compat port, the native style gives the compat port; M=128 MMAs that are asked for by name stay, and
-    that is said. `attempts` gets the ports that were judged for it."""
+    """The port with what cases verify of the session's style, `full-rate`, `idiomatic` or `native`. Where the grade
+    finds that slower than the compat port, the native style gives the compat port; M=128 MMAs that are asked for by
+    name stay, and that is said. `attempts` gets the ports that were judged for it."""
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     proofs = Proofs(builder, session, budget, compares=compares, judge=judge)
     found = _in_style(session, ported, make, proofs)
     changed = frozenset(r.path for r in found.roots if r.native or r.full_rate)
-    if not changed:
+    if not changed or session.style == IDIOMATIC:
+        # which is asked for how it reads
         _tell(attempts, session, proofs)
         return found
     compat = cache(partial(_of_compat, make, changed))

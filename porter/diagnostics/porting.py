@@ -254,6 +254,12 @@ IDIOM_PROVED = note(
     "The port uses public names of CuTe DSL alone, and no file stands beside it.",
     "Nothing has to be done.",
 )
+IDIOM_COMMENTS = note(
+    "PT2571",
+    "comments beside {kernel} speak of MMAs as Hopper has them: lines {lines}",
+    "The port changes what comments describe, and leaves their words to the author.",
+    "Read them beside the port, and say what is so now.",
+)
 NATIVE_LEFT = warning(
     "PT2513",
     "{kernel} is without the step {step}; missing: {what}",

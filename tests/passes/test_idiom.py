@@ -381,6 +381,16 @@ def test_a_relaxed_cluster_barrier_publishes_nothing(tmp_path: Path) -> None:
     assert f"{meets}    __syncthreads();\n" in idiomatic(tmp_path, changed((SYNC, meets)))
 
 
+def test_the_address_is_read_behind_the_barrier_that_publishes_it(tmp_path: Path) -> None:
+    """Also where the accumulator is declared in front of it."""
+    meets = "    cluster_arrive_relaxed();\n    cluster_wait();\n"
+    mma = "    typename Traits<BM, BN, STAGES>::Mma mma;\n"
+    late = changed((mma, ""), (SLICE, ""), (ACCUMULATOR, ""), (SYNC, mma + SLICE + ACCUMULATOR + meets))
+    text = idiomatic(tmp_path, late)
+    assert f"{meets}    __syncthreads();\n    tCtC.data() = storage.tmem_base;\n" in text
+    assert text.count("tCtC.data()") == 1
+
+
 def test_without_a_meeting_the_port_adds_one(tmp_path: Path) -> None:
     text = idiomatic(tmp_path, changed((SYNC, "")))
     at = text.index("tmem.allocate(")
@@ -427,6 +437,50 @@ def test_the_size_of_the_mma_is_no_number_of_threads(tmp_path: Path, form: str) 
     uses = f"    cutlass::arch::NamedBarrier::sync({form} + 128, 3);\n"
     text = idiomatic(tmp_path, changed((RESULTS, uses + RESULTS)))
     assert "NamedBarrier::sync(128 + 128, 3);" in text
+
+
+@pytest.mark.parametrize(
+    ("comment", "is_listed"),
+    [
+        ("// One wgmma for each k.", True),
+        ("/* Each warpgroup has\n   64 rows. */", True),
+        ("// The m64 tile", True),
+        ("// results", False),
+        ("// a word like wgmmas", False),
+    ],
+)
+def test_comments_that_speak_of_hopper_are_listed(tmp_path: Path, comment: str, is_listed: bool) -> None:
+    head = "template <int BM, int BN, int STAGES, class"
+    text = changed((head, f"{comment}\n{head}"))
+    said = [d.values["lines"] for d in port(tmp_path, text).diagnostics if d.code is Code.IDIOM_COMMENTS]
+    assert said == ([str(text.split(comment)[0].count("\n") + 1)] if is_listed else [])
+
+
+def test_comments_of_what_goes_go(tmp_path: Path) -> None:
+    wait = "        warpgroup_wait<0>();\n"
+    text = idiomatic(tmp_path, changed((wait, f"\n        // wgmma is done\n{wait}\n")))
+    assert "wgmma is done" not in text
+    assert "\n\n\n" not in text
+
+
+OTHER = """__global__ void other(uint64_t* empty) { {BODY} }
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "missing"),
+    [
+        ("auto mma = make(); cutlass::arch::NamedBarrier::sync(size(mma), 1);", "in another function"),
+        ("Pipeline pipeline(empty);", ""),
+        ("cutlass::arch::ClusterBarrier::init(&empty[0], 128);", ""),
+    ],
+)
+def test_what_another_kernel_has_of_the_name_stays(tmp_path: Path, body: str, missing: str) -> None:
+    text = TEXT + OTHER.replace("{BODY}", body)
+    if missing:
+        assert missing in left(tmp_path, text)
+    else:
+        assert body in idiomatic(tmp_path, text)
 
 
 def test_words_of_cute_are_qualified_where_the_sources_do_it(tmp_path: Path) -> None:

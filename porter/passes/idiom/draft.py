@@ -46,6 +46,11 @@ class Draft:
     def insert(self, rule: str, function: Function, at: int, text: str) -> None:
         self.replace(rule, function, Span(at, at), text)
 
+    def takes_away(self, path: str, span: Span) -> bool:
+        """Whether a part of a file goes."""
+        edits = (e for edits in self._edits.values() for e in edits)
+        return any(e.path == path and not e.replacement and e.span.contains(span) for e in edits)
+
     def remove(self, rule: str, function: Function, node: Node) -> None:
         """Take a statement away, with its line if it has that to itself."""
         self._removed.setdefault(node.id, (rule, function, node))
@@ -102,6 +107,13 @@ class Draft:
         """Indent the lines that begin in a span by one unit more."""
         self._shifted.append((rule, function, span, unit))
 
+    def _insertions(self) -> dict[tuple[str, int], list[tuple[str, Edit, Function]]]:
+        """What is inserted at each place. It is one edit there, as edits of several rules have the rules' order."""
+        found: dict[tuple[str, int], list[tuple[str, Edit, Function]]] = {}
+        for one in self._inserted:
+            found.setdefault((one[1].path, one[1].span.start), []).append(one)
+        return found
+
     def make(self) -> None:
         """Add the edits to the port.
 
@@ -117,18 +129,16 @@ class Draft:
         for one, other in itertools.pairwise(taken):
             if one.path == other.path and one.span.overlaps(other.span):
                 raise Left(owners[other], other.span, "two rules want different texts for one place")
-        for rule, edit, function in self._inserted:
-            if any(e.path == edit.path and e.span.overlaps(edit.span) for e in taken):
-                raise Left(function, edit.span, "two rules want different texts for one place")
-            made.setdefault(rule, []).append(edit)
+        for (path, at), there in self._insertions().items():
+            rule, function = there[0][0], there[0][2]
+            if any(e.path == path and e.span.start < at < e.span.end for e in taken):
+                raise Left(function, Span(at, at), "two rules want different texts for one place")
+            made.setdefault(rule, []).append(Edit(path, Span(at, at), b"".join(e.replacement for _, e, _ in there)))
         for rule, function, span, unit in self._shifted:
             cut = [e.span for e in taken if e.path == function.file.path]
-            ends = [(e.span.start, e) for _, e, _ in self._inserted if e.path == function.file.path]
             for at in _lines(function.file, span):
-                inside = any(s.start <= at < s.end for s in cut)
-                text = as_bytes(unit)
-                if not inside and not any(place == at and e.replacement.startswith(text) for place, e in ends):
-                    made.setdefault(rule, []).append(Edit(function.file.path, Span(at, at), text))
+                if not any(s.start <= at < s.end for s in cut):
+                    made.setdefault(rule, []).append(Edit(function.file.path, Span(at, at), as_bytes(unit)))
         for rule, edits in made.items():
             self.port.edits.setdefault(rule, []).extend(edits)
 

@@ -13,6 +13,7 @@ from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.model.tiled.accumulators import Multiply
 from porter.passes.idiom.mainloop import RULE, Mainloop, names_after
+from porter.passes.idiom.operands import RULE as OPERAND_RULE
 from porter.passes.idiom.operands import Operand
 from porter.passes.idiom.site import Site, inside
 from porter.passes.idiom.text import cpp
@@ -304,11 +305,13 @@ class Issuing:
             raise site.left(node, "a wait for MMAs ahead of what writes A again", function)
         pad = site.port.indent(function, function.span(node))
         at = site.port.before(function, node).start
-        self.site.draft.insert(RULE, function, at, "".join(f"{line}\n{pad}" for line in operand.stored().split("\n")))
+        self.site.draft.insert(
+            OPERAND_RULE, function, at, "".join(f"{line}\n{pad}" for line in operand.stored().split("\n"))
+        )
         for name in find(self.loop.mma, "identifier"):
             around = [m.a for m in site.multiplies if inside(m.a, name)]
             if function.text(name) == operand.name and not (around and _whole_k(function, around[0]) is not None):
-                site.draft.replace(RULE, function, function.span(name), operand.in_memory)
+                site.draft.replace(OPERAND_RULE, function, function.span(name), operand.in_memory)
 
     def _copied(self, items: list[tuple[Node, str]], first: int) -> None:
         """What threads copied to shared memory is there for the MMAs of another thread: behind a fence of each and a

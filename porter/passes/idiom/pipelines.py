@@ -10,6 +10,7 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.facts import Mbarrier
+from porter.model.functions import Style
 from porter.passes.idiom.atoms import owner_of
 from porter.passes.idiom.mainloop import Mainloop
 from porter.passes.idiom.site import Site
@@ -33,6 +34,9 @@ def rewrite_pipelines(site: Site, loop: Mainloop) -> None:
 def _change_class(site: Site) -> None:
     shape = _cluster(site)
     count = 0
+    for function in site.program.functions:
+        if function.style is not Style.HOST and site.is_shared(function) and "ipeline" in function.text(function.body):
+            raise site.left(function.body, "a pipeline that no other kernel has", function)
     for file in site.program.sources.files.values():
         text = file.lexed.plain_text
         for match in _CLASS.finditer(text):
@@ -90,6 +94,10 @@ def _count_one(site: Site, name: str) -> None:
             if not isinstance(fact, Mbarrier) or fact.op != "init" or len(call.args) != 2:
                 continue
             of = re.split(r"\.|->", re.split(r"\[", fact.bar.strip("& "))[0].strip())[-1]
+            if of in names and not site.comes_to(function):
+                continue
+            if of in names and site.is_shared(function):
+                raise site.left(call.node, "mbarriers that no other kernel has", function)
             if of in names:
                 site.draft.replace(RULE, function, function.span(call.args[1]), "1")
                 counted += 1

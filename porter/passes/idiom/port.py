@@ -9,6 +9,7 @@ from porter.model.tiled.accumulators import Tiled
 from porter.passes.context import PortContext
 from porter.passes.idiom.allocation import allocate
 from porter.passes.idiom.atoms import rewrite_atoms
+from porter.passes.idiom.comments import speaking_of_hopper
 from porter.passes.idiom.copies import Copies
 from porter.passes.idiom.draft import Draft
 from porter.passes.idiom.includes import include
@@ -45,6 +46,7 @@ def port_idiomatic(port: PortContext, tiled: Tiled, ask: Ask) -> list[KernelPlan
     _ask(port, sites, ask)
     plans = [_ported(site) for site in sites]
     draft.make()
+    port.diagnostics += [said for site in sites if (said := speaking_of_hopper(site, draft)) is not None]
     return plans
 
 

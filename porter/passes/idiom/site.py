@@ -163,6 +163,15 @@ class Site:
         base = name or "int(threadIdx.x) / 128"
         return f"{base} - {self.first_warpgroup}" if self.first_warpgroup else base
 
+    def comes_to(self, function: Function) -> bool:
+        """Whether the kernel calls a function, itself or through others."""
+        return id(self.kernel) in self.program.reaching([function])
+
+    def is_shared(self, function: Function) -> bool:
+        """Whether another kernel of the sources comes to a function, too."""
+        reaching = self.program.reaching([function])
+        return any(id(k) in reaching for k in self.program.kernels if k is not self.kernel)
+
     @property
     def first_warp(self) -> int:
         return self.first_warpgroup * (WARPGROUP // WARP)

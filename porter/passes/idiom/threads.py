@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 
-from porter.lang.cuda import find
+from porter.lang.cuda import CudaFile, find
 from porter.lang.text import Span
-from porter.model.functions import declared_name
+from porter.model.functions import Function, declared_name
 from porter.passes.idiom.atoms import Atom, owner_of
 from porter.passes.idiom.site import Site
+from porter.passes.native.sites import Left
 
 RULE = "PTR767"
 
@@ -26,8 +27,31 @@ def rewrite_sizes(site: Site, atom: Atom) -> None:
         for match in pattern.finditer(text):
             start = max(text.rfind(mark, 0, match.start()) for mark in ";{}")
             asserts = "CUTE_STATIC_ASSERT_V" in text[start : match.start()]
+            _require_own(site, atom, file, match)
             value = f"{site.c}Int<{count}>{{}}" if match["object"] or asserts else count
             site.draft.replace(RULE, owner_of(site, file), Span(match.start(), match.end()), value)
+
+
+def _require_own(site: Site, atom: Atom, file: CudaFile, size: re.Match[str]) -> None:
+    """Raises Left if a name may be something else than a tiled MMA of the port where its size is asked for."""
+    functions = [f for f in site.program.functions if f.file is file and f.shift == 0 and _holds(f, size.start())]
+    if any(f is site.kernel or site.comes_to(f) for f in functions):
+        return
+    named = max(re.findall(r"\w+", size[0].replace("value", "")), key=lambda w: (w in atom.names, size[0].rfind(w)))
+    texts = [f.lexed.plain_text for f in site.program.sources.files.values()]
+    aliases = sum(len(re.findall(rf"\busing\s+{named}\s*=", text)) for text in texts)
+    declared = rf"\b{named}\s*=\s*(?:\w+\s*::\s*)*make_tiled_mma\b"
+    if (aliases == 1 and named in atom.names) or any(re.search(declared, f.text(f.body)) for f in functions):
+        return
+    raise Left(site.kernel, site.kernel.head, f"whose size `{' '.join(size[0].split())}` is, in another function")
+
+
+def _holds(function: Function, at: int) -> bool:
+    """Whether an offset is in a function, its template's parameters and its attributes among it."""
+    node = function.node
+    if node.parent is not None and node.parent.type == "template_declaration":
+        node = node.parent
+    return node.start_byte <= at < node.end_byte
 
 
 def _names(site: Site, atom: Atom) -> set[str]:
