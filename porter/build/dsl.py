@@ -35,8 +35,8 @@ class DslRequest:
     "address", "dynamic"}` (elements; a made-up device address; whether shape and strides are known at run time
     only), `{"kind": "stream"}`, `{"kind": "tuple", "items"}`, `{"kind": "runtime", "dtype",
     "value"}` or `{"kind": "value", "value"}` for a compile-time value. `{"cutlass": NAME}` in a value is a
-    name of the cutlass package. `search` are further directories that modules are imported from. `observe` are functions
-    of the package whose calls in the user's files are told.
+    name of the cutlass package. `search` are further directories that modules are imported from. `observe` are
+    functions of the package whose calls in the user's files are told.
     """
 
     source: Path
@@ -180,7 +180,8 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
 def _version() -> str:
     """Everything that makes the same request another compilation: the DSL, Python, where packages come from, what
     the DSL reads from the environment, and the worker's own text."""
-    own = [file_digest(Path(__file__).with_name(f"dsl_{name}.py")) or "" for name in ("worker", "absent", "imports", "observe")]
+    parts = ("worker", "absent", "imports", "observe")
+    own = [file_digest(Path(__file__).with_name(f"dsl_{name}.py")) or "" for name in parts]
     told = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("CUTE_DSL_"))
     return "\n".join([_FORMAT, dsl_version(), sys.version, *sys.path, *told, *own])
 

@@ -203,7 +203,9 @@ def plan_of(
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     if current().style != AUTO:
-        current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT, Code.IDIOM_LEFT))
+        current().report(
+            d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT, Code.IDIOM_LEFT)
+        )
     kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
     return port_plan(current(), ported, root), kept
 

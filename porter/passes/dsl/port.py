@@ -122,7 +122,9 @@ def port_python(
         return result
     ported = apply_groups(port.originals(), groups)
     files, scaffold, said = (
-        (ported, {}, []) if own_words else outputs.written(closure, port.places, port.patched, ported, full_rate, native)
+        (ported, {}, [])
+        if own_words
+        else outputs.written(closure, port.places, port.patched, ported, full_rate, native)
     )
     if not select and not ignore and not has_errors(said):
         said += _left(files)

@@ -11,7 +11,7 @@ from typing import Any
 import libcst as cst
 import libcst.matchers as m
 
-from porter.passes.idiom_dsl.facts import Facts, Seen, agreed
+from porter.passes.idiom_dsl.facts import Facts, Seen
 from porter.passes.idiom_dsl.names import OBSERVED
 from porter.passes.idiom_dsl.text import Left, Statement, Text, argument, assigned, found_in, method, one
 
@@ -101,8 +101,8 @@ class Kernel:
         return Accumulator(found[0], statement, made[0].call, made)
 
     def _by_name(self) -> list[Seen]:
-        """Where the accumulator is made, where a loop hands it on as another object: it goes by its name, and the traces
-        agree on its shape."""
+        """Where the accumulator is made, where a loop hands it on as another object: it goes by its name, and the
+        traces agree on its shape."""
         names = {self.text.code(_value(c, 1, "d")) for c in self.gemms}
         shapes = {(s.case, str(s.value(1, "d")["shape"])) for s in self.multiplies}
         found = []
@@ -155,8 +155,8 @@ class Kernel:
 
     @cached_property
     def region(self) -> Region:
-        """The largest part of the kernel that has all MMAs and nothing that concerns other warps: the main loop, with the
-        loads that the same warp issues, or one turn of it."""
+        """The largest part of the kernel that has all MMAs and nothing that concerns other warps: the main loop, with
+        the loads that the same warp issues, or one turn of it."""
         chains = [[n for n in self.text.above(c) if isinstance(n, cst.IndentedBlock)] for c in self.gemms]
         why = Left("MMAs of several functions", self.gemms[0])
         for block in reversed([b for b in chains[0] if all(b in chain for chain in chains)]):
@@ -234,7 +234,7 @@ class Kernel:
                     raise Left("a barrier of all threads in the main loop", call)
                 if owner := method(call, "advance"):
                     bound.add(owner)
-            if found_in(statement, cst.Return) or found_in(statement, cst.Break):
+            if [n for kind in _LEAVES for n in found_in(statement, kind)]:
                 raise Left("a main loop that may be left", statement)
             bound |= set(_bound(statement))
         behind = list(region.block.body)[list(region.block.body).index(region.last) + 1 :]
@@ -281,6 +281,8 @@ class Kernel:
 
 
 CONSUMER = ("consumer_wait", "consumer_release", "consumer_try_wait")
+_LEAVES: tuple[type[cst.CSTNode], ...] = (cst.Return, cst.Break)
+_BINDS: tuple[type[cst.CSTNode], ...] = (cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.For)
 _MEETS = ("arrive_and_wait", "arrive_and_wait_unaligned")
 
 
@@ -312,11 +314,9 @@ def _bound(statement: cst.CSTNode, header: bool = False) -> Iterator[str]:
         return
     if header and not isinstance(statement, cst.SimpleStatementLine):
         return
-    for node in found_in(statement, cst.CSTNode):
-        if isinstance(node, cst.AssignTarget):
-            yield from _targets(node.target)
-        elif isinstance(node, (cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.For)):
-            yield from _targets(node.target)
+    for kind in _BINDS:
+        for node in found_in(statement, kind):
+            yield from _targets(getattr(node, "target"))  # noqa: B009
 
 
 def _targets(node: cst.CSTNode) -> Iterator[str]:
@@ -348,4 +348,3 @@ def kernels(text: Text, facts: Facts) -> list[Kernel]:
 
 def _decorator(node: cst.Decorator) -> cst.BaseExpression:
     return node.decorator.func if isinstance(node.decorator, cst.Call) else node.decorator
-
