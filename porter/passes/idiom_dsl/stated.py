@@ -20,7 +20,8 @@ def stated(path: Path, source: bytes, rows: int, columns: int, warpgroups: int =
     """What a GEMM of f16 with this tile does, with one MMA in a k block; `warpgroups` share its rows."""
     text = Text(str(path), source)
     op: dict[str, Any] = {"kind": "MmaF16BF16Op", "number": 1, "shape_mnk": [64, columns, 16],
-          "a_src": {"text": "OperandSource.SMEM"}, "a_dtype": {"type": "Float16"}, "b_dtype": {"type": "Float16"}}  # fmt: skip
+          "a_src": {"text": "OperandSource.SMEM"}, "a_dtype": {"type": "Float16"},
+          "b_dtype": {"type": "Float16"}}  # fmt: skip
     sums: dict[str, Any] = {"number": 2, "shape": [[2, 2, columns // 8], rows // 64 // warpgroups, 1]}
     known: dict[str, tuple[Any, Any]] = {
         "make_mma": ({"5": [warpgroups, 1, 1]}, {"op": op}),
