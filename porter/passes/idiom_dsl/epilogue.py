@@ -52,10 +52,9 @@ def by_tiles(kernel: Kernel) -> ByTiles:
     statement = one(retiled, f"retiled copies of `{acc}`")
     name, value = _assigned(statement)
     store_name = method(cst.ensure_type(value, cst.Call), "retile")
-    allowed = {acc, name}
-    for used in found_in(kernel.function, cst.Name):
-        if used.value in kernel.aliases - allowed:
-            raise Left(f"registers of the accumulator that go by `{used.value}`, too", used)
+    for used in kernel.uses(kernel.aliases - {name}):
+        if not text.span(statement).contains(text.span(used)):
+            raise Left(f"registers of the accumulator that are used apart from the copy, by `{used.value}`", used)
     copy, index, fragment = _copy(kernel, name)
     store = bound.get(store_name, (None, None))[1]
     if not isinstance(store, cst.Call) or not text.is_a(store.func, _TILED_S):

@@ -15,7 +15,7 @@ from porter.passes.idiom_dsl.facts import Facts, Trace
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel, kernels
 from porter.passes.idiom_dsl.registers import InRegisters
-from porter.passes.idiom_dsl.text import Draft, Left, Text
+from porter.passes.idiom_dsl.text import Draft, Left, Text, read
 from porter.passes.idiom_dsl.unused import remove_unused
 from porter.passes.idiom_dsl.words import Words
 
@@ -34,7 +34,7 @@ class Idiomatic:
 def idiomatic(path: str, source: bytes, traces: Sequence[Trace]) -> Idiomatic:
     text: Text | None = None
     try:
-        text = Text(path, source)
+        text = read(path, source)
         facts, draft = Facts(text, traces), Draft(text)
         facts.require_here("multiply", "make_mma", "load_pipeline", "epilogue_tile")
         imports, found = Imports(text, draft), kernels(text, facts)

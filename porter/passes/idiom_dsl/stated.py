@@ -13,12 +13,12 @@ import libcst.matchers as m
 from porter.passes.idiom_dsl.facts import Trace
 from porter.passes.idiom_dsl.kernel import JOINED
 from porter.passes.idiom_dsl.names import OBSERVED
-from porter.passes.idiom_dsl.text import Text, argument, assigned
+from porter.passes.idiom_dsl.text import Text, argument, assigned, read
 
 
 def stated(path: Path, source: bytes, rows: int, columns: int, warpgroups: int = 1, cluster: int = 1) -> Trace:
     """What a GEMM of f16 with this tile does, with one MMA in a k block; `warpgroups` share its rows."""
-    text = Text(str(path), source)
+    text = read(str(path), source)
     op: dict[str, Any] = {"kind": "MmaF16BF16Op", "number": 1, "shape_mnk": [64, columns, 16],
           "a_src": {"text": "OperandSource.SMEM"}, "a_dtype": {"type": "Float16"},
           "b_dtype": {"type": "Float16"}}  # fmt: skip

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeVar
 
 import libcst as cst
@@ -143,8 +144,20 @@ def found_in(inside: cst.CSTNode, kind: type[Node]) -> list[Node]:
         node = stack.pop()
         if isinstance(node, kind):
             found.append(node)
-        stack += reversed(node.children)
+        stack += reversed(_children(node))
     return found
+
+
+@lru_cache(maxsize=1 << 16)
+def _children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    """libcst makes them anew each time that they are asked for."""
+    return node.children
+
+
+@lru_cache(maxsize=4)
+def read(path: str, source: bytes) -> Text:
+    """Raises cst.ParserSyntaxError."""
+    return Text(path, source)
 
 
 def method(call: cst.Call, *names: str) -> str:
