@@ -36,8 +36,7 @@ class DslRequest:
     time only, but for the mode whose stride is 1), `{"kind": "stream"}`, `{"kind": "tuple", "items"}`,
     `{"kind": "runtime", "dtype", "value"}` or `{"kind": "value", "value"}` for a compile-time value.
     `{"cutlass": NAME}` in a value is a name of the cutlass package. `search` are further directories that modules are
-    imported from. `observe` are functions of the package whose
-    calls in the user's files are told.
+    imported from. `observe` are functions of the package whose calls in the user's files are told.
     """
 
     source: Path
@@ -202,7 +201,8 @@ def _compiled_for(argument: Any) -> Any:
 def _version() -> str:
     """Everything that makes the same request another compilation: the DSL, Python, where packages come from, what
     the DSL reads from the environment, and the worker's own text."""
-    own = [file_digest(Path(__file__).with_name(f"dsl_{name}.py")) or "" for name in ("worker", "absent", "imports", "observe")]
+    parts = ("worker", "absent", "imports", "observe")
+    own = [file_digest(Path(__file__).with_name(f"dsl_{name}.py")) or "" for name in parts]
     told = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("CUTE_DSL_"))
     return "\n".join([_FORMAT, dsl_version(), sys.version, *sys.path, *told, *own])
 

@@ -22,8 +22,9 @@ _LONG = 80
 
 
 class Observer:
-    """Replaces functions and methods by ones that note their calls. Of a call: `name`, `file` and `place` (first line and
-    column, last line and the column behind; columns in bytes), `values` by argument (position or keyword), `result`."""
+    """Replaces functions and methods by ones that note their calls. Of a call: `name`, `file` and `place` (first line
+    and column, last line and the column behind; columns in bytes), `values` by argument (position or keyword),
+    `result`."""
 
     def __init__(self, package: Path) -> None:
         self._skipped = (f"{package}{os.sep}", str(Path(__file__).parent))
@@ -50,7 +51,9 @@ class Observer:
             place = self._place()
             result = inner(*given, **named)
             if place is not None:
-                values = {str(k): self._told(v) for k, v in [*enumerate(given), *named.items()] if k not in ("loc", "ip")}
+                values = {
+                    str(k): self._told(v) for k, v in [*enumerate(given), *named.items()] if k not in ("loc", "ip")
+                }
                 self.calls.append({"name": name, **place, "values": values, "result": self._told(result)})
             return result
 
@@ -109,4 +112,3 @@ def _replace(old: object, new: object, package: str) -> None:
             for key, value in list(vars(module).items()):
                 if value is old:
                     setattr(module, key, new)
-

@@ -386,7 +386,15 @@ def port_root(
     native = [s for s in (*DSL_STEPS, *DSL_ALONE) if full_rate and options.asks(s, str(root))]
     traces = options.traces if str(root) not in options.half_rate else None
     result = port_python(
-        root, options.select, options.ignore, options.rule_directories, search, options.target, full_rate, native, traces
+        root,
+        options.select,
+        options.ignore,
+        options.rule_directories,
+        search,
+        options.target,
+        full_rate,
+        native,
+        traces,
     )
     if options.keep_hopper and result.groups:
         raise PorterError(Code.NOT_FOR_BOTH_CHIPS, Location(str(root)), what="a CuTe DSL kernel")

@@ -93,8 +93,8 @@ def port_python(
 ) -> DslPortResult:
     """Port a Python file and the modules that it imports; nothing is changed if something in them cannot be ported.
     Modules are looked for beside the file, in `search`, and where the interpreter looks. `full_rate`: with M=128 MMAs
-    where the support module finds that they can be; `native`: and with these steps. `traces`
-    are what is asked of the original's traces for a port in Blackwell's own words, which comes first.
+    where the support module finds that they can be; `native`: and with these steps. `traces` of
+    the original are asked for a port in Blackwell's own words, which comes first.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE; RULE_FILE, RULE_DUPLICATE.
@@ -123,26 +123,32 @@ def port_python(
         result.diagnostics += clash
         return result
     ported = apply_groups(port.originals(), groups)
-    files, scaffold, said = (
-        (ported, {}, []) if own_words else outputs.written(closure, port.places, port.patched, ported, full_rate, native)
-    )
+    files, scaffold, said = ported, dict[str, bytes](), list[Diagnostic]()
+    if own_words is None:
+        files, scaffold, said = outputs.written(closure, port.places, port.patched, ported, full_rate, native)
     if not select and not ignore and not has_errors(said):
         said += _left(files)
-    if target.name not in next(r.chips for r in rules if r.id == FRAME_RULE):
-        why = "CuTe DSL hands out no PTX for it, so that its ports could be neither compiled nor run here"
-        said.append(Diagnostic(Code.TARGET_LACKS, Location(sources.root), {"target": target.name, "why": why}))
+    said += _lacking(target, rules, sources.root)
     result.diagnostics += said
     if not has_errors(said):
         result.files, result.scaffold = files, scaffold
         result.groups = [g for group in groups if (g := _within(group, own)) is not None]
-        if not own_words:
+        if own_words is None:
             result.kernels = [k.name.value for found in port.frames.values() for k in found]
-            result.native = tuple(native)
+        result.native = tuple(native) if own_words is None else ()
         result.full_rate, result.idiomatic = full_rate or own_words is not None, own_words is not None
         functions = handed_out((file.source for file in own.values()), spellings(rules)) if not select else {}
         for file in () if select else own.values():
             _check_chips(file, result, spellings(rules), target, functions)
     return result
+
+
+def _lacking(target: PortTarget, rules: Sequence[Rule], root: str) -> list[Diagnostic]:
+    """What is said of a chip for which nothing can be compiled."""
+    if target.name in next(r.chips for r in rules if r.id == FRAME_RULE):
+        return []
+    why = "CuTe DSL hands out no PTX for it, so that its ports could be neither compiled nor run here"
+    return [Diagnostic(Code.TARGET_LACKS, Location(root), {"target": target.name, "why": why})]
 
 
 def _check_chips(file: DslFile, result: DslPortResult, said: Spellings, target: PortTarget, functions: Given) -> None:

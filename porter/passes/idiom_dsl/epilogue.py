@@ -18,7 +18,6 @@ from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, assig
 from porter.passes.idiom_dsl.words import Words
 
 RULE = "PTR586"
-_DIVIDE = ("cutlass.cute.zipped_divide", "cutlass.cute.flat_divide", "cutlass.cute.tiled_divide")
 _TILED_S = "cutlass.cute.make_tiled_copy_S"
 _TILED_ATOM = "cutlass.cute.make_tiled_copy_C_atom"
 _STMATRIX = "cutlass.cute.nvgpu.warp.StMatrix8x8x16bOp"
@@ -53,10 +52,9 @@ def by_tiles(kernel: Kernel) -> ByTiles:
     statement = one(retiled, f"retiled copies of `{acc}`")
     name, value = _assigned(statement)
     store_name = method(cst.ensure_type(value, cst.Call), "retile")
-    allowed = {acc, name}
-    for used in found_in(kernel.function, cst.Name):
-        if used.value in kernel.aliases - allowed:
-            raise Left(f"registers of the accumulator that go by `{used.value}`, too", used)
+    for used in kernel.uses(kernel.aliases - {name}):
+        if not text.span(statement).contains(text.span(used)):
+            raise Left(f"registers of the accumulator that are used apart from the copy, by `{used.value}`", used)
     copy, index, fragment = _copy(kernel, name)
     store = bound.get(store_name, (None, None))[1]
     if not isinstance(store, cst.Call) or not text.is_a(store.func, _TILED_S):
@@ -68,16 +66,26 @@ def by_tiles(kernel: Kernel) -> ByTiles:
     layout, c_dtype, acc_dtype = _types(kernel, atom)
     if fragment not in bound:
         raise Left(f"registers `{fragment}` of the epilogue that are not made in the kernel", copy)
-    slices = {text.code(c.args[0].value) for c in found_in(kernel.function, cst.Call) if method(c, "get_slice") == store_name}
+    slices = {
+        text.code(c.args[0].value) for c in found_in(kernel.function, cst.Call) if method(c, "get_slice") == store_name
+    }
     if len(slices) != 1:
         raise Left("several slices of the copy to shared memory", store)
-    return ByTiles(statement, copy, index, bound[fragment][0], store, store_name, atom, slices.pop(), _tile(kernel, copy),
-                   layout, c_dtype, acc_dtype or f"{acc}.element_type")  # fmt: skip
+    return ByTiles(
+        statement, copy, index, bound[fragment][0], store, store_name, atom, slices.pop(), _tile(kernel, copy), layout,
+        c_dtype, acc_dtype or f"{acc}.element_type"
+    )  # fmt: skip
 
 
 def edit(kernel: Kernel, how: ByTiles, draft: Draft, words: Words) -> None:
     text = kernel.text
-    values = {"slice": how.slice, "tile": how.tile, "c_layout": how.layout, "c_dtype": how.c_dtype, "acc_dtype": how.acc_dtype}
+    values = {
+        "slice": how.slice,
+        "tile": how.tile,
+        "c_layout": how.layout,
+        "c_dtype": how.c_dtype,
+        "acc_dtype": how.acc_dtype,
+    }
     atom = text.statement(how.atom)
     if text.span(atom).start < text.span(kernel.accumulator.statement).start:
         raise Left("a copy to shared memory that is made ahead of the accumulator", atom)
@@ -85,11 +93,13 @@ def edit(kernel: Kernel, how: ByTiles, draft: Draft, words: Words) -> None:
     new = f"{words['sm100']}.get_smem_store_op({how.layout}, {how.c_dtype}, {how.acc_dtype}, {words['load']})"
     draft.replace(RULE, how.atom, new)
     first = text.code(how.store.args[0].value)
-    draft.replace(RULE, how.store, f"{words['cute']}.make_tiled_copy_D({first}, {words['load']})", [how.store.args[0].value])
+    draft.replace(
+        RULE, how.store, f"{words['cute']}.make_tiled_copy_D({first}, {words['load']})", [how.store.args[0].value]
+    )
     draft.remove(RULE, how.retiled)
-    name, value = _assigned(how.fragment)
+    value = _assigned(how.fragment)[1]
     draft.replace(RULE, value, f"{how.store_name}.retile({words['registers']})")
-    draft.instead(RULE, how.copy, words.text("copy_tile", index=how.index))
+    draft.instead(RULE, how.copy, words.loaded("copy_tile", index=how.index))
     if kernel.repeats:
         _given_back(kernel, how, draft, words)
 
@@ -99,7 +109,7 @@ def _given_back(kernel: Kernel, how: ByTiles, draft: Draft, words: Words) -> Non
     behind = kernel.text.in_block(how.copy, kernel.region.block)
     if behind is None:
         raise Left("an accumulator that is read away from its main loop", how.copy)
-    draft.below(RULE, behind, words.text("release"))
+    draft.below(RULE, behind, words.text_if_any("release"))
 
 
 def _bound(kernel: Kernel) -> dict[str, tuple[Statement, cst.BaseExpression]]:
@@ -174,7 +184,7 @@ def _tile_index(kernel: Kernel, where: cst.BaseExpression, counter: str, count: 
 def _tile(kernel: Kernel, copy: cst.For) -> str:
     """Rows and columns of the epilogue's tile, as the kernel calls them."""
     text = kernel.text
-    found = {text.code(c.args[1].value) for c in text.calls(kernel.function, *_DIVIDE) if len(c.args) == 2}
+    found = {text.code(c.args[1].value) for c in text.calls(kernel.function, *OBSERVED["divide"]) if len(c.args) == 2}
     if len(found) != 1:
         raise Left("an epilogue tile that has no name in the kernel", copy)
     return found.pop()
@@ -190,7 +200,9 @@ def _types(kernel: Kernel, atom: cst.Call) -> tuple[str, str, str]:
             return layout, c_dtype, acc_dtype
     if text.is_a(atom.func, _COPY_ATOM) and len(atom.args) == 2:
         op = _value_of(kernel, atom.args[0].value)
-        transposed = op.args[0].value if isinstance(op, cst.Call) and op.args and text.is_a(op.func, _STMATRIX) else None
+        transposed = (
+            op.args[0].value if isinstance(op, cst.Call) and op.args and text.is_a(op.func, _STMATRIX) else None
+        )
         if isinstance(transposed, cst.Call) and (layout := method(transposed, "is_m_major_c")):
             return layout, text.code(atom.args[1].value), ""
     raise Left("an atom of the store to shared memory whose layout and types are not said", atom)

@@ -15,11 +15,10 @@ from porter.passes.idiom_dsl.names import OBSERVED
 from porter.passes.idiom_dsl.text import Left, Text, found_in
 
 
-
 @dataclass(frozen=True)
 class Trace:
-    """What one case does while its original is traced for Hopper: the calls that `porter.build.dsl_observe` tells, and how
-    many threads and blocks a cluster it launches."""
+    """What one case does while its original is traced for Hopper: the calls that `porter.build.dsl_observe` tells, and
+    how many threads and blocks a cluster it launches."""
 
     calls: Sequence[Mapping[str, Any]]
     threads: int
@@ -54,7 +53,9 @@ class Facts:
         self.elsewhere: list[Mapping[str, Any]] = []
         for case, trace in enumerate(traces):
             for told in trace.calls:
-                call = calls.get(_span(text, told["place"])) if Path(told["file"]) == Path(text.path).resolve() else None
+                call = (
+                    calls.get(_span(text, told["place"])) if Path(told["file"]) == Path(text.path).resolve() else None
+                )
                 if call is None:
                     self.elsewhere.append(told)
                 else:

@@ -43,8 +43,8 @@ class Imports:
             self._known[full if alias.asname or origin else local] = local
 
     def of(self, name: str) -> str:
-        """What a module, or a name of one, is called in the file. A module whose sister for Hopper is imported by its own
-        name is, too."""
+        """What a module, or a name of one, is called in the file. A module whose sister for Hopper is imported by its
+        own name is, too."""
         if name in self._known:
             return self._known[name]
         for known, local in sorted(self._known.items(), key=lambda one: -len(one[0])):
@@ -83,7 +83,9 @@ class Imports:
             at = self.text.line_end(self.text.span(self._last).end)
             self.draft.edits.append((RULE, Edit(self.text.path, Span(at, at), lines.encode())))
 
-    def _without_unused(self, statement: cst.BaseStatement | cst.SimpleStatementLine, line: cst.Import | cst.ImportFrom) -> None:
+    def _without_unused(
+        self, statement: cst.BaseStatement | cst.SimpleStatementLine, line: cst.Import | cst.ImportFrom
+    ) -> None:
         assert not isinstance(line.names, cst.ImportStar)
         unused = [a for a in line.names if self._lost(a)]
         if not unused:

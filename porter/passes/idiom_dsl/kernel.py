@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,13 +12,17 @@ from typing import Any
 import libcst as cst
 import libcst.matchers as m
 
-from porter.passes.idiom_dsl.facts import Facts, Seen, agreed
+from porter.passes.idiom_dsl.facts import Facts, Seen
 from porter.passes.idiom_dsl.names import OBSERVED
 from porter.passes.idiom_dsl.text import Left, Statement, Text, argument, assigned, found_in, method, one
 
 KERNEL = "cutlass.cute.kernel"
 JOINED = 128
 """Threads of a warpgroup."""
+
+
+class _Apart(Left):
+    """A block has a part of the main loop alone."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +106,8 @@ class Kernel:
         return Accumulator(found[0], statement, made[0].call, made)
 
     def _by_name(self) -> list[Seen]:
-        """Where the accumulator is made, where a loop hands it on as another object: it goes by its name, and the traces
-        agree on its shape."""
+        """Where the accumulator is made, where a loop hands it on as another object: it goes by its name, and the
+        traces agree on its shape."""
         names = {self.text.code(_value(c, 1, "d")) for c in self.gemms}
         shapes = {(s.case, str(s.value(1, "d")["shape"])) for s in self.multiplies}
         found = []
@@ -155,17 +160,19 @@ class Kernel:
 
     @cached_property
     def region(self) -> Region:
-        """The largest part of the kernel that has all MMAs and nothing that concerns other warps: the main loop, with the
-        loads that the same warp issues, or one turn of it."""
+        """The largest part of the kernel that has all MMAs and nothing that concerns other warps: the main loop, with
+        the loads that the same warp issues, or one turn of it."""
         chains = [[n for n in self.text.above(c) if isinstance(n, cst.IndentedBlock)] for c in self.gemms]
-        why = Left("MMAs of several functions", self.gemms[0])
+        why: Left | None = None
         for block in reversed([b for b in chains[0] if all(b in chain for chain in chains)]):
             if block is self.function.body or self.function.body in self.text.above(block):
                 try:
                     return self._region_in(block)
+                except _Apart as apart:
+                    why = why or apart
                 except Left as left:
                     why = left
-        raise why
+        raise why or Left("MMAs of several functions", self.gemms[0])
 
     def _region_in(self, block: cst.IndentedBlock) -> Region:
         parts = [*self.gemms, *self.of_pipeline(self.function, *CONSUMER), *self.warpgroup_calls(self.function)]
@@ -173,7 +180,7 @@ class Kernel:
         inside = []
         for call in parts:
             if (statement := self.text.in_block(call, block)) is None:
-                raise Left("a main loop of which a part stands elsewhere", call)
+                raise _Apart("a main loop of which a part stands elsewhere", call)
             inside.append(body.index(statement))
         inside += [body.index(s) for c in self.settings if (s := self.text.in_block(c, block)) is not None]
         first, last = min(inside), max(inside)
@@ -201,6 +208,21 @@ class Kernel:
                         new |= {one_[0]} if names & found else set()
             found |= new
             grown = bool(new)
+        return found
+
+    def uses(self, names: AbstractSet[str]) -> list[cst.Name]:
+        """Where registers of these names are used: neither made, nor multiplied, cleared or asked for their shape."""
+        own = {id(_value(c, i, k)) for c in self.gemms for i, k in ((1, "d"), (4, "c"))}
+        found = []
+        for node in found_in(self.function, cst.Name):
+            parent = self.text.parent(node)
+            told = isinstance(parent, cst.Attribute) and parent.value is node and parent.attr.value in _NOT_READ
+            bound = isinstance(parent, (cst.AssignTarget, cst.AnnAssign)) and parent.target is node
+            other = (isinstance(parent, cst.Attribute) and parent.attr is node) or (
+                isinstance(parent, cst.Arg) and parent.keyword is node
+            )
+            if node.value in names and id(node) not in own and not told and not bound and not other:
+                found.append(node)
         return found
 
     def gemms_in(self, node: cst.CSTNode) -> list[cst.Call]:
@@ -234,7 +256,7 @@ class Kernel:
                     raise Left("a barrier of all threads in the main loop", call)
                 if owner := method(call, "advance"):
                     bound.add(owner)
-            if found_in(statement, cst.Return) or found_in(statement, cst.Break):
+            if [n for kind in _LEAVES for n in found_in(statement, kind)]:
                 raise Left("a main loop that may be left", statement)
             bound |= set(_bound(statement))
         behind = list(region.block.body)[list(region.block.body).index(region.last) + 1 :]
@@ -281,6 +303,9 @@ class Kernel:
 
 
 CONSUMER = ("consumer_wait", "consumer_release", "consumer_try_wait")
+_LEAVES: tuple[type[cst.CSTNode], ...] = (cst.Return, cst.Break)
+_BINDS: tuple[type[cst.CSTNode], ...] = (cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.For)
+_NOT_READ = ("fill", "shape", "layout", "element_type")
 _MEETS = ("arrive_and_wait", "arrive_and_wait_unaligned")
 
 
@@ -312,11 +337,9 @@ def _bound(statement: cst.CSTNode, header: bool = False) -> Iterator[str]:
         return
     if header and not isinstance(statement, cst.SimpleStatementLine):
         return
-    for node in found_in(statement, cst.CSTNode):
-        if isinstance(node, cst.AssignTarget):
-            yield from _targets(node.target)
-        elif isinstance(node, (cst.AugAssign, cst.AnnAssign, cst.NamedExpr, cst.For)):
-            yield from _targets(node.target)
+    for kind in _BINDS:
+        for node in found_in(statement, kind):
+            yield from _targets(getattr(node, "target"))  # noqa: B009
 
 
 def _targets(node: cst.CSTNode) -> Iterator[str]:
@@ -348,4 +371,3 @@ def kernels(text: Text, facts: Facts) -> list[Kernel]:
 
 def _decorator(node: cst.Decorator) -> cst.BaseExpression:
     return node.decorator.func if isinstance(node.decorator, cst.Call) else node.decorator
-

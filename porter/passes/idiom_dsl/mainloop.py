@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main loop is one warp's: what commits an MMA is what gives its buffer back, and nobody waits for it but the loads.
+"""The main loop is one warp's: what commits an MMA gives its buffer back, and nobody waits for it but the loads.
 
 PTX ISA 9.7.16.12.1 (tcgen05.commit). CUTLASS: python/CuTeDSL/cutlass/pipeline/sm100.py, PipelineTmaUmma.
 """
@@ -82,16 +82,17 @@ def _call(statement: cst.CSTNode) -> cst.Call:
 def _emptied(kernel: Kernel, draft: Draft, region: Region) -> None:
     """A condition under which nothing is left goes."""
     for statement in region.statements:
-        for whole in [*found_in(statement, cst.If), *found_in(statement, cst.For)]:
+        conditions: list[cst.If | cst.For] = [*found_in(statement, cst.If), *found_in(statement, cst.For)]
+        for whole in conditions:
             if whole.orelse is None and all(draft.is_gone(kernel.text.span(s)) for s in whole.body.body):
                 draft.drop(whole)
                 draft.remove(RULE, whole)
 
 
 def _cleared(kernel: Kernel, draft: Draft, words: Words) -> None:
-    """An accumulator that is cleared is not added to by its first MMA. Where there may be none, registers are cleared."""
+    """The first MMA does not add to an accumulator that is cleared. Where there may be none, registers are cleared."""
     name, text = kernel.accumulator.name, kernel.text
-    words["count"] = ""
+    words["known"] = ""
     fills = [c for c in found_in(kernel.function, cst.Call) if method(c, "fill") == name]
     if not fills:
         return
@@ -105,11 +106,13 @@ def _cleared(kernel: Kernel, draft: Draft, words: Words) -> None:
     if len(begins) != 1 or text.code(begins[0].args[-1].value) != "True":
         raise Left("an accumulator that is cleared, and not added to from the first MMA on", fills[0])
     draft.replace(RULE, begins[0].args[-1].value, "False")
-    words["count"] = " and ".join(f"{bound} == 0" for bound in _bounds(kernel))
+    words["known"] = " or ".join(f"{bound} > 0" for bound in _bounds(kernel))
     for call in kernel.gemms:
         block, statement = text.block(text.statement(call)), text.statement(call)
         behind = list(block.body)[list(block.body).index(statement) + 1 :]
-        if not any(method(c, "set") == kernel.mma for s in behind for c in found_in(s, cst.Call)) and not _is_deep(kernel, call):
+        if not any(method(c, "set") == kernel.mma for s in behind for c in found_in(s, cst.Call)) and not _is_deep(
+            kernel, call
+        ):
             draft.below(RULE, statement, f"{kernel.mma}.set({words['tcgen05']}.Field.ACCUMULATE, True)", 1)
 
 
@@ -121,7 +124,12 @@ def _bounds(kernel: Kernel) -> list[str]:
         count = loop.iter if isinstance(loop, cst.For) else None
         bounds = [text.code(a.value) for a in count.args if a.keyword is None] if isinstance(count, cst.Call) else []
         begin = [] if len(bounds) == 1 else bounds[:1]
-        if not bounds or len(bounds) > 3 or (begin and begin[0] != "0" and begin != found[-1:]) or bounds[2:] not in ([], ["1"]):
+        if (
+            not bounds
+            or len(bounds) > 3
+            or (begin and begin[0] != "0" and begin != found[-1:])
+            or bounds[2:] not in ([], ["1"])
+        ):
             raise Left("a cleared accumulator whose loop does not begin at 0", loop)
         found.append(operand(bounds[0] if len(bounds) == 1 else bounds[1]))
     return found
@@ -156,8 +164,10 @@ def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, 
     text, statements = kernel.text, region.statements
     condition = kernel.loader or f"{words['cute']}.arch.make_warp_uniform({operand(slice_)} // 32) == 0"
     state = words["fills"] if kernel.repeats else words["reads"]
-    acquire = words.text("acquire") if kernel.repeats else ""
+    acquire = words.text_if_any("acquire") if kernel.repeats else ""
     first = statements[0]
+    if words["known"]:
+        draft.above(RULE, first, f"{words['any']} = {words['known']}")
     if isinstance(first, cst.If) and first.orelse is None and text.code(first.test) == condition:
         statements = statements[1:]
         if acquire:
@@ -168,10 +178,10 @@ def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, 
     for test in (t for s in statements for t in found_in(s, cst.If)):
         if kernel.loader and text.code(first_of(test.test)) == kernel.loader and not draft.is_gone(text.span(test)):
             _without_first(draft, test)
-    closing = "\n".join("    " + line for line in words.text("commit", state=state).splitlines())
-    whole = [words.text("copy_whole")] if words["load_whole"] else []
-    given_back = [words.text("release")] if whole and kernel.repeats else []
-    draft.below(RULE, region.last, "\n".join([closing, words.text("wait"), *whole, *given_back]))
+    closing = "\n".join("    " + line for line in words.text_if_any("commit", state=state).splitlines())
+    whole = [words.loaded("copy_whole")] if words["load_whole"] else []
+    given_back = [words.text_if_any("release")] if whole and kernel.repeats else []
+    draft.below(RULE, region.last, "\n".join([closing, words.text_if_any("wait"), *whole, *given_back]))
 
 
 def _without_first(draft: Draft, test: cst.If) -> None:

@@ -33,7 +33,11 @@ def storage(kernel: Kernel, draft: Draft, words: Words) -> None:
         raise Left("mbarriers of the loads that are no member of a struct", kernel.pipeline[1])
     member = cst.ensure_type(cst.ensure_type(value, cst.Call).func, cst.Attribute).value
     owner, name = text.code(cst.ensure_type(member, cst.Attribute).value), member.attr.value  # type: ignore[attr-defined]
-    fields = [s for s in found_in(text.module, cst.SimpleStatementLine) if m.matches(s, _field(name)) and _in_struct(kernel, s)]
+    fields = [
+        s
+        for s in found_in(text.module, cst.SimpleStatementLine)
+        if m.matches(s, _field(name)) and _in_struct(kernel, s)
+    ]
     draft.below(STORAGE, one(fields, f"members `{name}` of structs"), words.text("storage"))
     words["barriers"] = f"{owner}.{words['barriers']}.data_ptr()"
     words["address"] = f"{owner}.{words['address']}.ptr"
@@ -60,16 +64,18 @@ def _followed(kernel: Kernel, value: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def pipelines(kernel: Kernel, draft: Draft, words: Words, slice_: str, warpgroups: int) -> None:
-    """`slice_`: the thread among those of the `warpgroups` that read the accumulator. A buffer of the loads is given back by `tcgen05.commit`, one arrival for each CTA that reads it; the accumulator has
-    a pipeline of its own."""
-    name, create = kernel.pipeline
+    """A buffer of the loads is given back by `tcgen05.commit`, one arrival for each CTA that reads it; the accumulator
+    has a pipeline of its own. `slice_`: the thread among those of the `warpgroups` that read it."""
+    create = kernel.pipeline[1]
     layout, defer = argument(create, None, "cta_layout_vmnk"), argument(create, None, "defer_sync")
     _arrivals(kernel, draft, create, layout)
     words["layout"] = kernel.text.code(layout.value) if layout is not None else ""
     words["defer"] = kernel.text.code(defer.value) if defer is not None else ""
     everybody = kernel.branch is None
     words["readers"] = _block(kernel, warpgroups) if everybody else str(JOINED * warpgroups)
-    words["apart"] = kernel.text.margin(kernel.accumulator.statement) != kernel.text.margin(kernel.function.body.body[0])
+    words["apart"] = kernel.text.margin(kernel.accumulator.statement) != kernel.text.margin(
+        kernel.function.body.body[0]
+    )
     words["allocating"] = words["readers"] if words["apart"] or everybody else _block(kernel, warpgroups)
     words["barrier"] = _free_barrier(kernel)
     words["allocator"] = _first_warp(kernel, slice_) if words["apart"] else 0
@@ -101,8 +107,8 @@ def _thread_indices(kernel: Kernel) -> set[str]:
 
 
 def _block(kernel: Kernel, warpgroups: int) -> str:
-    """The threads of the port's block, of whose warpgroups so many read the accumulator: what the host code says of it, or
-    their number."""
+    """The threads of the port's block, of whose warpgroups so many read the accumulator: what the host code says of
+    it, or their number."""
     widths = {s.case: math.prod(s.value(5, "atom_layout_mnk")) for s in kernel.facts.of("make_mma")}
     threads = {t.threads - JOINED * (widths[i] - warpgroups) for i, t in enumerate(kernel.facts.traces) if i in widths}
     number = agreed(threads, "threads of a block")
@@ -145,7 +151,9 @@ def _ctas(kernel: Kernel, count: cst.BaseExpression) -> str:
     if not m.matches(value, m.BinaryOperation(operator=m.Multiply())):
         return ""
     sides = [cst.ensure_type(value, cst.BinaryOperation).left, cst.ensure_type(value, cst.BinaryOperation).right]
-    per_warp = [s for s in sides if re.search(r"// (32|cute\.arch\.WARP_SIZE)\W*$", kernel.text.code(_followed(kernel, s)))]
+    per_warp = [
+        s for s in sides if re.search(r"// (32|cute\.arch\.WARP_SIZE)\W*$", kernel.text.code(_followed(kernel, s)))
+    ]
     others = [s for s in sides if s not in per_warp]
     return kernel.text.code(others[0]) if len(per_warp) == len(others) == 1 and isinstance(others[0], cst.Name) else ""
 
@@ -165,7 +173,7 @@ def accumulator(kernel: Kernel, draft: Draft, words: Words) -> None:
     if words["apart"] and not (text.block(acc.statement) is block or text.in_block(block, text.block(acc.statement))):
         raise Left("an accumulator that is made away from its main loop", acc.statement)
     if acc.seen[0].name.endswith("make_fragment_C"):
-        fragment, kept = text.code(acc.call), [acc.call]
+        fragment, kept = text.code(acc.call), list[cst.CSTNode]([acc.call])
     else:
         shape = argument(acc.call, 0, "shape_or_layout")
         if shape is None or acc.seen[0].name.endswith("_like"):
@@ -176,11 +184,13 @@ def accumulator(kernel: Kernel, draft: Draft, words: Words) -> None:
 
 
 def end(kernel: Kernel, draft: Draft, words: Words) -> None:
-    """The columns are given back when all threads have read them, and no other CTA's commit is under way to this one."""
+    """The columns are given back when all threads have read them, and no commit of another CTA is under way to this."""
     text = kernel.text
     block = text.block(kernel.accumulator.statement)
     body = list(block.body)
-    returns = [r for s in kernel.function.body.body for r in found_in(s, cst.Return) if text.function(r) is kernel.function]
+    returns = [
+        r for s in kernel.function.body.body for r in found_in(s, cst.Return) if text.function(r) is kernel.function
+    ]
     last = body[-1]
     if m.matches(last, m.SimpleStatementLine([m.Return(None)])) and len(returns) == 1:
         last = body[-2]

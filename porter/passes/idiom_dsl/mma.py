@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tiled MMA: one atom for a block's whole tile, issued for one CTA, and one warpgroup that reads it.
 
-CUTLASS: python/CuTeDSL/cutlass/utils/blackwell_helpers.py, make_trivial_tiled_mma. A tile of 128 rows is one MMA; of 256
-rows it would be two, or one of a pair of CTAs.
+CUTLASS: python/CuTeDSL/cutlass/utils/blackwell_helpers.py, make_trivial_tiled_mma. A tile of 128 rows is one MMA; of
+256 rows it would be two, or one of a pair of CTAs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
 
 RULE = "PTR581"
-_PAIR = m.Tuple([m.Element(), m.Element()])
+_SECOND = m.Subscript(m.Name() | m.Attribute(), [m.SubscriptElement(m.Index(m.Integer("1")))])
+_OF_TILE = m.Tuple([m.Element(), m.Element(_SECOND)])
+"""`(64, tile[1])`: what a block's tile is called."""
 _FIRST = ("a_dtype", "b_dtype", "a_leading_mode", "b_leading_mode", "acc_dtype")
 
 
@@ -40,8 +42,8 @@ def require(kernel: Kernel) -> None:
         raise Left("a tiled MMA that is made elsewhere")
 
 
-def edit(kernel: Kernel, draft: Draft, imports: Imports, whole: bool) -> None:
-    """`whole`: the accumulator is read as a whole, by all warpgroups."""
+def edit(kernel: Kernel, draft: Draft, imports: Imports, epilogue_tile: str) -> None:
+    """`epilogue_tile`: its name in the kernel; empty where the accumulator is read as a whole, by all warpgroups."""
     text = kernel.text
     made = one(list(dict.fromkeys(s.call for s in kernel.facts.of("make_mma"))), "calls that make a tiled MMA")
     plain = [argument(made, i, k) for i, k in enumerate(_FIRST)]
@@ -54,9 +56,9 @@ def edit(kernel: Kernel, draft: Draft, imports: Imports, whole: bool) -> None:
     draft.replace(RULE, tiler, tile if layout.keyword is None and len(made.args) == 7 else f"mma_tiler_mn={tile}")
     if (source := argument(made, 7, "a_source")) is not None:
         draft.replace(RULE, source, text.code(source))
-    if not whole:
+    if epilogue_tile:
         _one_warpgroup(kernel, draft, layout.value)
-        _epilogue_tile(kernel, draft)
+        _epilogue_tile(kernel, draft, epilogue_tile, tile)
     for call in found_in(kernel.function, cst.Call):
         if method(call, "get_slice") == kernel.mma and len(call.args) == 1 and not draft.is_gone(text.span(call)):
             draft.replace(RULE, call.args[0], "0")
@@ -66,8 +68,8 @@ def _tile(kernel: Kernel, made: cst.Call) -> str:
     """Rows and columns of a block's tile, as the file calls them where the tiled MMA is made."""
     text, found = kernel.text, set[str]()
     tiler = argument(made, 6, "tiler_mn")
-    columns = tiler.value.elements[1].value if tiler is not None and m.matches(tiler.value, _PAIR) else None  # type: ignore[attr-defined]
-    if m.matches(columns, m.Subscript(m.Name() | m.Attribute(), [m.SubscriptElement(m.Index(m.Integer("1")))])):
+    if tiler is not None and m.matches(tiler.value, _OF_TILE):
+        columns = cst.ensure_type(tiler.value, cst.Tuple).elements[1].value
         return f"{text.code(cst.ensure_type(columns, cst.Subscript).value)}[:2]"
     for seen in kernel.facts.of("operand_layout"):
         value = argument(seen.call, 1, "tile_shape_mnk")
@@ -104,26 +106,33 @@ def _one_warpgroup(kernel: Kernel, draft: Draft, layout: cst.BaseExpression) -> 
     draft.replace(RULE, bound[1], "(1, 1, 1)")
 
 
-def _epilogue_tile(kernel: Kernel, draft: Draft) -> None:
-    """A tile of the epilogue has all rows of an atom."""
+def _epilogue_tile(kernel: Kernel, draft: Draft, name: str, tile: str) -> None:
+    """A tile of the epilogue, which the kernel calls `name`, has all rows of an atom, and the columns that it had."""
+    text = kernel.text
     calls = list(dict.fromkeys(s.call for s in kernel.facts.of("epilogue_tile")))
     for call in calls:
-        tile, cooperative = argument(call, 0, "tile_shape_mnk"), argument(call, 2, "is_cooperative")
+        shape, cooperative = argument(call, 0, "tile_shape_mnk"), argument(call, 2, "is_cooperative")
         override = argument(call, 3, "epi_tile_override")
-        if tile is None or (override is not None and _given(kernel.facts.at(call))):
+        if shape is None or (override is not None and _given(kernel.facts.at(call))):
             raise Left("an epilogue tile that is given", call)
-        rows = f"{kernel.text.code(tile.value)}[0] == 128"
+        rows = f"{text.code(shape.value)}[0] == 128"
         if cooperative is None:
-            draft.replace(RULE, call.args[-1], f"{kernel.text.code(call.args[-1])}, is_cooperative={rows}", [call.args[-1]])
+            draft.replace(RULE, call.args[-1], f"{text.code(call.args[-1])}, is_cooperative={rows}", [call.args[-1]])
         else:
             draft.replace(RULE, cooperative.value, rows, [])
-    made = {s.call for s in kernel.facts.of("epilogue_tile")}
-    for seen in kernel.facts.of("epilogue_layout"):
-        rows = seen.value(2, "epi_tile")
-        if not made and isinstance(rows, list) and rows[0] != kernel.tiles[seen.case][0]:
-            raise Left(f"an epilogue tile of {rows[0]} rows of an MMA of {kernel.tiles[seen.case][0]}", seen.call)
+    seen = [s for s in kernel.facts.of("divide") if text.function(s.call) is kernel.function]
+    reduced = any(layout != (1, 1, 1) for layout in kernel.warpgroups)
+    whole = not reduced and all(
+        isinstance(t := s.value(1, "tiler"), list) and t[0] == kernel.tiles[s.case][0] for s in seen
+    )
+    if calls or (seen and whole):
+        return
+    said = [s for s in found_in(text.module, cst.SimpleStatementLine) if (assigned(s) or ("",))[0] == name]
+    values = [v[1] for s in said if (v := assigned(s)) is not None and text.code(v[1]) != "None"]
+    value = one(values, f"assignments of `{name}`, the epilogue's tile")
+    first = tile.removesuffix("[:2]") + "[0]" if tile.endswith("[:2]") else tile.strip("()").split(",")[0]
+    draft.around(RULE, value, f"({first}, ", "[1])")
 
 
 def _given(seen: Sequence[Seen]) -> bool:
     return agreed([s.value(3, "epi_tile_override") is not None for s in seen], "an epilogue tile that is given")
-

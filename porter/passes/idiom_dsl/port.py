@@ -15,7 +15,7 @@ from porter.passes.idiom_dsl.facts import Facts, Trace
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel, kernels
 from porter.passes.idiom_dsl.registers import InRegisters
-from porter.passes.idiom_dsl.text import Draft, Left, Text
+from porter.passes.idiom_dsl.text import Draft, Left, Text, read
 from porter.passes.idiom_dsl.unused import remove_unused
 from porter.passes.idiom_dsl.words import Words
 
@@ -34,9 +34,9 @@ class Idiomatic:
 def idiomatic(path: str, source: bytes, traces: Sequence[Trace]) -> Idiomatic:
     text: Text | None = None
     try:
-        text = Text(path, source)
+        text = read(path, source)
         facts, draft = Facts(text, traces), Draft(text)
-        facts.require_here("multiply", "make_mma", "load_pipeline", "epilogue_tile", "epilogue_layout")
+        facts.require_here("multiply", "make_mma", "load_pipeline", "epilogue_tile")
         imports, found = Imports(text, draft), kernels(text, facts)
         for kernel in found:
             _edit(kernel, draft, imports)
@@ -55,7 +55,7 @@ def _edit(kernel: Kernel, draft: Draft, imports: Imports) -> None:
     mma.require(kernel)
     words, how = Words(kernel, imports), _epilogue(kernel)
     words["load_whole"] = isinstance(how, InRegisters)
-    mma.edit(kernel, draft, imports, words["load_whole"])
+    mma.edit(kernel, draft, imports, how.tile if isinstance(how, ByTiles) else "")
     memory.storage(kernel, draft, words)
     memory.pipelines(kernel, draft, words, how.slice, how.warpgroups)
     memory.accumulator(kernel, draft, words)

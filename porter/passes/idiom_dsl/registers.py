@@ -81,7 +81,7 @@ def edit(kernel: Kernel, how: InRegisters, draft: Draft, words: Words) -> None:
         draft.named |= {n.value for n in found_in(call.args[0], cst.Name)}
         draft.replace(RULE, call, f"{words['thread']}.partition_D({mine})", [call.args[0]])
     for call in how.alike:
-        first = one([a for a in call.args[:1]], "shapes of registers")
+        first = one(list(call.args[:1]), "shapes of registers")
         draft.replace(RULE, first.value, f"{words['registers']}.shape")
     _renamed(kernel, draft, words)
 
@@ -94,7 +94,9 @@ def _renamed(kernel: Kernel, draft: Draft, words: Words) -> None:
         span, parent = text.span(node), text.parent(node)
         if node.value != name or draft.is_gone(span) or any(c.contains(span) for c in multiplied):
             continue
-        if (isinstance(parent, cst.Attribute) and parent.attr is node) or (isinstance(parent, cst.Arg) and parent.keyword is node):
+        if (isinstance(parent, cst.Attribute) and parent.attr is node) or (
+            isinstance(parent, cst.Arg) and parent.keyword is node
+        ):
             continue
         if isinstance(parent, (cst.AssignTarget, cst.Param)):
             raise Left(f"`{name}` is bound again", node)

@@ -13,41 +13,43 @@ import libcst.matchers as m
 from porter.passes.idiom_dsl.facts import Trace
 from porter.passes.idiom_dsl.kernel import JOINED
 from porter.passes.idiom_dsl.names import OBSERVED
-from porter.passes.idiom_dsl.text import Text, argument, assigned
+from porter.passes.idiom_dsl.text import Text, argument, assigned, read
 
 
 def stated(path: Path, source: bytes, rows: int, columns: int, warpgroups: int = 1, cluster: int = 1) -> Trace:
     """What a GEMM of f16 with this tile does, with one MMA in a k block; `warpgroups` share its rows."""
-    text = Text(str(path), source)
-    op = {"kind": "MmaF16BF16Op", "number": 1, "shape_mnk": [64, columns, 16], "a_src": {"text": "OperandSource.SMEM"},
-          "a_dtype": {"type": "Float16"}, "b_dtype": {"type": "Float16"}}  # fmt: skip
-    sums = {"number": 2, "shape": [[2, 2, columns // 8], rows // 64 // warpgroups, 1]}
-    known = {
+    text = read(str(path), source)
+    op: dict[str, Any] = {"kind": "MmaF16BF16Op", "number": 1, "shape_mnk": [64, columns, 16],
+          "a_src": {"text": "OperandSource.SMEM"}, "a_dtype": {"type": "Float16"},
+          "b_dtype": {"type": "Float16"}}  # fmt: skip
+    sums: dict[str, Any] = {"number": 2, "shape": [[2, 2, columns // 8], rows // 64 // warpgroups, 1]}
+    known: dict[str, tuple[Any, Any]] = {
         "make_mma": ({"5": [warpgroups, 1, 1]}, {"op": op}),
         "multiply": ({"0": {"op": op}, "1": sums, "2": {"shape": [1, 1]}}, None),
         "operand_layout": ({"1": [rows, columns, 64]}, None),
-        "epilogue_layout": ({"2": [rows, 32]}, None),
+        "divide": ({"1": [rows, 32]}, None),
     }
     calls = list(_calls(text, known, sums))
     return Trace(calls, JOINED * warpgroups, cluster)
 
 
-def _calls(text: Text, known: Mapping[str, tuple[dict[str, Any], Any]], sums: object) -> Iterator[dict[str, Any]]:
+def _calls(text: Text, known: Mapping[str, tuple[Any, Any]], sums: object) -> Iterator[dict[str, Any]]:
     multiplied = {text.code(c.args[1].value) for c in text.calls(text.module, *OBSERVED["multiply"])}
+    file = str(Path(text.path).resolve())
     for role, names in OBSERVED.items():
         for call in text.calls(text.module, *names):
             values, result = known.get(role, ({}, None))
             if role == "barrier":
                 number = argument(call, 0, "barrier_id")
-                values = {"0": int(text.code(number.value)) if number and m.matches(number.value, m.Integer()) else None}
+                is_told = number is not None and m.matches(number.value, m.Integer())
+                values = {"0": int(text.code(number.value)) if number is not None and is_told else None}
             if role == "registers":
                 bound = assigned(text.statement(call))
                 result = sums if bound is not None and bound[0] in multiplied else {"number": 3, "shape": [1]}
-            yield {"name": names[0], "file": str(Path(text.path).resolve()), "place": _place(text, call), "values": values,
-                   "result": result}  # fmt: skip
-    for call in m.findall(text.module, m.Call(m.Attribute(attr=m.Name("make_fragment_C")))):
-        yield {"name": OBSERVED["registers"][-1], "file": str(Path(text.path).resolve()), "place": _place(text, call),
-               "values": {}, "result": sums}  # fmt: skip
+            yield {"name": names[0], "file": file, "place": _place(text, call), "values": values, "result": result}
+    for made in m.findall(text.module, m.Call(m.Attribute(attr=m.Name("make_fragment_C")))):
+        name = OBSERVED["registers"][-1]
+        yield {"name": name, "file": file, "place": _place(text, made), "values": {}, "result": sums}
 
 
 def _place(text: Text, call: cst.CSTNode) -> list[int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeVar
 
 import libcst as cst
@@ -143,8 +144,20 @@ def found_in(inside: cst.CSTNode, kind: type[Node]) -> list[Node]:
         node = stack.pop()
         if isinstance(node, kind):
             found.append(node)
-        stack += reversed(node.children)
+        stack += reversed(_children(node))
     return found
+
+
+@lru_cache(maxsize=1 << 16)
+def _children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    """libcst makes them anew each time that they are asked for."""
+    return node.children
+
+
+@lru_cache(maxsize=4)
+def read(path: str, source: bytes) -> Text:
+    """Raises cst.ParserSyntaxError."""
+    return Text(path, source)
 
 
 def method(call: cst.Call, *names: str) -> str:
@@ -156,7 +169,11 @@ def method(call: cst.Call, *names: str) -> str:
 
 def operand(code: str) -> str:
     """An expression as an operand of another."""
-    return code if m.matches(cst.parse_expression(code), m.Name() | m.Attribute() | m.Call() | m.Integer()) else f"({code})"
+    return (
+        code
+        if m.matches(cst.parse_expression(code), m.Name() | m.Attribute() | m.Call() | m.Integer())
+        else f"({code})"
+    )
 
 
 def argument(call: cst.Call, index: int | None, keyword: str = "") -> cst.Arg | None:
@@ -203,6 +220,12 @@ class Draft:
             at = kept.end
         self.gone.append(Span(at, span.end))
 
+    def around(self, rule: str, node: cst.CSTNode, before: str, behind: str) -> None:
+        """New text in front of a node and behind it."""
+        span = self.text.span(node)
+        for at, new in ((span.start, before), (span.end, behind)):
+            self._add(rule, Span(at, at), new)
+
     def remove(self, rule: str, statement: cst.CSTNode) -> None:
         """A statement with its lines and the comments right above it."""
         span = self.lines(statement)
@@ -214,7 +237,7 @@ class Draft:
             self.gone.append(span)
 
     def lines(self, statement: cst.CSTNode, banner: bool = False) -> Span:
-        """The lines of a statement with the comments right above it; those that head a section with a `banner` alone."""
+        """The lines of a statement with the comments right above; those of a section's head with a `banner` alone."""
         span = self.text.span(statement)
         self.text.margin(statement)
         first = start = self.text.line_start(span.start)
@@ -277,8 +300,8 @@ class Draft:
         self.edits.append((rule, Edit(self.text.path, span, new.encode())))
 
     def finished(self) -> list[tuple[str, Edit]]:
-        """All edits, those of lines that stand deeper with them. What is put in at one place is one edit, in the order in
-        which it was asked for."""
+        """All edits, those of lines that stand deeper with them. What is put in at one place is one edit, in the order
+        in which it was asked for."""
         removed = [e.span for _, e in self.edits if len(e.span)]
         at_point: dict[int, tuple[str, bytes]] = {}
         found = [one for one in self.edits if len(one[1].span)]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+
 import libcst as cst
 
 from porter.passes.idiom_dsl.text import Draft, Statement, Text, assigned, found_in
@@ -33,7 +34,9 @@ def _is_unused(text: Text, draft: Draft, function: cst.FunctionDef, statement: S
     word = re.compile(rf"\b{re.escape(name)}\b")
     own = text.span(statement)
     return not any(
-        word.search(edit.replacement.decode()) for _, edit in draft.edits if not own.contains(edit.span) or not len(edit.span)
+        word.search(edit.replacement.decode())
+        for _, edit in draft.edits
+        if not own.contains(edit.span) or not len(edit.span)
     )
 
 

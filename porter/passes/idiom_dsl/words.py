@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the new lines of a kernel call things: modules as the file does, everything else by names that it does not have."""
+"""What the new lines of a kernel call things: modules as the file does, all else by names that it does not have."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ _OWN = {
     "tile_of": "tAcc",
     "part": "acc_part",
     "place": "acc_place",
+    "any": "multiplies",
     "gathered": "tmem_barrier",
     "k": "k_block",
     "k_part": "k_part",
@@ -59,3 +60,17 @@ class Words(dict[str, Any]):
         """A section's lines."""
         self.update(more)
         return "".join(sections(_FILE)[section].written(self)).strip("\n")
+
+    def text_if_any(self, section: str, **more: Any) -> str:
+        """The same, where the main loop may have no MMA only if it has one."""
+        text = self.text(section, **more)
+        return f"if {self['any']}:\n{_deeper(text)}" if self["known"] else text
+
+    def loaded(self, section: str, **more: Any) -> str:
+        """A load of the accumulator, or zeros where there is no MMA."""
+        text = self.text_if_any(section, **more)
+        return f"{text}\nelse:\n    {self['registers']}.fill(0)" if self["known"] else text
+
+
+def _deeper(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines()).rstrip("\n")
