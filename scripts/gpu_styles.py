@@ -21,16 +21,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import porter.verify.gpu.backend
-from porter.build.port_plan import PortPlan
+from porter.build.port_plan import PortPlan, materialize
 from porter.build.ptxas import assemble
 from porter.diagnostics import Code, PorterError
-from porter.verify.builder import PORT_ARCH, BuiltKernel, ToolkitBuilder, parse_ptx
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, BuiltKernel, ToolkitBuilder, parse_ptx
 from porter.verify.case import Case, cases_of, load_case
-from porter.verify.case_program import Program
 from porter.verify.gpu.backend import GpuBackend
 from porter.verify.gpu.emulation import Emulated, Lowerer
 from porter.verify.gpu.process import GpuProcess
-from porter.verify.problem import Problem
+from porter.verify.problem import Problem, bind
 from porter.verify.runner import VerifyOptions, verify
 from porter.verify.settings import GpuOptions
 
@@ -116,12 +115,13 @@ def pack(file: Path, style: str, names: list[str]) -> None:
             if plan is None or any(d.code in (Code.IDIOM_LEFT, Code.IDIOM_UNPROVED) for d in said):
                 print(f"{path.parent.name}: not {style}: {'; '.join(d.message for d in said)}", file=sys.stderr)
                 continue
-            for program in (Program(case, packer), Program(case, packer, plan)):
-                for sizes in ({}, *case.other_sizes):
-                    try:
-                        program.at(sizes)
-                    except PorterError as error:
-                        print(f"{path}: {sizes}: {error}", file=sys.stderr)
+            for sizes in ({}, *case.other_sizes):
+                try:
+                    problem = bind(case, sizes)
+                    packer.build(problem, case.kernel, ORIGINAL_ARCH)
+                    packer.build(problem, materialize(plan, case.kernel), PORT_ARCH)
+                except PorterError as error:
+                    print(f"{path}: {sizes}: {error}", file=sys.stderr)
             packed.append((f"{path.parent.name}/{path.name}", case, plan, packer.made))
             file.write_bytes(pickle.dumps((style, packed)))
 
