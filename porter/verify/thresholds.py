@@ -104,12 +104,12 @@ class Thresholds:
         sizes = max(self.chosen, key=lambda chosen: int(chosen[name]))
         first = int(sizes[name])
         step = steps = -(-first // unit) * unit
-        before = self._at(sizes)
+        before, seconds = self._at(sizes), 0.0
         for index in range(2 + _ROUNDS):
             sizes = {**sizes, name: int(sizes[name]) + steps}
             if before is None or int(sizes[name]) > LARGEST_SIZE:
                 return
-            if before.seconds * (int(sizes[name]) / first) > self.seconds - (time.process_time() - self._began):
+            if before.seconds + seconds * steps > self.seconds - (time.process_time() - self._began):
                 raise UnreachedError(f"no time for {listed(sizes)}, where comparisons may have another result")
             one = self._at(sizes)
             if one is None:
@@ -117,9 +117,9 @@ class Thresholds:
             if _differ(one, held):
                 yield sizes
                 return
+            seconds = max(0.0, one.seconds - before.seconds) / steps
             # of the first two steps both are made: what repeats moves to and fro
-            meeting = step * _meet(before, one, held)
-            steps, before = step if index == 0 else meeting, one
+            steps, before = step if index == 0 else step * _meet(before, one, held), one
             if not steps:
                 return
         raise UnreachedError(f"a comparison that may have another result for more {name} than {listed(sizes)}")
