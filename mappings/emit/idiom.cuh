@@ -2,6 +2,52 @@
 // What a port in SM100's own words of CuTe C++ has among the lines of a kernel. `$c` and `$a` are the namespaces of CuTe
 // and of CUTLASS's barriers, as the kernel has to write them.
 
+//@ section qualifier
+cute::
+
+//@ section header_of_allocator
+cute/arch/tmem_allocator_sm100.hpp
+
+//@ section header_of_barriers
+cutlass/arch/barrier.h
+
+//@ section header_of_pipelines
+cutlass/pipeline/sm100_pipeline.hpp
+
+//@ section header_of_hoppers_pipelines
+cutlass/pipeline/sm90_pipeline.hpp
+
+//@ section header_of_all_pipelines
+cutlass/pipeline/pipeline.hpp
+
+//@ section type_F16
+half_t
+
+//@ section type_BF16
+bfloat16_t
+
+//@ section type_TF32
+tfloat32_t
+
+//@ section type_E4M3
+float_e4m3_t
+
+//@ section type_E5M2
+float_e5m2_t
+
+//@ section namespace
+${c}UMMA
+
+//@ section over_k
+CUTE_UNROLL
+for (int $index = 0; $index < ${c}size<2>($operand); ++$index) {
+
+//@ section fence_copies
+cutlass::arch::fence_view_async_shared();
+//@ if meets
+__syncthreads();
+//@ end
+
 //@ section question
 asm volatile("// $mark $index %0 %1 %2 %3 %4 %5" ::"n"(int(decltype(cute::tile_size<0>($mma))::value * decltype(cute::size<1>($accumulator))::value)), "n"(int(decltype(cute::tile_size<1>($mma))::value * decltype(cute::size<2>($accumulator))::value)), "n"(int(decltype(cute::size($mma))::value)), "n"(int(sizeof(typename cute::remove_cvref_t<decltype($accumulator)>::value_type))), "n"(int(cute::sizeof_bits_v<typename cute::remove_cvref_t<decltype($mma)>::ValTypeA>)), "n"(int($depth)));
 

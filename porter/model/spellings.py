@@ -39,6 +39,14 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "a_in_registers": "a name of an MMA, or of a function that chooses one, with A from registers",
         "a_in_shared": "the same with A in shared memory",
         "computing_function": "a function whose result follows from its arguments, none of which it changes",
+        "hopper_atom": "the name of an MMA's atom, with the types `d`, `a` and `b`, and `from` where it takes operands",
+        "hopper_selector": "the name of a function that chooses one, with `from` where it takes operands",
+        "hopper_namespace": "the namespace of what is said of Hopper's MMAs",
+        "scale_of_hopper": "the same in front of what says whether an MMA adds",
+        "type_of_tiled_mma": "the type of a tiled MMA up to its atom",
+        "namespace_of_types": "a namespace that types of operands stand in",
+        "asserting_macro": "a macro that holds two values against each other as types",
+        "asking_for_lane": "in a text, what asks which lane of a warp a thread is, or gives values to others",
         "calling_function": "a function that calls another one for each of several values, and does nothing else",
         "computing_method": "a method of which the same holds, also of its object",
         "keeping_method": "a method that changes none of its arguments",
@@ -128,6 +136,10 @@ class Spellings:
     def stand_in(self, of: str, text: str) -> bool:
         """Whether there is one in a text."""
         return any(p.search(text) is not None for p in self._patterns.get(of, ()))
+
+    def matches(self, of: str, text: str) -> list[re.Match[str]]:
+        """Each of them in a text, with the groups that the rule gives names."""
+        return sorted((m for p in self._patterns.get(of, ()) for m in p.finditer(text)), key=lambda m: m.start())
 
     def places(self, of: str, text: str) -> list[tuple[int, int]]:
         """Where each of them begins and ends in a text."""

@@ -11,23 +11,19 @@ from dataclasses import dataclass
 from porter.lang.cuda import CudaFile
 from porter.lang.text import Span
 from porter.model.functions import Function
+from porter.model.spellings import Spellings
 from porter.passes.idiom.site import Site
 from porter.passes.idiom.text import cpp
 from porter.passes.native.sites import Left
 
 RULE = "PTR760"
-_OPERAND = "F16|BF16|TF32|E4M3|E5M2"
-_ATOM = re.compile(
-    rf"(?:\w+\s*::\s*)*(?:SM90_|MMA_)64x\d+x\d+_(?P<d>F32|F16)(?P<a>{_OPERAND})(?P<b>{_OPERAND})_(?P<from>SS|RS)(?:_TN)?\b"
-    r"\s*(?:<(?P<arguments>[^<>]*)>)?"
-)
-_SELECTOR = re.compile(r"(?:\w+\s*::\s*)*GMMA\s*::\s*(?P<from>ss|rs)_op_selector\s*<")
-_MADE = re.compile(r"\bmake_tiled_mma\s*\(\s*")
-_TYPE = re.compile(r"\bTiledMMA\s*<\s*(?:\w+\s*::\s*)*MMA_Atom\s*<\s*")
+_ARGUMENTS = re.compile(r"\s*<(?P<arguments>[^<>]*)>")
+_MADE, _TYPE = "making_tiled_mma", "type_of_tiled_mma"
+"""How tiled MMAs are written."""
 _NAMED = re.compile(r"(?:typename\s+)?(?:\w+\s*::\s*)*(?P<name>\w+)\s*\{\s*\}")
-_HOPPER = re.compile(r"\b(?:SM90_64x\d+x\d+_\w+|GMMA\s*::\s*MMA_64x\w+|GMMA\s*::\s*[sr]s_op_selector\w*)\b")
-_SCALE = re.compile(r"\bGMMA(?=\s*::\s*ScaleOut\b)")
-_TYPES = {"F16": "half_t", "BF16": "bfloat16_t", "TF32": "tfloat32_t", "E4M3": "float_e4m3_t", "E5M2": "float_e5m2_t"}
+_HEAD = re.compile(r"\s*\(\s*")
+_OBJECT = re.compile(r"\s*\{\s*\}")
+_CALL = re.compile(r"\s*\(\s*\)")
 _NARROW, _WORD = 8, 32
 """Bits of operands."""
 
@@ -60,26 +56,28 @@ def rewrite_atoms(site: Site) -> Atom:
         Left: one is none that is known, or there is none.
     """
     names, sums, done = set[str](), set[str](), list[tuple[CudaFile, Span]]()
+    spellings = site.program.vocabulary.spellings
     for file in site.program.sources.files.values():
-        for pattern in (_MADE, _TYPE):
-            for made in pattern.finditer(file.lexed.plain_text):
-                place, threads = _place(site, file, made)
+        for how in (_MADE, _TYPE):
+            for made in spellings.matches(how, file.lexed.plain_text):
+                place, threads = _place(site, file, made, how == _MADE)
                 _write(site, place)
                 if threads is not None:
-                    _forget_threads(site, file, threads, pattern is _TYPE)
+                    _forget_threads(site, file, threads, how == _TYPE)
                 done += [(place.file, place.span)] + ([(file, threads)] if threads is not None else [])
                 names.add(_name(file, made.start()))
                 sums.add(place.kinds[2])
     if len(sums) != 1:
         raise Left(site.kernel, site.kernel.head, "tiled MMAs that the sources make, with one type of sums")
     for file in site.program.sources.files.values():
-        for match in _HOPPER.finditer(file.lexed.plain_text):
+        text = file.lexed.plain_text
+        for match in (*spellings.matches("hopper_atom", text), *spellings.matches("hopper_selector", text)):
             if not any(f is file and s.start <= match.start() < s.end for f, s in done):
                 raise Left(
                     site.kernel, site.kernel.head, f"an atom in a tiled MMA alone: `{match[0]}` stands elsewhere"
                 )
-        for match in _SCALE.finditer(file.lexed.plain_text):
-            site.draft.replace(RULE, owner_of(site, file), Span(*match.span()), "UMMA")
+        for match in spellings.matches("scale_of_hopper", text):
+            site.draft.replace(RULE, owner_of(site, file), Span(*match.span()), cpp("namespace", c=""))
     return Atom(sums.pop(), frozenset(names - {""}))
 
 
@@ -91,45 +89,59 @@ def owner_of(site: Site, file: CudaFile) -> Function:
     return found[0]
 
 
-def _place(site: Site, file: CudaFile, made: re.Match[str]) -> tuple[_Place, Span | None]:
+def _place(site: Site, file: CudaFile, made: re.Match[str], is_object: bool) -> tuple[_Place, Span | None]:
     """The atom of a tiled MMA that is made, and what lays its threads out."""
     text, at = file.lexed.plain_text, made.end()
-    end = next(_closings(text, at))
-    atom, selector, named = _ATOM.match(text, at, end), _SELECTOR.match(text, at, end), _NAMED.match(text, at, end)
-    is_object = made.re is _MADE
+    head = _HEAD.match(text, at) if is_object else None
+    at = head.end() if head is not None else at + len(text[at:]) - len(text[at:].lstrip())
+    end = next(_closings(text, at, "()" if is_object else "<>"))
+    atom, selector = _begins(site, "hopper_atom", text, at, end), _begins(site, "hopper_selector", text, at, end)
+    named = _NAMED.match(text, at, end)
     if atom is not None:
-        stop = re.compile(r"\s*\{\s*\}").match(text, atom.end()) if is_object else None
-        place = _of_atom(site, file, atom, Span(at, stop.end() if stop else atom.end()), is_object)
+        place = _of_atom(site, file, atom, is_object)
     elif selector is not None:
-        closed = next(_closings(text, selector.end(), "<>"))
-        call = re.compile(r"\s*\(\s*\)").match(text, closed + 1)
-        place = _of_selector(site, file, selector, Span(at, call.end() if call else closed + 1))
+        place = _of_selector(site, file, selector)
     elif named is not None:
         return _of_alias(site, named["name"]), _threads(text, named.end(), end)
     else:
-        raise Left(site.kernel, site.kernel.head, f"an atom of SM90 in `{made[0]}{text[at:end].strip()[:60]})`")
-    inner = place.span.end if is_object else next(_closings(text, at, "<>")) + 1
+        raise Left(site.kernel, site.kernel.head, f"an atom of SM90 in `{made[0]}({text[at:end].strip()[:60]})`")
+    inner = place.span.end if is_object else end + 1
     outer = end if is_object else next(_closings(text, inner, "<>"))
     return place, _threads(text, inner, outer)
+
+
+def _begins(site: Site, what: str, text: str, at: int, end: int) -> re.Match[str] | None:
+    """What a part of a text begins with."""
+    found = (m for m in site.program.vocabulary.spellings.matches(what, text) if m.start() == at and m.end() <= end)
+    return next(found, None)
 
 
 def _threads(text: str, start: int, end: int) -> Span | None:
     return Span(start, end) if text[start:end].strip() else None
 
 
-def _of_atom(site: Site, file: CudaFile, atom: re.Match[str], span: Span, is_object: bool) -> _Place:
-    given = [a.strip() for a in (atom["arguments"] or "").split(",") if a.strip()]
-    kinds = [_element(site, file, span.start, _TYPES[atom[operand]]) for operand in "ab"]
-    total = "float" if atom["d"] == "F32" else _element(site, file, span.start, "half_t")
-    return _Place(file, span, (kinds[0], kinds[1], total), tuple(given), is_object, atom["from"] == "RS")
+def _of_atom(site: Site, file: CudaFile, atom: re.Match[str], is_object: bool) -> _Place:
+    text, at, end = file.lexed.plain_text, atom.start(), atom.end()
+    arguments = _ARGUMENTS.match(text, end)
+    end = arguments.end() if arguments is not None else end
+    made = _OBJECT.match(text, end) if is_object else None
+    given = [a.strip() for a in (arguments[1] if arguments is not None else "").split(",") if a.strip()]
+    a, b = (_element(site, file, at, cpp(f"type_{atom[operand]}")) for operand in "ab")
+    total = "float" if atom["d"] == "F32" else _element(site, file, at, cpp(f"type_{atom['d']}"))
+    span = Span(at, made.end() if made is not None else end)
+    return _Place(file, span, (a, b, total), tuple(given), is_object, atom["from"] == "RS")
 
 
-def _of_selector(site: Site, file: CudaFile, selector: re.Match[str], span: Span) -> _Place:
+def _of_selector(site: Site, file: CudaFile, selector: re.Match[str]) -> _Place:
     """The library chooses the atom by types and the shape of a tile."""
     text = file.lexed.plain_text
-    given = _arguments(text[selector.end() : next(_closings(text, selector.end(), "<>"))])
-    if len(given) < 4:
-        raise Left(site.kernel, site.kernel.head, "types, tile and majors of `ss_op_selector`")
+    opened = text.find("<", selector.end()) + 1
+    closed = next(_closings(text, opened, "<>"))
+    call = _CALL.match(text, closed + 1)
+    given = _arguments(text[opened:closed])
+    if len(given) < 4 or text[selector.end() : opened].strip() != "<":
+        raise Left(site.kernel, site.kernel.head, f"types, tile and majors of `{selector[0]}`")
+    span = Span(selector.start(), call.end() if call is not None else closed + 1)
     return _Place(file, span, (given[0], given[1], given[2]), tuple(given[4:]), True, selector["from"] == "rs")
 
 
@@ -138,9 +150,11 @@ def _of_alias(site: Site, name: str) -> _Place:
     found = []
     for file in site.program.sources.files.values():
         for match in re.finditer(rf"\busing\s+{name}\s*=\s*", file.lexed.plain_text):
-            atom = _ATOM.match(file.lexed.plain_text, match.end())
-            if atom is not None and file.lexed.plain_text[atom.end() :].lstrip().startswith(";"):
-                found.append(_of_atom(site, file, atom, Span(atom.start(), atom.end()), False))
+            text = file.lexed.plain_text
+            atom = _begins(site, "hopper_atom", text, match.end(), len(text))
+            place = _of_atom(site, file, atom, False) if atom is not None else None
+            if place is not None and text[place.span.end :].lstrip().startswith(";"):
+                found.append(place)
     if len(found) != 1:
         raise Left(site.kernel, site.kernel.head, f"the atom that `{name}` is")
     return found[0]
@@ -188,18 +202,19 @@ def _write(site: Site, place: _Place) -> None:
     if shown is None and len(site.every) > 1:
         raise Left(site.kernel, site.kernel.head, "instantiations whose tiles differ in columns with a name alone")
     m, n = shown or ("128", str(types.columns))
-    scales = [a for a in place.asked if "ScaleIn" in a]
-    majors = [a for a in place.asked if "ScaleIn" not in a] or ["GMMA::Major::K"] * 2
+    spellings, umma = site.program.vocabulary.spellings, cpp("namespace", c=c)
+    asked = [_in_namespace(spellings, a, umma) for a in place.asked]
+    scales = [a for a in asked if "ScaleIn" in a]
+    majors = [a for a in asked if "ScaleIn" not in a] or [f"{umma}::Major::K"] * 2
     narrow = types.bits == _NARROW
     if narrow and place.in_registers:
         raise Left(site.kernel, site.kernel.head, "operands of MMAs in shared memory: A is in registers, with 8 bits")
     if (
         len(majors) != 2
-        or any(not _is_major(a) for a in majors)
+        or any(a not in (f"{umma}::Major::K", f"{umma}::Major::MN") for a in majors)
         or (narrow and not all(a.endswith("K") for a in majors))
     ):
         raise Left(site.kernel, site.kernel.head, f"majors of operands by their names: `{', '.join(place.asked)}`")
-    asked = [re.sub(r"(?:\w+\s*::\s*)*GMMA\s*::\s*", f"{c}UMMA::", a) for a in (*majors, *scales)]
     ends = [a.rpartition("::")[2].strip() for a in scales] or ["One", "One"]
     text = cpp(
         "atom",
@@ -210,7 +225,7 @@ def _write(site: Site, place: _Place) -> None:
         d=place.kinds[2],
         m=m,
         n=n,
-        arguments=", ".join(asked),
+        arguments=", ".join([*majors, *scales]),
         kind="TF32" if types.bits == _WORD else "F16BF16",
         operands="TS" if place.in_registers else "SS",
         scale_a=ends[0],
@@ -221,8 +236,10 @@ def _write(site: Site, place: _Place) -> None:
     site.draft.replace(RULE, owner, place.span, _laid_out(site, owner, place.span, text))
 
 
-def _is_major(text: str) -> bool:
-    return re.fullmatch(r"(?:\w+\s*::\s*)*GMMA\s*::\s*Major\s*::\s*(?:K|MN)", text) is not None
+def _in_namespace(spellings: Spellings, text: str, namespace: str) -> str:
+    """A value of Hopper's namespace as one of another."""
+    found = spellings.matches("hopper_namespace", text)
+    return namespace + "".join(text[found[0].end() :].split()) if found and not found[0].start() else text
 
 
 def _laid_out(site: Site, owner: Function, span: Span, text: str) -> str:
@@ -260,8 +277,9 @@ def _means_same(site: Site, file: CudaFile, at: int, name: str) -> bool:
 def _element(site: Site, file: CudaFile, at: int, kind: str) -> str:
     """A name for the type of an operand that is declared around an offset, else the library's."""
     text = file.lexed.plain_text[:at]
-    for found in re.finditer(rf"\busing\s+(\w+)\s*=\s*(?:::)?(?:cutlass|cute)::{kind}\s*;", text):
-        if _is_open(text[found.end() :]):
+    spellings = site.program.vocabulary.spellings
+    for found in re.finditer(rf"\busing\s+(\w+)\s*=\s*(?:::)?(\w+)::{kind}\s*;", text):
+        if _is_open(text[found.end() :]) and spellings.are("namespace_of_types", found[2]):
             return found[1]
     return f"{site.c}{kind}"
 

@@ -6,13 +6,10 @@ from __future__ import annotations
 from porter.lang.preprocessor import line_end
 from porter.passes.idiom.atoms import owner_of
 from porter.passes.idiom.site import Site
+from porter.passes.idiom.text import cpp
 from porter.passes.native.sites import Left
 
 RULE = "PTR768"
-ALLOCATOR = "cute/arch/tmem_allocator_sm100.hpp"
-BARRIERS = "cutlass/arch/barrier.h"
-PIPELINES = "cutlass/pipeline/sm100_pipeline.hpp"
-_HOPPERS = "cutlass/pipeline/sm90_pipeline.hpp"
 
 
 def include(site: Site, pipelines: bool) -> None:
@@ -20,13 +17,14 @@ def include(site: Site, pipelines: bool) -> None:
     file = site.kernel.file
     there = [(name, span) for name, _, span in file.lexed.includes()]
     everywhere = {name for f in site.program.sources.files.values() for name, _, _ in f.lexed.includes()}
-    wanted = [] if ALLOCATOR in everywhere else [ALLOCATOR]
-    if not any(name.startswith("cutlass/pipeline/") for name in everywhere | {BARRIERS} & everywhere) and (
-        BARRIERS not in everywhere
-    ):
-        wanted.append(BARRIERS)
-    if pipelines and _HOPPERS in everywhere and not {PIPELINES, "cutlass/pipeline/pipeline.hpp"} & everywhere:
-        wanted.append(PIPELINES)
+    allocator, barriers, pipelined = (cpp(f"header_of_{what}") for what in ("allocator", "barriers", "pipelines"))
+    hoppers, both = cpp("header_of_hoppers_pipelines"), cpp("header_of_all_pipelines")
+    wanted = [] if allocator in everywhere else [allocator]
+    folder = pipelined.rpartition("/")[0]
+    if barriers not in everywhere and not any(name.startswith(f"{folder}/") for name in everywhere):
+        wanted.append(barriers)
+    if pipelines and hoppers in everywhere and not {pipelined, both} & everywhere:
+        wanted.append(pipelined)
     if not there:
         raise Left(site.kernel, site.kernel.head, "includes of CuTe in the kernel's file")
     for name in wanted:

@@ -123,8 +123,8 @@ class Issuing:
         pad = site.port.indent(function, function.span(statement)) + ("" if self.loop.call is not None else unit)
         inner = pad + unit
         at = function.span(statement).start
-        turns = f"int {index} = 0; {index} < {c}size<2>({operand}); ++{index}"
-        site.draft.insert(RULE, function, at, f"CUTE_UNROLL\n{pad}for ({turns}) {{\n{inner}")
+        head = cpp("over_k", c=c, index=index, operand=operand).replace("\n", f"\n{pad}")
+        site.draft.insert(RULE, function, at, f"{head}\n{inner}")
         for node in (multiply.a, multiply.b):
             span, text = _sliced(function, node, index, c)
             if node is multiply.a and self.operand is not None:
@@ -326,8 +326,7 @@ class Issuing:
         meets = any(_MEETS.search(function.text(n)) for n, _ in items[found[-1] + 1 : first])
         if not meets and not site.is_whole:
             raise site.left(items[found[-1]][0], "a barrier of the threads that copy, in front of MMAs", function)
-        fence = "cutlass::arch::fence_view_async_shared();" + ("" if meets else "\n__syncthreads();")
-        self._behind(items[found[-1]][0], fence)
+        self._behind(items[found[-1]][0], cpp("fence_copies", meets=not meets))
 
     def _waited(self, waits: list[Node], complete: bool) -> None:
         loop, function = self.loop, self.loop.function

@@ -17,7 +17,6 @@ from porter.passes.idiom.text import cpp
 from porter.ptx.umma import K_BYTES
 
 RULE = "PTR770"
-_FROM_REGISTERS = re.compile(r"\b(?:SM90_|MMA_)64x\w+_RS\b|\brs_op_selector\b")
 _LIKE = re.compile(r"\bmake_(?:fragment|tensor)_like\b")
 _PART = re.compile(r"(?P<slice>\w+)\s*\.\s*partition_A\s*\((?P<tensor>.*)\)\Z", re.DOTALL)
 
@@ -108,7 +107,7 @@ def find_operand(site: Site) -> Operand | None:
         Left: it is, and does not come from a part of A that threads load.
     """
     texts = [f.lexed.plain_text for f in site.program.sources.files.values()]
-    if not any(_FROM_REGISTERS.search(text) for text in texts):
+    if not any(site.program.vocabulary.spellings.stand_in("a_in_registers", text) for text in texts):
         return None
     where = site.handle.declaration
     if len(site.multiplies) != 1 or site.multiplies[0].call.caller is not site.kernel:

@@ -13,6 +13,7 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.block_size import threads_of
+from porter.model.facts import Index
 from porter.model.functions import Function, Style, declared_name
 from porter.model.kernels import top_level
 from porter.model.program import Program
@@ -28,8 +29,6 @@ from porter.passes.native.sites import Left
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
-_INDEX = re.compile(r"\bcanonical_warp_group_idx\s*\(\s*\)\s*\Z")
-_WARP = re.compile(r"\bcanonical_warp_idx_sync\s*\(\s*\)\s*\Z")
 _TILE = re.compile(r"\bShape\s*<\s*(?:\w+::)*Int\s*<\s*([\w:]+)\s*>\s*,\s*(?:\w+::)*Int\s*<\s*([\w:]+)\s*>")
 _REGISTERS = re.compile(r"\At(\w)r(\w+)\Z")
 
@@ -139,27 +138,33 @@ class Site:
         ]
         return found[0].child_by_field_name("value") if len(found) == 1 else None
 
-    def declared_as(self, pattern: re.Pattern[str], before: int) -> str:
-        """A variable at the top of the kernel, in front of a byte, whose value a pattern is the end of."""
+    def declared_as(self, step: int, before: int) -> str:
+        """A variable at the top of the kernel, in front of a byte, that is the index of a thread's group of so many."""
         for statement in top_level(self.kernel):
             if statement.type != "declaration" or statement.start_byte >= before:
                 continue
             for declarator in statement.children_by_field_name("declarator"):
                 value, name = declarator.child_by_field_name("value"), declared_name(declarator)
-                if value is None or name is None or not pattern.search(self.kernel.text(value)):
+                if value is None or name is None or not self._is_index(value, step):
                     continue
                 written = [n for n in self.kernel.named(self.kernel.text(name)) if _is_written(n)]
                 if not written:
                     return self.kernel.text(name)
         return ""
 
+    def _is_index(self, value: Node, step: int) -> bool:
+        """Whether a call gives the index of a thread's group of so many, the same to all threads of a warp."""
+        call = self.tiled.tensors.call(self.kernel, value) if value.type == "call_expression" else None
+        fact = self.program.facts.of_call(call) if call is not None else None
+        return isinstance(fact, Index) and (fact.step, fact.modulo, fact.offset, fact.uniform) == (step, 0, 0, True)
+
     def warp_at(self, before: int) -> str:
-        return self.declared_as(_WARP, before)
+        return self.declared_as(WARP, before)
 
     @property
     def warpgroup_index(self) -> str:
         """The index of a thread's warpgroup among those that multiply."""
-        name = self.declared_as(_INDEX, self.handle.declaration.start_byte)
+        name = self.declared_as(WARPGROUP, self.handle.declaration.start_byte)
         base = name or "int(threadIdx.x) / 128"
         return f"{base} - {self.first_warpgroup}" if self.first_warpgroup else base
 

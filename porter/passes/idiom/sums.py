@@ -24,9 +24,6 @@ from porter.passes.native.sites import Left
 RULE = "PTR765"
 SLICE_RULE = "PTR762"
 _OPERANDS = re.compile(r"(?:partition_(?:fragment_)?|make_fragment_)[ABC]\Z")
-_LANES = re.compile(
-    r"\b(?:__shfl\w*|shfl_\w+|warp_reduce\w*|canonical_lane_idx|lane_id)\b|\bthreadIdx\.x\s*%\s*(?:4|32)\b"
-)
 
 
 @dataclass(eq=False)
@@ -117,9 +114,9 @@ class Sums:
             raise site.left(where, f"128 rows for one warpgroup: it has {types.rows}")
         if types.rows // 128 * types.columns > 512:
             raise site.left(where, f"512 columns of Tensor Memory: {types.rows // 128 * types.columns} are needed")
-        lanes = _LANES.search(site.kernel.text(site.kernel.body))
-        if lanes is not None:
-            raise site.left(where, f"results that do not ask which lane has them: there is `{lanes[0]}`")
+        lanes = site.program.vocabulary.spellings.matches("asking_for_lane", site.kernel.text(site.kernel.body))
+        if lanes:
+            raise site.left(where, f"results that do not ask which lane has them: there is `{lanes[0][0]}`")
 
     # --- edits
 

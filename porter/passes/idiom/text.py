@@ -21,4 +21,4 @@ def cpp(section: str, unit: str = "    ", **values: object) -> str:
 def qualifier(program: Program) -> str:
     """What names of CuTe have in front of them."""
     texts = [f.lexed.plain for f in program.sources.files.values()]
-    return "" if any(_USING.search(t) or _OPENED.search(t) for t in texts) else "cute::"
+    return "" if any(_USING.search(t) or _OPENED.search(t) for t in texts) else cpp("qualifier")

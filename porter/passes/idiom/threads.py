@@ -21,12 +21,12 @@ def rewrite_sizes(site: Site, atom: Atom) -> None:
     scope = r"(?:\w+(?:\s*<[^<>;()]*>)?\s*::\s*)*"
     size = rf"(?:\w+::)*\bsize\s*\(\s*(?:typename\s+)?{scope}(?:{names})\s*(?:\{{\s*\}}|\(\s*\))?\s*\)"
     pattern = re.compile(rf"\bdecltype\s*\(\s*{size}\s*\)\s*(?:::\s*value\b|(?P<object>\{{\s*\}}))|{size}")
-    count = str(site.types.threads)
+    count, spellings = str(site.types.threads), site.program.vocabulary.spellings
     for file in site.program.sources.files.values():
         text = file.lexed.plain_text
         for match in pattern.finditer(text):
             start = max(text.rfind(mark, 0, match.start()) for mark in ";{}")
-            asserts = "CUTE_STATIC_ASSERT_V" in text[start : match.start()]
+            asserts = spellings.stand_in("asserting_macro", text[start : match.start()])
             _require_own(site, atom, file, match)
             value = f"{site.c}Int<{count}>{{}}" if match["object"] or asserts else count
             site.draft.replace(RULE, owner_of(site, file), Span(match.start(), match.end()), value)
