@@ -77,7 +77,6 @@ PRODUCER = """            if warp == 0 and filling.count < self.tiles:
                 filling.advance()
 """
 SAME: dict[str, tuple[Change, ...]] = {
-    "a module by another name": (("import cutlass.cute as cute", "import cutlass.cute as ct"), ("cute.", "ct."), (".ct.", ".cute."), ("cutlass.ct as", "cutlass.cute as"), ("from cutlass.ct.nvgpu", "from cutlass.cute.nvgpu"), ("import cutlass.ct as ct", "import cutlass.cute as ct")),
     "helpers by a from import": (("import cutlass.utils.hopper_helpers as sm90_utils", "from cutlass.utils import hopper_helpers as sm90_utils"),),
     "helpers by another name": (("sm90_utils", "hopper"),),
     "other names of variables": (("sums", "accumulated"), ("loads", "ring"), ("warp ", "w "), ("read.", "here."), ("(read", "(here"), ("read =", "here =")),
@@ -115,6 +114,11 @@ def test_forms_of_one_kernel(form: str) -> None:
     )
     assert [result.count(line) for line in once] == [1] * len(once)
     assert result.count(".consumer_release(") == result.count(".consumer_wait(") - 1, "each buffer is given back once"
+
+
+def test_a_module_by_another_name() -> None:
+    result = text_of(re.sub(r"(?<![\w.])cute\b", "ct", GEMM))
+    assert result == re.sub(r"(?<![\w.])cute\b", "ct", BASE)
 
 
 def test_a_release_stands_behind_the_mmas_of_its_buffer() -> None:
@@ -169,7 +173,7 @@ LEFT: dict[str, tuple[tuple[Change, ...], str]] = {
     "a state that is used behind": ((("        warpgroup.wait_group(0)\n", "        warpgroup.wait_group(0)\n        self.look(read)\n"),), "`read` of the main loop is used behind it"),
     "loads of all warps": ((("            if warp == 0 and filling.count < self.tiles:\n", "            if True:\n"),), "loads under several conditions"),
     "two texts in one line": (("        warpgroup.wait_group(0)\n", "        warpgroup.wait_group(0); x = 1\n"),) and ((("            warpgroup.commit_group()\n", "            warpgroup.commit_group(); x = 1\n"),), "a call among others in one statement"),
-    "an atom whose types are not said": ((("sm90_utils.get_smem_store_op(self.layout_c, cutlass.Float16, cutlass.Float32)", "self.atom()"),), "not made of the accumulator's layout"),
+    "an atom whose types are not said": ((("sm90_utils.get_smem_store_op(self.layout_c, cutlass.Float16, cutlass.Float32)", "self.atom()"),), "layout and types are not said"),
     "an epilogue tile without a name": ((("cute.zipped_divide(self.gC, self.epi_tile)", "self.divided()"),), "no name in the kernel"),
 }  # fmt: skip
 """Changes with which the port would be another one, and what is said."""

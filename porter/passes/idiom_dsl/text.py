@@ -57,7 +57,12 @@ class Text:
         self._starts = [0, *(found.end() for found in re.finditer(rb"\n", source))]
 
     def span(self, node: cst.CSTNode) -> Span:
+        """With the parentheses around an expression."""
         found = self._spans[node]
+        first, last = getattr(node, "lpar", ()), getattr(node, "rpar", ())
+        if first and last:
+            behind = self._spans[last[-1]]
+            return Span(self._spans[first[0]].start, behind.start + behind.length)
         return Span(found.start, found.start + found.length)
 
     def code(self, node: cst.CSTNode) -> str:
