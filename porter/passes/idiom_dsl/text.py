@@ -143,20 +143,13 @@ class Text:
 
 def found_in(inside: cst.CSTNode, kind: type[Node]) -> list[Node]:
     """All nodes of a kind, in the order of the text."""
-    found: list[Node] = []
-    stack: list[cst.CSTNode] = [inside]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, kind):
-            found.append(node)
-        stack += reversed(_children(node))
-    return found
+    return [node for node in _below(inside) if isinstance(node, kind)]
 
 
-@lru_cache(maxsize=1 << 16)
-def _children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
-    """libcst makes them anew each time that they are asked for."""
-    return node.children
+@lru_cache(maxsize=1 << 12)
+def _below(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    """A node and all that it is made of. libcst makes the children of a node anew each time that they are asked for."""
+    return [node, *(inner for child in node.children for inner in _below(child))]
 
 
 @lru_cache(maxsize=4)
