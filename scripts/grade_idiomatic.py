@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CuTe C++ kernels of the corpus in SM100's own words: lines of the diff, files beside the port, and its grade beside
-those of the compat style and of full rate. A kernel that is left has the grade of the port that is given in its place.
+"""CuTe kernels of the corpus in SM100's own words, those of CuTe C++ or any that are named: lines of the diff, files
+beside the port, and its grade beside those of the compat style and of full rate. A kernel that is left has the grade of
+the port that is given in its place.
 
     python scripts/grade_idiomatic.py --output docs/results/grade-idiomatic.txt
+    python scripts/grade_idiomatic.py --output docs/results/grade-idiomatic-dsl.txt dsl_gemm dsl_gemm_persistent …
 
 Needs the CUDA compiler that Porter finds, and the wheels of CuTe's headers; no GPU.
 """
@@ -23,7 +25,7 @@ from porter.diagnostics import Code
 
 CORPUS = Path(__file__).resolve().parents[1] / "corpus"
 STYLES = ("compat", "full-rate", "idiomatic")
-_LEFT = (Code.IDIOM_LEFT.id, Code.FULL_RATE_UNPROVED.id)
+_LEFT = (Code.IDIOM_LEFT.id, Code.IDIOM_UNPROVED.id, Code.FULL_RATE_UNPROVED.id)
 _ROW = "{:<22}{:>5}{:>5}{:>8}   {:<14}{:<14}{:<28}{}"
 
 
@@ -43,7 +45,7 @@ def grade(name: str, style: str) -> tuple[str, str]:
 
 def lines(name: str) -> tuple[int, int, int, str]:
     """Lines that the idiomatic port takes out and puts in, lines of files beside it, and why it is left if it is."""
-    source = CORPUS / name / f"{name}.cu"
+    source = next(p for p in (CORPUS / name / f"{name}{ending}" for ending in (".cu", ".py")) if p.is_file())
     with tempfile.TemporaryDirectory() as folder:
         document = said("port", "--style", "idiomatic", "--trust", "--prove-seconds", "0", "-o", folder, str(source))
     out = inside = beside = 0
@@ -71,7 +73,7 @@ def main() -> int:
         grades = [rate for rate, _ in rates[:2]] + [f"{rates[2][0]} {rates[2][1]}"]
         rows.append(_ROW.format(name, out, inside, beside, *grades, left).rstrip())
         print(rows[-1], file=sys.stderr, flush=True)
-    arguments.output.write_text("\n".join(rows) + "\n", "utf-8")
+        arguments.output.write_text("\n".join(rows) + "\n", "utf-8")
     return 0
 
 

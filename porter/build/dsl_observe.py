@@ -43,7 +43,7 @@ class Observer:
             noting = self._noting(name, plain)
             setattr(owner, last, staticmethod(noting) if isinstance(inner, staticmethod) else noting)
             if isinstance(owner, types.ModuleType):
-                _replace(inner, noting, f"{name.partition('.')[0]}.")
+                _replace(inner, noting, name.partition(".")[0])
 
     def _noting(self, name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(inner)
@@ -108,7 +108,7 @@ def _owner(name: str) -> tuple[Any, str]:
 def _replace(old: object, new: object, package: str) -> None:
     """Let all modules of a package that have a function by name have another one."""
     for name, module in list(sys.modules.items()):
-        if name.startswith(package):
+        if name == package or name.startswith(f"{package}."):
             for key, value in list(vars(module).items()):
                 if value is old:
                     setattr(module, key, new)

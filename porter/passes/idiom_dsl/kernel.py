@@ -235,10 +235,12 @@ class Kernel:
         conditions = set()
         for statement in self.region.statements:
             for call in self.of_pipeline(statement, "producer_acquire"):
-                test = next((n.test for n in self.text.above(call) if isinstance(n, cst.If)), None)
-                if test is None or not self.text.span(statement).contains(self.text.span(test)):
+                inside = self.text.span(statement)
+                tests = [n.test for n in self.text.above(call) if isinstance(n, cst.If)]
+                tests = [test for test in tests if inside.contains(self.text.span(test))]
+                if not tests:
                     raise Left("loads that all warps issue", call)
-                conditions.add(self.text.code(first_of(test)))
+                conditions.add(self.text.code(first_of(tests[-1])))
         if len(conditions) > 1:
             raise Left("loads under several conditions: " + ", ".join(sorted(conditions)))
         return next(iter(conditions), "")

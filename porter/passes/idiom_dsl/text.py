@@ -57,7 +57,12 @@ class Text:
         self._starts = [0, *(found.end() for found in re.finditer(rb"\n", source))]
 
     def span(self, node: cst.CSTNode) -> Span:
+        """With the parentheses around an expression."""
         found = self._spans[node]
+        first, last = getattr(node, "lpar", ()), getattr(node, "rpar", ())
+        if first and last:
+            behind = self._spans[last[-1]]
+            return Span(self._spans[first[0]].start, behind.start + behind.length)
         return Span(found.start, found.start + found.length)
 
     def code(self, node: cst.CSTNode) -> str:
@@ -138,20 +143,13 @@ class Text:
 
 def found_in(inside: cst.CSTNode, kind: type[Node]) -> list[Node]:
     """All nodes of a kind, in the order of the text."""
-    found: list[Node] = []
-    stack: list[cst.CSTNode] = [inside]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, kind):
-            found.append(node)
-        stack += reversed(_children(node))
-    return found
+    return [node for node in _below(inside) if isinstance(node, kind)]
 
 
-@lru_cache(maxsize=1 << 16)
-def _children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
-    """libcst makes them anew each time that they are asked for."""
-    return node.children
+@lru_cache(maxsize=1 << 12)
+def _below(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    """A node and all that it is made of. libcst makes the children of a node anew each time that they are asked for."""
+    return [node, *(inner for child in node.children for inner in _below(child))]
 
 
 @lru_cache(maxsize=4)
