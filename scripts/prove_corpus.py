@@ -20,13 +20,18 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from packed import Unpacker, asked, options, pack, unpacked
+from packed import CORPUS, Unpacker, asked, options, pack, unpacked
 
 
 def proofs_of(name: str, seconds: float) -> tuple[list[dict[str, Any]], str]:
-    """The proofs of a kernel, and what kept the rest from being made."""
-    document, left = asked(name, "hazards", "--prove", "--seconds", str(seconds))
-    return document.get("proofs", []), left
+    """The proofs of a kernel, and what kept the rest from being made. What is compiled for its sizes has a case with
+    sizes that are known at run time only, which is for proofs alone."""
+    proofs, left = [], []
+    for case in (name, *(f"{name}/{p.name}" for p in CORPUS.glob(f"{name}/dynamic.yaml"))):
+        document, why = asked(case, "hazards", "--prove", "--seconds", str(seconds))
+        proofs += document.get("proofs", [])
+        left += [why] if why else []
+    return proofs, "; ".join(left)
 
 
 def all_turns(proof: dict[str, Any]) -> str:
