@@ -1028,14 +1028,15 @@ __host__ __device__ constexpr uint32_t instruction_descriptor(uint32_t d, uint32
            uint32_t(a_mn_major) << $at_a_major | uint32_t(b_mn_major) << $at_b_major | $twice_n >> $n_shift << $at_n | ${m}u >> $m_shift << $at_m;
 }
 
-// A Hopper shared-memory descriptor becomes one of sm_100 by its version field (PTX ISA 9.7.16.4.1). What lies between
-// its fields wgmma does not look at, and is reserved here.
+// A Hopper shared-memory descriptor becomes one of sm_100 by its version field (PTX ISA 9.7.16.4.1).
 constexpr uint64_t kDescriptorVersion = ${version}ull << $at_version;
-constexpr uint64_t kDescriptorFields = $descriptor_fields;
+//@ if masked_descriptors
 
+// What lies between its fields wgmma does not look at, and is reserved here.
 __device__ __forceinline__ uint64_t sm100_descriptor(uint64_t hopper) {
-    return (hopper & kDescriptorFields) | kDescriptorVersion;
+    return (hopper & $descriptor_fields) | kDescriptorVersion;
 }
+//@ end
 
 //@ section mma for kinds
 //@ if own_thread
@@ -1066,7 +1067,7 @@ __device__ __forceinline__ void mma_$kind(Accumulator& d, uint64_t a_desc, uint6
             "setp.ne.b32 accumulate, %4, 0;\n"
             "tcgen05.mma.cta_group::$ctas.kind::$kind [%0], %1, %2, %3, accumulate;\n"
             "}" ::"r"(d.address),
-            "l"(sm100_descriptor(a_desc)), "l"(sm100_descriptor(b_desc)), "r"(idesc),
+            "l"($sm100_a), "l"($sm100_b), "r"(idesc),
             "r"(uint32_t(d.accumulate && scale_d))
             : "memory");
     }
@@ -1089,7 +1090,7 @@ __device__ __forceinline__ void mma_$unscaled_kind(Accumulator& d, uint64_t a_de
             "setp.ne.b32 accumulate, %4, 0;\n"
             "tcgen05.mma.cta_group::1.kind::$scaled_kind.block_scale [%0], %1, %2, %3, [%5], [%6], accumulate;\n"
             "}" ::"r"(d.address),
-            "l"(sm100_descriptor(a_desc)), "l"(sm100_descriptor(b_desc)),
+            "l"($sm100_a), "l"($sm100_b),
             "r"((idesc & ~$d_type_mask) | $scale_type), "r"(uint32_t(d.accumulate && scale_d)), "r"(d.row_factors),
             "r"(d.column_factors)
             : "memory");
@@ -1111,7 +1112,7 @@ __device__ __forceinline__ void mma_$kind(Warpgroup& tc, Accumulator& d, uint32_
             "setp.ne.b32 accumulate, %4, 0;\n"
             "tcgen05.mma.cta_group::1.kind::$kind [%0], [%1], %2, %3, accumulate;\n"
             "}" ::"r"(d.address),
-            "r"(a), "l"(sm100_descriptor(b_desc)), "r"(idesc), "r"(uint32_t(d.accumulate && scale_d))
+            "r"(a), "l"($sm100_b), "r"(idesc), "r"(uint32_t(d.accumulate && scale_d))
             : "memory");
     }
     d.accumulate = true;

@@ -25,6 +25,7 @@ from porter.model.names.values import Values
 from porter.model.recognition import Answer, Facts, Recognizer, Vocabulary
 from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep, Sparse, Step, SyncStep, Unsupported, tensor_core_steps
+from porter.ptx.smem_desc import bits_beside_fields
 
 _WITH_BODY = ("if_statement", "else_clause", *LOOPS)
 
@@ -32,6 +33,7 @@ PACK = "parameter_pack_expansion"
 """Node type of `args...` in a call."""
 
 
+_BESIDE_FIELDS = re.compile(rf"<<\s*(?:{'|'.join(map(str, bits_beside_fields('sm_90')))})\b".encode())
 _VOLATILE = re.compile(rb"(?P<asm>\b(?:asm|__asm|__asm__)\s+)?\bvolatile\b")
 
 
@@ -265,6 +267,11 @@ class Program:
     def has_volatile(self) -> bool:
         """Whether anything but asm is volatile."""
         return any(not match["asm"] for f in self.sources.files.values() for match in _VOLATILE.finditer(f.lexed.code))
+
+    @property
+    def shifts_beside_fields(self) -> bool:
+        """Whether something is shifted to where a descriptor of wgmma has no field, in its 64 bits or in a half of it."""
+        return any(_BESIDE_FIELDS.search(f.lexed.code) for f in self.sources.files.values())
 
     def identifiers(self) -> set[str]:
         """Every word in the set's files: what a new name must not be."""

@@ -96,6 +96,8 @@ class Helpers:
     linear_thread: bool = False
     """Whether blocks may have more than one dimension."""
     padded_shared: bool = False
+    masked_descriptors: bool = False
+    """Whether descriptors may have bits between their fields, which Hopper does not look at."""
     volatile_registers: bool = False
     """Whether registers of accumulators may be volatile."""
     float_registers: bool = False
@@ -212,12 +214,17 @@ class Helpers:
             "min_allocation": MIN_ALLOCATION,
             "version": SM100_VERSION,
             "at_version": FIELDS_SM100["version"].shift,
-            "descriptor_fields": f"{used_bits('sm_90'):#x}",
+            "descriptor_fields": f"{used_bits('sm_90'):#x}ull",
+            **{f"sm100_{name}": self._descriptor(f"{name}_desc") for name in "ab"},
             "formats": self._formats(),
             "kinds": [{"kind": kind} for kind in sorted(k.value for k in self._plain_kinds())],
             "register_kinds": [{"kind": kind} for kind in sorted(k.value for k in self.register_kinds)],
             "mirrors": [{"moves": text} for _, m in sorted(self.mirrors.items()) if (text := m.text(common))],
         }
+
+    def _descriptor(self, hopper: str) -> str:
+        """A shared-memory descriptor of Hopper as one of SM100."""
+        return f"sm100_descriptor({hopper})" if self.masked_descriptors else f"{hopper} | kDescriptorVersion"
 
     def _plain_kinds(self) -> set[Kind]:
         """Those whose MMAs have no factors."""

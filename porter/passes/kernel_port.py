@@ -394,6 +394,7 @@ def new_context(program: Program, accumulators: AccumulatorMap, placement: Place
         first_barrier=_free_barrier(barriers | common.barriers, max(warpgroups, common.warpgroups)),
         linear_thread=several_dimensions(program),
         padded_shared=any(k.has_dynamic_shared for k in kernels),
+        masked_descriptors=program.shifts_beside_fields,
         volatile_registers=program.has_volatile,
         float_registers=any(a.element == "f" for a in accumulators.accumulators),
     )

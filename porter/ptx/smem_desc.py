@@ -132,6 +132,12 @@ def used_bits(generation: Generation) -> int:
     return sum(field.mask for field in FIELDS[generation].values())
 
 
+def bits_beside_fields(generation: Generation) -> list[int]:
+    """Bits of a descriptor that belong to no field; those of the lower half that the upper half has no field at either."""
+    used = used_bits(generation)
+    return [bit for bit in range(64) if not used >> bit & 1 and (bit >= 32 or not used >> bit + 32 & 1)]
+
+
 def element_offset(
     mn: IntLike,
     k: IntLike,

@@ -57,6 +57,7 @@ COMBINATIONS = {
         uses_clear=True,
         count_type="int",
         guarded_commit=True,
+        masked_descriptors=True,
         saturate=True,
         ring=2,
     ),
@@ -72,7 +73,13 @@ COMBINATIONS = {
     ),
     "tracked, no arrays": helpers({Kind.F16: F16}, {HALVES: FEW}, tracked=True),
     "registers": helpers(
-        {Kind.F16: F16}, {FLOATS: (8,)}, operations=("store",), register_kinds={Kind.F16}, guarded_commit=True, ring=8
+        {Kind.F16: F16},
+        {FLOATS: (8,)},
+        operations=("store",),
+        register_kinds={Kind.F16},
+        guarded_commit=True,
+        ring=8,
+        masked_descriptors=True,
     ),
     "volatile registers": helpers({Kind.F16: F16}, {FLOATS: FEW}, volatile_registers=True),
     "a thread of its own": helpers(

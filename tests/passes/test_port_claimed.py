@@ -124,3 +124,13 @@ def test_a_namespace_of_the_name_of_that_for_cute_is_refused(tmp_path: Path) -> 
 def test_a_macro_is_hidden_from_helpers_for_cute(tmp_path: Path) -> None:
     result = port_text(tmp_path, "#define columns 3\n" + tiled(OPERANDS + ACC + BATCH + STORE))
     assert 'push_macro("columns")' in text_of(result, "cute_sm100.hpp")
+
+
+@pytest.mark.parametrize(("shift", "is_beside"), [("14", True), ("46", True), ("30", False), ("62", False)])
+def test_bits_beside_fields_of_descriptors_are_cleared(tmp_path: Path, shift: str, is_beside: bool) -> None:
+    """wgmma does not look at them, and SM100 reserves them."""
+    own = f"__device__ uint64_t described(uint64_t start) {{ return start | 3ull << {shift}; }}\n"
+    result = port_text(tmp_path, GEMM + own)
+    header = next(text.decode() for path, text in result.files.items() if path.endswith("tcgen05.cuh"))
+    assert ('"l"(sm100_descriptor(a_desc))' in header) is is_beside
+    assert ('"l"(a_desc | kDescriptorVersion)' in header) is not is_beside
