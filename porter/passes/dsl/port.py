@@ -137,9 +137,8 @@ def port_python(
             result.kernels = [k.name.value for found in port.frames.values() for k in found]
         result.native = tuple(native) if own_words is None else ()
         result.full_rate, result.idiomatic = full_rate or own_words is not None, own_words is not None
-        functions = handed_out((file.source for file in own.values()), spellings(rules)) if not select else {}
-        for file in () if select else own.values():
-            _check_chips(file, result, spellings(rules), target, functions)
+        if not select:
+            _check_chips(result, spellings(rules), target)
     return result
 
 
@@ -151,8 +150,18 @@ def _lacking(target: PortTarget, rules: Sequence[Rule], root: str) -> list[Diagn
     return [Diagnostic(Code.TARGET_LACKS, Location(root), {"target": target.name, "why": why})]
 
 
-def _check_chips(file: DslFile, result: DslPortResult, said: Spellings, target: PortTarget, functions: Given) -> None:
-    """What a module asks of the device, held against its port."""
+def _check_chips(result: DslPortResult, said: Spellings, target: PortTarget) -> None:
+    """What the modules of the project ask of the device, held against their ports."""
+    files = list(result.sources.files.values())
+    functions = handed_out((file.source for file in files), said)
+    for file in files:
+        _check_chips_of(file, result, said, target, functions)
+
+
+def _check_chips_of(
+    file: DslFile, result: DslPortResult, said: Spellings, target: PortTarget, functions: Given
+) -> None:
+    """The same of one module."""
     edits = [e for g in result.groups for e in g.edits if e.path == file.path]
     edited = {file.source.count(b"\n", 0, e.span.start) + 1 for e in edits}
     lines = file.source.decode("utf-8", "replace").splitlines()
