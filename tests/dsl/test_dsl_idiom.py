@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from porter.lang.text import EditGroup, Safety, apply_groups
+from porter.passes.dsl.port import port_python
 from porter.passes.idiom_dsl.facts import Trace
 from porter.passes.idiom_dsl.port import Idiomatic, idiomatic
 from porter.passes.idiom_dsl.stated import stated
@@ -35,7 +36,7 @@ def changes_of(told: Sequence[dict[str, str]]) -> list[Change]:
     return [(one["from"], one["to"]) for one in told]
 
 
-def ported(text: str, traces: Sequence[Trace] = (), **tile: int) -> Idiomatic:
+def ported(text: str, *traces: Trace, **tile: int) -> Idiomatic:
     shape = {"rows": 128, "columns": 128, **tile}
     return idiomatic(str(PATH), text.encode(), traces or [stated(PATH, text.encode(), **shape)])
 
@@ -121,6 +122,12 @@ def test_cleared_sums_of_a_loop_that_may_be_empty_are_zeros() -> None:
     assert "mma.set(tcgen05.Field.ACCUMULATE, False)" in result
 
 
+def test_a_port_is_a_file_with_nothing_to_port(tmp_path: Path) -> None:
+    path = tmp_path / "gemm.py"
+    path.write_text(BASE)
+    assert not port_python(path).groups
+
+
 def test_two_warpgroups_become_one() -> None:
     text = changed(
         ("(1, 1, 1), tiler_mn", "self.atoms, tiler_mn"),
@@ -166,7 +173,7 @@ def with_op(change: Callable[[dict[str, object]], None]) -> Idiomatic:
     for call in trace.calls:
         if call["name"].endswith(".gemm"):
             change(call["values"]["0"]["op"])
-    return ported(GEMM, [trace])
+    return ported(GEMM, trace)
 
 
 @pytest.mark.parametrize(
@@ -184,12 +191,12 @@ def test_mmas_without_a_sister(changes: dict[str, object], what: str) -> None:
 def test_text_and_trace_have_to_agree() -> None:
     trace = stated(PATH, GEMM.encode(), 128, 128)
     without = replace(trace, calls=[c for c in trace.calls if not c["name"].endswith(".gemm")])
-    assert ported(GEMM, [without]).what == "no case comes to this MMA"
+    assert ported(GEMM, without).what == "no case comes to this MMA"
     moved = [{**c, "file": "/work/other.py"} if c["name"].endswith(".gemm") else c for c in trace.calls]
-    assert ported(GEMM, [replace(trace, calls=moved)]).what == "`gemm` is called in other.py"
+    assert ported(GEMM, replace(trace, calls=moved)).what == "`gemm` is called in other.py"
 
 
 def test_cases_that_launch_other_blocks_do_not_agree() -> None:
     trace = stated(PATH, GEMM.encode(), 128, 128)
-    found = ported(GEMM, [trace, replace(trace, threads=256)])
+    found = ported(GEMM, trace, replace(trace, threads=256))
     assert found.what.startswith("threads of a block: ")

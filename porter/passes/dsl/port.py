@@ -137,9 +137,8 @@ def port_python(
             result.kernels = [k.name.value for found in port.frames.values() for k in found]
         result.native = tuple(native) if own_words is None else ()
         result.full_rate, result.idiomatic = full_rate or own_words is not None, own_words is not None
-        functions = handed_out((file.source for file in own.values()), spellings(rules)) if not select else {}
-        for file in () if select else own.values():
-            _check_chips(file, result, spellings(rules), target, functions)
+        if not select:
+            _check_chips(result, spellings(rules), target)
     return result
 
 
@@ -151,8 +150,18 @@ def _lacking(target: PortTarget, rules: Sequence[Rule], root: str) -> list[Diagn
     return [Diagnostic(Code.TARGET_LACKS, Location(root), {"target": target.name, "why": why})]
 
 
-def _check_chips(file: DslFile, result: DslPortResult, said: Spellings, target: PortTarget, functions: Given) -> None:
-    """What a module asks of the device, held against its port."""
+def _check_chips(result: DslPortResult, said: Spellings, target: PortTarget) -> None:
+    """What the modules of the project ask of the device, held against their ports."""
+    files = list(result.sources.files.values())
+    functions = handed_out((file.source for file in files), said)
+    for file in files:
+        _check_chips_of(file, result, said, target, functions)
+
+
+def _check_chips_of(
+    file: DslFile, result: DslPortResult, said: Spellings, target: PortTarget, functions: Given
+) -> None:
+    """The same of one module."""
     edits = [e for g in result.groups for e in g.edits if e.path == file.path]
     edited = {file.source.count(b"\n", 0, e.span.start) + 1 for e in edits}
     lines = file.source.decode("utf-8", "replace").splitlines()
@@ -234,23 +243,24 @@ class _Port:
 
     def in_own_words(self, traces: Traces, result: DslPortResult) -> Planned | None:
         """The groups of a port in Blackwell's own words; None, with the reason in `result`, where it cannot be one."""
-        root, said = self.closure.root, traces(Path(self.closure.root.path), ALL_OBSERVED)
-        others = sorted(self.hopper - {root.name} - self.native)
-        if others:
-            found = Idiomatic(what=f"names of Hopper in {self.closure.modules[others[0]].path}")
+        modules = [self.closure.modules[name] for name in sorted(self.hopper - self.native)]
+        module = modules[0]
+        if len(modules) > 1 or not module.own:
+            found = Idiomatic(what=f"names of Hopper in {modules[-1].path}")
         elif self.selection != Selection():
             found = Idiomatic(what="rules that are chosen or left out one by one")
         else:
-            found = Idiomatic(what=said) if isinstance(said, str) else idiomatic(root.path, root.file.source, said)
+            said = traces(Path(self.closure.root.path), ALL_OBSERVED)
+            found = Idiomatic(what=said) if isinstance(said, str) else idiomatic(module.path, module.file.source, said)
         if found.what:
-            names = ", ".join(k.name.value for k in kernels_of(self.closure, root, self.known)) or root.path
-            where = Location(root.path, found.line) if found.line else Location(root.path)
+            names = ", ".join(k.name.value for k in kernels_of(self.closure, module, self.known)) or module.path
+            where = Location(module.path, found.line) if found.line else Location(module.path)
             result.diagnostics.append(Diagnostic(Code.IDIOM_LEFT, where, {"kernel": names, "what": found.what}))
             return None
-        self.places = {root.name: root.path}
-        self.patched = {root.name}
+        self.places = {name: one.path for name, one in self.closure.modules.items() if one.own}
+        self.patched = {module.name}
         result.kernels = list(found.kernels)
-        texts = {root.path: root.file.source}
+        texts = {module.path: module.file.source}
         planned = pass_groups(self.rules, _by_rule(found.edits), self.selection, texts)
         kept = Kept(texts).refused(planned.groups)
         return Planned([*planned.groups, *self._reworded(planned.groups)], [*kept, *planned.diagnostics])

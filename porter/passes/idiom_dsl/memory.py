@@ -116,9 +116,24 @@ def _block(kernel: Kernel, warpgroups: int) -> str:
         block = argument(call, None, "block") if method(call, "launch") else None
         if block is not None and isinstance(block.value, (cst.List, cst.Tuple)) and len(block.value.elements):
             first = block.value.elements[0].value
-            if m.matches(first, m.Attribute(m.Name("self"))):
+            if not isinstance(first, cst.Integer) and _is_global(kernel, first):
                 return kernel.text.code(first)
     return str(number)
+
+
+def _is_global(kernel: Kernel, value: cst.BaseExpression) -> bool:
+    """Whether an expression means the same in the kernel: of attributes of `self` and constants of the file."""
+    plain = (cst.Name, cst.Attribute, cst.Integer, cst.BinaryOperation, cst.BaseBinaryOp)
+    names = {n.value for n in found_in(value, cst.Name) if not _is_attribute(kernel, n)}
+    constants = {a[0] for s in kernel.text.module.body if (a := assigned(s)) is not None}
+    params = {p.name.value for p in kernel.function.params.params}
+    is_plain = all(isinstance(n, plain) for n in found_in(value, cst.BaseExpression))  # type: ignore[type-abstract]
+    return is_plain and names <= ({"self"} & params) | (constants - params)
+
+
+def _is_attribute(kernel: Kernel, name: cst.Name) -> bool:
+    parent = kernel.text.parent(name)
+    return isinstance(parent, cst.Attribute) and parent.attr is name
 
 
 def _arrivals(kernel: Kernel, draft: Draft, create: cst.Call, layout: cst.Arg | None) -> None:

@@ -18,6 +18,7 @@ from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
 
 RULE = "PTR581"
+_NUMBERS = m.Tuple([m.Element(m.Integer()), m.Element(m.Integer()), m.Element(m.Integer())])
 _SECOND = m.Subscript(m.Name() | m.Attribute(), [m.SubscriptElement(m.Index(m.Integer("1")))])
 _OF_TILE = m.Tuple([m.Element(), m.Element(_SECOND)])
 """`(64, tile[1])`: what a block's tile is called."""
@@ -56,6 +57,8 @@ def edit(kernel: Kernel, draft: Draft, imports: Imports, epilogue_tile: str) -> 
     draft.replace(RULE, tiler, tile if layout.keyword is None and len(made.args) == 7 else f"mma_tiler_mn={tile}")
     if (source := argument(made, 7, "a_source")) is not None:
         draft.replace(RULE, source, text.code(source))
+    if not epilogue_tile and not m.matches(layout.value, _NUMBERS):
+        raise Left("warpgroups whose number is not written where the tiled MMA is made", made)
     if epilogue_tile:
         _one_warpgroup(kernel, draft, layout.value)
         _epilogue_tile(kernel, draft, epilogue_tile, tile)
