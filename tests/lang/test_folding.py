@@ -55,9 +55,6 @@ WHOLE = {
     "a short text": HEAD + "def f(y):\n" + "".join(LINES.splitlines(True)[:5]),
     "in a string": HEAD + "x = '''\n" + LINES + "'''\n",
     "in brackets": HEAD + "def f(y):\n  g(\n" + LINES.replace("]\n", "],\n") + "  )\n",
-    + "def f(y):\n  g(\n"
-    + LINES.replace("]\n", "]\n    ,\n").replace("\n    ,\n", "\n", 11)
-    + ")\n",
     "of the module": HEAD + "if y:\n" + LINES,
     "of a class": HEAD + "class A:\n" + LINES,
     "with a name of a rule": FUNCTION.replace("cutlass.Int32", "cute.gemm"),
