@@ -66,7 +66,7 @@ WHOLE = {
     "of a dotted import": "import cutlass.cute\n" + FUNCTION,
     "of what a star may bring": "from cutlass.cute import *\n" + FUNCTION,
     "that set what is imported": FUNCTION.replace("x5 =", "cute ="),
-    "with a loop": FUNCTION.replace("y[", "y[0 for z in y if z + "),
+    "with a loop": FUNCTION.replace("y[", "g([z for z in y if z + ").replace("]\n", "])\n"),
 }
 
 
