@@ -46,7 +46,8 @@ EXPRESSIONS = [
     "a==9 and (b or  'x')", 'f(a,b = "c")', "x[1:2,3]", "(1,2)", "(a,)", "{'a':1,**b}", "lambda x,y=1:x+y", "not a",
     "-1", "0x10", "[i for i in x if i]", "f(x for x in y)", "(a+b)*c", "'a' \"b\"", "a if b else c", "x[::2]", "a<b<=c",
     "a is not b", "b'x'", "c.d( )[0]>=9", "(a)", "f((a))", "1.50", "{1,2}", "await x", "a not in b", "f(a,)",
-    "a.  b . c", "lambda *a,b,**c: 0", "1 if(a)else 2", "a@b", "()", "...", "1j", "x[a,]", "(a)(b)", "a\\\n+b", "(a # c\n+b)",
+    "a.  b . c", "lambda *a,b,**c: 0", "1 if(a)else 2", "a@b", "()", "...", "1j", "x[a,]", "(a)(b)", "a\\\n+b",
+    "(a # c\n+b)",
 ]  # fmt: skip
 
 
@@ -76,7 +77,7 @@ UNREADABLE = {
     "Python 2": ("x = 1\nprint 'x'\n", 2),
     "tabs and spaces": ("if x:\n\ta\n        b\n", 3),
     "a bracket without an end": ("x = (\n", 1),
-    "what libcst takes and Python does not": ("x = 1  # \x00\n", 0),
+    "what libcst takes and Python does not": ("x = 1  # \x00\n", 1),
     "deeper than Python goes": ("\nx = " + "(" * 5000 + ")" * 5000, 2),
     "what Python takes and libcst does not": ("\n(x): int = 1\n", 2),
 }
