@@ -50,8 +50,8 @@ def parse_python(text: str) -> cst.Module:
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: it is none.
     """
-    check_python(text)
     with at_work(), _as_syntax_error():
+        check_python(text)
         return cst.parse_module(_FEED.sub("", text))
 
 

@@ -18,16 +18,21 @@ from pathlib import Path
 import libcst as cst
 from libcst.metadata import Assignment, ImportAssignment, Scope
 
+from porter.diagnostics import PorterError
+from porter.diagnostics.python_text import check_python
 from porter.diagnostics.reading import read_file
+from porter.lang.folding import Folded, folded
 from porter.lang.python import (
     CONSTANTS,
     ImportStatement,
     PythonFile,
     Statement,
+    Tree,
     dotted,
     is_documentation,
     parts,
     pieces,
+    read_tree,
     statements,
     walk,
 )
@@ -38,6 +43,7 @@ SUPPORT = "porter_dsl"
 
 Function = cst.FunctionDef
 
+_CHAIN = re.compile(rb"(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _BREAK = re.compile(rb"\r\n|\r|\n")
 
 
@@ -50,12 +56,14 @@ def within(name: str, prefix: str) -> bool:
 class Dialect:
     """What is known of names before a file is read. `packages`: those whose names are looked for. `closed`: packages
     that are not read, with those. `through`: methods that, called without arguments, names go on behind:
-    `Language.instance().target`. `words`: a file without any has nothing to edit but imports."""
+    `Language.instance().target`. `words`: a file without any has nothing to edit but imports. `steps`: names that
+    rules are for have one of them, in full."""
 
     packages: frozenset[str] = frozenset()
     closed: frozenset[str] = frozenset()
     through: frozenset[str] = frozenset()
     words: tuple[bytes, ...] = ()
+    steps: tuple[bytes, ...] = ()
 
 
 NO_DIALECT = Dialect()
@@ -104,6 +112,40 @@ class DslFile(PythonFile):
     package: str = ""
     """What a relative import starts from."""
     dialect: Dialect = NO_DIALECT
+    excerpt: bool = False
+    """Whether long stretches of generated lines without the dialect's steps may be left out of the tree."""
+    stretches: tuple[Span, ...] = ()
+    """Those that are."""
+
+    def _made(self) -> Tree:
+        found = folded(self.source, self.dialect.steps) if self.excerpt else None
+        if found is not None:
+            check_python(self.source.decode("utf-8-sig"))
+            part = DslFile(self.path, found.text, self.package, self.dialect)
+            if part._stands_for(found):
+                self.stretches = found.stretches
+                return part._tree
+        return read_tree(self.source)
+
+    def _stands_for(self, found: Folded) -> bool:
+        """Whether nothing that is asked for is in the stretches, of which this is the rest."""
+        try:
+            around = {self.span(n).start: list(self.above(n)) for n in self.nodes(cst.Ellipsis)}
+        except PorterError:
+            return False
+        for above in (around.get(s.start, []) for s in found.stretches):
+            kinds = [type(n) for n in above]
+            if kinds[:2] != [cst.Expr, cst.SimpleStatementLine] or cst.FunctionDef not in kinds:
+                return False
+        for full, local in self.imported():
+            bound = local.partition(".")[0]
+            worded = any(step.decode() in full for step in self.dialect.steps)
+            asked = worded or bound != local or full.partition(".")[0] not in self.dialect.packages
+            if bound in (found.names if asked else found.set_names):
+                return False
+        aliases = (self._alias(s) for s in statements(self.module) if isinstance(s, cst.Assign))
+        others = {a[0] for a in aliases if a is not None and a[1].value in self._wanted}
+        return not self.stars and not others & found.names
 
     @functools.cached_property
     def _starts(self) -> list[int]:
@@ -159,8 +201,16 @@ class DslFile(PythonFile):
         """Full and local name of everything that import statements list; `a.b` is both for `import a.b`."""
         for statement in self.import_statements:
             origin = f"{self.origin(statement)}." if isinstance(statement, cst.ImportFrom) else ""
-            for name, local in listed(statement):
-                yield origin + name, local or name
+            yield from ((origin + name, local or name) for name, local in listed(statement))
+
+    def words_in(self, node: cst.CSTNode) -> Iterator[str]:
+        """The names and attributes that a part of the file mentions."""
+        for one in walk(node):
+            if isinstance(one, (cst.Name, cst.Attribute)):
+                yield one.value if isinstance(one, cst.Name) else one.attr.value
+        for span in self.stretches:
+            if self.span(node).contains(span):
+                yield from re.findall(r"[A-Za-z_]\w*", self.source[span.start : span.end].decode())
 
     @property
     def strings(self) -> Iterator[tuple[cst.CSTNode, str]]:
@@ -283,6 +333,19 @@ class DslFile(PythonFile):
             if reference.name.partition(".")[0] in self.dialect.packages and reference.binding is not None:
                 yield reference.chain.node, reference.name.partition("()")[0]
 
+    def named_places(self) -> list[tuple[Span, str]]:
+        """Where `references` are, those in stretches too, in source order."""
+        found = [(self.span(node), name) for node, name in self.references()]
+        stretches = {s.start: s for s in self.stretches}
+        for node in self.nodes(cst.Ellipsis) if stretches else ():
+            span = stretches.get(self.span(node).start, Span(0, 0))
+            scope = self.scope_of(node)
+            for match in _CHAIN.finditer(self.source, span.start, span.end):
+                base, *attributes = match.group().decode().split(".")
+                targets = self.targets(Chain(node, cst.Name(base), tuple(attributes), scope))
+                found += ((Span(*match.span()), name) for name, _ in targets)
+        return sorted(found, key=lambda f: f[0].start)
+
     def qualified(self, node: cst.BaseExpression) -> str | None:
         """The full name of a chain that begins with an imported name."""
         return self._by_node.get(node)
@@ -339,22 +402,24 @@ def _unwound(node: cst.CSTNode, through: frozenset[str]) -> tuple[cst.Name, tupl
             return None
 
 
-def parse_dsl(path: str, source: bytes, package: str = "", dialect: Dialect = NO_DIALECT) -> DslFile:
-    """Parse a Python file; the last ones are kept, as one command asks for the same file several times.
+def parse_dsl(
+    path: str, source: bytes, package: str = "", dialect: Dialect = NO_DIALECT, excerpt: bool = False
+) -> DslFile:
+    """Parse a Python file, or an excerpt; the last ones are kept, as one command asks for the same file several times.
 
     Raises:
         PorterError: NOT_TEXT, DSL_UNREADABLE with the place of the syntax error.
     """
-    return _parsed(path, source, package, dialect)
+    return _parsed(path, source, package, dialect, excerpt)
 
 
 @functools.lru_cache(maxsize=2)
-def _parsed(path: str, source: bytes, package: str, dialect: Dialect) -> DslFile:
-    file = DslFile(path, source, package, dialect)
+def _parsed(path: str, source: bytes, package: str, dialect: Dialect, excerpt: bool) -> DslFile:
+    file = DslFile(path, source, package, dialect, excerpt)
     assert file.module is not None
     return file
 
 
 def read_dsl(path: Path, package: str = "", dialect: Dialect = NO_DIALECT) -> DslFile:
-    """Raises what `parse_dsl` and `read_file` raise."""
-    return parse_dsl(str(path), read_file(path), package, dialect)
+    """An excerpt. Raises what `parse_dsl` and `read_file` raise."""
+    return parse_dsl(str(path), read_file(path), package, dialect, excerpt=True)

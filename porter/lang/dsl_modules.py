@@ -246,7 +246,7 @@ def _mentions(directory: Path, top: str, packages: frozenset[str]) -> bool:
 @functools.lru_cache(maxsize=8192)
 def _parsed(path: str, package: str, changed: int, size: int, dialect: Dialect) -> DslFile | None:
     try:
-        file = parse_dsl(path, Path(path).read_bytes(), package, dialect)
+        file = parse_dsl(path, Path(path).read_bytes(), package, dialect, excerpt=True)
     except (PorterError, OSError):
         return None
     assert file.import_statements is not None

@@ -130,9 +130,12 @@ class PythonFile:
     source: bytes
 
     @functools.cached_property
-    def _tree(self) -> _Tree:
+    def _tree(self) -> Tree:
         with self._named():
-            return _read(self.source)
+            return self._made()
+
+    def _made(self) -> Tree:
+        return read_tree(self.source)
 
     @functools.cached_property
     def _places(self) -> _Places:
@@ -240,7 +243,7 @@ class _Places:
 
 
 @dataclass(eq=False)
-class _Tree:
+class Tree:
     """The tree of a text, with what is known of it."""
 
     source: bytes
@@ -291,11 +294,11 @@ def _set_by(node: cst.CSTNode) -> Iterator[cst.Name]:
 
 
 @functools.lru_cache(maxsize=4)
-def _read(source: bytes) -> _Tree:
+def read_tree(source: bytes) -> Tree:
     """The tree of a text; the last ones are kept, as one command asks for the same file several times. Raises
     UnicodeDecodeError, and what `parse_python` raises."""
     wrapper = MetadataWrapper(parse_python(source.decode("utf-8-sig")), unsafe_skip_copy=True)
-    return _Tree(source, wrapper.module, wrapper)
+    return Tree(source, wrapper.module, wrapper)
 
 
 def problem_of(source: bytes) -> str:

@@ -69,6 +69,11 @@ class NamePattern:
             return required(re.compile(asked.argument[0]))
         return asked.argument if asked is not None and asked.test == "in" else ("",)
 
+    @property
+    def step(self) -> str:
+        """A part of every full name that matches."""
+        return next((s.removesuffix("()") for s in reversed(self.steps) if not s.startswith("$")), "")
+
     def matches(self, name: str) -> bool:
         return self.bind(name) is not None
 

@@ -467,11 +467,11 @@ def dsl_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory:
     """
     known = load_rules(rules)
     names = names_of(known)
-    file = parse_dsl(str(path), read_source(path), dialect=names.dialect)
+    file = parse_dsl(str(path), read_source(path), dialect=names.dialect, excerpt=True)
     places: dict[tuple[str, str], list[Location]] = {}
-    for node, name in file.references():
+    for span, name in file.named_places():
         key = (name, "hopper" if names.hopper_only(name) else "both")
-        places.setdefault(key, []).append(file.location(file.span(node)))
+        places.setdefault(key, []).append(file.location(span))
     order = {"hopper": 0, "both": 1}
     constructs = [
         Construct(name, status, tuple(places[name, status]), "dsl", _dsl_becomes(name, status, known))

@@ -44,13 +44,16 @@ KINDS: Mapping[str, type[PythonFact]] = {"package": Package, "mark": Mark, "name
 
 
 class Recognizer(Protocol):
-    """One pattern of a rule on names. `words`: every name that matches holds one of them."""
+    """One pattern of a rule on names. `words`: every name that matches holds one of them; `step`: in full, it has it."""
 
     @property
     def fact(self) -> PythonFact | None: ...
 
     @property
     def words(self) -> tuple[str, ...]: ...
+
+    @property
+    def step(self) -> str: ...
 
     @property
     def through(self) -> tuple[str, ...]: ...
@@ -89,6 +92,7 @@ class Names:
         return Dialect(
             packages=frozenset(names),
             closed=frozenset(w for r in packages for w in r.words),
+            steps=tuple(dict.fromkeys(r.step.encode() for r in self._all if not isinstance(r.fact, Package))),
             through=frozenset(t for r in self._all for t in r.through),
             words=tuple(
                 dict.fromkeys(w.encode() for r in self._all if not isinstance(r.fact, Package) for w in r.words)

@@ -6,14 +6,11 @@ What tells in doubt is that a frame around a kernel without MMAs does nothing: n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-import libcst as cst
 
 from porter.lang.cute_dsl import Function, parse_dsl
 from porter.lang.dsl_modules import Closure, Module, close
-from porter.lang.python import walk
 from porter.lang.sources import read_source
 from porter.model.dsl.names import Names
 
@@ -26,7 +23,7 @@ def marked(path: Path, names: Names, of: str) -> tuple[str, ...]:
     """
     if not mentions(path, names, of):
         return ()
-    file = parse_dsl(str(path), read_source(path), dialect=names.dialect)
+    file = parse_dsl(str(path), read_source(path), dialect=names.dialect, excerpt=True)
     return tuple(f.name.value for f in file.decorated(lambda name: names.is_a(name, of)))
 
 
@@ -73,29 +70,21 @@ def framed_kernels(
         kernels = kernels_of(closure, module, names) if module.name not in native else []
         if kernels and module.name not in multiplying:
             related = module.name in users or not multiplying.isdisjoint(closure.spread({module.name}))
-            kernels = [k for k in kernels if related and _reaches(closure, k, multiplying, native)]
+            kernels = [k for k in kernels if related and _reaches(closure, module, k, multiplying, native)]
         if kernels:
             found[module.name] = kernels
     return found
 
 
-def _reaches(closure: Closure, kernel: Function, multiplying: set[str], native: set[str]) -> bool:
+def _reaches(closure: Closure, module: Module, kernel: Function, multiplying: set[str], native: set[str]) -> bool:
     seen: set[str] = set()
-    pending = [kernel]
+    pending = [(module, kernel)]
     while pending:
-        words = set(_words(pending.pop())) - seen
+        holder, function = pending.pop()
+        words = set(holder.file.words_in(function)) - seen
         seen |= words
-        named = [(m.name, f) for word in words for m, f in closure.functions.get(word, ()) if m.name not in native]
-        if any(name in multiplying for name, _ in named):
+        named = [(m, f) for word in words for m, f in closure.functions.get(word, ()) if m.name not in native]
+        if any(m.name in multiplying for m, _ in named):
             return True
-        pending += [function for _, function in named]
+        pending += named
     return False
-
-
-def _words(function: Function) -> Iterator[str]:
-    """The names and attributes that a function mentions."""
-    for node in walk(function):
-        if isinstance(node, cst.Name):
-            yield node.value
-        elif isinstance(node, cst.Attribute):
-            yield node.attr.value
