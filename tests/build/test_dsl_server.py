@@ -118,7 +118,7 @@ def test_what_a_file_does_to_its_interpreter_ends_with_it(
     source = tmp_path / "kernel.py"
     source.write_text(KERNEL.format(then=then))
     request = tmp_path / "request.json"
-    body = {"source": str(source), "entry": "run", "search": [], "init": {}, "call": []}
+    body = {"source": str(source), "entry": "run", "search": [], "observe": [], "init": {}, "call": []}
     request.write_text(json.dumps(body))
     for _ in range(2):
         result = tmp_path / "result.json"
