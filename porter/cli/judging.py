@@ -40,8 +40,8 @@ def judged(
 ) -> Judgement:  # fmt: skip
     """The judgement on kernels of these names, or on all, that the compiler makes of a file, each looked at for some
     times the `seconds` of a comparison beside other checks, and in the time that is `left` for all: at sizes of the
-    case, at which rings come round, with one step of the loop and with few, and at those behind which either program
-    does something else. `for_all`: all of those that turns follow as well."""
+    case, in loops of one step and of few, in one in which rings come round, and behind those at which either program
+    does something else. `for_all`: with more blocks and turns, and all of those that turns follow, as well."""
     try:
         entries = [e for e in _entries(path, options) if not kernels or function_name(e) in kernels]
     except PorterError as error:
@@ -52,7 +52,8 @@ def judged(
         return Judgement("unknown", what)
     subject = Subject(path, lambda case: plan_on(case, plan), entries)
     most = SIZES * seconds if left is None else min(SIZES * seconds, left / (PARTS + for_all))
-    found = Comparing(session, most, options, THERE, _sizes, for_all, beyond=True).compare([subject])
+    sizes_of = judged_sizes if for_all else instantiations
+    found = Comparing(session, most, options, THERE, sizes_of, for_all, beyond=True).compare([subject])
     return judgement_of(found, each_size=True)
 
 
@@ -76,7 +77,7 @@ def _entries(path: Path, options: GateOptions) -> list[str]:
     return list(dict.fromkeys(e for r in requests(path, options) for e in compile_ptx(r, toolkit).entries))
 
 
-def _sizes(case: Case) -> list[list[Sizes]]:
+def judged_sizes(case: Case) -> list[list[Sizes]]:
     """For each kernel that the sizes of a case compile, those that it lists, and those that a verification adds: as
     launches with one block each way, or few turns, do not tell indices and stages apart."""
     (default, *listed), *others = instantiations(case)

@@ -82,21 +82,14 @@ def plan(
     diagnostics += [d for d in said if d not in diagnostics]
     gates = {path: _gate(session, path, ported, diagnostics) for path, ported in python}
     session.report(diagnostics)
-    used = {(s.kernel, s.path): s for s in summaries}
-    for one in plans:
-        _show(session, one, used.pop((one.kernel, one.path), None))
-    for summary in used.values():
-        _show_stopped(session, summary)
+    _show_kernels(session, plans, summaries)
     for kernel in left:
         _show_left(session, kernel)
     for path, ported in python:
         _show_python(session, path, ported, gates[path])
-    for known in facts:
-        session.show(*report_pipeline.text(known))
-    for one_of_native in native:
-        session.show(*report_native.text(one_of_native))
-    if steps:
-        session.show(*text_of_candidates(attempts))
+    session.show(*(part for known in facts for part in report_pipeline.text(known)))
+    session.show(*(part for one in native for part in report_native.text(one)))
+    session.show(*(text_of_candidates(attempts) if steps else ()))
     body = {
         "kernels": [asdict(p) | {"ceiling": _ceiling(p)} for p in plans],
         "summaries": [asdict(s) for s in summaries],
@@ -109,6 +102,14 @@ def plan(
     }
     session.write_json(report_json.document("plan", code, body))
     return code
+
+
+def _show_kernels(session: Session, plans: Sequence[KernelPlan], summaries: Sequence[KernelSummary]) -> None:
+    used = {(s.kernel, s.path): s for s in summaries}
+    for one in plans:
+        _show(session, one, used.pop((one.kernel, one.path), None))
+    for summary in used.values():
+        _show_stopped(session, summary)
 
 
 def _said(session: Session, root: Path, result: Result) -> Sequence[Diagnostic]:

@@ -36,6 +36,9 @@ ENOUGH = 66
 SQUARE, ENOUGH_OF_SQUARE = 19, 18
 """The same where outputs grow with the loop, and its work with the square of it."""
 
+_ROUND = 17
+"""Steps in which a ring of eight stages comes round twice."""
+
 WIDE = 3
 """Blocks in a dimension of the grid: an index of a block is not always 0 or 1."""
 
@@ -157,8 +160,8 @@ def long_loop(case: Case) -> Mapping[str, Number] | None:
 
 
 def few_steps(case: Case) -> list[Mapping[str, Number]]:
-    """The least sizes of the case with a main loop of one step, of two and of three, and with none where that is a
-    size.
+    """The least sizes of the case with a main loop of one step, of two and of three, of as many as rings of usual
+    length come round twice in, and of none where that is a size.
 
     Raises:
         PorterError: what binding the default size raises.
@@ -166,7 +169,7 @@ def few_steps(case: Case) -> list[Mapping[str, Number]]:
     default = bind(case, case.sizes)
     listed = [p for p in (default, *_listed(case, math.inf)) if instantiation(p) == instantiation(default)]
     base, steps = min(listed, key=work), _shape(default).steps
-    return [{**base.sizes, name: count * step} for name, step in steps.items() for count in (1, 2, 3, 0)]
+    return [{**base.sizes, name: count * step} for name, step in steps.items() for count in (1, 2, 3, _ROUND, 0)]
 
 
 def _launched(problem: Problem) -> int:

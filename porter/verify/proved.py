@@ -90,11 +90,12 @@ def _beyond(
         return found
     programs = {"original": Program(case, builder), "port": Program(case, builder, plan)}
     try:
-        others = sizes_beyond(programs, chosen, seconds)
+        few = few_steps(case)
+        others = sizes_beyond(programs, [*chosen, *few], seconds)
     except UnreachedError as error:
         return replace(found, equality=replace(found.equality, status="unknown", why=str(error)))
     equality = found.equality
-    for sizes in (s for s in [*few_steps(case), *others] if s not in chosen):
+    for sizes in (s for s in [*few, *others] if s not in chosen):
         try:
             one = proofs_of(case, plan, builder, [sizes], seconds, "none")
         except PorterError:
