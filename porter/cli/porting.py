@@ -38,8 +38,8 @@ from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.gate import GateOptions
 from porter.verify.launching import ported_case
 from porter.verify.preprocessed import preprocessed
-from porter.verify.types import types_of
 from porter.verify.traces import traced
+from porter.verify.types import types_of
 
 
 def look(path: Path) -> Beside:
