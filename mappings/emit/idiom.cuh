@@ -116,6 +116,15 @@ ${c}Tensor $tensor_part = ${c}local_tile($tensor, $share, $place);
 auto $r2t = ${c}make_tmem_copy(${c}SM100_TMEM_STORE_32dp32b${repeat}x{}, $tensor_part);
 auto $thread = $r2t.get_slice(threadIdx.x % 128);
 
+//@ section operand_load
+//@ if tiles
+const auto $part = [&](int $tile) {
+    return $loaded;
+};
+//@ else
+$head$loaded;
+//@ end
+
 //@ section operand_store
 ${c}copy($r2t, $registers, $thread.partition_D($tensor_part));
 cutlass::arch::fence_view_async_tmem_store();

@@ -11,6 +11,7 @@ from idiom_kernels import (
     ACCUMULATOR,
     ATOM,
     EMPTY,
+    FULL,
     LOOP,
     MMA,
     RESULTS,
@@ -481,6 +482,55 @@ def test_what_another_kernel_has_of_the_name_stays(tmp_path: Path, body: str, mi
         assert missing in left(tmp_path, text)
     else:
         assert body in idiomatic(tmp_path, text)
+
+
+RS = ATOM.replace("_SS<", "_RS<")
+LOADS = """    auto thread_mma = mma.get_slice(threadIdx.x - 128);
+    Tensor tCgA = thread_mma.partition_A(gA);
+    Tensor tCrB = thread_mma.partition_fragment_B(tensors.b());
+"""
+FROM_REGISTERS = (
+    (ATOM, RS),
+    (SLICE, LOADS),
+    (ACCUMULATOR, ACCUMULATOR + "    Tensor tCrA = make_fragment_like<half_t>(tCgA(_, _, _, 0));\n"),
+    (STEPS, "        gemm(mma, tCrA, tCrB, tCrC);\n"),
+    (FULL, "        copy(tCgA(_, _, _, tile), tCrA);\n"),
+)
+
+
+def test_a_from_registers_goes_to_tensor_memory_in_front_of_the_mmas(tmp_path: Path) -> None:
+    text = idiomatic(tmp_path, changed(*FROM_REGISTERS), (*TYPES, 64))
+    assert "SM100_MMA_F16BF16_TS<Element, Element, float, BM, BN," in " ".join(text.split())
+    assert "tCtA.data() = storage.tmem_base + BN;" in text
+    assert "tmem.allocate(256, " in text
+    order = [
+        "copy(tCgA(tile), tCrA);",
+        "copy(r2t, tCrA,",
+        "fence_view_async_tmem_store",
+        "NamedBarrier::sync",
+        "gemm(mma, tCtA(",
+    ]
+    places = [text.index(one) for one in order]
+    assert places == sorted(places)
+    assert text.index("accumulator_phase ^= 1;") > places[-1], "threads wait before they store the next tile"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "missing"),
+    [
+        ("copy(tCgA(_, _, _, tile), tCrA)", "copy(tCgA(_, _, 0, tile), tCrA)", "a tile of `tCgA` wherever it is used"),
+        (
+            "make_fragment_like<half_t>(tCgA(_, _, _, 0))",
+            "thread_mma.partition_fragment_A(tensors.a())",
+            "like a part of A",
+        ),
+        ("        warpgroup_wait<0>();\n", "", "ahead of what writes A again"),
+    ],
+)
+def test_a_from_registers_that_is_left(tmp_path: Path, old: str, new: str, missing: str) -> None:
+    text = changed(*FROM_REGISTERS)
+    assert old in text
+    assert missing in left(tmp_path, text.replace(old, new), (*TYPES, 64))
 
 
 def test_words_of_cute_are_qualified_where_the_sources_do_it(tmp_path: Path) -> None:

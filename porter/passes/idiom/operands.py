@@ -78,12 +78,40 @@ class Operand:
         )
 
     def loaded(self, head: str) -> str:
-        """The declaration of what threads load."""
-        site = self.site
-        part = f"{site.name('cta_mma')}.partition_A({self.tensor})"
+        """The declaration of what threads load: of one tile of several by its number, as copies have no more modes than
+        the tensor that they were made for."""
+        site, tiles = self.site, self._tiles()
+        tile = site.name("tile_A") if tiles else ""
+        whole = f"{self.tensor}({site.c}_, {site.c}_, {tile})" if tiles else self.tensor
+        part = f"{site.name('cta_mma')}.partition_A({whole})"
         if site.types.warpgroups > 1:
             part = f"{site.c}local_tile({part}, {site.name('share')}, {site.name('place')})"
-        return f"{head}{self.words['thread']}.partition_S({part});"
+        for node, number in tiles:
+            site.draft.replace(RULE, site.kernel, site.kernel.span(node), f"{self.part}({number})")
+        loaded = f"{self.words['thread']}.partition_S({part})"
+        return cpp("operand_load", site.unit, tiles=bool(tiles), part=self.part, tile=tile, head=head, loaded=loaded)
+
+    def _tiles(self) -> list[tuple[Node, str]]:
+        """Where a tile of A is taken, with its number; none if there is one tile.
+
+        Raises:
+            Left: the part of A is used in another way, too.
+        """
+        kernel, found, others = self.site.kernel, list[tuple[Node, str]](), list[Node]()
+        for node in find(kernel.body, "identifier"):
+            above = node.parent
+            if kernel.text(node) != self.part or above is None or above.type == "init_declarator":
+                continue
+            arguments = above.child_by_field_name("arguments") if above.type == "call_expression" else None
+            modes = [kernel.text(n) for n in arguments.named_children] if arguments is not None else []
+            whole = [m.rpartition("::")[2] for m in modes[:3]]
+            if len(modes) == 4 and whole == ["_"] * 3 and above.child_by_field_name("function") == node:
+                found.append((above, modes[3]))
+            else:
+                others.append(node)
+        if found and (others or not self.tensor.isidentifier()):
+            raise self.site.left(self.declaration, f"a tile of `{self.part}` wherever it is used")
+        return found
 
     def _depth(self) -> str:
         """The steps of k of a tile, as the kernel names them where it cuts A into tiles."""
