@@ -18,7 +18,7 @@ IN_OWN_WORDS = ("dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes", "dsl_gemm_cluster"
 LEFT = {
     "dsl_gemm_fp8_scaled": "in the main loop",
     "dsl_gemm_gated": "at several places",
-    "dsl_gemm_helpers": "in other files",
+    "dsl_gemm_helpers": "names of Hopper in",
     "dsl_gemm_plain": "another name at its MMAs",
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from porter.build.port_plan import PortPlan
+from porter.cli.porting import traces_of
 from porter.diagnostics import ExitCode
 from porter.lang.cute_dsl import parse_dsl
 from porter.passes.dsl.port import port_python
@@ -78,6 +79,22 @@ def test_dense_gemms_port_compile_and_agree(name: str, variant: str, examples: P
     assert {row.family for row in rows} == {"integers", "normal"}
     for row in rows:
         assert row.verdict is Verdict.CLEAN, [(d.message, d.detail) for d in row.diagnostics]
+
+
+@pytest.mark.parametrize("variant", ["bf16-wide-pair", "f16-mn-major-pair", "f16-64-rows"])
+@pytest.mark.parametrize("name", DENSE)
+def test_dense_gemms_in_own_words(name: str, variant: str, examples: Path, tmp_path: Path) -> None:
+    kernel = tmp_path / name
+    kernel.write_bytes((examples / name).read_bytes())
+    (tmp_path / "case.yaml").write_text(CASE.format(kernel=name, **DENSE[name], **VARIANTS[variant]))
+    ported = port_python(kernel, traces=traces_of)
+    assert ported.idiomatic, [d.message for d in ported.diagnostics]
+    assert list(ported.files) == [str(kernel)]
+    assert b"_mlir" not in ported.files[str(kernel)]
+    plan = PortPlan(files=dict(ported.files))
+    options = VerifyOptions(families=("integers",))
+    rows = verify(load_case(tmp_path / "case.yaml"), plan, ToolkitBuilder(), SimBackend(), options).rows
+    assert [row.verdict for row in rows] == [Verdict.CLEAN], [(d.message, d.detail) for d in rows[0].diagnostics]
 
 
 @pytest.mark.parametrize("name", ["dense_gemm.py", "dense_gemm_persistent.py", "fmha.py", "grouped_gemm.py"])
