@@ -201,7 +201,7 @@ def _compiled_for(argument: Any) -> Any:
 def _version() -> str:
     """Everything that makes the same request another compilation: the DSL, Python, where packages come from, what
     the DSL reads from the environment, and the worker's own text."""
-    parts = ("worker", "absent", "imports", "observe")
+    parts = ("worker", "absent", "tries", "imports", "observe")
     own = [file_digest(Path(__file__).with_name(f"dsl_{name}.py")) or "" for name in parts]
     told = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("CUTE_DSL_"))
     return "\n".join([_FORMAT, dsl_version(), sys.version, *sys.path, *told, *own])

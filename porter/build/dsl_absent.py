@@ -23,12 +23,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import libcst as cst
-import libcst.matchers as m
-from libcst.metadata import MetadataWrapper, PositionProvider
-
-from porter.diagnostics.python_text import at_work, parse_python
-
 HOST_PACKAGES = {
     "torch": "tensors, custom operators and autograd around kernels",
     "tvm_ffi": "another calling convention of the host function",
@@ -280,19 +274,7 @@ def _is_prepared(frame: types.FrameType) -> bool:
 
 @cache
 def _prepared_lines(path: str) -> tuple[tuple[int, int], ...]:
-    try:
-        wrapper = MetadataWrapper(parse_python(Path(path).read_text("utf-8-sig")), unsafe_skip_copy=True)
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return ()
-    with at_work():
-        places = wrapper.resolve(PositionProvider)
-        tries = [t for t in m.findall(wrapper.module, m.Try()) if isinstance(t, cst.Try)]
-    caught = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
-    prepared = [t for t in tries if any(h.type is None or caught & set(_names(h.type)) for h in t.handlers)]
-    return tuple((places[t.body].start.line, places[t.body].end.line) for t in prepared)
+    # most files import nothing that is absent, and each compiler is a process of its own
+    from porter.build.dsl_tries import prepared_lines
 
-
-def _names(node: cst.BaseExpression) -> list[str]:
-    if isinstance(node, cst.Tuple):
-        return [name for item in node.elements for name in _names(item.value)]
-    return [node.value] if isinstance(node, cst.Name) else []
+    return prepared_lines(Path(path))

@@ -12,12 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import libcst as cst
-
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.cuda import CudaFile, find, function_specifiers, parse_cuda
 from porter.lang.lexical import blanked
-from porter.lang.python import PythonFile
 from porter.lang.sources import is_python, read_source
 from porter.lang.text import Span
 
@@ -125,6 +122,11 @@ _ON_DEVICE = frozenset({"__global__", "__device__"})
 
 
 def _python_strings(path: Path, source: bytes, wanted: Callable[[bytes], bool]) -> Iterator[Span]:
+    # what reads Python takes long to load
+    import libcst as cst
+
+    from porter.lang.python import PythonFile
+
     file = PythonFile(str(path), source)
     try:
         literals = file.nodes(cst.SimpleString, cst.FormattedString)
