@@ -270,7 +270,7 @@ class Program:
 
     @property
     def shifts_beside_fields(self) -> bool:
-        """Whether something is shifted to where a descriptor of wgmma has no field, in its 64 bits or in a half of it."""
+        """Whether something is shifted to where a descriptor of wgmma has no field, in its 64 bits or in a half."""
         return any(_BESIDE_FIELDS.search(f.lexed.code) for f in self.sources.files.values())
 
     def identifiers(self) -> set[str]:
