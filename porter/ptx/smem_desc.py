@@ -133,7 +133,7 @@ def used_bits(generation: Generation) -> int:
 
 
 def bits_beside_fields(generation: Generation) -> list[int]:
-    """Bits of a descriptor that belong to no field; of the lower half those where the upper half has no field either."""
+    """Bits of a descriptor that belong to no field; of the lower half those where the upper half has none either."""
     used = used_bits(generation)
     return [bit for bit in range(64) if not used >> bit & 1 and (bit >= 32 or not used >> bit + 32 & 1)]
 

@@ -44,7 +44,7 @@ KINDS: Mapping[str, type[PythonFact]] = {"package": Package, "mark": Mark, "name
 
 
 class Recognizer(Protocol):
-    """One pattern of a rule on names. `words`: every name that matches holds one; `step`: in full, it has it."""
+    """One pattern of a rule on names. `words`: every name that matches holds one; `step`: it has it in full."""
 
     @property
     def fact(self) -> PythonFact | None: ...
