@@ -17,6 +17,7 @@ from porter.verify import dsl
 from porter.verify.backends import SimBackend
 from porter.verify.builder import PORT_ARCH, BuiltKernel, ToolkitBuilder
 from porter.verify.case import load_case
+from porter.verify.case_program import Program
 from porter.verify.outcome import Verdict
 from porter.verify.problem import bind
 from porter.verify.results import VerifyResult
@@ -59,6 +60,20 @@ def test_the_contiguous_mode_is_one_for_all_sizes() -> None:
         problem = bind(case, {"K": k})
         of_each = {n: dsl._argument(problem, "", n, dict.fromkeys(problem.tensors, 0))["leading"] for n in ("sa", "sb")}
         assert of_each == {"sa": 0, "sb": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dsl_gemm_fp8", "dsl_gemm_gated"])
+def test_a_port_whose_shapes_are_known_at_run_time_is_proved_for_all_k(name: str) -> None:
+    case = load_case(CORPUS / name / "dynamic.yaml")
+    plan = PortPlan(files=dict(port_python(case.kernel).files))
+    proof = Program(case, ToolkitBuilder(), plan).prove([{}, *case.other_sizes], 300)
+    assert proof.status == "proved"
+    (count,) = proof.counts
+    assert count.is_all, count.why
+    assert count.lasso is not None
+    # rings of mbarriers that take longer than the stages
+    assert count.lasso.reach
 
 
 def built(path: Path, arch: str = PORT_ARCH) -> BuiltKernel:
