@@ -187,3 +187,26 @@ def test_programs_that_are_given_something_else_are_not_equal() -> None:
     assert said(OWN, OWN) == ("equal", "")
     status, why = said(OWN, OWN, differing=frozenset({0}))
     assert (status, "of other inputs" in why) == ("unknown", True)
+
+
+SHARED = "mul.wide.u32 %d8, %r3, 4;\nmov.b64 %d9, room;\nadd.s64 %d8, %d8, %d9;\ncvt.u32.u64 %r7, %d8;\n"
+LATER_WARP = SHARED + (
+    "@!%p1 st.shared.f32 [%r7], %f0;\n{}@%p1 ld.shared.f32 %f9, [%r7];\n@%p1 st.global.f32 [%d4], %f9;\n"
+)
+"""The first warp stores what the second one has put in shared memory."""
+
+
+def test_a_race_of_the_original_decides_what_it_leaves() -> None:
+    """Of the original nothing puts the store ahead of the load; in its port a barrier does."""
+    racy, right = LATER_WARP.format(""), LATER_WARP.format(BARRIER)
+    assert said(right, right, threads=64) == ("equal", "")
+    status, why = said(racy, right, threads=64)
+    assert status == "unknown"
+    assert why.startswith("equal for one schedule, the last warp first; the original's own hazards:")
+    assert why.endswith("the port has none")
+    other = right.replace("%f9;", "%f1;")
+    assert said(racy, other, threads=64)[1].startswith("allocation 1, byte 0: made of something else")
+    assert (
+        said(right, racy, threads=64)[1]
+        == "allocation 1, byte 0: made of something else; the run of both leaves the same bits"
+    )
