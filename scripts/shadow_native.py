@@ -32,6 +32,9 @@ ACCEPTED = {
     "a phase that is kept": "right: the token is used where k < 0, which never comes",
     "a predicate of the instruction": "right: one thread of each consumer arrived, and one commit does",
     "late, a store of all consumers": "right: one thread stores the number that all of them stored",
+    "a place that changes": "right: each tile begins with its own",
+    "a fence for others": "right: there are none",
+    "a sum over the tiles of a thread": "right: nobody reads it",
     "late, a second arrival": "right: where it comes, the kernel itself ends in a deadlock",
 }
 """Why what is accepted is right, by the name of the kernel."""

@@ -246,9 +246,8 @@ TILES: dict[str, dict[str, str]] = {
     "a sum over the tiles of a thread": {
         "AHEAD": "float most = 0;", "STORE": STORE + "\nfor (int i = 0; i < 8; ++i) most += acc[i];",
     },
-    "a sum over the tiles of a thread, which is stored": {
-        "AHEAD": "float most = 0;",
-        "STORE": "for (int i = 0; i < 8; ++i) most += acc[i], acc[i] = most;\n" + STORE,
+    "a factor over the tiles of a thread": {
+        "AHEAD": "float factor = 1;", "STORE": STORE.replace("= acc[i]", "= factor * acc[i]") + "\nfactor = 2;",
     },
     "a parameter that changes": {"STORE": STORE + "\nout += 1;"},
 }  # fmt: skip
