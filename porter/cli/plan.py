@@ -159,6 +159,9 @@ def _ported(
 _FULL_RATE = "128: one MMA for two tiles of 64 rows, if `porter port` finds all of this; else 64"
 
 
+_OWN_WORDS = "those of a block's tile, in Blackwell's own words, if `porter port` finds all of this; else 64"
+
+
 _TWO_TILES = "two m64 tiles, of two warpgroups or of one, can be one: its support module tells when it is compiled"
 
 _RELEASE = "release: one warp can run its loop of MMAs, whose commits give stages back: the module tells as well"
@@ -196,6 +199,8 @@ def _gate(session: Session, path: str, ported: DslPortResult, diagnostics: list[
     if found.missing:
         diagnostics += _of_style(session, [unproved(path, found.missing)])
         return []
+    if ported.idiomatic:
+        return [SAME, *found.asks]
     graded = [_NO_SLOWER] if session.style == AUTO else []
     return [_TWO_TILES, *([_RELEASE] if ported.native else []), SAME, *found.asks, *graded]
 
@@ -208,7 +213,7 @@ def _show_python(session: Session, path: str, ported: DslPortResult, gate: list[
     """A CuTe DSL file: the rules that apply, and how often, and the files that the port adds. Tiles and stages are
     decided when it is compiled, and with them the rows of MMAs, for which `gate` says what has to be shown."""
     session.show(Text(path, "bold"))
-    for label, text in [("MMA rows", _FULL_RATE), *(("to be shown", what) for what in gate)] if gate else []:
+    for label, text in [("MMA rows", _OWN_WORDS if ported.idiomatic else _FULL_RATE), *(("to be shown", what) for what in gate)] if gate else []:
         session.show(Text.assemble("  ", (label.ljust(15), "cyan"), text))
     table = Table("rule", "edits", "safety", "what", box=None)
     for rule in sorted({g.rule for g in ported.groups}):
