@@ -213,7 +213,8 @@ def _show_python(session: Session, path: str, ported: DslPortResult, gate: list[
     """A CuTe DSL file: the rules that apply, and how often, and the files that the port adds. Tiles and stages are
     decided when it is compiled, and with them the rows of MMAs, for which `gate` says what has to be shown."""
     session.show(Text(path, "bold"))
-    for label, text in [("MMA rows", _OWN_WORDS if ported.idiomatic else _FULL_RATE), *(("to be shown", what) for what in gate)] if gate else []:
+    rows = _OWN_WORDS if ported.idiomatic else _FULL_RATE
+    for label, text in [("MMA rows", rows), *(("to be shown", what) for what in gate)] if gate else []:
         session.show(Text.assemble("  ", (label.ljust(15), "cyan"), text))
     table = Table("rule", "edits", "safety", "what", box=None)
     for rule in sorted({g.rule for g in ported.groups}):
