@@ -17,8 +17,6 @@ from porter.passes.idiom_dsl.names import OBSERVED
 from porter.passes.idiom_dsl.text import Left, Statement, Text, argument, assigned, found_in, method, one
 
 KERNEL = "cutlass.cute.kernel"
-JOINED = 128
-"""Threads of a warpgroup."""
 
 
 class _Apart(Left):

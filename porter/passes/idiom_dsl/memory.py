@@ -13,10 +13,11 @@ import libcst as cst
 import libcst.matchers as m
 
 from porter.passes.idiom_dsl.facts import agreed
-from porter.passes.idiom_dsl.kernel import JOINED, Kernel
+from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.names import OBSERVED
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
 from porter.passes.idiom_dsl.words import Words
+from porter.ptx.wgmma import THREADS
 
 STORAGE, PIPELINE, ACCUMULATOR, END = "PTR582", "PTR583", "PTR584", "PTR588"
 _STRUCT = "cutlass.cute.struct"
@@ -72,7 +73,7 @@ def pipelines(kernel: Kernel, draft: Draft, words: Words, slice_: str, warpgroup
     words["layout"] = kernel.text.code(layout.value) if layout is not None else ""
     words["defer"] = kernel.text.code(defer.value) if defer is not None else ""
     everybody = kernel.branch is None
-    words["readers"] = _block(kernel, warpgroups) if everybody else str(JOINED * warpgroups)
+    words["readers"] = _block(kernel, warpgroups) if everybody else str(THREADS * warpgroups)
     words["apart"] = kernel.text.margin(kernel.accumulator.statement) != kernel.text.margin(
         kernel.function.body.body[0]
     )
@@ -90,7 +91,7 @@ def _first_warp(kernel: Kernel, slice_: str) -> int:
     if m.matches(value, minus):
         first = int(cst.ensure_type(cst.ensure_type(value, cst.BinaryOperation).right, cst.Integer).value)
         value = cst.ensure_type(value, cst.BinaryOperation).left
-    if not isinstance(value, cst.Name) or value.value not in _thread_indices(kernel) or first % JOINED:
+    if not isinstance(value, cst.Name) or value.value not in _thread_indices(kernel) or first % THREADS:
         raise Left("which warp is the first that multiplies is not said by a number", kernel.accumulator.statement)
     return first // 32
 
@@ -110,7 +111,7 @@ def _block(kernel: Kernel, warpgroups: int) -> str:
     """The threads of the port's block, of whose warpgroups so many read the accumulator: what the host code says of
     it, or their number."""
     widths = {s.case: math.prod(s.value(5, "atom_layout_mnk")) for s in kernel.facts.of("make_mma")}
-    threads = {t.threads - JOINED * (widths[i] - warpgroups) for i, t in enumerate(kernel.facts.traces) if i in widths}
+    threads = {t.threads - THREADS * (widths[i] - warpgroups) for i, t in enumerate(kernel.facts.traces) if i in widths}
     number = agreed(threads, "threads of a block")
     for call in found_in(kernel.text.module, cst.Call):
         block = argument(call, None, "block") if method(call, "launch") else None

@@ -16,6 +16,7 @@ from porter.passes.idiom_dsl.facts import Seen, agreed
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
+from porter.ptx.umma import Kind, legal_m, legal_n
 
 RULE = "PTR581"
 _NUMBERS = m.Tuple([m.Element(m.Integer()), m.Element(m.Integer()), m.Element(m.Integer())])
@@ -36,9 +37,10 @@ def require(kernel: Kernel) -> None:
         a, b = op["a_dtype"]["type"], op["b_dtype"]["type"]
         if a != b and not (a.startswith("Float8") and b.startswith("Float8")):
             raise Left(f"operands of {a} and {b}", seen.call)
+    kind = Kind.I8 if any("I8" in s.value(0, "atom")["op"]["kind"] for s in kernel.multiplies) else Kind.F16
     for rows, columns in kernel.tiles.values():
-        if rows not in (64, 128) or columns % 16 or not 0 < columns <= 256:
-            raise Left(f"a tile of {rows} x {columns}: one MMA has 64 or 128 rows and up to 256 columns")
+        if rows not in legal_m(kind, 1) or columns not in legal_n(kind, 1):
+            raise Left(f"a tile of {rows} x {columns}, which no MMA of one CTA has")
     if set(kernel.tiles) != {s.case for s in kernel.multiplies}:
         raise Left("a tiled MMA that is made elsewhere")
 

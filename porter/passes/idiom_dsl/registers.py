@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import libcst as cst
 
 from porter.passes.idiom_dsl.facts import agreed
-from porter.passes.idiom_dsl.kernel import JOINED, Kernel
+from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one, operand
 from porter.passes.idiom_dsl.words import Words
+from porter.ptx.wgmma import THREADS
 
 RULE = "PTR586"
 
@@ -72,8 +73,8 @@ def _alike(kernel: Kernel) -> Iterator[cst.Call]:
 def edit(kernel: Kernel, how: InRegisters, draft: Draft, words: Words) -> None:
     text, acc = kernel.text, kernel.accumulator
     thread = operand(how.slice)
-    words["slice"] = how.slice if how.warpgroups == 1 else f"{thread} % {JOINED}"
-    words.update(shared=f" // {how.warpgroups}" if how.warpgroups > 1 else "", team=f"{thread} // {JOINED}")
+    words["slice"] = how.slice if how.warpgroups == 1 else f"{thread} % {THREADS}"
+    words.update(shared=f" // {how.warpgroups}" if how.warpgroups > 1 else "", team=f"{thread} // {THREADS}")
     draft.below(RULE, acc.statement, words.text("whole_load"))
     for call in how.partitions:
         of = text.code(call.args[0].value)

@@ -11,9 +11,9 @@ import libcst as cst
 import libcst.matchers as m
 
 from porter.passes.idiom_dsl.facts import Trace
-from porter.passes.idiom_dsl.kernel import JOINED
 from porter.passes.idiom_dsl.names import OBSERVED
 from porter.passes.idiom_dsl.text import Text, argument, assigned, read
+from porter.ptx.wgmma import THREADS
 
 
 def stated(path: Path, source: bytes, rows: int, columns: int, warpgroups: int = 1, cluster: int = 1) -> Trace:
@@ -30,7 +30,7 @@ def stated(path: Path, source: bytes, rows: int, columns: int, warpgroups: int =
         "divide": ({"1": [rows, 32]}, None),
     }
     calls = list(_calls(text, known, sums))
-    return Trace(calls, JOINED * warpgroups, cluster)
+    return Trace(calls, THREADS * warpgroups, cluster)
 
 
 def _calls(text: Text, known: Mapping[str, tuple[Any, Any]], sums: object) -> Iterator[dict[str, Any]]:
