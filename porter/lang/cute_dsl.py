@@ -56,13 +56,12 @@ def within(name: str, prefix: str) -> bool:
 class Dialect:
     """What is known of names before a file is read. `packages`: those whose names are looked for. `closed`: packages
     that are not read, with those. `through`: methods that, called without arguments, names go on behind:
-    `Language.instance().target`. `words`: a file without any has nothing to edit but imports. `steps`: names that
-    rules are for have one of them, in full."""
+    `Language.instance().target`. `steps`: names that rules are for have one of them, in full; a file without any has
+    nothing to edit but imports, and names that it imports from one that has."""
 
     packages: frozenset[str] = frozenset()
     closed: frozenset[str] = frozenset()
     through: frozenset[str] = frozenset()
-    words: tuple[bytes, ...] = ()
     steps: tuple[bytes, ...] = ()
 
 

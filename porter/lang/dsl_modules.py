@@ -250,7 +250,7 @@ def _parsed(path: str, package: str, changed: int, size: int, dialect: Dialect) 
     except (PorterError, OSError):
         return None
     assert file.import_statements is not None
-    if not any(word in file.source for word in dialect.words):
+    if not any(step in file.source for step in dialect.steps):
         file.forget()
     return file
 

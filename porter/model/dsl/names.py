@@ -94,7 +94,4 @@ class Names:
             closed=frozenset(w for r in packages for w in r.words),
             steps=tuple(dict.fromkeys(r.step.encode() for r in self._all if not isinstance(r.fact, Package))),
             through=frozenset(t for r in self._all for t in r.through),
-            words=tuple(
-                dict.fromkeys(w.encode() for r in self._all if not isinstance(r.fact, Package) for w in r.words)
-            ),
         )

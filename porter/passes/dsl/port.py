@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
 import libcst as cst
@@ -172,13 +171,16 @@ def _check_chips_of(
 
 
 class _Port:
-    """What is decided about a closure. `hopper`: modules with names that only Hopper has; `native`: modules with MMAs
-    of Blackwell, which stay; `frames`: kernels that get a frame, by module; `patched`: modules of which more changes
-    than where imports lead; `places`: where the modules of the port go."""
+    """What is decided about a closure. `near`: modules in which names that rules are for are written down, or that
+    import from such; `hopper`: modules with names that only Hopper has; `native`: modules with MMAs of Blackwell, which
+    stay; `frames`: kernels that get a frame, by module; `patched`: modules of which more changes than where imports
+    lead; `places`: where the modules of the port go."""
 
     def __init__(self, closure: Closure, rules: Sequence[Rule], selection: Selection) -> None:
         self.closure, self.rules, self.selection = closure, rules, selection
         self.known = names_of(rules)
+        steps = self.known.dialect.steps
+        self.near = closure.spread({m.name for m in closure.modules.values() if m.mentions(*steps)})
         self.names = {m.name: set(self._names(m)) for m in closure.open}
         self.hopper = {n for n, found in self.names.items() if any(map(self.known.hopper_only, found))}
         self.native = {n for n, found in self.names.items() if self._is_native(found)}
@@ -188,7 +190,7 @@ class _Port:
 
     def _names(self, module: Module) -> Iterator[str]:
         """Names that a module uses or hands on, as they are called where they were made."""
-        if not module.mentions(*self._words):
+        if module.name not in self.near:
             return
         references = module.file.all_references
         yield from (self.closure.canonical(r.name) for r in references)
@@ -196,11 +198,6 @@ class _Port:
         for name, local in module.file.imported():
             if not self.known.is_a(name, "module") or (local not in used and self.closure.hands_on(module, local)):
                 yield name
-
-    @cached_property
-    def _words(self) -> tuple[bytes, ...]:
-        """A module without any of these names nothing that a rule asks for."""
-        return tuple(dict.fromkeys(w.encode() for r in self.rules for p in r.names for w in p.words))
 
     def _is_native(self, found: set[str]) -> bool:
         return any(self.known.is_a(n, "blackwell") for n in found) and not any(map(self.known.of_hopper, found))
