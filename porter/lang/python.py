@@ -164,6 +164,10 @@ class PythonFile:
     def module(self) -> cst.Module:
         return self._tree.module
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process makes its own tree: what is deep cannot be handed over."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
     def forget(self) -> None:
         """Drop the tree, which is large; it is made again when it is asked for."""
         for part in ("_tree", "_places", "_scopes"):
@@ -416,10 +420,14 @@ def _value(node: Any) -> Any:
         case cst.UnaryOperation(operator=cst.Minus(), expression=cst.BaseNumber() as number):
             return -number.evaluated_value  # type: ignore[attr-defined]
         case cst.Tuple() | cst.List() | cst.Set():
+            values = element_values(node)
             kind = {cst.Tuple: tuple, cst.List: list, cst.Set: set}[type(node)]
-            return kind([_value(element_value(e)) for e in node.elements])
-        case cst.Dict():
-            return {_value(key_of(e)): _value(e.value) for e in node.elements}
+            if values is not None:
+                return kind([_value(v) for v in values])
+        case cst.Dict(elements=elements):
+            pairs = [(e.key, e.value) for e in elements if isinstance(e, cst.DictElement)]
+            if len(pairs) == len(elements):
+                return {_value(k): _value(v) for k, v in pairs}
     raise ValueError("no literal")
 
 
@@ -442,34 +450,12 @@ def pieces(node: cst.CSTNode) -> Iterator[str | cst.CSTNode]:
             yield value
 
 
-def element_value(element: cst.BaseElement) -> cst.BaseExpression:
-    """An element of a list.
-
-    Raises:
-        ValueError: it is a list of them.
-    """
-    if not isinstance(element, cst.Element):
-        raise ValueError("several elements")
-    return element.value
-
-
 def element_values(node: cst.CSTNode) -> list[cst.BaseExpression] | None:
     """What a list, tuple or set is made of; None for all else, and for one with parts of others."""
     if not isinstance(node, (cst.Tuple, cst.List, cst.Set)):
         return None
     found = [e.value for e in node.elements if isinstance(e, cst.Element)]
     return found if len(found) == len(node.elements) else None
-
-
-def key_of(element: cst.BaseDictElement) -> cst.BaseExpression:
-    """The key of an element of a dictionary.
-
-    Raises:
-        ValueError: it is another dictionary.
-    """
-    if not isinstance(element, cst.DictElement):
-        raise ValueError("several elements")
-    return element.key
 
 
 def number_of(text: str) -> int | None:
@@ -492,10 +478,3 @@ def dotted(node: cst.CSTNode | None) -> str:
     if isinstance(node, cst.Attribute):
         return f"{dotted(node.value)}.{node.attr.value}"
     return node.value if isinstance(node, cst.Name) else ""
-
-
-def parameters(node: cst.Parameters) -> list[cst.Param]:
-    """All parameters, in the order in which they are written."""
-    stars = [p for p in (node.star_arg,) if isinstance(p, cst.Param)]
-    last = [p for p in (node.star_kwarg,) if p is not None]
-    return [*node.posonly_params, *node.params, *stars, *node.kwonly_params, *last]

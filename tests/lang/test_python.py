@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import random
 
 import libcst as cst
@@ -103,3 +104,5 @@ def test_deep_trees_are_walked(text: str) -> None:
     name = next(n for n in file.nodes(cst.Name) if n.value in "xy")
     assert file.text(name) == name.value
     assert file.scope_of(name) is file.scope_of(file.module)
+    assert len(pickle.dumps(file)) < len(text) + 1000
+    assert pickle.loads(pickle.dumps(file)).module is file.module
