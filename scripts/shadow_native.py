@@ -32,9 +32,6 @@ ACCEPTED = {
     "a phase that is kept": "right: the token is used where k < 0, which never comes",
     "a predicate of the instruction": "right: one thread of each consumer arrived, and one commit does",
     "late, a store of all consumers": "right: one thread stores the number that all of them stored",
-    "a place that changes": "right: each tile begins with its own",
-    "a fence for others": "right: there are none",
-    "a sum over the tiles of a thread": "right: nobody reads it",
     "late, a second arrival": "right: where it comes, the kernel itself ends in a deadlock",
 }
 """Why what is accepted is right, by the name of the kernel."""
@@ -98,13 +95,9 @@ def runnable(parts: dict[str, str]) -> str:
 
 
 def written(folder: Path, parts: dict[str, str] | Pairs) -> Path:
-    """The file of a kernel, with its case: parts of `native_kernels`, `tile_kernels` or `attention_kernels`."""
+    """The file of a kernel, with its case: parts of `native_kernels` or of `attention_kernels`."""
     import attention_kernels
-    import shadow_kernels
-    import tile_kernels
 
-    if isinstance(parts, shadow_kernels.Tiled):
-        return tile_kernels.write(folder, **parts)
     if not isinstance(parts, dict):
         return attention_kernels.written(folder, parts, heads=(64,))
     (folder / "case.yaml").write_text(CASE)

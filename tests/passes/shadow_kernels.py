@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from attention_kernels import Pairs
 from native_kernels import BATCH
-from tile_kernels import LOADS, STORE, TURNING
 
 RELEASE = ("release",)
 THREAD = ("release", "mma-thread")
@@ -197,77 +196,12 @@ TURNS: dict[str, Pairs] = {
 """Of `attention_kernels`: what the next turn begins with, changed in ways that its text hides."""
 
 
-class Tiled(dict[str, str]):
-    """Parts of `tile_kernels`."""
-
-
-COUNTED = {"STATE": "int n = 0;", "NEXT": "++k, ++n", "AT": "n % kStages", "PHASE": "n / kStages % 2"}
-SUMMED = STORE.replace("to[i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2] = acc[i];",
-                       "atomicAdd(to + i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2, acc[i]);")  # fmt: skip
-WAITING = {
-    "HEAD": "__device__ int flag(const int* p) {"
-            ' int v; asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(p)); return v; }',
-    "AHEAD": "while (flag((const int*)out) < 0) {}",
-}  # fmt: skip
-TILES: dict[str, dict[str, str]] = {
-    "as it is": {},
-    "blocks that have nothing to do": {"COMMON": "if (row * 128 >= M) return;"},
-    "a block that does something else": {"COMMON": "if (blockIdx.x == 0 && threadIdx.x == 0) out[0] = 0;"},
-    "a function that asks for the block": {
-        "HEAD": "__device__ int row_of() { return blockIdx.y; }",
-        "PLACE": "const int row = row_of(), column = blockIdx.x;",
-    },
-    "a macro that asks for the block": {
-        "HEAD": "#define ROW blockIdx.y", "PLACE": "const int row = ROW, column = blockIdx.x;",
-    },
-    "an object that asks for the block": {
-        "HEAD": "struct Place { int row, column; __device__ Place() : row(blockIdx.y), column(blockIdx.x) {} };",
-        "PLACE": "Place place;\nconst int row = place.row, column = place.column;",
-    },
-    "an object that tells others": {
-        "HEAD": "struct Done { int* at; __device__ ~Done() { atomicAdd(at, 1); } };",
-        "AHEAD": "Done done{(int*)out};",
-    },
-    "a register that says the block": {
-        "PLACE": 'int row; asm("mov.u32 %0, %%ctaid.y;" : "=r"(row));\nconst int column = blockIdx.x;',
-    },
-    "a place that changes": {
-        "PLACE": "int row = blockIdx.y, column = blockIdx.x;", "STORE": "row += 0;\n" + STORE,
-    },
-    "sums of several blocks": {"STORE": SUMMED},
-    "blocks that wait for others": WAITING,
-    "a fence for others": {"STORE": STORE + "\n__threadfence();"},
-    "a stage that is set for each tile": {
-        **TURNING, "STATE": "stage = 0; phase = 0;", "COMMON": "int stage, phase;",
-    },
-    "a coordinate that is no count": {"LOADS": LOADS.replace("k * 64, row", "k % 4 * 64, row")},
-    "coordinates that go on": {**COUNTED, "LOADS": LOADS.replace("k * 64, row", "n * 64, row")},
-    "as many stages as went on": {**COUNTED, "BOUND": "n < K / 64"},
-    "a sum over the tiles of a thread": {
-        "AHEAD": "float most = 0;", "STORE": STORE + "\nfor (int i = 0; i < 8; ++i) most += acc[i];",
-    },
-    "a factor over the tiles of a thread": {
-        "AHEAD": "float factor = 1;", "STORE": STORE.replace("= acc[i]", "= factor * acc[i]") + "\nfactor = 2;",
-    },
-    "a parameter that changes": {"STORE": STORE + "\nout += 1;"},
-}  # fmt: skip
-RASTER: dict[str, dict[str, str]] = {
-    "as it is": {},
-    "blocks that wait for others": WAITING,
-    "sums of several blocks": {"STORE": SUMMED},
-    "a function that asks for the block": {
-        "HEAD": "__device__ int row_of() { return blockIdx.y; }",
-        "STORE": STORE.replace("row * 128", "row_of() * 128"),
-    },
-}
-"""Of blocks that do each other's work, or that of another place."""
-
 Kernel = tuple[str, str, dict[str, str] | Pairs, tuple[str, ...]]
 
 
 def cases() -> Iterator[Kernel]:
-    """Groups, names, parts of `native_kernels`, `attention_kernels` or `tile_kernels`, and steps. What parts write
-    besides sums goes to `seen`; `MINUS` makes up for what they add to the descriptor of B."""
+    """Groups, names, parts of `native_kernels` or `attention_kernels`, and steps. What parts write besides sums
+    goes to `seen`; `MINUS` makes up for what they add to the descriptor of B."""
     yield "right", "as it is, stages that go back", {}, RELEASE
     yield "right", "as it is, a thread of its own", {}, THREAD
     for name, parts in GIVEN_BACK.items():
@@ -292,10 +226,6 @@ def cases() -> Iterator[Kernel]:
         yield "writes", name, _seen({"HEAD": head, "AHEAD": ahead, "BATCH": f"{BATCH} {write}"}), THREAD
     for name, pairs in TURNS.items():
         yield "turns", name, pairs, AHEAD_OF
-    for name, parts in TILES.items():
-        yield "tiles", name, Tiled(parts), (*THREAD, "tiles")
-    for name, parts in RASTER.items():
-        yield "raster", name, Tiled(parts), ("release", "raster")
 
 
 def _seen(parts: dict[str, str]) -> dict[str, str]:

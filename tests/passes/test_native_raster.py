@@ -156,6 +156,17 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "blocks with nothing to do": (
         {**LINEAR, "COMMON": "if (tile > 1000) return;"}, "that `tile` is for a tile's row and column alone",
     ),
+    "blocks that take turns": (
+        {"HEAD": "__device__ int turn(const int* p) {"
+                 ' int v; asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(p)); return v; }',
+         "AHEAD": "while (turn((const int*)out) < 0) {}"},
+        "that blocks do not know of each other: `ld.acquire.gpu`",
+    ),
+    "sums of several blocks": (
+        {"STORE": STORE.replace("to[i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2] = acc[i];",
+                                "atomicAdd(to + i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2, acc[i]);")},
+        "that blocks do not know of each other: `atomicAdd`",
+    ),
 }  # fmt: skip
 
 

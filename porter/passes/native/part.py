@@ -67,6 +67,34 @@ class Places:
         """The declarations that are no part of these statements."""
         return [d for d in self.declarations if not any(_holds(n, d) for n in nodes)]
 
+    def check(self, parts: Sequence[Part]) -> None:
+        """
+        Raises:
+            Left: the place of the block is asked for elsewhere, or what follows from it is changed.
+        """
+        nodes = [n for part in parts for n in part.nodes]
+        for declaration in self.outside(nodes):
+            self._plain(declaration)
+        mine = [*nodes, *self.declarations]
+        for name in find(self.function.body, "identifier"):
+            word = self.function.text(name)
+            if (word == BLOCK or word in self.names) and not any(_holds(n, name) for n in mine):
+                raise Place(self.function, name).left(f"what `{word}` is for, apart from a tile")
+            variable = resolve(self.function, name, word) if word in self.names else None
+            if variable is None or variable.declaration is None or _holds(variable.declaration, name):
+                continue
+            there = any(_holds(n, variable.declaration) for n in nodes)
+            if not there and self.slice.gives(self.function, name, variable) and not variable.is_reference:
+                raise Place(self.function, name).left(f"that `{word}` stays as the place of the tile says")
+
+    def _plain(self, declaration: Node) -> None:
+        """That a declaration does nothing but compute numbers and addresses."""
+        kind = declaration.child_by_field_name("type")
+        for declarator in declaration.children_by_field_name("declarator"):
+            value = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
+            if kind is None or kind.type not in _SIMPLE or value is None or "_list" in value.type:
+                raise Place(self.function, declaration).left("what it is made of, as a number or an address")
+
 
 @dataclass(frozen=True)
 class Counter:
@@ -108,6 +136,8 @@ class Part:
         """
         for operation in self.operations:
             self._follow(operation)
+        self._stages_alone()
+        self._anew()
 
     # --- Stages go on
 
@@ -131,6 +161,24 @@ class Part:
             what = f"that the phase `{operation.phase}` of {operation.barrier} goes on from tile to tile"
             raise self._left(site.node, what)
 
+    def _stages_alone(self) -> None:
+        """That neither what is loaded nor how many stages a tile has follows from what goes on."""
+        for operation in self.operations:
+            site = next(s for s in operation.sites if s.frame.function is self.function)
+            for word in (w for text in operation.coords for w in names_in(text)):
+                variable = resolve(self.function, site.node, re.split(r"\.|->", word)[0])
+                if variable is not None and variable.key in self._keys:
+                    raise self._left(site.node, f"coordinates that `{variable.name}`, which goes on, has no part in")
+        for loop in self._loops():
+            condition = loop.child_by_field_name("condition")
+            # a loop may ask again until a phase is complete
+            if condition is None or any(_holds(condition, s.node) for o in self.operations for s in o.sites):
+                continue
+            for name in find(condition, "identifier"):
+                variable = resolve(self.function, name, self.function.text(name))
+                if variable is not None and variable.key in self._keys:
+                    raise self._left(name, f"how many stages a tile has, apart from `{variable.name}`, which goes on")
+
     def _goes_on(self, variable: Variable, at: Node, seen: tuple[tuple[int, int, str], ...] = ()) -> bool:
         """Whether a variable changes as stages do; it then goes on from tile to tile."""
         if variable.key in seen or variable.function is not self.function:
@@ -153,6 +201,7 @@ class Part:
         looping = inside and any(_holds(loop, declared) for loop in self._loops())
         if given:
             self._keys[variable.key] = variable
+            self._set_anew(variable, given)
         for node in made:
             for name in self._sources(node):
                 other = resolve(self.function, name, self.function.text(name))
@@ -163,6 +212,19 @@ class Part:
         if moving:
             self._keys[variable.key] = variable
         return moving
+
+    def _set_anew(self, variable: Variable, given: Sequence[Node]) -> None:
+        """That what goes on is not set to something else at the beginning of a tile."""
+        statements = {n.id for n in self.nodes if n.type == "expression_statement"}
+        for name in given:
+            assigned = enclosing(name, "assignment_expression")
+            right = assigned.child_by_field_name("right") if assigned is not None else None
+            if assigned is None or right is None or self.function.text(assigned.children[1]) != "=":
+                continue
+            again = any(self.function.text(n) == variable.name for n in find(right, "identifier"))
+            whole = enclosing(assigned, "expression_statement")
+            if whole is not None and whole.id in statements and not again:
+                raise self._left(name, f"that `{variable.name}` goes on from tile to tile")
 
     def _loops(self) -> Iterator[Node]:
         for node in self.nodes:
@@ -249,6 +311,13 @@ class Part:
         turns = [n for n in find(body, "identifier") if text(n) == variable.name and _is_turn(text, n)]
         if len(turns) != len(_pattern(variable.name).findall(text(body))):
             raise self._left(at, f"which stage follows from `{variable.name}`")
+        for turn in turns:
+            self._is_stage(turn)
+        for operation in self.operations:
+            names = [n for c in operation.coords for n in re.findall(rf"\b{name}\b\s*(?:[%/&]|>>)", c)]
+            if names:
+                raise self._left(at, f"coordinates that follow from `{variable.name}` as a stage does not")
+        self._only_turns(variable, turns)
         self.counter = Counter(loop, variable.name, text(kind))
 
     def _given_in(self, variable: Variable, body: Node) -> Iterator[Node]:
@@ -261,6 +330,29 @@ class Part:
         inner = (*LOOPS, "switch_statement") if node.type == "break_statement" else LOOPS
         around = enclosing(node, *inner)
         return around is not None and around.id == loop.id
+
+    def _is_stage(self, turn: Node) -> None:
+        """That a turn chooses a stage or a phase: it stands in an index, in what a function is handed that waits, loads
+        or gives back, or in what a variable for these begins with."""
+        sites = {s.node.id for o in self.operations for s in o.sites if s.frame.function is self.function}
+        above = turn.parent
+        while above is not None and self._mine(above):
+            if above.type == "subscript_expression" or above.id in sites:
+                return
+            if above.type in ("init_declarator", "assignment_expression"):
+                return
+            above = above.parent
+        raise self._left(turn, f"that `{self.function.text(turn)}` is a stage here")
+
+    def _only_turns(self, variable: Variable, turns: Sequence[Node]) -> None:
+        """That mbarriers and their phases follow from the count by its turns alone."""
+        pattern = _pattern(variable.name)
+        word = re.compile(rf"\b{re.escape(variable.name)}\b")
+        for operation in self.operations:
+            for text in (operation.barrier, operation.to, operation.phase if operation.by_parity else ""):
+                if word.search(pattern.sub("", text)):
+                    site = next(s for s in operation.sites if s.frame.function is self.function)
+                    raise self._left(site.node, f"which stage follows from `{variable.name}`")
 
     def pattern(self, passed: str) -> tuple[re.Pattern[str], str] | None:
         """What stands for the count in a turn, and what does so across tiles."""
@@ -288,6 +380,26 @@ class Part:
             assert body is not None
             text = self.function.text
             yield from (n for n in find(body, "identifier") if text(n) == self.counter.name and _is_turn(text, n))
+
+    # --- What begins anew
+
+    def _anew(self) -> None:
+        """That nothing from ahead of the part is changed in it, but what goes on."""
+        kernel = self.places.kernel
+        sums = {a.variable.key for a in kernel.accumulators}
+        for node in self.nodes:
+            for name in find(node, "identifier"):
+                word = self.function.text(name)
+                variable = resolve(self.function, name, word)
+                if variable is None or variable.key in sums or variable.key in self._keys:
+                    continue
+                declared = variable.declaration
+                if declared is not None and (self._mine(declared) or SHARED in self.function.text(declared)):
+                    continue
+                if declared is None and variable.param is None:
+                    continue
+                if self._writes(name, variable):
+                    raise self._left(name, f"that `{word}` begins anew with each tile")
 
     # --- What follows from the place
 
