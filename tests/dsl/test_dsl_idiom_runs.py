@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from porter.build.port_plan import PortPlan
+from porter.cli.porting import traces_of
 from porter.diagnostics import Code
+from porter.passes.dsl.port import port_python
+from porter.verify.builder import ToolkitBuilder
+from porter.verify.proof import Claim, prove
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "corpus"
 IN_OWN_WORDS = ("dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes", "dsl_gemm_cluster", "dsl_gemm_fp8", "dsl_gemm_grouped",
@@ -48,6 +54,31 @@ def test_ports_have_nothing_beside_them(kernel: str, tmp_path: Path) -> None:
     assert "porter" not in (tmp_path / f"{kernel}.py").read_text()
     assert said(document, Code.IDIOM_PROVED)
     assert not said(document, Code.IDIOM_LEFT)
+
+
+RELEASE = "                loads.consumer_release(mma_state)\n"
+PLANTS = {
+    "a buffer that is given back ahead of its MMAs": (
+        (RELEASE, ""), ("                for k_block in", RELEASE + "                for k_block in")
+    ),
+    "sums that nobody waits for": (("        acc_full.consumer_wait(acc_state)\n", ""),),
+    "a tile of the epilogue that is another": (("0, epi_idx)], tTR_rAcc)", "0, 3 - epi_idx)], tTR_rAcc)"),),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_runs_refuse_what_is_wrong(plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORTER_TRUST", "1")
+    kernel = CORPUS / "dsl_gemm" / "dsl_gemm.py"
+    ported = port_python(kernel, traces=traces_of)
+    assert ported.idiomatic
+    text = ported.files[str(kernel)].decode()
+    for right, wrong in PLANTS[plant]:
+        assert text.count(right) == 1
+        text = text.replace(right, wrong)
+    plan = PortPlan(files={str(kernel): text.encode()})
+    claim = Claim(kernel, ported.kernels, plan, dsl=True, idiomatic=True)
+    assert re.search(r"hazard|differs|did not finish", prove(claim, ToolkitBuilder()).missing)
 
 
 @pytest.mark.parametrize("kernel", LEFT)
