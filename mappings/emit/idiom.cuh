@@ -75,8 +75,14 @@ if ($warp == $first) {
     cutlass::arch::fence_barrier_init();
     $tmem.allocate($columns, &$storage$base);
 }
+//@ if stores
+asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+//@ end
 //@ if meets
 __syncthreads();
+//@ end
+//@ if meets and stores
+asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 //@ end
 
 //@ section meeting

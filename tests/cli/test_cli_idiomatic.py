@@ -13,7 +13,7 @@ from test_cli_full_rate import CORPUS
 
 from porter.cli.main import main
 
-KERNELS = ("f16acc", "fp8_scaled", "multicast", "persistent", "stsm", "tma", "ws")
+KERNELS = ("f16acc", "fp8_scaled", "multicast", "persistent", "rs", "stsm", "tma", "ws")
 
 
 def port(*words: str) -> dict[str, list[dict[str, str]]]:

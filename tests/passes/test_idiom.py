@@ -503,6 +503,8 @@ def test_a_from_registers_goes_to_tensor_memory_in_front_of_the_mmas(tmp_path: P
     assert "SM100_MMA_F16BF16_TS<Element, Element, float, BM, BN," in " ".join(text.split())
     assert "tCtA.data() = storage.tmem_base + BN;" in text
     assert "tmem.allocate(256, " in text
+    fence = 'asm volatile("tcgen05.fence::{}_thread_sync;" ::: "memory");'
+    assert f"    {fence.format('before')}\n{SYNC}    {fence.format('after')}\n" in text
     order = [
         "copy(tCgA(tile), tCrA);",
         "copy(r2t, tCrA,",

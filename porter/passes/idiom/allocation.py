@@ -18,9 +18,9 @@ _ARRIVES = re.compile(r"(?:\w+::)*cluster_arrive(?:_relaxed)?\s*\(\s*\)\s*;")
 _WAITS = re.compile(r"(?:\w+::)*cluster_wait\s*\(\s*\)\s*;")
 
 
-def allocate(site: Site, storage: Storage) -> Node | None:
+def allocate(site: Site, storage: Storage, stores: bool) -> Node | None:
     """Write the allocation; gives the statement behind which the columns are known, where the accumulator is declared
-    in front of it."""
+    in front of it. Where threads store to Tensor Memory (`stores`), that comes behind the allocation by fences."""
     kernel, declared = site.kernel, top_level_above(site.kernel, site.handle.declaration)
     parting = setup_position(site.program, kernel, lambda node: site.activity.within(kernel, node))
     until = parting.start_byte if parting is not None else declared.start_byte
@@ -38,7 +38,8 @@ def allocate(site: Site, storage: Storage) -> Node | None:
         site.names["warp"] = warp
     text = cpp("allocation", site.unit, declares=not warp, warp=site.name("warp"), first=site.first_warp, c=site.c,
                tmem=site.name("tmem"), storage=storage.front, full=site.name("accumulator_full"),
-               columns=site.columns_text, base=site.name("tmem_base"), meets=meeting is None)  # fmt: skip
+               columns=site.columns_text, base=site.name("tmem_base"), meets=meeting is None,
+               stores=stores)  # fmt: skip
     lead = "" if _stands_alone(site, at) else "\n"
     site.draft.before(RULE, kernel, at, lead + text + ("\n" if meeting is None else ""), above_comments=True)
     if meeting is None:
@@ -46,6 +47,8 @@ def allocate(site: Site, storage: Storage) -> Node | None:
     _, last, publishes = meeting
     if not publishes:
         site.draft.behind(RULE, kernel, last, cpp("meeting"))
+    if stores:
+        site.draft.behind(RULE, kernel, last, cpp("after"))
     return last if last.start_byte > site.handle.declaration.start_byte else None
 
 

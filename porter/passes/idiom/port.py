@@ -74,7 +74,8 @@ def _ask(port: PortContext, sites: list[Site], ask: Ask) -> None:
 
 def _ported(site: Site) -> KernelPlan:
     loop, atom, storage = Mainloop(site), rewrite_atoms(site), find_storage(site)
-    late, operand = allocate(site, storage), find_operand(site)
+    operand = find_operand(site)
+    late = allocate(site, storage, operand is not None)
     if operand is not None and (late is not None or loop.is_pure):
         raise site.left(operand.declaration, "A from registers in a loop that loads it, behind where columns are known")
     copies = Copies(site, loop)
