@@ -181,7 +181,6 @@ def _turned(ahead: str, by: str) -> Pairs:
 
 
 TURNS: dict[str, Pairs] = {
-    "as it is": (),
     "threads meet between products": ((V_WAIT, "        named_barrier_sync(5, kConsumers * 128);\n" + V_WAIT),),
     "threads write to shared memory": ((STORED, STORED + "        smem.q[0][threadIdx.x] = bf16(0.f);\n"),),
     "a stage that a lambda turns": _turned("const auto next = [&] { ring.next(); };", "next()"),
