@@ -35,6 +35,9 @@ float_e4m3_t
 //@ section type_E5M2
 float_e5m2_t
 
+//@ section type_of_sums
+typename decltype($tensor)::value_type
+
 //@ section namespace
 ${c}UMMA
 

@@ -240,7 +240,7 @@ KIND = "typename Traits<BM, BN, STAGES>::Storage"
         (changed((RESULTS, "    copy(tCrC, thread_mma.retile_C(gC));\n")), "`retile_C` of a part of the tiled MMA"),
         (
             changed((STORED, "auto storage = tensors.storage(memory);")),
-            "a struct that the kernel takes its shared memory for",
+            "a structure that the kernel takes its shared memory for",
         ),
         (changed(("256) k(", "256) k(int x, ")).replace("threadIdx.x - 128", "threadIdx.y"), "blocks of one dimension"),
     ],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two members more at the end of the struct that a kernel takes its shared memory for: the mbarrier by which sums are
-complete, and the address of Tensor Memory."""
+"""Two members more at the end of the structure that a kernel takes its shared memory for: the mbarrier by which sums
+are complete, and the address of Tensor Memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Storage:
 
 
 def find_storage(site: Site) -> Storage:
-    """Raises Left if the kernel takes its shared memory for no struct of the sources."""
+    """Raises Left if the kernel takes its shared memory for no structure of the sources."""
     kernel = site.kernel
     for statement in top_level(kernel):
         if statement.type != "declaration" or statement.start_byte >= site.handle.declaration.start_byte:
@@ -48,7 +48,7 @@ def find_storage(site: Site) -> Storage:
             return Storage(f"{match['name']}{'.' if match['star'] else '->'}", statement)
         if found:
             raise site.left(statement, f"one struct `{kind}`: there are {len(found)}")
-    raise site.left(site.handle.declaration, "a struct that the kernel takes its shared memory for")
+    raise site.left(site.handle.declaration, "a structure that the kernel takes its shared memory for")
 
 
 def _structs(site: Site, kind: str, depth: int) -> list[tuple[CudaFile, Node]]:
@@ -96,7 +96,7 @@ def _around(file: CudaFile, body: Node) -> set[str]:
 def _add_members(site: Site, file: CudaFile, body: Node) -> None:
     members = [n for n in body.named_children if n.type == "field_declaration"]
     if not members:
-        raise site.left(site.handle.declaration, "a member of the struct for shared memory")
+        raise site.left(site.handle.declaration, "a member of the structure for shared memory")
     last, owner = members[-1], owner_of(site, file)
     lines = f"uint64_t {site.name('accumulator_full')};\nuint32_t {site.name('tmem_base')};"
     if body.start_point[0] == body.end_point[0]:

@@ -279,7 +279,7 @@ class Sums:
     def _sum(self) -> str:
         """The type of a sum as the kernel names it."""
         text = self.atom.sum
-        return text if text == "float" or "_t" in text else f"typename decltype({self.site.tensor})::value_type"
+        return text if text == "float" or "_t" in text else cpp("type_of_sums", tensor=self.site.tensor)
 
     def _copy(self) -> str:
         """The copy from Tensor Memory, of the part that a warpgroup has."""
