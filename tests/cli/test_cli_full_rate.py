@@ -158,7 +158,7 @@ def test_the_configuration_asks_for_it_and_the_command_line_decides(
     assert "thread_index" in ported(gemm(tmp_path))[0]
     assert "thread_index" not in ported(gemm(tmp_path), "--style", "compat")[0]
     (tmp_path / "porter.toml").write_text('style = "fast"\n')
-    assert "has to be auto or compat or full-rate or native" in " ".join(
+    assert "has to be auto or compat or full-rate or idiomatic or native" in " ".join(
         porter("plan", tmp_path / "gemm.cu", code=2).output.split()
     )
 

@@ -21,7 +21,7 @@ from porter.passes.native.wide import NAME as WIDE
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
 from porter.tune import search, storing
-from porter.tune.choosing import Chosen
+from porter.tune.choosing import Built, Chosen
 from porter.tune.staging import Staged
 from porter.verify.proof import Claim, Proof
 
@@ -46,9 +46,9 @@ def ported(
         text = b"".join(claim.plan.files.values()).decode()
         return Proof(missing="results differ") if wrong(text) else Proof(("case.yaml",), 4)
 
-    def shapes(choice: object, ported: Ported) -> dict[str, Shape]:
+    def built(choice: object, ported: Ported) -> dict[str, Built]:
         copies = any("bulk-store" in root.native for root in ported.roots)
-        return {"kernel<128>": (after or bulk_store(before)) if copies else before}
+        return {"kernel<128>": Built("kernel<128>", 0, (after or bulk_store(before)) if copies else before)}
 
     monkeypatch.setattr(full_rate, "prove", prove)
 
@@ -58,7 +58,7 @@ def ported(
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(search, "shared", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(search, "tuned", lambda session, ported, make: (ported, frozenset(), []))
-    monkeypatch.setattr(storing._Choice, "_shapes", shapes)
+    monkeypatch.setattr(storing._Choice, "built_of", built)
     kernel = CORPUS / name / f"{name}.cu"
     result = porter("port", "--style", "native", "--no-compile", kernel, "-o", folder)
     return (folder / kernel.name).read_text(), " ".join(result.output.split())
