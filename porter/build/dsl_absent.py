@@ -23,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from porter.build.dsl_tries import prepared_lines
+
 HOST_PACKAGES = {
     "torch": "tensors, custom operators and autograd around kernels",
     "tvm_ffi": "another calling convention of the host function",
@@ -274,7 +276,4 @@ def _is_prepared(frame: types.FrameType) -> bool:
 
 @cache
 def _prepared_lines(path: str) -> tuple[tuple[int, int], ...]:
-    # most files import nothing that is absent, and each compiler is a process of its own
-    from porter.build.dsl_tries import prepared_lines
-
     return prepared_lines(Path(path))

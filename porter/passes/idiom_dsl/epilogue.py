@@ -13,15 +13,11 @@ import libcst as cst
 import libcst.matchers as m
 
 from porter.passes.idiom_dsl.kernel import Kernel
-from porter.passes.idiom_dsl.names import OBSERVED
+from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
 from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, assigned, found_in, method, one
 from porter.passes.idiom_dsl.words import Words
 
 RULE = "PTR586"
-_TILED_S = "cutlass.cute.make_tiled_copy_S"
-_TILED_ATOM = "cutlass.cute.make_tiled_copy_C_atom"
-_STMATRIX = "cutlass.cute.nvgpu.warp.StMatrix8x8x16bOp"
-_COPY_ATOM = "cutlass.cute.make_copy_atom"
 
 
 @dataclass(frozen=True)
@@ -57,11 +53,15 @@ def by_tiles(kernel: Kernel) -> ByTiles:
             raise Left(f"registers of the accumulator that are used apart from the copy, by `{used.value}`", used)
     copy, index, fragment = _copy(kernel, name)
     store = bound.get(store_name, (None, None))[1]
-    if not isinstance(store, cst.Call) or not text.is_a(store.func, _TILED_S):
+    if not isinstance(store, cst.Call) or not text.is_a(store.func, KNOWN["tiled_store"]):
         raise Left("a copy to shared memory that is not made of the accumulator's layout", statement)
     atom = _value_of(kernel, store.args[0].value)
     base = _value_of(kernel, store.args[1].value)
-    if not isinstance(atom, cst.Call) or not isinstance(base, cst.Call) or not text.is_a(base.func, _TILED_ATOM):
+    if (
+        not isinstance(atom, cst.Call)
+        or not isinstance(base, cst.Call)
+        or not text.is_a(base.func, KNOWN["tiled_atom"])
+    ):
         raise Left("a copy to shared memory that is not made of the accumulator's layout", store)
     layout, c_dtype, acc_dtype = _types(kernel, atom)
     if fragment not in bound:
@@ -198,10 +198,12 @@ def _types(kernel: Kernel, atom: cst.Call) -> tuple[str, str, str]:
         if all(given):
             layout, c_dtype, acc_dtype = (text.code(a.value) for a in given if a is not None)
             return layout, c_dtype, acc_dtype
-    if text.is_a(atom.func, _COPY_ATOM) and len(atom.args) == 2:
+    if text.is_a(atom.func, KNOWN["copy_atom"]) and len(atom.args) == 2:
         op = _value_of(kernel, atom.args[0].value)
         transposed = (
-            op.args[0].value if isinstance(op, cst.Call) and op.args and text.is_a(op.func, _STMATRIX) else None
+            op.args[0].value
+            if isinstance(op, cst.Call) and op.args and text.is_a(op.func, KNOWN["matrix_store"])
+            else None
         )
         if isinstance(transposed, cst.Call) and (layout := method(transposed, "is_m_major_c")):
             return layout, text.code(atom.args[1].value), ""

@@ -13,10 +13,8 @@ import libcst as cst
 import libcst.matchers as m
 
 from porter.passes.idiom_dsl.facts import Facts, Seen
-from porter.passes.idiom_dsl.names import OBSERVED
+from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
 from porter.passes.idiom_dsl.text import Left, Statement, Text, argument, assigned, found_in, method, one
-
-KERNEL = "cutlass.cute.kernel"
 
 
 class _Apart(Left):
@@ -361,7 +359,7 @@ def kernels(text: Text, facts: Facts) -> list[Kernel]:
         if not facts.at(call):
             raise Left("no case comes to this MMA", call)
         function = text.function(call)
-        if not any(text.is_a(_decorator(d), KERNEL) for d in function.decorators):
+        if not any(text.is_a(_decorator(d), KNOWN["kernel"]) for d in function.decorators):
             raise Left("MMAs that a function of the kernel issues", call)
         found.setdefault(function, []).append(call)
     if not found:

@@ -14,14 +14,13 @@ import libcst.matchers as m
 
 from porter.passes.idiom_dsl.facts import agreed
 from porter.passes.idiom_dsl.kernel import Kernel
-from porter.passes.idiom_dsl.names import OBSERVED
+from porter.passes.idiom_dsl.names import KNOWN, OBSERVED, ONE_BLOCK
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
 from porter.passes.idiom_dsl.words import Words
 from porter.ptx.wgmma import THREADS
 
 STORAGE, PIPELINE, ACCUMULATOR, END = "PTR582", "PTR583", "PTR584", "PTR588"
-_STRUCT = "cutlass.cute.struct"
-_NONE = re.compile(r"(cutlass\.)?(cute\.)?make_layout\(\(1, 1, 1, 1\)\)")
+_NONE = re.compile(ONE_BLOCK)
 
 
 def storage(kernel: Kernel, draft: Draft, words: Words) -> None:
@@ -50,7 +49,9 @@ def _field(name: str) -> m.SimpleStatementLine:
 
 def _in_struct(kernel: Kernel, statement: cst.CSTNode) -> bool:
     above = next(kernel.text.above(kernel.text.parent(statement)), None)
-    return isinstance(above, cst.ClassDef) and any(kernel.text.is_a(d.decorator, _STRUCT) for d in above.decorators)
+    return isinstance(above, cst.ClassDef) and any(
+        kernel.text.is_a(d.decorator, KNOWN["struct"]) for d in above.decorators
+    )
 
 
 def _followed(kernel: Kernel, value: cst.BaseExpression) -> cst.BaseExpression:

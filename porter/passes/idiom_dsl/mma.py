@@ -15,6 +15,7 @@ import libcst.matchers as m
 from porter.passes.idiom_dsl.facts import Seen, agreed
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel
+from porter.passes.idiom_dsl.names import IN_SECTIONS
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
 from porter.ptx.umma import Kind, legal_m, legal_n
 
@@ -54,7 +55,7 @@ def edit(kernel: Kernel, draft: Draft, imports: Imports, epilogue_tile: str) -> 
     if layout is None or tiler is None or None in plain:
         raise Left("a tiled MMA whose arguments are not named one by one", made)
     tile = _tile(kernel, made)
-    group = f"{imports.of('cutlass.cute.nvgpu.tcgen05')}.CtaGroup.ONE"
+    group = f"{imports.of(IN_SECTIONS['tcgen05'])}.CtaGroup.ONE"
     draft.replace(RULE, layout, group if layout.keyword is None else f"cta_group={group}")
     draft.replace(RULE, tiler, tile if layout.keyword is None and len(made.args) == 7 else f"mma_tiler_mn={tile}")
     if (source := argument(made, 7, "a_source")) is not None:

@@ -8,6 +8,7 @@ from typing import Any
 from porter.passes.emit import sections
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel
+from porter.passes.idiom_dsl.names import IN_SECTIONS
 
 _FILE = "sm100_dsl.py.txt"
 _OWN = {
@@ -32,16 +33,6 @@ _OWN = {
     "k": "k_block",
     "k_part": "k_part",
 }
-_MODULES = {
-    "cutlass": "cutlass",
-    "cute": "cutlass.cute",
-    "utils": "cutlass.utils",
-    "pipeline": "cutlass.pipeline",
-    "sm100": "cutlass.utils.blackwell_helpers",
-    "tcgen05": "cutlass.cute.nvgpu.tcgen05",
-    "fence": "cutlass.experimental.primitives.tcgen05_fence",
-    "kind": "cutlass.experimental.primitives.Tcgen05Fence",
-}
 
 
 class Words(dict[str, Any]):
@@ -52,7 +43,7 @@ class Words(dict[str, Any]):
         self._kernel, self._imports = kernel, imports
 
     def __missing__(self, name: str) -> Any:
-        new = self._imports.of(_MODULES[name]) if name in _MODULES else self._kernel.fresh(_OWN[name])
+        new = self._imports.of(IN_SECTIONS[name]) if name in IN_SECTIONS else self._kernel.fresh(_OWN[name])
         self[name] = new
         return new
 
