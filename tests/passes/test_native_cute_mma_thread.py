@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from cute_native_kernels import (
-    BATCH,
     IN_FLIGHT,
     OBJECTS,
     OWN,
@@ -149,10 +148,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         {"FROM0": "        if (threadIdx.x == 0) {\n            \n",
          "TO0": "        if (threadIdx.x >= 32) Full::wait(&storage.full[0], 0);\n        if (threadIdx.x == 0) {\n"},
         "a warp beside that which loads stages",
-    ),
-    "an index that consumers read behind their MMAs": (
-        {"AHEAD": "int last = 0;", "BATCH": BATCH + " last = stage;", "AFTER": "out[0] = last;"},
-        "that consumers do without `last`",
     ),
     "a stage that is waited for behind the MMAs": (
         {"AFTER": "Full::wait(&storage.full[0], 1);"}, "wait for nothing but stages",

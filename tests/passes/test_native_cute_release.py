@@ -230,20 +230,6 @@ REFUSED = {
                     " 3, 0, &sA(0, 0, stage), 0, 0);"},
         "`SM90_TMA_LOAD_MULTICAST` copies to several",
     ),
-    "a cluster of two": ({**PIPELINE, "CLUSTER": "Shape<_2, _1, _1>{}"}, "its cluster is `Shape<_2, _1, _1>{}`"),
-    "a count that differs": ({"INIT": "Empty::init(&storage.empty[i], 300);"}, "its count and its arrivals differ"),
-    "a pipeline's count that differs": (
-        {**PIPELINE, "BEGIN": PIPELINE["BEGIN"].replace("= 256", "= 128")}, "its count and its arrivals differ",
-    ),
-    "more producers": (
-        {**PIPELINE, "BEGIN": PIPELINE["BEGIN"].replace("params.is", "params.num_producers = 2;\n    params.is")},
-        "one producer",
-    ),
-    "parameters that go elsewhere": (
-        {**PIPELINE, "HEAD": "template <class P> __device__ void change(P& p) { p.num_consumers = 1; }",
-         "BEGIN": PIPELINE["BEGIN"].replace("Pipeline pipeline(", "change(params);\n    Pipeline pipeline(")},
-        "what is done with `params`",
-    ),
     "consumers that wait for each other": (
         {"RELEASE": "Empty::arrive(&storage.empty[stage]); Empty::wait(&storage.empty[stage], tile / kStages % 2);"},
         "who waits for storage.empty[]",
@@ -263,11 +249,6 @@ REFUSED = {
     ),
     "stages that go back behind what reads the sums": (
         {"AFTER": "out[1] = acc(0); Empty::arrive(&storage.empty[0]);"}, "ahead of what reads the sums",
-    ),
-    "two arrivals": (
-        {"RELEASE": "Empty::arrive(&storage.empty[stage]); Empty::arrive(&storage.empty[stage]);",
-         "INIT": "Empty::init(&storage.empty[i], 512);"},
-        "its count and its arrivals differ",
     ),
     "a condition that nobody knows": (
         {"RELEASE": "if (__shfl_sync(~0u, tile, threadIdx.x) == 0) Empty::arrive(&storage.empty[stage]);",
