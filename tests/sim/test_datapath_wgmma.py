@@ -123,8 +123,6 @@ def test_operand_errors() -> None:
     word = SmemDescriptor(0, 16, 1024, SwizzleMode.B128).encode("sm_90")
     with pytest.raises(OperandError, match="of 4096 bytes"):
         read_smem_operand(smem, word, "sm_90", 64, 16, T.F16)
-    with pytest.raises(OperandError, match="SM100"):
-        read_smem_operand(smem, sm90_to_sm100(word), "sm_90", 8, 16, T.F16)
     with pytest.raises(OperandError, match="0b001"):
         read_smem_operand(smem, word, "sm_100", 8, 16, T.F16)
     with pytest.raises(OperandError, match="K-major only"):
@@ -293,3 +291,13 @@ def test_refusals() -> None:
         wgmma(sparse, np.zeros(1 << 16, np.uint8), **arguments)
     with pytest.raises(OperandError, match="selector 1 of 8-bit"):
         wgmma(sparse, np.zeros(1 << 16, np.uint8), metadata=np.zeros(128, np.uint32), selector=1, **arguments)
+
+
+def test_wgmma_looks_at_no_bit_beside_its_fields() -> None:
+    smem = np.arange(4096, dtype=np.uint8)
+    word = SmemDescriptor(0, 16, 1024, SwizzleMode.B128).encode("sm_90")
+    beside = sm90_to_sm100(word) | 0b11 << 14
+    got, same = (read_smem_operand(smem, one, "sm_90", 8, 16, T.F16) for one in (beside, word))
+    np.testing.assert_array_equal(got, same)
+    with pytest.raises(OperandError, match="reserved"):
+        read_smem_operand(smem, beside, "sm_100", 8, 16, T.F16)
