@@ -12,7 +12,7 @@ import pytest
 from porter.build.dsl_observe import Observer
 
 HOUSE = {
-    "__init__.py": "from house.shapes import Ring, make\n",
+    "__init__.py": "from shack.shapes import Ring, make\n",
     "shapes.py": """class Tile:
     def __init__(self, shape):
         self.shape = shape
@@ -33,39 +33,39 @@ class Ring(Base):
         return Ring()
 """,
 }
-KERNEL = """import house
-from house import make
+KERNEL = """import shack
+from shack import make
 
 
 def run():
-    tile = house.make(
+    tile = shack.make(
         4, columns=make(2).shape[0])
-    house.Ring.create(stages=3).wait(tile)
+    shack.Ring.create(stages=3).wait(tile)
 """
 
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
-    (tmp_path / "house").mkdir()
+    (tmp_path / "shack").mkdir()
     for name, text in HOUSE.items():
-        (tmp_path / "house" / name).write_text(text)
+        (tmp_path / "shack" / name).write_text(text)
     (tmp_path / "kernel.py").write_text(KERNEL)
     monkeypatch.syspath_prepend(tmp_path)
-    importlib.import_module("house")
-    observer = Observer(tmp_path / "house")
-    observer.observe(["house.shapes.make", "house.Ring.create", "house.Ring.wait", "house.nothing", "nowhere.make"])
+    importlib.import_module("shack")
+    observer = Observer(tmp_path / "shack")
+    observer.observe(["shack.shapes.make", "shack.Ring.create", "shack.Ring.wait", "shack.nothing", "nowhere.make"])
     importlib.import_module("kernel").run()
-    for name in [n for n in sys.modules if n.split(".")[0] in ("house", "kernel")]:
+    for name in [n for n in sys.modules if n.split(".")[0] in ("shack", "kernel")]:
         del sys.modules[name]
     return observer.calls
 
 
 def test_calls_are_told_with_places_and_values(calls: list[dict[str, object]]) -> None:
     assert [(c["name"], c["place"]) for c in calls] == [
-        ("house.shapes.make", [7, 19, 7, 26]),
-        ("house.shapes.make", [6, 11, 7, 36]),
-        ("house.Ring.create", [8, 4, 8, 31]),
-        ("house.Ring.wait", [8, 4, 8, 42]),
+        ("shack.shapes.make", [7, 19, 7, 26]),
+        ("shack.shapes.make", [6, 11, 7, 36]),
+        ("shack.Ring.create", [8, 4, 8, 31]),
+        ("shack.Ring.wait", [8, 4, 8, 42]),
     ]
     assert calls[0]["values"] == {"0": 2}
     assert calls[1]["values"] == {"0": 4, "columns": 2}
