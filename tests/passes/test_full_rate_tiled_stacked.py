@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ports with M=128 MMAs of kernels in which one warpgroup has two m64 tiles of a tiled MMA: which are taken, where the
-tiled MMA is asked for other rows, and what is refused with which missing fact. Values and order are shown by the slow
-tests of `tests/cli`."""
+tiled MMA is asked for other rows, and what is not understood. What M=128 MMAs are wrong for, the judge refuses
+(`test_full_rate_judged.py`)."""
 
 from __future__ import annotations
 
@@ -101,38 +101,6 @@ def test_as_many_threads_as_the_mma_has(tmp_path: Path, tiles: str, taken: bool)
 LEFT = {
     "one tile": ({"CLEAR": "Tensor other = partition_fragment_C(mma, Shape<_64, _64>{}); "
                            "gemm(mma, tA(_, 0, 0, 0), tB(_, _, 0, 0), other);"}, ALONE),
-    "row of a thread": ({"AFTER": "for (int i = 0; i < size(acc); ++i) acc(i) *= out[threadIdx.x / 4];"},
-                        "`out[threadIdx.x / 4]` tells a thread's index"),
-    "row of a variable": ({"ROLE": "const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;",
-                           "AFTER": "acc(0) *= out[row];"}, "tells a thread's index"),
-    "in a helper": ({"HEAD": "using Tiles = Layout<_1>; __device__ int own(int i) { return i / 32 * 16; }",
-                     "AFTER": "acc(0) *= out[own(threadIdx.x)];"}, "tells a thread's index"),
-    "of a warp": ({"AFTER": "if (threadIdx.x / 32 == 1) acc(0) = 0;"}, "some warps do something else"),
-    "of a warp, named": ({"ROLE": "const bool second = threadIdx.x / 32 == 1;", "AFTER": "if (second) acc(0) = 0;"},
-                         "some warps do something else"),
-    "of a warp, by the library": ({"AFTER": "if (cutlass::canonical_warp_idx() == 1) acc(0) = 0;"},
-                                  "some warps do something else"),
-    "rows that there are": ({"BEFORE": "if (threadIdx.x < rows) acc(0) = 1;"}, "tells a thread's index"),
-    "chosen value": ({"AFTER": "const float s = threadIdx.x < 32 ? 2 : 1; acc(0) *= s;"}, "tells a thread's index"),
-    "by a copy": ({"AFTER": "Tensor other = make_fragment_like(acc); copy(acc, other); "
-                            "for (int i = threadIdx.x; i < n; i += 128) out[i] = other(0);"}, "tells a thread's index"),
-    "part of a thread": ({"AFTER": "Tensor part = thr.partition_C(mC); out[threadIdx.x] = part(0);"},
-                         "tells a thread's index"),
-    "place of a part": ({"AFTER": "out[threadIdx.x] = thr.partition_C(mC)(0);"}, "tells a thread's index"),
-    "number of its own": ({"ROLE": "int own = 0; for (int i = threadIdx.x; i < n; i += 128) own += i;",
-                           "AFTER": "acc(0) *= own;"}, "tells a thread's index"),
-    "by a function": ({"ROLE": "float s = 1; adjust(s, threadIdx.x);", "AFTER": "acc(0) *= s;"},
-                      "tells a thread's index"),
-    "set by chosen threads": ({"ROLE": "float s = 1; if (threadIdx.x < 32) s = 2;", "AFTER": "acc(0) *= s;"},
-                              "some warps do something else"),
-    "warp by warp": ({"AFTER": "__syncwarp();"}, "warps wait for less than their warpgroup"),
-    "some warps": ({"AFTER": "cutlass::arch::NamedBarrier::sync(64, 1);"}, "warps wait for less than their warpgroup"),
-    "some warps in asm": ({"AFTER": 'asm volatile("bar.sync 1, 64;" ::: "memory");'}, "less than their warpgroup"),
-    "warps in asm": ({"AFTER": 'asm volatile("bar.warp.sync 0xffffffff;");'}, "less than their warpgroup"),
-    "threads by a number": ({"AFTER": 'asm volatile("bar.sync 1, %0;" ::"r"(n));'}, "less than their warpgroup"),
-    "asm": ({"ROLE": 'int t; asm("mov.u32 %0, %%tid.x;" : "=r"(t));'}, "asm reads which warp of the CTA"),
-    "groups": ({"HEAD": "#include <cooperative_groups.h>"}, "numbers threads itself"),
-    "address": ({"ROLE": "auto& t = threadIdx;"}, "tells a thread's index"),
     "pointer": ({"AFTER": "auto p = &thr; copy(acc, p->partition_C(mC));"}, "which tiled MMA tells the rows"),
     "macro": ({"HEAD": "#define PART(x) thr.partition_C(x)", "AFTER": "copy(acc, PART(mC));"},
               "asked in a form that is not followed"),

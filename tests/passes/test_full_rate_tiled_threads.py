@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places that tell a thread's index and are no call in a function that a kernel calls: those of an index are renamed,
-or named where rows would have to be known; functions of libraries that tell one are named."""
+"""Places that tell a thread's index and are no call in a function that a kernel calls: those of an index are renamed;
+functions of libraries that tell one are named."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 from test_full_rate_tiled import missing, ported, texts
-from test_full_rate_tiled_stacked import alone
 
 WARP = "cutlass::canonical_warp_idx"
 ASK = "template <class F> __device__ int ask(F f) { return f(); }"
-OWN = "for (int i = 0; i < size(acc); ++i) acc(i) *= out[own.w];"
-TILES = "using Tiles = Layout<Shape<_1, _1, _1>>; "
 
 NOT_CALLED = {
     "variable": {"AFTER": f"auto f = {WARP}; if (f() == 4) out[0] = acc(0);"},
@@ -50,17 +47,8 @@ def test_calls_are_renamed(tmp_path: Path, parts: dict[str, str]) -> None:
     assert "int(porter::thread_index() / 32)" in texts(result)[0]
 
 
-NOT_FOLLOWED = {
-    "initializer": "struct Own { int w; __device__ Own() : w(threadIdx.x / 32 * 16) {} };",
-    "constructor": "struct Own { int w; __device__ Own() { w = threadIdx.x / 32 * 16; } };",
-    "member": "struct Own { int w = threadIdx.x / 32 * 16; };",
-    "conversion": "struct Row { __device__ operator int() const { return threadIdx.x; } }; struct Own { Row w; };",
-    "library": f"struct Own {{ int w; __device__ Own() : w({WARP}()) {{}} }};",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NOT_FOLLOWED)
-def test_rows_of_two_tiles_by_what_no_call_names(tmp_path: Path, name: str) -> None:
-    result = alone(tmp_path, HEAD=TILES + NOT_FOLLOWED[name], ROLE="Own own;", AFTER=OWN)
-    assert any("thread" in m for m in missing(result)), missing(result)
-    assert [p.mma_rows for p in result.plans] == [64]
+def test_the_thread_of_a_number_is_another_one_in_two_warpgroups(tmp_path: Path) -> None:
+    result = ported(tmp_path, AFTER="if (cute::thread(160)) out[0] = acc(0);")
+    assert missing(result) == ["`thread` of a library tells which thread this is"]
+    own = "__device__ bool thread(int i) { return threadIdx.x == i; }"
+    assert missing(ported(tmp_path, HEAD=own, AFTER="if (thread(160)) out[0] = acc(0);")) == []

@@ -109,7 +109,7 @@ def port_tiled(
         hand_on(context)
     found = [refused(program, r) for r in tiled.refusals] + _namespace_taken(program)
     if not has_errors(found):
-        issuer = take(context, names) if full_rate and not has_errors(port.diagnostics) else None
+        issuer = take(context) if full_rate and not has_errors(port.diagnostics) else None
         if steps is not None and not has_errors(port.diagnostics):
             steps(context)
         given = port.helpers

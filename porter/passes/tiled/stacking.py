@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two m64 tiles of one warpgroup whose MMAs a library issues, as one M=128 MMA: which rows a thread has of them, the
 tiled MMA says, so it is asked for others wherever an accumulator's parts are named. That both tiles are multiplied
-together, by the same B, the header asserts at compile time, and where the second one lies it looks at.
-
-A thread's index may tell what takes no part in rows. Any other use of it is named.
+together, by the same B, the header asserts at compile time, and where the second one lies it looks at. What threads do
+with rows that are not theirs any more, PTX says.
 """
 
 from __future__ import annotations
@@ -17,30 +16,19 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.lang.text import Edit, Span, as_bytes, as_text
-from porter.model.functions import Call, Function, Style
+from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel
 from porter.model.tiled.accumulators import Handle
 from porter.model.tiled.operands import may_leave_registers
-from porter.passes.full_rate.library import LibraryCalls
 from porter.passes.full_rate.missing import Missing
-from porter.passes.full_rate.renaming import opaque, reached
+from porter.passes.full_rate.renaming import reached
 from porter.passes.full_rate.step import ALONE, of_sources, title
 from porter.passes.needs import NOTHING
 from porter.passes.tiled.context import TiledContext
-from porter.passes.tiled.names import Names
-from porter.passes.tiled.part_views import PartViews
-from porter.passes.tiled.row_copies import RowCopies
 from porter.passes.tiled.setup import TILE_RULE
 from porter.passes.tiled.text import cpp
-from porter.passes.tiled.thread_uses import ThreadUses
-from porter.passes.tiled.tile_uses import TileUses
 from porter.ptx.tmem import LANES
-from porter.ptx.wgmma import THREADS as WARPGROUP
 
-_EXCHANGE = "warps wait for less than their warpgroup, and may exchange rows"
-_BARRIER = re.compile(r"\bbar(?:rier)?\.(?!cluster)[^;]*")
-_COUNT = re.compile(r"bar(?:rier)?(?:\.cta)?\.(?:sync|arrive)(?:\.aligned)?\s+[^\s,;]+\s*(?:,\s*([^\s,;]+)\s*)?")
-"""A barrier of named threads, with their number if it says one."""
 _SHAPE = re.compile(r"\bShape\s*<([^,]*),")
 
 
@@ -71,12 +59,12 @@ def _made_of_one(context: TiledContext) -> bool:
     return made > 0
 
 
-def stacked(context: TiledContext, kernels: Sequence[Kernel], names: Names) -> tuple[list[Edit], list[Missing]]:
+def stacked(context: TiledContext, kernels: Sequence[Kernel]) -> tuple[list[Edit], list[Missing]]:
     """The edits with which one MMA makes both tiles of a warpgroup, and what is not known for it."""
     found = [m for k in kernels for m in _of_kernel(context, k)]
     if found:
         return [], found
-    rows = Rows(context, [k.function for k in kernels], names)
+    rows = Rows(context, [k.function for k in kernels])
     found = list(rows.missing())
     if not rows.edits and not found:
         function = kernels[0].function
@@ -94,7 +82,6 @@ def _of_kernel(context: TiledContext, kernel: Kernel) -> Iterator[Missing]:
     if whole:
         yield Missing(function, title(function), whole)
         return
-    yield from opaque(context.tiled.program, function, reached(context.tiled.program, [function]))
     for multiply in context.tiled.multiplies:
         caller = multiply.call.caller
         if may_leave_registers(context.tiled, multiply):
@@ -122,12 +109,7 @@ class Rows:
 
     context: TiledContext
     kernels: list[Function]
-    names: Names
     edits: list[Edit] = field(default_factory=list)
-
-    @cached_property
-    def library(self) -> LibraryCalls:
-        return LibraryCalls(self.context.tiled.program)
 
     @cached_property
     def _mine(self) -> set[int]:
@@ -139,29 +121,8 @@ class Rows:
         return reached(program, [k for k in program.kernels if not any(k is one for one in self.kernels)])
 
     def missing(self) -> Iterator[Missing]:
-        """What is not known; fills `edits`."""
-        yield from self._parts()
-        uses = ThreadUses(self.context, self.kernels[0], self._mine, self.names, self.library)
-        yield from uses.missing()
-        tiles = TileUses(self.context, list(uses.functions()), self.names, self.library)
-        yield from tiles.missing()
-        copies = RowCopies(tiles)
-        yield from copies.missing()
-        yield from PartViews(tiles, copies).missing()
-        for function in uses.functions():
-            for call in function.calls:
-                yield from self._waits(function, call)
-            for statement in function.asm:
-                if any(_is_of_some(match[0]) for match in _BARRIER.finditer(statement.template)):
-                    yield Missing(function, statement.span, _EXCHANGE)
-
-    def _at(self, function: Function, node: Node, what: str) -> Missing:
-        return Missing(function, function.span(node), what)
-
-    # --- who says which rows a thread has
-
-    def _parts(self) -> Iterator[Missing]:
-        """Edit every place that asks a tiled MMA for a thread's part of an accumulator."""
+        """Edit every place that asks a tiled MMA for a thread's part of an accumulator; gives those that are not
+        understood."""
         program = self.context.tiled.program
         seen: set[tuple[str, int]] = set()
         spellings = program.vocabulary.spellings
@@ -194,6 +155,9 @@ class Rows:
                 if any((path, start) not in seen for start, _ in spellings.places(of, text)):
                     what = "which rows a thread has is asked in a form that is not followed"
                     yield Missing(self.kernels[0], title(self.kernels[0]), what)
+
+    def _at(self, function: Function, node: Node, what: str) -> Missing:
+        return Missing(function, function.span(node), what)
 
     def _asked(self, function: Function, call: Node) -> tuple[Node | None, Node | None]:
         """The name of a call that asks for rows, and the tiled MMA or slice that tells them."""
@@ -230,19 +194,3 @@ class Rows:
             yield self._at(function, asked, "another step of the port writes what tells the rows of a part")
         else:
             self.edits.append(Edit(path, span, as_bytes(cpp("rows_of", mma=text))))
-
-    # --- who waits for whom
-
-    def _waits(self, function: Function, call: Call) -> Iterator[Missing]:
-        """Where warps wait for less than their warpgroup, they may hand rows to each other that are others then."""
-        found = self.library.named(function, call.node)
-        name = found[0] if found is not None else ""
-        threads = self.context.tiled.program.value(function, function.text(call.args[0])) if call.args else None
-        if name == "__syncwarp" or ("NamedBarrier" in name and (not threads or threads % WARPGROUP)):
-            yield self._at(function, call.node, _EXCHANGE)
-
-
-def _is_of_some(barrier: str) -> bool:
-    """Whether an instruction waits for fewer threads than a warpgroup, or may do so."""
-    count = _COUNT.fullmatch(barrier)
-    return count is None or (count[1] is not None and (not count[1].isdigit() or int(count[1]) % WARPGROUP != 0))
