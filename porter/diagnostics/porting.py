@@ -235,17 +235,17 @@ PERMUTED_MAPS = note(
 IDIOM_LEFT = warning(
     "PT2570",
     "{kernel} is not in SM100's own words; missing: {what}",
-    "With `--style idiomatic` a kernel with a TiledMMA gets the atoms, the allocator, the copies and the pipelines "
-    "that CuTe has for sm_100a, and no file beside it. That takes facts about the kernel; the one that is named is not "
-    "known. The port is that of the compat style.",
+    "With `--style idiomatic`, of CuTe DSL with every style but compat, a kernel with a TiledMMA gets the atoms, the "
+    "allocator, the copies and the pipelines that CuTe has for sm_100a, and no file beside it. That takes facts about "
+    "the kernel; the one that is named is not known. The port is that of the compat style.",
     "Correct as it is. docs/idiomatic.md has the facts that are needed, and what becomes of each construct.",
 )
 IDIOM_UNPROVED = warning(
     "PT2580",
     "{path} keeps the support module: {what}",
-    "With `--style idiomatic` a port of CuTe DSL in Blackwell's own words is run: all sizes of the cases beside the "
-    "kernel, all input families, several schedules, hazards at strict level. It is given only if nothing is found. The "
-    "port is that of the compat style.",
+    "A port of CuTe DSL in Blackwell's own words is run: all sizes of the cases beside the kernel, all input families, "
+    "several schedules, hazards at strict level. It is given only if nothing is found. The port is that of the compat "
+    "style.",
     "Correct as it is. `porter verify --style idiomatic` shows what is said above.",
 )
 IDIOM_PROVED = note(

@@ -77,7 +77,7 @@ def test_runs_refuse_what_is_wrong(plant: str, monkeypatch: pytest.MonkeyPatch) 
         assert text.count(right) == 1
         text = text.replace(right, wrong)
     plan = PortPlan(files={str(kernel): text.encode()})
-    claim = Claim(kernel, ported.kernels, plan, dsl=True, idiomatic=True)
+    claim = Claim(kernel, ported.kernels, plan, dsl=True)
     assert re.search(r"hazard|differs|did not finish", prove(claim, ToolkitBuilder()).missing)
 
 
