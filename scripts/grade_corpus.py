@@ -79,8 +79,8 @@ def refused(kernel: str, style: str) -> str:
         source = str(next((CORPUS / name).glob(f"{name}.*")))
         done = CliRunner().invoke(porter, ["--no-config", "--format", "json", "port", *options, source])
     said = json.loads(done.stdout)["diagnostics"]
-    kept = (Code.FULL_RATE_UNPROVED.id, Code.FULL_RATE_SLOWER.id, Code.IDIOM_LEFT.id)
-    found = [d for d in said if d["id"] in (Code.FULL_RATE_PROVED.id, *kept)]
+    kept = (Code.FULL_RATE_UNPROVED.id, Code.FULL_RATE_SLOWER.id, Code.IDIOM_LEFT.id, Code.IDIOM_UNPROVED.id)
+    found = [d for d in said if d["id"] in (Code.FULL_RATE_PROVED.id, Code.IDIOM_PROVED.id, *kept)]
     if len(found) != 1:
         raise SystemExit(f"{kernel}: porter port says nothing of its style")
     return found[0]["message"].removeprefix(f"{source} ") if found[0]["id"] in kept else ""

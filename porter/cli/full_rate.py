@@ -172,19 +172,21 @@ class Proofs:
 
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""
+        refused = full_rate.not_in_own_words if root.idiomatic else full_rate.unproved
         if self._compares is not None and not root.dsl and (barred := self._barred(ported, root)):
             found = compared(self._compares, ported, root, self._budget)
-            return full_rate.unproved(root.path, f"{barred}; {found}") if isinstance(found, str) else found
+            return refused(root.path, f"{barred}; {found}") if isinstance(found, str) else found
         proof = self.of(ported, root)
-        if root.idiomatic:
-            return full_rate.in_own_words(root.path, proof.missing, ", ".join(proof.cases), proof.sizes)
         if proof.missing:
-            return full_rate.unproved(root.path, proof.missing)
-        return full_rate.proved(root.path, ", ".join(proof.cases), proof.sizes)
+            return refused(root.path, proof.missing)
+        cases = ", ".join(proof.cases)
+        if root.idiomatic:
+            return full_rate.in_own_words(root, cases, proof.sizes)
+        return full_rate.proved(root.path, cases, proof.sizes)
 
     def _barred(self, ported: Ported, root: PortedRoot) -> str:
         """What keeps cases from running all kernels of a root."""
-        if what := outlook(Path(root.path), root.full_rate).missing:
+        if what := outlook(Path(root.path), root.full_rate or root.kernels).missing:
             return what
         proof = self.of(ported, root)
         return proof.missing if proof.apart else ""
@@ -276,7 +278,7 @@ def verified(
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     proofs = Proofs(builder, session, budget, compares=compares, judge=judge)
     found = _in_style(session, ported, make, proofs)
-    changed = frozenset(r.path for r in found.roots if r.native or r.full_rate)
+    changed = frozenset(r.path for r in found.roots if r.native or r.full_rate or r.idiomatic)
     if not changed or session.style == IDIOMATIC:
         # which is asked for how it reads
         _tell(attempts, session, proofs)

@@ -90,10 +90,10 @@ def _ported(site: Site) -> KernelPlan:
     rewrite_pipelines(site, loop)
     rewrite_sizes(site, atom)
     include(site, any(by for _, _, by in loop.releases()))
-    return _plan(site)
+    return _plan(site, copies.by_matrix)
 
 
-def _plan(site: Site) -> KernelPlan:
+def _plan(site: Site, by_matrix: bool) -> KernelPlan:
     kernel = site.kernel
     return KernelPlan(
         kernel=kernel.name,
@@ -107,4 +107,5 @@ def _plan(site: Site) -> KernelPlan:
         barrier=0,
         notes=("it is in SM100's own words: one warp issues MMAs of 128 rows, and results are partitioned anew",),
         mma_rows=128,
+        mode="W'" if by_matrix else "W",
     )
