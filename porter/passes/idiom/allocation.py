@@ -36,10 +36,11 @@ def allocate(site: Site, storage: Storage, stores: bool) -> Node | None:
     warp = site.warp_at(at.start_byte)
     if warp:
         site.names["warp"] = warp
+    met = site.name("registers_stored") if site.groups and not site.meets_whole else ""
     text = cpp("allocation", site.unit, declares=not warp, warp=site.name("warp"), first=site.first_warp, c=site.c,
                tmem=site.name("tmem"), storage=storage.front, full=site.name("accumulator_full"),
                columns=site.columns_text, base=site.name("tmem_base"), meets=meeting is None,
-               stores=stores)  # fmt: skip
+               stores=stores, several=site.groups > 1, groups=site.groups, met=met)  # fmt: skip
     lead = "" if _stands_alone(site, at) else "\n"
     site.draft.before(RULE, kernel, at, lead + text + ("\n" if meeting is None else ""), above_comments=True)
     if meeting is None:

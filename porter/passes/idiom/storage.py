@@ -98,9 +98,17 @@ def _add_members(site: Site, file: CudaFile, body: Node) -> None:
     if not members:
         raise site.left(site.handle.declaration, "a member of the structure for shared memory")
     last, owner = members[-1], owner_of(site, file)
-    lines = f"uint64_t {site.name('accumulator_full')};\nuint32_t {site.name('tmem_base')};"
+    lines = declared_members(site)
     if body.start_point[0] == body.end_point[0]:
         site.draft.insert(RULE, owner, last.end_byte, " " + lines.replace("\n", " "))
         return
     pad = "\n" + site.port.indent(owner, Span(last.start_byte, last.end_byte))
     site.draft.insert(RULE, owner, last.end_byte, "".join(pad + line for line in lines.split("\n")))
+
+
+def declared_members(site: Site) -> str:
+    """The declarations of mbarriers, of each warpgroup that issues, and of the address of Tensor Memory."""
+    own = f"[{site.groups}]" if site.groups > 1 else ""
+    names = [site.name("accumulator_full")]
+    names += [site.name("registers_stored")] if site.groups and not site.meets_whole else []
+    return f"uint64_t {', '.join(name + own for name in names)};\nuint32_t {site.name('tmem_base')};"
