@@ -104,6 +104,14 @@ __syncthreads();
 asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 //@ end
 
+//@ section storage
+struct alignas(1024) $kind {  // so that dynamic shared memory keeps its alignment
+//@ for fields
+    $line
+//@ end
+};
+__shared__ $kind $name;
+
 //@ section meeting
 __syncthreads();
 

@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(256) k(Qk mma_qk, Pv mma_pv, Q sQ, K sK, V sV,
 }}
 """
 LOAD_S, LOAD_O, STORE_O, STORE_P = "copy(load_S,", "copy(load_O,", "copy(store_O,", "copy(store_P,"
-MEETS = "arrive_barrier(storage.registers_stored[warpgroup]);"
-WAITS = "wait_barrier(storage.accumulator_full[warpgroup], accumulator_phase);"
+MEETS = "arrive_barrier(accumulator_storage.registers_stored[warpgroup]);"
+WAITS = "wait_barrier(accumulator_storage.accumulator_full[warpgroup], accumulator_phase);"
 
 
 def changed(*pairs: tuple[str, str]) -> str:
