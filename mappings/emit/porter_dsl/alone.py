@@ -122,6 +122,7 @@ class _Alone:
                     _here(cute.arch.mbarrier_arrive, self.done + number % RING)
             self.committed[0] = number + 1
             self._wait_for(number)
+            self._rejoin()
 
     def _hoist(self) -> None:
         """Views that the stretch makes of what there is ahead of it are for all."""

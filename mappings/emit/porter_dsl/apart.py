@@ -318,6 +318,7 @@ class _Detached:
             number = self.committed[0]
             self.committed[0] = number + 1
             self._wait_for(number)
+            self._rejoin()
         place = ir.InsertionPoint(apart.read) if apart.in_front else ir.InsertionPoint.after(apart.read)
         with place, apart.read.location:
             nvvm.tcgen05_fence(BEFORE)

@@ -200,11 +200,13 @@ class _Emitter:
             self._meet()
         elif event.kind == "commit":
             self._commit(state)
-        elif event.kind == "wait" and event.pending < RING - 1:
-            # A commit waits for older groups by itself.
-            last = self.committed[0] - 1 - event.pending
-            with _if(last >= 0):
-                self._wait_for(last)
+        elif event.kind == "wait":
+            if event.pending < RING - 1:
+                # A commit waits for older groups by itself.
+                last = self.committed[0] - 1 - event.pending
+                with _if(last >= 0):
+                    self._wait_for(last)
+            self._rejoin()
         elif event.kind == "mma":
             self._multiply(item)
 
@@ -246,6 +248,10 @@ class _Emitter:
     def _wait(self, barrier: Any, phase: Any) -> None:
         _here(cute.arch.mbarrier_wait, barrier, phase)
         nvvm.tcgen05_fence(AFTER)
+
+    def _rejoin(self) -> None:
+        """Lanes that have waited one by one go on together, as behind wgmma.wait_group."""
+        _here(cute.arch.sync_warp)
 
     def _wait_for_last(self, group: Any) -> None:
         """Wait for a group that may be in flight: one that is committed, and whose mbarrier is not used again."""
