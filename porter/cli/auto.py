@@ -34,7 +34,7 @@ SAID = (Code.FULL_RATE_LEFT, Code.FULL_RATE_UNPROVED, Code.FULL_RATE_SLOWER, Cod
 
 def time_for(seconds: float | None) -> Budget:
     """For proofs of a command that may take so long in all: what follows them has as much again."""
-    return Budget(SECONDS if seconds is None else min(SECONDS, seconds / 2))
+    return Budget.of_work(SECONDS if seconds is None else min(SECONDS, seconds / 2))
 
 
 def unrun(session: Session) -> str:
@@ -84,7 +84,7 @@ class Auto:
     can show is taken for granted. `asks`: the command needs trust in the code of cases anyway."""
 
     session: Session
-    budget: Budget = field(default_factory=lambda: Budget(SECONDS))
+    budget: Budget = field(default_factory=lambda: Budget.of_work(SECONDS))
     proves: bool = True
     asks: bool = False
     compares: Compares | None = None
