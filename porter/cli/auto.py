@@ -41,7 +41,7 @@ SAID = (
 
 def time_for(seconds: float | None) -> Budget:
     """For proofs of a command that may take so long in all: what follows them has as much again."""
-    return Budget(SECONDS if seconds is None else min(SECONDS, seconds / 2))
+    return Budget.of_work(SECONDS if seconds is None else min(SECONDS, seconds / 2))
 
 
 def unrun(session: Session) -> str:
@@ -91,7 +91,7 @@ class Auto:
     can show is taken for granted. `asks`: the command needs trust in the code of cases anyway."""
 
     session: Session
-    budget: Budget = field(default_factory=lambda: Budget(SECONDS))
+    budget: Budget = field(default_factory=lambda: Budget.of_work(SECONDS))
     proves: bool = True
     asks: bool = False
     compares: Compares | None = None

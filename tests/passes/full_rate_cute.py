@@ -104,6 +104,7 @@ WRONG = {
 }
 """Two consumers, below each other."""
 STACKED = {
+    "a tile that is written for many rows": {"AFTER": "if (rows > 1000) acc(0, 1, 0) = 2;"},
     "row of a thread": {"AFTER": "for (int i = 0; i < size(acc); ++i) acc(i) *= out[threadIdx.x / 4];"},
     "row of a variable": {
         "ROLE": "const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;",
