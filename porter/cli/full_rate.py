@@ -177,7 +177,7 @@ class Proofs:
             return full_rate.unproved(root.path, f"{barred}; {found}") if isinstance(found, str) else found
         proof = self.of(ported, root)
         if root.idiomatic:
-            return full_rate.in_own_words(root.path, proof.missing, ", ".join(proof.cases), proof.sizes)
+            return full_rate.in_own_words(root, proof.missing, ", ".join(proof.cases), proof.sizes)
         if proof.missing:
             return full_rate.unproved(root.path, proof.missing)
         return full_rate.proved(root.path, ", ".join(proof.cases), proof.sizes)

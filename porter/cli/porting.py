@@ -77,8 +77,8 @@ def traces_of(path: Path, names: Sequence[str]) -> list[Trace] | str:
     found = traced(path, names)
     if isinstance(found, str):
         return found
-    launches = [(one.calls, one.launches[0]) for one in found if one.launches]
-    return [Trace(calls, math.prod(launch.block), math.prod(launch.cluster)) for calls, launch in launches]
+    launches = [(one, one.launches[0]) for one in found if one.launches]
+    return [Trace(o.calls, math.prod(at.block), math.prod(at.cluster), frozenset(o.absent)) for o, at in launches]
 
 
 def trusted_traces_of(path: Path, names: Sequence[str]) -> list[Trace] | str:

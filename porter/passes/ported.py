@@ -81,6 +81,8 @@ class PortedRoot:
     """Whether M=128 MMAs are those of two warpgroups."""
     idiomatic: bool = False
     """Whether its kernels, of CuTe DSL, are in Blackwell's own words."""
+    absent: tuple[str, ...] = ()
+    """Names that the installed DSL lacks for that."""
 
 
 @dataclass
@@ -191,7 +193,8 @@ class Ported:
         permuted = tuple(p.kernel for p in rows if p.permuted)
         halved, joined = rows[0].halved if rows else None, any(p.joined for p in rows)
         own_words = isinstance(result, DslPortResult) and result.idiomatic
-        of_plans = (full_rate, kernels, native, stages, registers, permuted, halved, joined, own_words)
+        absent = result.absent if isinstance(result, DslPortResult) else ()
+        of_plans = (full_rate, kernels, native, stages, registers, permuted, halved, joined, own_words, absent)
         paths, is_dsl = tuple(sources.sources()), isinstance(sources, DslSources)
         self.roots.append(PortedRoot(root, paths, added, is_dsl, dirs, *of_plans))
         self.scaffold.update(getattr(result, "scaffold", {}))

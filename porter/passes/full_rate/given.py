@@ -19,7 +19,7 @@ SHARED_MODULE = "it shares a module with a file that stays at M=64"
 
 Verify = Callable[[Ported, PortedRoot], Diagnostic]
 """Runs the port of a root, or compares it on PTX, and answers with `proved`, `equal`, or with why it stays at M=64."""
-RIGHT = (Code.FULL_RATE_PROVED, Code.FULL_RATE_EQUAL, Code.IDIOM_PROVED)
+RIGHT = (Code.FULL_RATE_PROVED, Code.FULL_RATE_EQUAL, Code.IDIOM_PROVED, Code.IDIOM_AT_PRACTICE)
 """What is said of M=128 MMAs that are right."""
 
 
@@ -65,11 +65,16 @@ def equal(path: str, kernels: str) -> Diagnostic:
     return Diagnostic(Code.FULL_RATE_EQUAL, Location(path), {"path": path, "kernels": kernels})
 
 
-def in_own_words(path: str, missing: str, cases: str, sizes: int) -> Diagnostic:
+def in_own_words(root: PortedRoot, missing: str, cases: str, sizes: int) -> Diagnostic:
     """What verified a port of CuTe DSL in Blackwell's own words, or what is missing."""
+    path = root.path
     if missing:
         return Diagnostic(Code.IDIOM_UNPROVED, Location(path), {"path": path, "what": missing})
-    return Diagnostic(Code.IDIOM_PROVED, Location(path), {"path": path, "cases": cases, "sizes": sizes})
+    values = {"path": path, "cases": cases, "sizes": sizes}
+    if root.absent:
+        names = ", ".join(name.rpartition(".")[2] for name in root.absent)
+        return Diagnostic(Code.IDIOM_AT_PRACTICE, Location(path), {**values, "names": names})
+    return Diagnostic(Code.IDIOM_PROVED, Location(path), values)
 
 
 def _said(ported: Ported, root: PortedRoot, verify: Verify) -> Diagnostic:
