@@ -254,6 +254,15 @@ IDIOM_PROVED = note(
     "The port uses public names of CuTe alone, and no file stands beside it.",
     "Nothing has to be done.",
 )
+IDIOM_AT_PRACTICE = note(
+    "PT2582",
+    "{path} is in Blackwell's own words; {cases} verified it at {sizes} sizes, with hazards at practice level: the "
+    "installed CuTe DSL has no {names}",
+    "The port uses public names of CuTe DSL alone, and no file stands beside it. Some versions of the DSL have no name "
+    "for fences that the PTX ISA asks for, and NVIDIA's own kernels are without; so is the port.",
+    "Nothing has to be done. With a newer nvidia-cutlass-dsl the port has these fences, and is verified at strict "
+    "level.",
+)
 IDIOM_COMMENTS = note(
     "PT2571",
     "comments beside {kernel} speak of MMAs as Hopper has them: lines {lines}",

@@ -83,6 +83,8 @@ class PortedRoot:
     """Whether its kernels are in SM100's own words of CuTe."""
     modes: tuple[str, ...] = ()
     """How results are partitioned then, in kernels of CuTe C++."""
+    absent: tuple[str, ...] = ()
+    """Names of that which the installed CuTe DSL lacks."""
 
 
 @dataclass
@@ -194,7 +196,8 @@ class Ported:
         halved, joined = rows[0].halved if rows else None, any(p.joined for p in rows)
         modes = tuple(dict.fromkeys(p.mode for p in rows if p.mode))
         own_words = bool(modes) or (isinstance(result, DslPortResult) and result.idiomatic)
-        of_plans = (full_rate, kernels, native, stages, registers, permuted, halved, joined, own_words, modes)
+        absent = result.absent if isinstance(result, DslPortResult) else ()
+        of_plans = (full_rate, kernels, native, stages, registers, permuted, halved, joined, own_words, modes, absent)
         paths, is_dsl = tuple(sources.sources()), isinstance(sources, DslSources)
         self.roots.append(PortedRoot(root, paths, added, is_dsl, dirs, *of_plans))
         self.scaffold.update(getattr(result, "scaffold", {}))

@@ -15,6 +15,7 @@ import yaml
 from porter.lang.text import EditGroup, Safety, apply_groups
 from porter.passes.dsl.port import port_python
 from porter.passes.idiom_dsl.facts import Trace
+from porter.passes.idiom_dsl.names import OPTIONAL
 from porter.passes.idiom_dsl.port import Idiomatic, idiomatic
 from porter.passes.idiom_dsl.stated import stated
 from porter.rules.load import load_rules
@@ -68,6 +69,20 @@ def test_nothing_of_hopper_but_layouts_is_left() -> None:
     }
     assert "warpgroup" not in BASE
     assert "porter" not in BASE
+
+
+def test_names_that_the_dsl_lacks_are_left_out_and_told() -> None:
+    """Without a name for fences the port is as NVIDIA's kernels of that version are."""
+    (name,) = OPTIONAL.values()
+    trace = stated(PATH, GEMM.encode(), 128, 128)
+    found = ported(GEMM, replace(trace, absent=frozenset([name, "cutlass.another"])))
+    assert (found.what, found.absent) == ("", [name])
+    groups = [EditGroup(rule, "", Safety.REVIEW, (edit,)) for rule, edit in found.edits]
+    text = apply_groups({str(PATH): GEMM.encode()}, groups)[str(PATH)].decode()
+    fences = r" *tcgen05_fence\(.*\)\n|from cutlass.experimental.primitives import .*\n"
+    assert text == re.sub(fences, "", BASE)
+    assert len(re.findall(fences, BASE)) > 4
+    assert not ported(GEMM).absent
 
 
 def test_lines_that_no_rule_is_for_stay() -> None:

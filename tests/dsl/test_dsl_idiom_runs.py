@@ -32,8 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spread(4)]
 
 def port(kernel: str, out: Path) -> dict[str, object]:
     path = CORPUS / kernel / f"{kernel}.py"
-    command = [sys.executable, "-m", "porter", "port", "--style", "idiomatic", "--trust", "--format", "json",
-               "-o", str(out), str(path)]  # fmt: skip
+    command = [sys.executable, "-m", "porter", "port", "--trust", "--format", "json", "-o", str(out), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     document: dict[str, object] = json.loads(done.stdout)

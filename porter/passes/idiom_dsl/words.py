@@ -8,7 +8,7 @@ from typing import Any
 from porter.passes.emit import sections
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel
-from porter.passes.idiom_dsl.names import IN_SECTIONS
+from porter.passes.idiom_dsl.names import IN_SECTIONS, OPTIONAL
 
 _FILE = "sm100_dsl.py.txt"
 _OWN = {
@@ -40,6 +40,7 @@ class Words(dict[str, Any]):
 
     def __init__(self, kernel: Kernel, imports: Imports) -> None:
         super().__init__(mma=kernel.mma, acc=kernel.accumulator.name, repeats=kernel.repeats)
+        self["fences"] = OPTIONAL["fence"] not in kernel.facts.absent
         self._kernel, self._imports = kernel, imports
 
     def __missing__(self, name: str) -> Any:

@@ -10,7 +10,6 @@ from porter.verify.hazards import OneRun
 from porter.verify.outcome import RunFinding
 from porter.verify.program.runner import ProgramOutcome
 
-
 _LAST_LINES = 5
 
 
