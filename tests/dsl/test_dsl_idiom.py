@@ -139,6 +139,55 @@ def test_warpgroups_share_the_columns_of_each_tile_of_the_epilogue() -> None:
     assert "(None, None, 0, thread // 128, None, None)" in result
 
 
+TWO = changed(*changes_of(FORMS["two"]["base"]))
+TURNS = changed(*changes_of(FORMS["turns"]["base"]), text=PROMOTED)
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS["two"]["same"], 1))
+def test_two_accumulators(form: str) -> None:
+    result = text_of(changed(*changes_of(FORMS["two"]["same"][form]), text=TWO))
+    assert "sums = accumulators[(None, None, None, 0)]\n        more = accumulators[(None, None, None, 1)]\n" in result
+    assert result.count("cute.copy(tiled_load, ") == 2
+    assert "mine[i] = tTR_rAcc[i] * tTR_rAcc_more[i]" in result
+    assert "make_fragment_C(cute.append(shape, 2))" in result
+    assert "(tTR_rAcc, tTR_rAcc_more)" in result or "(sums, more)" not in result
+    assert "warpgroup" not in result
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS["two"]["left"], 1))
+def test_two_accumulators_that_are_not_followed(form: str) -> None:
+    told = FORMS["two"]["left"][form]
+    assert told["what"] in ported(changed(*changes_of(told["changes"]), text=TWO)).what
+
+
+def test_two_accumulators_need_columns_for_both() -> None:
+    assert not ported(TWO, columns=256).what
+    three = changed(("sums, more = ", "sums, more, third = "), ("(more, rB)", "(more, rB), (third, rB)"), text=TWO)
+    again = ", cute.make_rmem_tensor(shape, cutlass.Float32)"
+    assert "not enough columns" in ported(three.replace(again, again * 2, 1), columns=256).what
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS["turns"]["same"], 1))
+def test_sums_that_are_used_in_some_turns(form: str) -> None:
+    text = changed(*changes_of(FORMS["turns"]["same"][form]), text=TURNS)
+    result = text_of(text)
+    assert result.count("acc_full.producer_commit(acc_fill_state)") == text.count("wait_group(0)")
+    assert result.count("cute.copy(tiled_load, tTR_tAcc, tTR_rAcc)") == text.count("wait_group(0)")
+    assert result.count("loads.consumer_release(read)") == text.count("loads.consumer_wait(")
+    turn = result[result.index("for k in cutlass.range") :]
+    order = ("if is_mma_warp:", "loads.consumer_wait(read)", "cute.gemm(", "loads.consumer_release(read)", "if k ",
+             "producer_commit(", "acc_full.consumer_wait(", "cute.copy(tiled_load", "acc_full.consumer_release(",
+             "producer_acquire(", "+ tTR_rAcc[i]")  # fmt: skip
+    assert sorted(order, key=turn.index) == list(order)
+    assert "done" not in result
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS["turns"]["left"], 1))
+def test_turns_that_are_not_followed(form: str) -> None:
+    told = FORMS["turns"]["left"][form]
+    assert told["what"] in ported(changed(*changes_of(told["changes"]), text=TURNS)).what
+
+
 def test_a_module_by_another_name() -> None:
     result = text_of(re.sub(r"(?<![\w.])cute\b", "ct", GEMM))
     assert result == re.sub(r"(?<![\w.])cute\b", "ct", BASE)

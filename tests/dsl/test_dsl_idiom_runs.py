@@ -20,9 +20,9 @@ from porter.verify.proof import Claim, prove
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "corpus"
 IN_OWN_WORDS = ("dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes", "dsl_gemm_cluster", "dsl_gemm_fp8",
-                "dsl_gemm_fp8_scaled", "dsl_gemm_grouped", "dsl_gemm_narrow", "dsl_gemm_persistent")  # fmt: skip
+                "dsl_gemm_fp8_scaled", "dsl_gemm_gated", "dsl_gemm_grouped", "dsl_gemm_narrow",
+                "dsl_gemm_persistent")  # fmt: skip
 LEFT = {
-    "dsl_gemm_gated": "at several places",
     "dsl_gemm_helpers": "names of Hopper in",
     "dsl_gemm_plain": "another name at its MMAs",
 }

@@ -24,11 +24,35 @@ def edit(kernel: Kernel, draft: Draft, words: Words, slice_: str) -> None:
     region = kernel.region
     _cleared(kernel, draft, words)
     _released(kernel, draft, region)
+    condition = kernel.loader or f"{words['cute']}.arch.make_warp_uniform({operand(slice_)} // 32) == 0"
+    if region.turns:
+        draft.above(RULE, region.first, f"{words['issues']} = {condition}")
+        condition = words["issues"]
+        _between_turns(kernel, draft, words, condition)
     for call in kernel.warpgroup_calls(kernel.function):
         draft.remove(RULE, _alone(kernel, call))
     _unrolled(kernel, draft, words)
     _emptied(kernel, draft, region)
-    _under_one_warp(kernel, draft, words, region, slice_)
+    for turn in region.turns:
+        draft.above(RULE, turn.first, f"if {condition}:")
+        draft.indent(RULE, turn.first, turn.last)
+    if not region.turns:
+        _under_one_warp(kernel, draft, words, region, condition)
+
+
+def _between_turns(kernel: Kernel, draft: Draft, words: Words, condition: str) -> None:
+    """Where all MMAs are waited for, sums are loaded; behind that the next MMA may begin."""
+    if not words["load_whole"] or words["known"]:
+        raise Left("sums that are used between MMAs and stored tile by tile", kernel.region.first)
+    commit, acquire = (_deeper(words.text(s, state=words["fills"])) for s in ("commit", "acquire"))
+    parts = (f"if {condition}:", commit, words.text("wait"), words.text("copy_whole"), words.text("release"))
+    for call in kernel.warpgroup_calls(kernel.function):
+        if kernel.is_whole_wait(statement := kernel.text.statement(call)):
+            draft.instead(RULE, statement, "\n".join([*parts, f"if {condition}:", acquire]))
+
+
+def _deeper(text: str) -> str:
+    return "\n".join("    " + line for line in text.splitlines())
 
 
 def _alone(kernel: Kernel, call: cst.Call) -> Statement:
@@ -93,11 +117,13 @@ def _emptied(kernel: Kernel, draft: Draft, region: Region) -> None:
 
 def _cleared(kernel: Kernel, draft: Draft, words: Words) -> None:
     """The first MMA does not add to an accumulator that is cleared. Where there may be none, registers are cleared."""
-    name, text = kernel.accumulator.name, kernel.text
+    names, text = kernel.accumulator.names, kernel.text
     words["known"] = ""
-    fills = [c for c in found_in(kernel.function, cst.Call) if method(c, "fill") == name]
+    fills = [c for c in found_in(kernel.function, cst.Call) if method(c, "fill") in names]
     if not fills:
         return
+    if len(names) > 1:
+        raise Left("several accumulators that are cleared", fills[0])
     for call in fills:
         if len(call.args) != 1 or text.code(call.args[0].value) not in ("0", "0.0"):
             raise Left("an accumulator that begins with something else than zero", call)
@@ -160,10 +186,9 @@ def _unrolled(kernel: Kernel, draft: Draft, words: Words) -> None:
         draft.instead(RULE, _alone(kernel, call), new, 1)
 
 
-def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, slice_: str) -> None:
+def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, condition: str) -> None:
     """The region under one condition; loads ahead that stand under it already begin it."""
     text, statements = kernel.text, region.statements
-    condition = kernel.loader or f"{words['cute']}.arch.make_warp_uniform({operand(slice_)} // 32) == 0"
     state = words["fills"] if kernel.repeats else words["reads"]
     acquire = words.text_if_any("acquire") if kernel.repeats else ""
     first = statements[0]
@@ -174,12 +199,12 @@ def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, 
         if acquire:
             draft.above(RULE, statements[0], acquire, 1)
     else:
-        draft.above(RULE, first, "\n".join([f"if {condition}:", *("    " + line for line in acquire.splitlines())]))
+        draft.above(RULE, first, "\n".join([f"if {condition}:", _deeper(acquire)] if acquire else [f"if {condition}:"]))
     draft.indent(RULE, statements[0], region.last)
     for test in (t for s in statements for t in found_in(s, cst.If)):
         if kernel.loader and text.code(first_of(test.test)) == kernel.loader and not draft.is_gone(text.span(test)):
             _without_first(draft, test)
-    closing = "\n".join("    " + line for line in words.text_if_any("commit", state=state).splitlines())
+    closing = _deeper(words.text_if_any("commit", state=state))
     beside = [textwrap.dedent(text.margin(s) + text.code(s)) for s in region.beside]
     for statement in region.beside:
         draft.remove(RULE, statement)

@@ -228,7 +228,7 @@ class Draft:
         before = self.text.source[self.text.line_start(max(span.start - 1, 0)) : span.start]
         if not before.strip() and not self.text.source[span.end : self.text.line_end(span.end)].strip():
             span = Span(span.start, self.text.line_end(span.end))
-        if not self.is_gone(span):
+        if not self.is_gone(self.text.span(statement)):
             self.edits = [one for one in self.edits if not (len(one[1].span) and span.contains(one[1].span))]
             self._add(rule, span, "")
             self.gone.append(span)
