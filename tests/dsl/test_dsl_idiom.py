@@ -167,6 +167,18 @@ def test_two_accumulators_need_columns_for_both() -> None:
     assert "not enough columns" in ported(three.replace(again, again * 2, 1), columns=256).what
 
 
+def test_warpgroups_beside_each_other_share_the_columns() -> None:
+    text = changed(("(1, 1, 1), tiler_mn", "(1, 2, 1), tiler_mn"), text=TWO)
+    trace = stated(PATH, text.encode(), 128, 128)
+    for call in trace.calls:
+        if call["name"].endswith("make_trivial_tiled_mma"):
+            call["values"]["5"] = [1, 2, 1]
+            call["result"]["op"]["shape_mnk"] = [64, 64, 16]
+    found = ported(text, replace(trace, threads=256))
+    assert not found.what, found.what
+    assert any(b"acc_part = (mma.shape_mnk[0], mma.shape_mnk[1] // 2)" in edit.replacement for _, edit in found.edits)
+
+
 @pytest.mark.parametrize("form", mostly_slow(FORMS["turns"]["same"], 1))
 def test_sums_that_are_used_in_some_turns(form: str) -> None:
     text = changed(*changes_of(FORMS["turns"]["same"][form]), text=TURNS)

@@ -58,10 +58,10 @@ def warpgroups_said(kernel: Kernel) -> tuple[int, str]:
     """
     layout = argument(_made(kernel), 5, "atom_layout_mnk")
     rows, columns, deep = agreed(kernel.warpgroups, "warpgroups")
+    if layout is not None and m.matches(layout.value, _NUMBERS):
+        return rows * columns * deep, str(rows * columns * deep)
     if layout is None or (columns, deep) != (1, 1):
         raise Left("warpgroups that share more than the rows of a tile", _made(kernel))
-    if m.matches(layout.value, _NUMBERS):
-        return rows, str(rows)
     first = layout.value.elements[0].value if isinstance(layout.value, cst.Tuple) else layout.value
     if not kernel.is_global(first):
         raise Left("warpgroups whose number is not written where the tiled MMA is made", layout.value)
