@@ -215,6 +215,9 @@ def test_cleared_sums_of_a_loop_that_may_be_empty_are_zeros() -> None:
     assert "multiplies = self.tiles > 0\n" in result
     assert "            else:\n                tTR_rAcc.fill(0)\n" in result
     assert "mma.set(tcgen05.Field.ACCUMULATE, False)" in result
+    result = text_of(changed(*SAME["cleared sums of turns that are counted behind that"]))
+    assert "        turns = cutlass.min(self.tiles, 9)\n        multiplies = turns > 0\n" in result
+    assert result.count("turns = ") == 1
 
 
 def test_a_port_is_a_file_with_nothing_to_port(tmp_path: Path) -> None:

@@ -412,7 +412,7 @@ class Kernel:
                     by.setdefault(owner, set()).add(statement)
             if [n for kind in _LEAVES for n in found_in(statement, kind)]:
                 raise Left("a main loop that may be left", statement)
-            for bound in _bound(statement):
+            for bound in binds(statement):
                 by.setdefault(bound, set()).add(statement)
         beside: list[Statement] = []
         behind = list(region.block.body)[list(region.block.body).index(region.last) + 1 :]
@@ -449,7 +449,7 @@ class Kernel:
             if self.text.span(statement).contains(self.text.span(name)):
                 loops = [n for n in found_in(statement, cst.For) if name.value in _targets(n.target)]
                 return any(name in found_in(n.target, cst.Name) + found_in(n.body, cst.Name) for n in loops)
-            if name.value in set(_bound(statement, header=True)):
+            if name.value in set(binds(statement, header=True)):
                 return True
         return False
 
@@ -510,7 +510,7 @@ def _value(call: cst.Call, index: int, keyword: str) -> cst.BaseExpression:
     return found.value
 
 
-def _bound(statement: cst.CSTNode, header: bool = False) -> Iterator[str]:
+def binds(statement: cst.CSTNode, header: bool = False) -> Iterator[str]:
     """Names that a statement binds. `header`: on any way through it."""
     if header and isinstance(statement, cst.For):
         yield from _targets(statement.target)

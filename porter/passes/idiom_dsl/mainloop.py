@@ -6,13 +6,11 @@ PTX ISA 9.7.16.12.1 (tcgen05.commit). CUTLASS: python/CuTeDSL/cutlass/pipeline/s
 
 from __future__ import annotations
 
-import textwrap
-
 import libcst as cst
 import libcst.matchers as m
 
-from porter.passes.idiom_dsl.kernel import Kernel, Region, advanced, first_of
-from porter.passes.idiom_dsl.names import OBSERVED
+from porter.passes.idiom_dsl.kernel import Kernel, Region, advanced, binds, first_of
+from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
 from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, assigned, found_in, method, operand
 from porter.passes.idiom_dsl.words import Words
 
@@ -163,6 +161,23 @@ def _bounds(kernel: Kernel) -> list[str]:
     return found
 
 
+def _counted(kernel: Kernel, known: str) -> list[Statement]:
+    """Statements of the region that name what says whether there is an MMA, and may stand ahead of it."""
+    text, names = kernel.text, {n.value for n in found_in(cst.parse_expression(known), cst.Name)}
+    found, bound = list[Statement](), set[str]()
+    for statement in kernel.region.statements:
+        own = set(binds(statement))
+        if own & names:
+            value = assigned(statement)
+            calls = found_in(statement, cst.Call)
+            read = {n.value for n in found_in(value[1], cst.Name)} if value is not None else bound
+            if value is None or read & bound or not all(text.is_a(c.func, *KNOWN["counts"]) for c in calls):
+                raise Left("a number of turns that the main loop itself says", statement)
+            found.append(statement)
+        bound |= own
+    return found
+
+
 def _is_deep(kernel: Kernel, call: cst.Call) -> bool:
     """Whether an MMA is over several k blocks."""
     deep = {len(s.value(2, "a")["shape"]) > 2 and s.value(2, "a")["shape"][2] != 1 for s in kernel.seen(call)}
@@ -193,7 +208,10 @@ def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, 
     acquire = words.text_if_any("acquire") if kernel.repeats else ""
     first = statements[0]
     if words["known"]:
-        draft.above(RULE, first, f"{words['any']} = {words['known']}")
+        counts = _counted(kernel, words["known"])
+        draft.above(RULE, first, "\n".join([*map(text.dedented, counts), f"{words['any']} = {words['known']}"]))
+        for statement in counts:
+            draft.remove(RULE, statement)
     if isinstance(first, cst.If) and first.orelse is None and text.code(first.test) == condition:
         statements = statements[1:]
         if acquire:
@@ -205,7 +223,7 @@ def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, 
         if kernel.loader and text.code(first_of(test.test)) == kernel.loader and not draft.is_gone(text.span(test)):
             _without_first(draft, test)
     closing = _deeper(words.text_if_any("commit", state=state))
-    beside = [textwrap.dedent(text.margin(s) + text.code(s)) for s in region.beside]
+    beside = list(map(text.dedented, region.beside))
     for statement in region.beside:
         draft.remove(RULE, statement)
     whole = [words.loaded("copy_whole")] if words["load_whole"] else []

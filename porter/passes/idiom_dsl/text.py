@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -68,6 +69,10 @@ class Text:
     def code(self, node: cst.CSTNode) -> str:
         span = self.span(node)
         return self.source[span.start : span.end].decode()
+
+    def dedented(self, statement: cst.CSTNode) -> str:
+        """A statement's lines as they are in the outermost block."""
+        return textwrap.dedent(self.margin(statement) + self.code(statement))
 
     def line(self, node: cst.CSTNode) -> int:
         return self.source.count(b"\n", 0, self.span(node).start) + 1
