@@ -59,7 +59,7 @@ def _edit(kernel: Kernel, draft: Draft, imports: Imports) -> None:
     mma.require(kernel)
     words, how = Words(kernel, imports), _epilogue(kernel)
     words["load_whole"] = not isinstance(how, ByTiles)
-    mma.edit(kernel, draft, imports, how.tile if isinstance(how, ByTiles) else "")
+    mma.edit(kernel, draft, imports, how.tile, not isinstance(how, ByTiles))
     memory.storage(kernel, draft, words)
     memory.pipelines(kernel, draft, words, how.slice, how.warpgroups, how.number)
     memory.accumulator(kernel, draft, words)
