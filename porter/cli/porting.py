@@ -11,7 +11,7 @@ from pathlib import Path
 
 from porter.build.port_plan import PortPlan
 from porter.cli.auto import Auto
-from porter.cli.context import AUTO, FULL_RATE, IDIOMATIC, NATIVE, Session, current
+from porter.cli.context import AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE, Session, current
 from porter.cli.endings import latent
 from porter.cli.options import split_list
 from porter.diagnostics import Code, Diagnostic, PorterError
@@ -103,7 +103,7 @@ def port_options(session: Session) -> PortOptions:
         native=steps if session.style == NATIVE else (),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
         boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
-        types=partial(types_of, GateOptions(toolkit=session.toolkit)) if session.style in (AUTO, IDIOMATIC) else None,
+        types=partial(types_of, GateOptions(toolkit=session.toolkit)) if session.style not in (None, COMPAT) else None,
         traces=traces_of if session.style == IDIOMATIC else None,
     )
     return _if_selected(session, options)
