@@ -22,7 +22,7 @@ from porter.diagnostics import Code, Diagnostic, Location, PorterError
 PACKAGE = "nvidia-cutlass-dsl"
 OLDEST, NEWEST = "4.6.2", "4.8.1"
 """Versions of the package that Porter is tested with."""
-_FORMAT = "dsl 8"
+_FORMAT = "dsl 9"
 IMPORTED = "to compile a CuTe DSL kernel its file is imported and its host code is called"
 
 
@@ -62,34 +62,9 @@ class DslLaunch:
 
 
 @dataclass(frozen=True)
-class DslLeft:
-    """A step of the native style that a kernel of a port is without: where, and why."""
-
-    step: str
-    file: str
-    line: int
-    why: str
-
-
-@dataclass(frozen=True)
-class DslTraced:
-    """A kernel of a port whose support module may issue M=128 MMAs: the rows of its MMAs, and where and why they are
-    64; `steps` of the native style that it has, and those that it is `without`."""
-
-    kernel: str
-    rows: int
-    file: str = ""
-    line: int = 0
-    why: str = ""
-    steps: tuple[str, ...] = ()
-    without: tuple[DslLeft, ...] = ()
-
-
-@dataclass(frozen=True)
 class DslCompiled:
     ptx: str
     launches: tuple[DslLaunch, ...]
-    traced: tuple[DslTraced, ...] = ()
     calls: tuple[Mapping[str, Any], ...] = ()
     """Of what was observed, in the order in which it was traced (`porter.build.dsl_observe`)."""
 
@@ -171,8 +146,7 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
         files = [Path(p) for p in result.pop("files")]
         key = cache.remember(command, files, result.pop("directories"), places.short)
         result["ptx"] = _with_files(result["ptx"], lambda name: places.short(Path(name)))
-        for told in ("traced", "calls"):
-            result[told] = _with_places(result[told], lambda name: places.short(Path(name)))
+        result["calls"] = _with_places(result["calls"], lambda name: places.short(Path(name)))
         cache.put(key, text := json.dumps(result).encode())
     result = json.loads(text)
     called = digest([key, json.dumps([body["call"], body["keywords"]], sort_keys=True)])
@@ -182,8 +156,7 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
         cache.put(called, known := json.dumps(launches).encode())
     result["launches"] = json.loads(known)
     result["ptx"] = _with_files(result["ptx"], lambda name: str(places.full(name)))
-    for told in ("traced", "calls"):
-        result[told] = _with_places(result[told], lambda name: str(places.full(name)))
+    result["calls"] = _with_places(result["calls"], lambda name: str(places.full(name)))
     return _compiled(result)
 
 
@@ -240,19 +213,9 @@ def _with_files(ptx: str, renamed: Callable[[str], str]) -> str:
     return re.sub(r'^(\s*\.file\s+\d+\s+")([^"]*)"', lambda m: f'{m[1]}{renamed(m[2])}"', ptx, flags=re.MULTILINE)
 
 
-def _with_places(traced: Sequence[Mapping[str, Any]], renamed: Callable[[str], str]) -> list[dict[str, Any]]:
-    """What was traced, with other paths."""
-    found = []
-    for told in traced:
-        more = {"file": renamed(told["file"])} if told.get("file") else {}
-        left = {"without": _with_places(told["without"], renamed)} if "without" in told else {}
-        found.append({**told, **more, **left})
-    return found
-
-
-def _traced(told: Mapping[str, Any]) -> DslTraced:
-    without = tuple(DslLeft(**{k: v for k, v in one.items() if k != "without"}) for one in told.get("without", ()))
-    return DslTraced(**{**told, "steps": tuple(told.get("steps", ())), "without": without})
+def _with_places(calls: Sequence[Mapping[str, Any]], renamed: Callable[[str], str]) -> list[dict[str, Any]]:
+    """Calls in files with other paths."""
+    return [{**told, "file": renamed(told["file"])} for told in calls]
 
 
 def _run(request: DslRequest, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -326,6 +289,5 @@ def _compiled(result: Mapping[str, Any]) -> DslCompiled:
             )
             for item in result["launches"]
         ),
-        traced=tuple(map(_traced, result["traced"])),
         calls=tuple(result["calls"]),
     )

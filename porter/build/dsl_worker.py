@@ -328,13 +328,7 @@ def compile_request(request: dict[str, Any], absent: Absent) -> dict[str, Any]:
     launches = record(host, request)
     found = imported(absent.missed, Path(cutlass.__file__).parent.parent, Path.cwd())
     files = {"files": found.files, "directories": found.names}
-    return {"ptx": ptx, "host": host, "launches": launches, "traced": _traced(), "calls": observer.calls, **files}
-
-
-def _traced() -> list[dict[str, Any]]:
-    """What the support module of a port says of the MMAs of the kernels that were traced."""
-    modules = [m for name, m in sys.modules.items() if name.rpartition(".")[2] == SUPPORT]
-    return [dict(told) for module in modules for told in getattr(module, "TRACED", ())]
+    return {"ptx": ptx, "host": host, "launches": launches, "calls": observer.calls, **files}
 
 
 def _skip_frames_of_support() -> None:

@@ -4,7 +4,7 @@ asks nobody, runs no code that is not trusted, and begins nothing when its time 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,14 +28,8 @@ _OF_STYLE = (Code.SHARED_HEADER, Code.INTERNAL, Code.TOO_LARGE)
 """What may keep files from M=128 MMAs alone; other errors are those of every style."""
 _NAMED = 4
 """Files that a note names."""
-SAID = (
-    Code.IDIOM_LEFT,
-    Code.IDIOM_UNPROVED,
-    Code.FULL_RATE_LEFT,
-    Code.FULL_RATE_UNPROVED,
-    Code.FULL_RATE_SLOWER,
-    Code.FULL_RATE_UNTRIED,
-)
+SAID = (Code.FULL_RATE_LEFT, Code.FULL_RATE_UNPROVED, Code.FULL_RATE_SLOWER, Code.FULL_RATE_UNTRIED,
+        Code.IDIOM_LEFT, Code.IDIOM_UNPROVED)  # fmt: skip
 """Why a port is that of the compat style."""
 
 
@@ -115,8 +109,6 @@ class Auto:
         half = _Half(make, frozenset(r.path for r in taken(ported)))
         found = given(ported, half.with_m64, lambda made, root: self._said(made, root, half))
         found.diagnostics[:] = _together(found.diagnostics, self.budget)
-        for root in found.roots:
-            found.diagnostics += [d for d in self._shortfalls(found, root) if d not in found.diagnostics]
         found.diagnostics[:] = one_each(found.diagnostics, found.roots, self.session.verbosity > 0)
         return found
 
@@ -153,15 +145,13 @@ class Auto:
     def _tried(self, ported: Ported, root: PortedRoot, half: _Half) -> Diagnostic:
         lost = slower(self.session, ported, lambda: half.port, root.path, self.proofs.builder)
         if lost is not None:
-            return lost.said(Code.FULL_RATE_SLOWER, root.path, OWN_WORDS if root.idiomatic else M128)
+            what = OWN_WORDS if root.idiomatic else M128
+            return lost.said(Code.FULL_RATE_SLOWER, root.path, what)
         if not self.proves:
             self.assumed = True
             return Diagnostic(Code.FULL_RATE_PROVED, None, {"path": root.path, "cases": "", "sizes": 0})
         found = self.proofs.full_rate(ported, root)
         return of_file(found) if str(found.values.get("what", "")).endswith(SPENT) else found
-
-    def _shortfalls(self, ported: Ported, root: PortedRoot) -> Iterable[Diagnostic]:
-        return self.proofs.shortfalls(ported, root) if self.proves and self._proofs is not None else ()
 
 
 @dataclass

@@ -20,8 +20,6 @@ from porter.lang.sources import is_python
 from porter.passes.full_rate import given as full_rate
 from porter.passes.full_rate.asked import OF_RUNS
 from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
-from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
-from porter.passes.native.pair import NAME as PAIR
 from porter.passes.native.step import ON_REQUEST, STEPS, declared
 from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
@@ -105,8 +103,6 @@ class Proofs:
         self._compares, self._judge = compares, judge
         self._known: dict[tuple[str, frozenset[tuple[str, bytes]]], Proof] = {}
         self._refused: dict[tuple[str, frozenset[tuple[str, bytes]]], str] = {}
-        self.said: list[Diagnostic] = []
-        """Places of CuTe DSL kernels that keep ports from M=128."""
         self.attempts: dict[tuple[str, frozenset[tuple[str, bytes]]], tuple[Attempt, Ported]] = {}
 
     def of(self, ported: Ported, root: PortedRoot) -> Proof:
@@ -125,7 +121,6 @@ class Proofs:
         if what := unsaid(self._session, plan, root):
             return Proof(missing=what)
         kernels = root.full_rate or root.kernels
-        steps = root.native if root.dsl else ()
         along = {ring.along for changes in declared(root.native) for ring in changes.rings}
         over = "others' tiles" in along
         # blocks that take others' work over come to many tiles at any size of the grid
@@ -138,13 +133,9 @@ class Proofs:
             turns,
             over,
             root.dsl,
-            steps,
-            DOUBLE_BUFFER,
-            PAIR,
             root.halved,
             bool(root.full_rate) and not root.dsl,
             root.joined,
-            root.idiomatic,
         )
         return prove(claim, self.builder, tell, self._budget, self._noted)
 
@@ -179,10 +170,6 @@ class Proofs:
             self._refused[key] = found.what if found is not None and found.status not in wanted else what
         return self._refused[key]
 
-    def lacking(self, ported: Ported, root: PortedRoot) -> tuple[str, ...]:
-        """Steps of a root that no kernel has."""
-        return self.of(ported, root).lacking
-
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""
         refused = full_rate.not_in_own_words if root.idiomatic else full_rate.unproved
@@ -191,7 +178,6 @@ class Proofs:
             return refused(root.path, f"{barred}; {found}") if isinstance(found, str) else found
         proof = self.of(ported, root)
         if proof.missing:
-            self.said += [d for d in proof.shortfalls if d not in self.said and not root.idiomatic]
             return refused(root.path, proof.missing)
         cases = ", ".join(proof.cases)
         if root.idiomatic:
@@ -204,10 +190,6 @@ class Proofs:
             return what
         proof = self.of(ported, root)
         return proof.missing if proof.apart else ""
-
-    def shortfalls(self, ported: Ported, root: PortedRoot) -> tuple[Diagnostic, ...]:
-        """What kernels of a root do not have of the style that others have, as its support module says."""
-        return self.of(ported, root).shortfalls if root.dsl and root.full_rate else ()
 
     def native(self, ported: Ported, root: PortedRoot) -> list[Diagnostic]:
         """What verified the steps of a root."""
@@ -375,7 +357,7 @@ def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> P
     """The port with what cases verify of the session's style."""
     search = searched(session, ported, make) if session.style == NATIVE else Searched(ported, make)
     ported, make = search.ported, search.make
-    steps = native.given(ported, make, proofs.missing, proofs.lacking)
+    steps = native.given(ported, make, proofs.missing)
     found = given(steps.ported, partial(make, without=steps.without), proofs.full_rate)
     unproved = {(r.path, step) for r in found.roots for step in r.native if proofs.missing(found, r)}
     if unproved:
@@ -383,10 +365,9 @@ def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> P
         without = steps.without | unproved
         found = given(make(without=without), partial(make, without=without), proofs.full_rate)
         steps.said += [native.left(path, step, "its MMAs stay at M=64") for path, step in sorted(unproved)]
-    found.diagnostics += [*proofs.said, *steps.said]
+    found.diagnostics += steps.said
     search.say(found)
     found.diagnostics += [d for d in search.spilling if d not in found.diagnostics]
     for root in found.roots:
-        found.diagnostics += proofs.shortfalls(found, root)
         found.diagnostics += [*proofs.native(found, root), *stages_said(session, found, root)]
     return found

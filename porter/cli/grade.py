@@ -99,7 +99,9 @@ def grade(
     if kernel is not None:
         found = [c for c in found if kernel in c.kernel]
     grades = _Found()
-    shown = [c for c in found if c.reading.shape is not None] or found
+    # a port that cannot be graded beside its original is named
+    some = any(c.reading.shape is not None for c in found)
+    shown = [c for c in found if c.reading.shape is not None or not some or c.label == "port"]
     for candidate in shown:
         _grade(candidate, size, what_if, using, grades, str(where))
     graded, unknown = grades.graded, grades.unknown

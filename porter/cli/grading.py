@@ -48,7 +48,6 @@ def of_case(
         finished=port is not None,
     )
     read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]
-    notes = [*notes, *builder.shortfalls]
     return [read[0], *(with_stages_of(read[0], one) for one in read[1:])] if read else [], notes
 
 

@@ -162,11 +162,6 @@ _FULL_RATE = "128: one MMA for two tiles of 64 rows, if `porter port` finds all 
 _OWN_WORDS = "those of a block's tile, in Blackwell's own words, if `porter port` finds all of this; else 64"
 
 
-_TWO_TILES = "two m64 tiles, of two warpgroups or of one, can be one: its support module tells when it is compiled"
-
-_RELEASE = "release: one warp can run its loop of MMAs, whose commits give stages back: the module tells as well"
-
-
 def _of_style(session: Session, said: Sequence[Diagnostic]) -> list[Diagnostic]:
     """What is said of M=128 MMAs that nothing could be run for."""
     asked = session.style == AUTO
@@ -192,17 +187,14 @@ def _with_those_of(plans: Sequence[KernelPlan], more: Sequence[KernelPlan]) -> l
 
 
 def _gate(session: Session, path: str, ported: DslPortResult, diagnostics: list[Diagnostic]) -> list[str]:
-    """What a run has to show of M=128 MMAs of a CuTe DSL file; nothing where it stays at M=64, which is said then."""
-    if not ported.full_rate:
+    """What a run has to show of a CuTe DSL file in Blackwell's own words; nothing where it is not."""
+    if not ported.idiomatic:
         return []
     found = outlook(Path(path), ported.kernels, dsl=True)
     if found.missing:
         diagnostics += _of_style(session, [unproved(path, found.missing)])
         return []
-    if ported.idiomatic:
-        return [SAME, *found.asks]
-    graded = [_NO_SLOWER] if session.style == AUTO else []
-    return [_TWO_TILES, *([_RELEASE] if ported.native else []), SAME, *found.asks, *graded]
+    return [SAME, *found.asks, *([_NO_SLOWER] if session.style == AUTO else [])]
 
 
 def _python_body(path: str, ported: DslPortResult, gate: list[str]) -> dict[str, object]:
@@ -210,11 +202,10 @@ def _python_body(path: str, ported: DslPortResult, gate: list[str]) -> dict[str,
 
 
 def _show_python(session: Session, path: str, ported: DslPortResult, gate: list[str]) -> None:
-    """A CuTe DSL file: the rules that apply, and how often, and the files that the port adds. Tiles and stages are
-    decided when it is compiled, and with them the rows of MMAs, for which `gate` says what has to be shown."""
+    """A CuTe DSL file: the rules that apply, and how often, and the files that the port adds. `gate`: what
+    has to be shown of one in Blackwell's own words."""
     session.show(Text(path, "bold"))
-    rows = _OWN_WORDS if ported.idiomatic else _FULL_RATE
-    for label, text in [("MMA rows", rows), *(("to be shown", what) for what in gate)] if gate else []:
+    for label, text in [("MMA rows", _OWN_WORDS), *(("to be shown", what) for what in gate)] if gate else []:
         session.show(Text.assemble("  ", (label.ljust(15), "cyan"), text))
     table = Table("rule", "edits", "safety", "what", box=None)
     for rule in sorted({g.rule for g in ported.groups}):

@@ -10,8 +10,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from porter.build.port_plan import PortPlan
+from porter.build.trust import is_granted
 from porter.cli.auto import Auto
-from porter.cli.context import AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE, Session, current
+from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, current
 from porter.cli.endings import latent
 from porter.cli.options import split_list
 from porter.diagnostics import Code, Diagnostic, PorterError
@@ -21,7 +22,7 @@ from porter.passes import ported as engine
 from porter.passes.chip_text import Ask
 from porter.passes.full_rate.step import RULE
 from porter.passes.helpers import Placement
-from porter.passes.idiom_dsl.facts import Trace
+from porter.passes.idiom_dsl.facts import Trace, Traces
 from porter.passes.native.step import steps_of
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
@@ -83,6 +84,19 @@ def traces_of(path: Path, names: Sequence[str]) -> list[Trace] | str:
     return [Trace(calls, math.prod(launch.block), math.prod(launch.cluster)) for calls, launch in launches]
 
 
+def trusted_traces_of(path: Path, names: Sequence[str]) -> list[Trace] | str:
+    """The same; nobody is asked whether the file may be imported."""
+    return traces_of(path, names) if is_granted() else "its trace, for which it is imported, which needs `--trust`"
+
+
+def traces_in(session: Session) -> Traces | None:
+    """Who traces files of CuTe DSL for ports of them in Blackwell's own words, which every style but compat asks for.
+    None for that, and for commands that make no other ports."""
+    if session.style in (None, COMPAT):
+        return None
+    return trusted_traces_of if session.style == AUTO else traces_of
+
+
 def port_options(session: Session) -> PortOptions:
     """What a session says of every port that it makes.
 
@@ -104,7 +118,7 @@ def port_options(session: Session) -> PortOptions:
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
         boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
         types=partial(types_of, GateOptions(toolkit=session.toolkit)) if session.style not in (None, COMPAT) else None,
-        traces=traces_of if session.style == IDIOMATIC else None,
+        traces=traces_in(session),
     )
     return _if_selected(session, options)
 
@@ -177,6 +191,8 @@ def port_paths(
         aheads=aheads,
         wide=wide,
     )
+    if options.traces is not None and not compiles:
+        options = replace(options, traces=unasked)
     if options.types is not None and gate is not None:
         options = replace(options, types=partial(types_of, gate) if compiles else unasked)
     chip = port_target(target) if target else options.target

@@ -105,8 +105,7 @@ def _run(session: Session, path: Path, items: Sequence[Path | Case], wanted: Wan
     with session.progress() as tell:
         result = verify_cases(items, wanted, builder, tell)
         graded = [_grade(session, item, wanted) for item in items] if grades else []
-    said = getattr(builder, "stood_in", ()), getattr(builder, "shortfalls", ())
-    session.report([*host_headers_note(path, said[0]), *said[1]])
+    session.report(host_headers_note(path, getattr(builder, "stood_in", ())))
     return _finish(session, result, graded)
 
 

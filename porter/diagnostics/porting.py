@@ -235,9 +235,9 @@ PERMUTED_MAPS = note(
 IDIOM_LEFT = warning(
     "PT2570",
     "{kernel} is not in SM100's own words; missing: {what}",
-    "With `--style idiomatic` a kernel with a TiledMMA gets the atoms, the allocator, the copies and the pipelines "
-    "that CuTe has for sm_100a, and no file beside it. That takes facts about the kernel; the one that is named is not "
-    "known. The port is that of the compat style.",
+    "With `--style idiomatic`, of CuTe DSL with every style but compat, a kernel with a TiledMMA gets the atoms, the "
+    "allocator, the copies and the pipelines that CuTe has for sm_100a, and no file beside it. That takes facts about "
+    "the kernel; the one that is named is not known. The port is that of the compat style.",
     "Correct as it is. docs/idiomatic.md has the facts that are needed, and what becomes of each construct.",
 )
 IDIOM_UNPROVED = warning(

@@ -115,10 +115,17 @@ class Stages:
         inside = [at for at in self.loads if at in loop.members]
         if not inside:
             return "specialized"
-        # Loads ahead of the loop are of its first stages if no MMA stands between; others belong to copies of its body.
+        # Loads ahead of the loop are of its first stages if no MMA stands between, or if they have a loop of their own,
+        # behind which the first MMAs may stand apart; others belong to copies of its body.
         start = loop.body[0]
         last = max((at for at in self.mmas if at < start), default=-1)
-        return "pipelined" if any(last < at < start for at in self.loads) else "serial"
+        ahead = [at for at in self.loads if at < start]
+        return "pipelined" if any(last < at or self._fills(at) for at in ahead) else "serial"
+
+    def _fills(self, at: int) -> bool:
+        """Whether a load stands in a loop without MMAs."""
+        around = self.code.around(at)
+        return bool(around) and not any(mma in around[0].members for mma in self.mmas)
 
     @cached_property
     def _load_loops(self) -> list[Loop]:

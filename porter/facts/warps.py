@@ -14,6 +14,7 @@ from porter.facts.code import Code, Loop
 from porter.facts.events import NotUnderstood
 from porter.facts.flow import Flow
 from porter.facts.instructions.registry import compiled, computes, lanes_where
+from porter.facts.known_bits import Bits, known_bits
 from porter.facts.launched import Geometry, Launched
 from porter.facts.machine import Machine
 from porter.facts.operands import reader
@@ -212,6 +213,10 @@ class Warps:
         name = self.code.register(at, operand) if operand is not None else None
         found = self._single(name, None, 0) if name is not None else None
         return found if isinstance(found, int) else None
+
+    def bits(self, at: int, operand: ast.Operand) -> Bits:
+        """The bits of a 32-bit operand that are the same in all threads and in any run."""
+        return known_bits(self.code, self.number, at, operand)
 
     def address(self, at: int, place: ast.Mem) -> Value:
         """The address that an instruction accesses in the lanes of the first warp that comes to it; None where it

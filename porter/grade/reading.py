@@ -69,7 +69,8 @@ class _Reader:
         loop = self.stages.loop
         found = [(at, self._mma(at)) for at in self._inside]
         if any(mma is None for _, mma in found):
-            return Reading(None, (*self.unknown, "M and N of its MMAs: the instruction descriptor is no constant"))
+            what = "M and N of its MMAs: those bits of the instruction descriptor are no constants"
+            return Reading(None, (*self.unknown, what))
         if loop is None:
             self.assumed.append("no loop over K was found: what is graded is all MMAs as one stage")
         mmas = Counter[Mma]()
@@ -94,12 +95,12 @@ class _Reader:
             a = ins.rows["a"][1] if "a" in ins.rows else None
             return Mma(64, op.n, _wgmma_kind(op), 1, "registers" if isinstance(a, ast.Vec) else "shared", True)
         umma = UmmaOp.of(ins.modifiers)
-        word = self.stages.warps.number(at, ins.get("idesc"))
-        if word is None:
+        word = self.stages.warps.bits(at, ins["idesc"])
+        if (M_FIELD.mask | OPERAND_FIELDS["n"].mask) & ~word.known:
             return None
         a_operand = ins["a"] if "a" in ins else ins.operands[1]
         where = "tensor" if isinstance(a_operand, ast.Mem) else "shared"
-        m, n = M_FIELD.get(word) << M_SHIFT, OPERAND_FIELDS["n"].get(word) << N_SHIFT
+        m, n = M_FIELD.get(word.value) << M_SHIFT, OPERAND_FIELDS["n"].get(word.value) << N_SHIFT
         if not m or not n:
             return None
         return Mma(m, n, umma.kind, umma.cta_group, "tensor" if where == "tensor" else "shared")

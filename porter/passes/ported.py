@@ -26,7 +26,6 @@ from porter.passes.build_files import build_files_below, build_files_beside, por
 from porter.passes.build_kinds import kind_of
 from porter.passes.chip_checks import said_once
 from porter.passes.chip_text import Ask, PortOfRoot, check_chip_text
-from porter.passes.dsl.outputs import DSL_ALONE, DSL_STEPS
 from porter.passes.dsl.port import DslPortResult, DslSources, port_python
 from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
 from porter.passes.joint import RootPort, port_together
@@ -190,7 +189,7 @@ class Ported:
         full_rate = tuple(p.kernel for p in rows if p.has_full_rate)
         if isinstance(result, DslPortResult):
             kernels = tuple(result.kernels)
-            full_rate, native = (kernels, result.native) if result.full_rate else ((), ())
+            full_rate = kernels if result.idiomatic else ()
         permuted = tuple(p.kernel for p in rows if p.permuted)
         halved, joined = rows[0].halved if rows else None, any(p.joined for p in rows)
         modes = tuple(dict.fromkeys(p.mode for p in rows if p.mode))
@@ -385,8 +384,6 @@ def port_root(
     search = (*include_dirs, *beside.search)
     if not uses_kernels(root, names, search) and not is_dsl_source(root, beside, names):
         raise refused_python(root, names)
-    full_rate = options.full_rate and str(root) not in options.half_rate
-    native = [s for s in (*DSL_STEPS, *DSL_ALONE) if full_rate and options.asks(s, str(root))]
     traces = options.traces if str(root) not in options.half_rate else None
     result = port_python(
         root,
@@ -395,8 +392,6 @@ def port_root(
         options.rule_directories,
         search,
         options.target,
-        full_rate,
-        native,
         traces,
     )
     if options.keep_hopper and result.groups:

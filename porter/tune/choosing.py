@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
@@ -44,13 +43,11 @@ class WithoutError(Exception):
 
 @dataclass(frozen=True)
 class Built:
-    """One instantiation of a port: bytes that a thread spills, and what the grade takes of it. `left`: why the support
-    module of CuTe DSL, which knows each one, gives it no such step."""
+    """One instantiation of a port: bytes that a thread spills, and what the grade takes of it."""
 
     name: str
     spilled: int
     shape: Shape
-    left: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,8 +108,7 @@ class Choice:
         return grade_with(shape, problem_of(self.session), using, lifts=False).rate
 
     def built(self, ported: Ported) -> Iterator[Prepared]:
-        """The instantiations of a port that the sizes of its cases compile, each once. Names of CuTe DSL kernels do not
-        tell all of them apart.
+        """The instantiations of a port that the sizes of its cases compile, each once.
 
         Raises:
             WithoutError: no case runs it; PorterError: what compiling raises.
@@ -123,15 +119,14 @@ class Choice:
         root = next(r for r in ported.roots if r.path == self.root.path)
         plan = port_plan(self.session, ported, root)
         builder = builder_of(self.session)
-        seen: set[tuple[str, Path | None]] = set()
+        seen: set[str] = set()
         for case, sizes in ((c, sizes) for c in cases for sizes in graded_sizes(c)):
             made, _ = prepare(
                 case, ["port"], builder, sizes, 0, lambda c: (plan.on(c.template, c.launch.grid, c.map_params), [])
             )
             for one in made:
-                key = one.kernel.entry, case.path if case.dsl is not None else None
-                if one.kernel.function is not None and key not in seen:
-                    seen.add(key)
+                if one.kernel.function is not None and one.kernel.entry not in seen:
+                    seen.add(one.kernel.entry)
                     yield one
 
     def read(self, one: Prepared) -> tuple[str, Shape]:
@@ -146,8 +141,7 @@ class Choice:
         return found.kernel, found.reading.shape
 
     def built_of(self, ported: Ported) -> dict[str, Built]:
-        """What cases compile of a port, by what the compiler calls it; kernels of CuTe DSL by their number as well,
-        which have no names of their own.
+        """What cases compile of a port, by what the compiler calls it.
 
         Raises:
             WithoutError: one is not graded; PorterError: what compiling raises.
@@ -157,13 +151,8 @@ class Choice:
             used = one.kernel.assembled().resources.get(one.kernel.entry) if one.kernel.assembled is not None else None
             name, shape = self.read(one)
             spilled = used.spill_stores + used.spill_loads if used is not None else 0
-            key = f"{len(found)}" if self.root.dsl else one.kernel.entry
-            found[key] = Built(name, spilled, shape, self.left_of(one))
+            found[one.kernel.entry] = Built(name, spilled, shape)
         return found
-
-    def left_of(self, one: Prepared) -> tuple[Diagnostic, ...]:
-        """Why a kernel of a support module that knows the step is without it."""
-        return ()
 
     def require_gain(self, before: Mapping[str, Built], after: Mapping[str, Built], said: Said) -> None:
         """
@@ -171,7 +160,7 @@ class Choice:
             WithoutError: by the grade an instantiation is slower, or none is faster; SpillsError: ptxas spills more.
         """
         best = 0.0
-        for one, other in ((one, after[key]) for key, one in before.items() if not after[key].left):
+        for one, other in ((one, after[key]) for key, one in before.items()):
             more = other.spilled - one.spilled
             if said.registers and more > 0:
                 who = said.registers.format(name=one.name)

@@ -3,22 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import is_python
-from porter.passes.native.blocks import NAME as BLOCKS
-from porter.passes.ported import Ported, PortedRoot, sharing_modules
-
-SHARED_MODULE = "it shares a module with a file that is without it"
+from porter.passes.ported import Ported, PortedRoot
 
 Missing = Callable[[Ported, PortedRoot], str]
 """Runs the port of a root, and answers with what is wrong with it, or nothing."""
-Lacking = Callable[[Ported, PortedRoot], Collection[str]]
-"""Steps that no kernel of a root has, which a port is made with."""
 Left = frozenset[tuple[str, str]]
 
 
@@ -37,27 +32,15 @@ class Given:
     said: list[Diagnostic] = field(default_factory=list)
 
 
-def _none(ported: Ported, root: PortedRoot) -> Collection[str]:
-    return ()
-
-
-def given(ported: Ported, make: Make, missing: Missing, lacking: Lacking = _none) -> Given:
+def given(ported: Ported, make: Make, missing: Missing) -> Given:
     """The port with the steps that runs verify: all of a root where that can be, else one on top of the other."""
     found = Given(ported)
     verified: dict[str, dict[str, bytes]] = {}
-    open_ = [r.path for r in ported.roots if r.native]
-    while open_:
-        path = open_.pop(0)
+    for path in [r.path for r in ported.roots if r.native]:
         root = next(r for r in found.ported.roots if r.path == path)
         if not root.native:
             continue
-        what = _missing(found.ported, root, missing)
-        if what and root.dsl:
-            # others had another module beside them
-            again = _fewer_of_dsl(found, root, what, make, missing, lacking) & verified.keys()
-            open_ += sorted(again)
-            verified = {p: files for p, files in verified.items() if p not in again}
-        elif what:
+        if _missing(found.ported, root, missing):
             # which of them it is shows one by one
             _alone(found, root, make, missing)
         verified[path] = found.ported.at(path)
@@ -69,32 +52,6 @@ def given(ported: Ported, make: Make, missing: Missing, lacking: Lacking = _none
             found.said = [left(r.path, step, what) for r in ported.roots for step in r.native]
             break
     return found
-
-
-def _fewer_of_dsl(
-    found: Given, root: PortedRoot, what: str, make: Make, missing: Missing, lacking: Lacking
-) -> set[str]:
-    """Without the last step of the support module, or those that no kernel has and all that build on them, until what
-    is left is verified. The module is one for all files that modules lead to from a root; these others are given
-    back."""
-    sharing = sharing_modules(found.ported.roots, {root.path})
-    while what:
-        none = set(lacking(found.ported, root))
-        for step in _last_of_dsl(root.native, none):
-            for one in (r for r in found.ported.roots if r.path in {root.path, *sharing} and step in r.native):
-                found.without |= {(one.path, step)}
-                found.said.append(left(one.path, step, what if one.path == root.path else SHARED_MODULE))
-        found.ported = make(without=found.without)
-        root = next(r for r in found.ported.roots if r.path == root.path)
-        what = _missing(found.ported, root, missing) if root.native else ""
-    return sharing
-
-
-def _last_of_dsl(steps: Sequence[str], none: Collection[str]) -> list[str]:
-    """The steps that go first: those that no kernel has, and all that build on one of them; else the last one."""
-    first = next((i for i, step in enumerate(steps) if step in none and step != BLOCKS), len(steps))
-    gone = [step for i, step in enumerate(steps) if step in none or (i > first and step != BLOCKS)]
-    return gone or list(steps[-1:])
 
 
 def _alone(found: Given, root: PortedRoot, make: Make, missing: Missing) -> None:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from porter.diagnostics import Diagnostic
 from porter.grade.changes import Impossible, blocks
 from porter.grade.clocks import resident
 from porter.lang.sources import is_python
@@ -17,8 +16,6 @@ from porter.passes.native.blocks import BLOCKS, NAME
 from porter.passes.ported import Ported
 from porter.tune.choosing import GAIN, Built, Choice, Chosen, Said, WithoutError
 from porter.tune.searching import Searching
-from porter.verify.dsl import shortfalls
-from porter.verify.prepare import Prepared
 
 _SAID = Said(
     f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one",
@@ -37,7 +34,7 @@ def shared(session: Searching, ported: Ported, make: Make) -> Chosen:
     """A port whose blocks share an SM where that is known to be faster."""
     choices = [
         _Choice(session, ported, root)
-        for root in ported.roots if (root.dsl or not is_python(Path(root.path))) and root.kernels
+        for root in ported.roots if not is_python(Path(root.path)) and root.kernels
     ]  # fmt: skip
     said = [d for choice in choices for d in choice.try_to(choice.look)]
     wanted = frozenset(c.root.path for c in choices if c.rows)
@@ -65,19 +62,15 @@ class _Choice(Choice):
         if self.ported.keeps_hopper:
             raise self.without("a port by itself: the original's form, which needs an SM, stands beside it")
         rows, best = self.built_of(self.ported), 0.0
-        full = ""
         for one in rows.values():
             try:
                 best = max(best, self.gain(one.shape, blocks(one.shape, BLOCKS)))
             except Impossible as error:
-                full = f"room on an SM for {one.name}: {error}"
-                if not self.root.dsl:
-                    raise self.without(full) from None
-                continue
+                raise self.without(f"room on an SM for {one.name}: {error}") from None
             if resident(one.shape) >= BLOCKS:
                 raise self.without(f"an SM with one block of {one.name}: it has {resident(one.shape)}")
         if best <= GAIN:
-            raise self.without(full or _SAID.as_fast)
+            raise self.without(_SAID.as_fast)
         self.rows = rows
 
     def choose(self, trial: Ported) -> None:
@@ -88,19 +81,9 @@ class _Choice(Choice):
         """
         if not self.has_step(trial):
             raise WithoutError(*self.missing(trial))
-        built = self.built_of(trial)
-        if all(one.left for one in built.values()):
-            left = [d for one in built.values() for d in one.left]
-            raise WithoutError(*(d for i, d in enumerate(left) if d not in left[:i]))
-        self.require_gain(self.rows, built, _SAID)
+        self.require_gain(self.rows, self.built_of(trial), _SAID)
         self.chosen = True
 
     def require_room(self, one: Built, said: Said) -> None:
         if resident(one.shape) < BLOCKS:
             raise self.without(f"room for {BLOCKS} blocks of {one.name} on an SM")
-
-    def left_of(self, one: Prepared) -> tuple[Diagnostic, ...]:
-        traced = one.kernel.traced
-        if not any(left.step == NAME for t in traced for left in t.without):
-            return ()
-        return tuple(d for d in shortfalls(one.problem, one.source, traced) if d.values.get("step") == NAME)

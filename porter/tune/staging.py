@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -40,10 +40,7 @@ from porter.tune.given import Left
 from porter.tune.layouts import layout_of
 from porter.tune.searching import Searching, builder_of
 from porter.verify.case import Case, cases_if_any, load_case
-from porter.verify.expr import Number
-from porter.verify.launching import build_port
 from porter.verify.prepare import prepare
-from porter.verify.problem import bind
 
 Counts = frozenset[tuple[str, int]]
 
@@ -230,10 +227,7 @@ def _slower(
     for root in taken:
         other = next(r for r in others.roots if r.path == root.path)
         try:
-            at = _with_step(session, ported, root, name) if root.dsl else None
-            if root.dsl and at is None:
-                continue
-            rates = [grade_with(shape_of(session, made, r, at), problem, using, lifts=False).rate
+            rates = [grade_with(shape_of(session, made, r), problem, using, lifts=False).rate
                      for made, r in ((ported, root), (others, other))]  # fmt: skip
         except (NoneLeftError, PorterError, ValueError):
             continue
@@ -395,47 +389,26 @@ class _Choice:
         self.best = best
 
 
-At = tuple[Case, Mapping[str, Number]]
-"""A case, and a size of it."""
-
-
-def _with_step(session: Searching, ported: Ported, root: PortedRoot, step: str) -> At | None:
-    """The first size at which a kernel of CuTe DSL has a step.
-
-    Raises:
-        PorterError: what compiling raises.
-    """
-    plan = port_plan(session, ported, root)
-    builder = builder_of(session)
-    for case in _cases(root):
-        for sizes in case.all_sizes():
-            made = build_port(bind(case, sizes), plan.on(case.template, (), case.map_params), builder)
-            if any(step in traced.steps for traced in made.kernel.traced):
-                return case, sizes
-    return None
-
-
 def _cases(root: PortedRoot) -> list[Case]:
     found = map(load_case, cases_if_any(Path(root.path)))
     return [c for c in found if c.recorded is None and (c.dsl is not None) is root.dsl]
 
 
-def shape_of(session: Searching, ported: Ported, root: PortedRoot, at: At | None = None) -> Shape:
-    """A port as the grade reads it, `at` the first case and its default size where nobody says.
+def shape_of(session: Searching, ported: Ported, root: PortedRoot) -> Shape:
+    """A port as the grade reads it, at the default size of its first case.
 
     Raises:
         NoneLeftError: it does not; PorterError: what compiling raises.
     """
     plan = replace(port_plan(session, ported, root), section=None)
-    cases = [c for c in _cases(root) if c.dsl is None] if at is None else [at[0]]
+    cases = [c for c in _cases(root) if c.dsl is None]
     if not cases:
         raise _none(root, "a case beside it, whose launch is graded")
 
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
         return plan.on(case.template, case.launch.grid, case.map_params), []
 
-    sizes = cases[0].sizes if at is None else at[1]
-    found, _ = prepare(cases[0], ["port"], builder_of(session), sizes, 0, port_of)
+    found, _ = prepare(cases[0], ["port"], builder_of(session), cases[0].sizes, 0, port_of)
     read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]
     if not read or read[0].reading.shape is None or read[0].gaps:
         raise _none(root, f"what is graded: {'; '.join(read[0].gaps) if read else 'nothing was compiled'}")

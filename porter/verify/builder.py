@@ -9,19 +9,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from porter.build.dsl import DslTraced
 from porter.build.entry import demangle, function_name, named
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.ptxas import Assembled, assemble
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.build.tree import left_out, own_first
-from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.diagnostics import Code, Location, PorterError
 from porter.ptx import ast
 from porter.ptx.arch import SM100A
 from porter.ptx.occupancy import Taken
 from porter.ptx.parser import PtxSyntaxError, parse_module
 from porter.ptx.places import keep_places
-from porter.verify.dsl import RecordedLaunch, compile_case, shortfalls
+from porter.verify.dsl import RecordedLaunch, compile_case
 from porter.verify.problem import LaunchValues, Problem
 
 ORIGINAL_ARCH = "sm_90a"
@@ -35,7 +34,7 @@ class BuiltKernel:
     """A compiled kernel: its module, the mangled name of its entry, the PTX text and the compiler's
     figures. `recorded` is the launch that the kernel's own host code makes, where it has some. `cubin` is set for
     a kernel that is known as a binary only; its module is empty. `assembled` asks ptxas about the module, where there
-    is one to ask. `traced`: what a port of CuTe DSL says of the rows of its MMAs."""
+    is one to ask."""
 
     arch: str
     entry: str
@@ -45,7 +44,6 @@ class BuiltKernel:
     recorded: RecordedLaunch | None = None
     cubin: bytes | None = None
     assembled: Callable[[], Assembled] | None = None
-    traced: tuple[DslTraced, ...] = ()
 
     @property
     def function(self) -> ast.Function | None:
@@ -124,8 +122,6 @@ class ToolkitBuilder:
         self._parsed: dict[str, ast.Module] = {}
         self.stood_in: set[str] = set()
         """Headers of host libraries that are not installed, met so far."""
-        self.shortfalls: list[Diagnostic] = []
-        """What kernels of CuTe DSL ports do not have of their style, of those built so far."""
 
     @property
     def toolkit(self) -> Toolkit:
@@ -143,9 +139,7 @@ class ToolkitBuilder:
             compiled_dsl, recorded = compile_case(problem, source, arch)
             module = self._module(compiled_dsl.ptx, source, arch, _has_place)
             ask = self._assembled(compiled_dsl.ptx, arch)
-            traced = compiled_dsl.traced
-            self.shortfalls += [d for d in shortfalls(problem, source, traced) if d not in self.shortfalls]
-            return BuiltKernel(arch, recorded.kernel, module, compiled_dsl.ptx, None, recorded, None, ask, traced)
+            return BuiltKernel(arch, recorded.kernel, module, compiled_dsl.ptx, None, recorded, None, ask)
         compiled = compile_ptx(compile_request(problem, source, arch, self._unit), self.toolkit)
         self.stood_in |= set(compiled.stood_in)
         if compiled.entry is None:

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from porter.build.dsl import DslCompiled, DslRequest, DslTraced, compile_dsl
-from porter.diagnostics import Code, Diagnostic, Location, PorterError
-from porter.ptx.wgmma import M
+from porter.build.dsl import DslCompiled, DslRequest, compile_dsl
+from porter.diagnostics import Code, PorterError
 from porter.verify.arguments import Argument, Raw
 from porter.verify.bound_maps import BoundMap
 from porter.verify.case import place
 from porter.verify.expr import ExpressionError, evaluate
 from porter.verify.layout import Area, Layout
-from porter.verify.line_map import original_place
 from porter.verify.problem import LaunchValues, Problem
 from porter.verify.tensor import Tensor
 
@@ -95,26 +93,6 @@ def _request(problem: Problem, source: Path, arch: str, observe: Sequence[str] =
         search=(case.kernel.parent, *case.include_dirs),
         observe=observe,
     )
-
-
-def shortfalls(problem: Problem, source: Path, traced: Sequence[DslTraced]) -> list[Diagnostic]:
-    """What kernels of a port that was compiled from `source` do not have of its style: M=128 MMAs, steps of the native
-    style. Lines are those of the original."""
-    case, found = problem.case, []
-    kernel = f"{case.entry} of {case.path.name}"
-
-    def place(file: str, line: int) -> Location | None:
-        made = Location(file, line) if file else None
-        return original_place(made, case.kernel, source, case.include_dirs)
-
-    for one in traced:
-        if one.rows == M:
-            values = {"kernel": kernel, "what": one.why}
-            found.append(Diagnostic(Code.FULL_RATE_LEFT, place(one.file, one.line), values))
-        for left in one.without:
-            values = {"kernel": kernel, "step": left.step, "what": left.why}
-            found.append(Diagnostic(Code.NATIVE_LEFT, place(left.file, left.line), values))
-    return found
 
 
 def constructor(problem: Problem) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 """Which hazards of a port its original has too.
 
 A port inherits a hazard if the original has one of the same kind, in the same direction, between accesses of the same
-sort on the same lines of the user's code, and if every edge that the port's accesses lack is one that the original's
-lack as well. What touches Tensor Memory has no counterpart in an original and is never inherited, nor is what stands
-on a line that the port wrote.
+sort at the same statements of the user's code, and if every edge that the port's accesses lack is one that the
+original's lack as well. A statement is the same on a line that the port left alone, and on one that it changed if the
+instruction is the one that stood there: a copy that is one block deeper, or names its atom anew, is the same copy. What
+touches Tensor Memory has no counterpart in an original and is never inherited, nor is what stands on a line that the
+port added.
 
 One pair of accesses changes its lines in every port: `wgmma` reading shared memory becomes `tcgen05.mma` reading it.
 Such a reading is inherited where the `tcgen05.mma` stands on the line of that `wgmma` or in its place, and what lacks
@@ -141,10 +143,16 @@ def _tensor(site: Site) -> bool:
 def _there(port: Hazard, original: Hazard, lines: LineMap) -> bool:
     """A hazard of the same kind in the same place, whatever it lacks."""
     return _alike(port, original) and all(
-        (mine.what == theirs.what and lines.same(mine.loc, theirs.loc))
+        (mine.what == theirs.what and _same_access(mine, theirs, lines))
         or ((mine.what, theirs.what) == _READS and lines.stands_for(mine.loc, theirs.loc))
         for mine, theirs in zip(_sites(port), _sites(original), strict=True)
     )
+
+
+def _same_access(port: Site, original: Site, lines: LineMap) -> bool:
+    if lines.same(port.loc, original.loc):
+        return True
+    return port.opcode == original.opcode and lines.replaced(port.loc, original.loc)
 
 
 def _same_by_letter(port: Hazard, original: Hazard, lines: LineMap) -> bool:

@@ -4,28 +4,23 @@ checker looks on."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from porter.build.dsl import DslTraced
 from porter.build.entry import function_name, kernel_name
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import Code, Diagnostic, PorterError, Severity
-from porter.ptx.wgmma import M
 from porter.verify.budget import Budget
 from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case, cases_if_any, load_case
-from porter.verify.dsl import shortfalls
 from porter.verify.expr import Number
-from porter.verify.further import ALONE, OVER, half_tiles, long_loop, many_blocks, many_tiles
+from porter.verify.further import OVER, half_tiles, long_loop, many_blocks, many_tiles
 from porter.verify.inputs import DEFAULT_FAMILIES
 from porter.verify.known import Known
-from porter.verify.launching import BuiltPort, build_port
 from porter.verify.outcome import Verdict
-from porter.verify.problem import Problem, bind
+from porter.verify.problem import Problem
 from porter.verify.refusals import refusal
 from porter.verify.results import VerifyResult
 from porter.verify.runner import ProgressCall
@@ -48,11 +43,9 @@ _NAMED = 4
 class Claim:
     """A port of the file `source`. `kernels`, by their names in its text, are those that have to be run; headers are
     found in `include_dirs` too. `takes_turns`: it has accumulators that tiles of a block take turns with. `takes_over`:
-    its blocks do the work of others that have not begun. Of CuTe DSL (`dsl`) what is compiled is what runs, and of its
-    `steps` of the native style it has to have each in some kernel; `turning` is that by which accumulators take turns,
-    `paired` the one by which CTAs multiply in pairs. `halved`: the dimension of the grid
+    its blocks do the work of others that have not begun. `dsl`: it is of CuTe DSL. `halved`: the dimension of the grid
     in which it has half the blocks, rounded up. `is_wide`: its MMAs have M=128; `joined`: they are those of two
-    warpgroups. `idiomatic`: no support module tells of its rows."""
+    warpgroups."""
 
     source: Path
     kernels: Sequence[str]
@@ -61,26 +54,19 @@ class Claim:
     takes_turns: bool = False
     takes_over: bool = False
     dsl: bool = False
-    steps: tuple[str, ...] = ()
-    turning: str = ""
-    paired: str = ""
     halved: int | None = None
     is_wide: bool = False
     joined: bool = False
-    idiomatic: bool = False
 
 
 @dataclass(frozen=True)
 class Proof:
-    """The files of the cases that verified a port, and at how many sizes; or what is `missing` for that. `shortfalls`:
-    what kernels of CuTe DSL do not have of its style; `lacking`: steps that none of them has. `apart`: what is missing
-    are cases of other instantiations."""
+    """The files of the cases that verified a port, and at how many sizes; or what is `missing` for that. `apart`: what
+    is missing are cases of other instantiations."""
 
     cases: tuple[str, ...] = ()
     sizes: int = 0
     missing: str = ""
-    shortfalls: tuple[Diagnostic, ...] = ()
-    lacking: tuple[str, ...] = ()
     apart: bool = False
 
 
@@ -104,23 +90,13 @@ class _Noting:
     inner: Builder
     entries: set[str] = field(default_factory=set)
     there: set[str] = field(default_factory=set)
-    shortfalls: list[Diagnostic] = field(default_factory=list)
-    rows: set[int] = field(default_factory=set)
-    steps: set[str] = field(default_factory=set)
 
     def build(self, problem: Problem, source: Path, arch: str) -> BuiltKernel:
         built = self.inner.build(problem, source, arch)
         if arch == PORT_ARCH:
             self.entries.add(built.entry)
             self.there.update(f.name for f in built.module.entries())
-            self.note(problem, source, built.traced)
         return built
-
-    def note(self, problem: Problem, source: Path, traced: Sequence[DslTraced]) -> None:
-        """What a port of CuTe DSL says of the rows of its MMAs."""
-        self.rows |= {t.rows for t in traced}
-        self.steps |= {step for t in traced for step in t.steps}
-        self.shortfalls += [d for d in shortfalls(problem, source, traced) if d not in self.shortfalls]
 
 
 def prove(
@@ -136,15 +112,11 @@ def prove(
     noting = _Noting(builder)
     try:
         cases, missing = cases_that_run(claim.source, claim.kernels, claim.dsl)
-        if not missing and claim.dsl and not claim.idiomatic and (missing := _lacking(claim, cases, noting)):
-            lacking = tuple(s for s in claim.steps if s not in noting.steps)
-            return Proof(missing=missing, shortfalls=tuple(noting.shortfalls), lacking=lacking)
         if missing:
             return Proof(missing=missing)
         if claim.plan.changes_turns and any(long_loop(c) is None for c in cases):
             return Proof(missing="no size of the case has a loop that goes through all stages more than once")
-        turning = _Turning(claim, noting)
-        if claim.takes_turns and any(turning.asked(c) and turning.sizes(c) is None for c in cases):
+        if claim.takes_turns and any(many_tiles(c) is None for c in cases):
             return Proof(missing="no size at which a block has so many tiles that its accumulators come round again")
         if claim.takes_over and any(_blocks_of_one(claim, c) is None for c in cases):
             return Proof(missing="no size with so many blocks that the requests of one come round again")
@@ -152,9 +124,7 @@ def prove(
             return Proof(missing="no size of the case at which the last tile is a half, and one at which all are whole")
         if claim.is_wide and (refused := _refused(claim, cases, noting, budget)):
             return Proof(missing=refused)
-        pairs = claim.dsl and claim.paired in claim.steps
-        enlarged = pairs and any(_even(claim, c, noting) for c in cases)
-        for wanted in _runs(claim, turning, enlarged):
+        for wanted in _runs(claim):
             wanted = replace(wanted, budget=budget or Budget(), known=known)
             # the first run builds all cases: a kernel that none of them runs is known behind it
             wrong = _wrong(verify_cases(cases, wanted, noting, tell))
@@ -165,7 +135,7 @@ def prove(
     except PorterError as error:
         return Proof(missing=_not_run(error))
     sizes = sum(len(c.all_sizes()) for c in cases)
-    return Proof(tuple(c.path.name for c in cases), sizes, shortfalls=tuple(noting.shortfalls))
+    return Proof(tuple(c.path.name for c in cases), sizes)
 
 
 def _refused(claim: Claim, cases: Sequence[Case], builder: Builder, budget: Budget | None) -> str:
@@ -176,36 +146,6 @@ def _refused(claim: Claim, cases: Sequence[Case], builder: Builder, budget: Budg
         if what := refusal(case, plan, builder, case.all_sizes(), left, claim.joined):
             return f"{case.name}: {what}"
     return ""
-
-
-def _even(claim: Claim, case: Case, builder: Builder) -> Sequence[Mapping[str, Number]]:
-    """A size at which CTAs of CuTe DSL multiply in pairs, where those that the case lists have none and a larger one
-    does: the tiles of one side of the product have to be even in number."""
-    listed = [bind(case, sizes) for sizes in case.all_sizes()]
-    default = listed[0]
-    modes = [s for t in default.outputs for s in t.symbolic[:2]]
-    symbols = dict.fromkeys(s for s in modes if isinstance(s, str) and s in case.sizes)
-    doubled = [bind(case, {**default.sizes, s: 2 * int(default.sizes[s])}) for s in symbols]
-    for problem in (*listed, *doubled):
-        made = build_port(problem, claim.plan.on(case.template, (), case.map_params), builder)
-        if any(claim.paired in t.steps for t in made.kernel.traced):
-            return [] if problem in listed else [problem.sizes]
-    return []
-
-
-def _lacking(claim: Claim, cases: Sequence[Case], noting: _Noting) -> str:
-    """Why no kernel of CuTe DSL that cases compile has M=128 MMAs, and the steps; empty if one has."""
-    for case in cases:
-        for sizes in case.all_sizes():
-            build_port(bind(case, sizes), claim.plan.on(case.template, (), case.map_params), noting)
-            if max(noting.rows, default=0) > M and noting.steps >= set(claim.steps):
-                return ""
-    narrow = max(noting.rows, default=0) <= M
-    code = Code.FULL_RATE_LEFT if narrow else Code.NATIVE_LEFT
-    left = [d.values for d in noting.shortfalls if d.code is code]
-    # a step that is not named lacks one ahead of it
-    named = [v for v in left if v.get("step") in set(claim.steps) - noting.steps] or left
-    return "; ".join(dict.fromkeys(str(v["what"]) for v in named)) or "its kernels have no MMAs"
 
 
 def _left_out(claim: Claim, noting: _Noting) -> str:
@@ -273,40 +213,11 @@ def _not_run(error: PorterError) -> str:
     return f"it could not be run: {error.diagnostic.message}"
 
 
-@dataclass
-class _Turning:
-    """Sizes at which a block has so many tiles that its accumulators come round again."""
-
-    claim: Claim
-    builder: Builder
-    known: dict[Path, Mapping[str, Number] | None] = field(default_factory=dict)
-
-    def asked(self, case: Case) -> bool:
-        """Whether the kernel of a case takes turns: of CuTe DSL the one that it compiles."""
-        return case.dsl is None or any(self.claim.turning in t.steps for t in self._built(case).kernel.traced)
-
-    def sizes(self, case: Case) -> Mapping[str, Number] | None:
-        if not self.asked(case):
-            return None
-        if case.path not in self.known:
-            of_dsl = case.dsl is not None
-            self.known[case.path] = many_tiles(case, ALONE, self._blocks) if of_dsl else many_tiles(case)
-        return self.known[case.path]
-
-    def _blocks(self, problem: Problem) -> int:
-        """How many blocks the port's own host code launches."""
-        return math.prod(self._built(problem.case, problem).launch.grid)
-
-    def _built(self, case: Case, problem: Problem | None = None) -> BuiltPort:
-        return build_port(problem or bind(case), self.claim.plan.on(case.template, ()), self.builder)
-
-
-def _runs(claim: Claim, turns: _Turning, enlarged: bool) -> Iterator[Wanted]:
+def _runs(claim: Claim) -> Iterator[Wanted]:
     """Every size, each under the late schedule with all families and under random ones with those that are exact, or
     with all that a case has where none of them is; the checker looks on at strict level. With other stages or CTAs a
     long loop is run, too, and with several accumulators many tiles of a block: a phase that does not turn with them
-    shows when they come round again. Of blocks that do the work of others one does that of all. `enlarged`: CTAs of a
-    case are pairs at a larger size alone."""
+    shows when they come round again. Of blocks that do the work of others one does that of all."""
 
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
         return claim.plan.on(case.template, case.launch.grid, case.map_params), []
@@ -315,10 +226,7 @@ def _runs(claim: Claim, turns: _Turning, enlarged: bool) -> Iterator[Wanted]:
         return [found] if (found := long_loop(case)) is not None else []
 
     def turning(case: Case) -> Sequence[Mapping[str, Number]]:
-        return [found] if (found := turns.sizes(case)) is not None else []
-
-    def even(case: Case) -> Sequence[Mapping[str, Number]]:
-        return _even(claim, case, turns.builder)
+        return [found] if (found := many_tiles(case)) is not None else []
 
     def alone(case: Case) -> Sequence[Mapping[str, Number]]:
         return [found] if (found := _blocks_of_one(claim, case)) is not None else []
@@ -333,7 +241,6 @@ def _runs(claim: Claim, turns: _Turning, enlarged: bool) -> Iterator[Wanted]:
     further = [long] if claim.plan.changes_turns else []
     further += [turning] if claim.takes_turns else []
     further += [halves] if claim.halved is not None else []
-    further += [even] if enlarged else []
     for sizes in further:
         yield replace(late, sizes=sizes, families=_exact)
     if claim.takes_over:

@@ -154,6 +154,25 @@ def test_a_hazard_of_untouched_lines_is_inherited_only_as_it_is(lines: LineMap, 
     assert found.similar[1].more == SYNC
 
 
+def test_a_line_that_the_port_changed_has_the_access_that_stood_there(lines: LineMap, at) -> None:
+    def pair(folder: str, *missing: str, first: int, second: int, opcode: str = "st.shared.b32") -> Hazard:
+        store, bulk = at(folder, first), at(folder, second)
+        return hazard(site("store", opcode, store), site(BULK, "cp.async.bulk", bulk), *missing, kind="H27")
+
+    original = [pair("original", PROXY, first=7, second=8)]
+    port = pair("port", PROXY, first=10, second=12)
+    assert [i.original for i in split([port], original, lines).inherited] == original
+    others = [
+        pair("port", SYNC, first=10, second=12),
+        pair("port", PROXY, first=10, second=12, opcode="st.shared.v4.b32"),
+        pair("port", PROXY, first=5, second=12),
+        pair("port", PROXY, first=1, second=12),
+        hazard(site("store", "tcgen05.st", at("port", 10)), site(BULK, "cp.async.bulk", at("port", 12)), PROXY,
+               kind="H27"),
+    ]  # fmt: skip
+    assert split(others, original, lines).introduced == tuple(others)
+
+
 def test_a_fence_beside_an_order_that_lacks_cannot_be_seen(lines: LineMap, at) -> None:
     """An original whose accesses nothing orders may or may not have the fence; its port orders them, and lacks it."""
 

@@ -17,8 +17,7 @@ from porter.verify.mutation_record import Record, read_record, write_record
 
 HERE = FOLDER / "native"
 KERNELS = [
-    "attention_fwd", "cute_gemm_persistent", "cute_gemm_stsm", "cute_gemm_ws", "dsl_attention:causal", "dsl_attention",
-    "dsl_attention_wide:two", "dsl_gemm_persistent", "dsl_gemm_persistent:wide", "gemm_cluster", "gemm_fp8_ue8m0",
+    "attention_fwd", "cute_gemm_persistent", "cute_gemm_stsm", "cute_gemm_ws", "gemm_cluster", "gemm_fp8_ue8m0",
     "gemm_persistent", "gemm_pipelined", "gemm_tf32", "gemm_tma", "gemm_ws",
 ]  # fmt: skip
 ASKED = {"gemm_fp8_ue8m0": ["--block-scale"]}
@@ -77,7 +76,7 @@ def compat() -> list[Record]:
 
 @pytest.mark.slow
 @pytest.mark.external
-@pytest.mark.parametrize("name", [n for n in KERNELS if not n.startswith("dsl_")])
+@pytest.mark.parametrize("name", KERNELS)
 def test_results_are_of_the_ports_of_today_and_runs_give_the_same(name: str, tmp_path: Path) -> None:
     """A port that has not changed is passed over; a record of another text is mutated anew."""
     case = next(c for c in CASES if c.name == name)

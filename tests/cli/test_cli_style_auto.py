@@ -23,6 +23,7 @@ from porter.cli.rates import Slower
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.passes.full_rate.given import equal
 from porter.passes.full_rate.step import ALONE
+from porter.passes.idiom_dsl.stated import stated
 from porter.passes.ported import Ported, PortedRoot
 from porter.tune import search
 from porter.tune.choosing import Chosen
@@ -218,8 +219,8 @@ def test_a_dsl_file_that_nobody_trusts_is_not_imported(tmp_path: Path, monkeypat
     support = (kernel.parent / "out/porter_dsl.py").read_bytes()
     assert text == compat(kernel)
     assert support == (kernel.parent / "compat/porter_dsl.py").read_bytes()
-    assert notes(said) == ["PT2534"]
-    assert "to run its case, it is imported, which needs `--trust`" in said
+    assert "PT2570" in said
+    assert "its trace, for which it is imported, which needs `--trust`" in said
     assert not asked
     assert not (tmp_path / "ran").exists()
 
@@ -338,15 +339,24 @@ def test_one_warpgroup_with_two_tiles(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_cute_dsl_that_its_case_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = next(shutil.copytree(CORPUS / "dsl_gemm_persistent", tmp_path / "dsl").glob("dsl_*.py"))
-    shortfall = at(3, "a part of it")
-    monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(("case.yaml",), 1, shortfalls=(shortfall,)))
-    assert notes(ported(kernel, *AUTO)[1]) == ["PT2512", "PT2510"]
-    assert (kernel.parent / "out/porter_dsl.py").read_bytes() != b""
-    full = (kernel.parent / "out/porter_dsl.py").read_bytes()
-    monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(missing="no", shortfalls=(shortfall,)))
-    assert notes(ported(kernel, *AUTO)[1]) == ["PT2511"]
-    assert (kernel.parent / "out/porter_dsl.py").read_bytes() != full
+    kernel = next(shutil.copytree(CORPUS / "dsl_gemm", tmp_path / "dsl").glob("dsl_*.py"))
+    told = [stated(kernel, kernel.read_bytes(), 128, 128, 2)]
+    monkeypatch.setattr("porter.cli.porting.traces_of", lambda path, names: told)
+    monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(("case.yaml",), 1))
+    text, said = ported(kernel, *AUTO)
+    assert "porter_dsl" not in text
+    assert "PT2581" in said
+    assert not (kernel.parent / "out/porter_dsl.py").exists()
+    assert ported(kernel, "--style", "full-rate", out="full")[0] == text
+    monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(missing="no"))
+    text, said = ported(kernel, *AUTO, out="other")
+    assert text == compat(kernel)
+    assert "PT2580" in said
+    lost = Slower("kernel", 0.2, 0.3)
+    monkeypatch.setattr(automatic, "slower", lambda *compared: lost)
+    text, said = ported(kernel, *AUTO, out="slow")
+    assert text == compat(kernel)
+    assert "PT2532" in said
 
 
 @pytest.mark.parametrize("option", [("--ignore", "PTR180"), ("--ignore", "PTR18"), ("--select", "PTR100")])

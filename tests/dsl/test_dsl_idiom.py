@@ -105,6 +105,40 @@ def test_forms_of_one_kernel(form: str) -> None:
     assert result.count(".consumer_release(") == result.count(".consumer_wait(") - 1, "each buffer is given back once"
 
 
+PROMOTED = changed(*changes_of(FORMS["promoted"]["base"]))
+SAME_PROMOTED = FORMS["promoted"]["same"]
+LEFT_PROMOTED = FORMS["promoted"]["left"]
+
+
+@pytest.mark.parametrize("form", mostly_slow(SAME_PROMOTED, 2))
+def test_sums_that_are_added_to_others(form: str) -> None:
+    result = text_of(changed(*changes_of(SAME_PROMOTED[form]), text=PROMOTED))
+    turn = result[result.index("for k in cutlass.range") : result.index("cute.zipped_divide")]
+    order = ("producer_acquire(acc_fill", "cute.gemm(", "consumer_release(read)", "producer_commit(acc_fill",
+             "acc_full.consumer_wait(", "cute.copy(tiled_load, tTR_tAcc, tTR_rAcc)", "consumer_release(acc_state)",
+             "* tTR_rAcc[i]")  # fmt: skip
+    assert [turn.count(line) for line in order] == [1] * len(order)
+    assert sorted(order, key=turn.index) == list(order)
+    assert result.index("tTR_rAcc = cute.make_rmem_tensor(") < result.index("= cute.make_rmem_tensor(tTR_rAcc.shape")
+    assert "store.retile(sums)" not in result
+    assert "warpgroup" not in result
+
+
+@pytest.mark.parametrize("form", mostly_slow(LEFT_PROMOTED, 2))
+def test_sums_in_registers_that_are_not_followed(form: str) -> None:
+    changes = changes_of(LEFT_PROMOTED[form]["changes"])
+    assert LEFT_PROMOTED[form]["what"] in ported(changed(*changes, text=PROMOTED)).what
+
+
+def test_warpgroups_share_the_columns_of_each_tile_of_the_epilogue() -> None:
+    text = changed(("(1, 1, 1), tiler_mn", "(2, 1, 1), tiler_mn"), text=PROMOTED)
+    result = text_of(text, warpgroups=2)
+    assert "acc_part = (self.epi_tile[0], self.epi_tile[1] // 2)" in result
+    assert "mine = store.get_slice(thread % 128)" in result
+    assert "buffer = mine.partition_D(sC_part)" in result
+    assert "(None, None, 0, thread // 128, None, None)" in result
+
+
 def test_a_module_by_another_name() -> None:
     result = text_of(re.sub(r"(?<![\w.])cute\b", "ct", GEMM))
     assert result == re.sub(r"(?<![\w.])cute\b", "ct", BASE)

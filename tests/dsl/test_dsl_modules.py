@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from porter.cli.main import main
 from porter.lang.cute_dsl import SUPPORT
-from porter.passes.dsl.outputs import DSL_STEPS, support_module
+from porter.passes.dsl.outputs import support_module
 from porter.passes.dsl.port import DslPortResult, port_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -290,13 +290,10 @@ def test_apply_beside_committed_files(tmp_path: Path, site: Path) -> None:
     assert (root.parent / "pkg_sm100" / "mma.py").is_file()
 
 
-@pytest.mark.parametrize(
-    ("full_rate", "steps"), [(False, ()), (True, ()), (True, ("blocks",)), (True, (*DSL_STEPS, "blocks"))]
-)
-def test_the_support_module_is_as_a_linter_wants_it(tmp_path: Path, full_rate: bool, steps: tuple[str, ...]) -> None:
+def test_the_support_module_is_as_a_linter_wants_it(tmp_path: Path) -> None:
     """Its parts name what stands in others: the whole has nothing that is unknown or without use."""
     path = tmp_path / "porter_dsl.py"
-    path.write_bytes(support_module(full_rate, steps))
+    path.write_bytes(support_module())
     for command in (["check", "--no-cache", "--config"], ["format", "--check", "--no-cache", "--config"]):
         done = subprocess.run(
             [sys.executable, "-m", "ruff", *command, str(ROOT / "pyproject.toml"), str(path)], capture_output=True

@@ -14,11 +14,12 @@ import pytest
 from click.testing import CliRunner
 from grade.kernels import kernel
 
+from porter.cli.grading import of_ptx
 from porter.cli.main import main
 from porter.grade import model
 from porter.grade.calibration import ladders
 from porter.grade.chips import chips
-from porter.grade.reading import read_shape
+from porter.grade.reading import Reading, read_shape
 from porter.grade.schedule import _together
 from porter.grade.shape import Mma, Shape
 from porter.grade.whatif import Impossible, apply
@@ -75,6 +76,19 @@ def test_the_table_names_what_limits_and_what_lifts(write: Any) -> None:
     assert "TMA fill" in text
     assert "would lift" in text
     assert "order and limiting part can be trusted" in text
+
+
+def test_a_port_that_cannot_be_graded_is_named(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(RING)
+    (read,) = of_ptx(path)
+    none = Reading(None, ("M and N of its MMAs",))
+    found = [replace(read, label="original"), replace(read, label="port", kernel="ported", reading=none)]
+    monkeypatch.setattr("porter.cli.grade.of_ptx", lambda _: found)
+    text = " ".join(porter("grade", path, code=6).split())
+    assert "ported" in text
+    assert "M and N of its MMAs" in text
+    found[:] = [read, replace(read, label="kernel", kernel="other", reading=none)]
+    assert "other" not in porter("grade", path)
 
 
 @pytest.mark.parametrize(

@@ -55,15 +55,6 @@ def test_attention_is_above_compat_with_two_blocks_on_an_sm() -> None:
     assert native["limit"] == "instruction issue"
 
 
-@pytest.mark.parametrize("kernel", ["dsl_attention", "dsl_attention_wide:two"])
-def test_attention_of_cute_dsl_is_above_compat_with_two_blocks_on_an_sm(kernel: str) -> None:
-    (row,) = (r for r in ROWS if r["kernel"] == kernel)
-    compat, full, native = (row["ports"][style] for style in ("compat", "full-rate", "native"))
-    assert full["percent_of_nominal"] < compat["percent_of_nominal"]
-    assert native["percent_of_nominal"] > 1.2 * compat["percent_of_nominal"]
-    assert (full["blocks_per_sm"], native["blocks_per_sm"]) == (1, 2)
-
-
 def test_a_port_that_its_case_refuses_is_not_graded(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("chip", "problem", "capped_percent", "clocks_per_tile", "clocks_per_stage", "limit")
     percent = {"compat": 30.0, "full-rate": 60.0}

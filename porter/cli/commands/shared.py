@@ -201,8 +201,9 @@ def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
         help="compat: M=64 MMAs, one for each of Hopper's. full-rate: one M=128 MMA for two m64 tiles, where the "
              "kernel allows it and its case verifies it. auto: that, where it is also no slower by the grade, in the "
              "time that there is, and without code that nobody trusts; else compat. idiomatic: kernels with a TiledMMA "
-             "in SM100's own words of CuTe, without a header beside them, each if its case or PTX shows it right. "
-             "native: steps towards a schedule of sm_100a on top of full-rate, each if its case verifies it "
+             "in SM100's own words of CuTe, without a header beside them, each if its case or PTX shows it right; of "
+             "CuTe DSL every style but compat is that. native: steps towards a schedule of sm_100a on top of "
+             "full-rate, each if its case verifies it "
              f"[default: {DEFAULT}].",
     )(function)  # fmt: skip
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
@@ -12,21 +12,9 @@ from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.cute_dsl import SUPPORT, read_dsl
 from porter.lang.dsl_modules import Closure, Module, module_paths
 from porter.passes.emit import joined
-from porter.passes.native.blocks import NAME as BLOCKS
-from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
-from porter.passes.native.mma_thread import NAME as MMA_THREAD
-from porter.passes.native.pair import NAME as PAIR
-from porter.passes.native.release import NAME as RELEASE
 
 _PARTS = ("head", "calls", "values", "program", "threads", "flow", "finish", "code", "emitter")
 """What the support module is made of, in `mappings/emit`; each part names what stands in others."""
-_FULL_RATE = (*(p if p != "finish" else "full_rate" for p in _PARTS), "followed", "sameness", "tiles", "wide", "turns",
-              "joined", "pieces", "stacked")  # fmt: skip
-"""The same with MMAs of 128 rows where that can be; how threads come to them say further parts."""
-DSL_STEPS = (RELEASE, MMA_THREAD, DOUBLE_BUFFER, PAIR)
-"""Steps of the native style that the support module knows, each on top of those ahead of it."""
-DSL_ALONE = (BLOCKS,)
-"""Those that it knows besides, which build on none of these."""
 _COPY = "# Part of a port to sm_100a: the modules beside this file changed, all others are those of {0}.\nimport {0}\n"
 _SCAFFOLD = """\
 # Part of a port to sm_100a: modules that are not here come from the package that was ported.
@@ -37,23 +25,9 @@ __path__ = pkgutil.extend_path(__path__, __name__)
 
 
 @cache
-def support_module(full_rate: bool = False, steps: tuple[str, ...] = ()) -> bytes:
-    """The module that every port of CuTe DSL imports; `full_rate`: with MMAs of 128 rows where that can be; `steps` of
-    the native style, where they can be."""
-    parts = (*_FULL_RATE, *_coming(steps)) if full_rate else _PARTS
-    return joined(f"{SUPPORT}.py", parts).encode()
-
-
-def _coming(steps: tuple[str, ...]) -> tuple[str, ...]:
-    """How threads come to MMAs, and how many blocks to an SM."""
-    blocks = "two_blocks" if BLOCKS in steps else "one_block"
-    if MMA_THREAD in steps:
-        buffers = "two_buffers" if DOUBLE_BUFFER in steps else "one_buffer"
-        alone = ("ranks", "strides", "pair", "halves", "paired", "launch") if PAIR in steps else ("single",)
-        return ("stretch", "in_shared", "release", "alone", "slice", "apart", buffers, *alone, blocks)
-    if RELEASE in steps:
-        return ("stretch", "in_shared", "release", "alone", "by_one_warp", blocks)
-    return ("together", blocks)
+def support_module() -> bytes:
+    """The module that ports of CuTe DSL import which are not in Blackwell's own words."""
+    return joined(f"{SUPPORT}.py", _PARTS).encode()
 
 
 def copied_name(name: str) -> str:
@@ -73,11 +47,8 @@ def written(
     places: Mapping[str, str],
     patched: AbstractSet[str],
     ported: Mapping[str, bytes],
-    full_rate: bool = False,
-    native: Sequence[str] = (),
 ) -> tuple[dict[str, bytes], dict[str, bytes], list[Diagnostic]]:
-    """All files of a port, the scaffold that it needs away from the originals, and what has to be said. `full_rate`:
-    with M=128 MMAs where that can be; `native`: and with these steps."""
+    """All files of a port, the scaffold that it needs away from the originals, and what has to be said."""
     files, said = dict(ported), []
     for name, path in places.items():
         module = closure.modules[name]
@@ -90,7 +61,7 @@ def written(
         said.append(Diagnostic(Code.DSL_COPIED, Location(module.path), values))
         files |= {p: t for p, t in _packages(closure, module) if p not in ported}
     support = closure.top / f"{SUPPORT}.py"
-    text = support_module(full_rate, tuple(native))
+    text = support_module()
     if support.is_file() and support.read_bytes() != text:
         said.append(Diagnostic(Code.DSL_SUPPORT_TAKEN, Location(str(support)), {"path": str(support)}))
     files[str(support)] = text

@@ -57,16 +57,14 @@ class DslSources:
 @dataclass(eq=False)
 class DslPortResult:
     """As `porter.passes.port.PortResult`. `files` holds new ones too: the support module, and copies of modules of
-    installed packages. `full_rate`: its MMAs may have M=128; `native`: the steps that it may have. `scaffold` are files
-    that stand for a package's `__init__.py` wherever the port does not lie among the originals."""
+    installed packages. `scaffold` are files that stand for a package's `__init__.py`
+    wherever the port does not lie among the originals."""
 
     sources: DslSources
     files: dict[str, bytes]
     groups: list[EditGroup] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     kernels: list[str] = field(default_factory=list)
-    full_rate: bool = False
-    native: tuple[str, ...] = ()
     idiomatic: bool = False
     """Whether it is in Blackwell's own words, with no support module."""
     build_files: dict[str, bytes] = field(default_factory=dict)
@@ -86,14 +84,11 @@ def port_python(
     rule_directories: Sequence[str] = (),
     search: Sequence[Path] = (),
     target: PortTarget = SM100A,
-    full_rate: bool = False,
-    native: Sequence[str] = (),
     traces: Traces | None = None,
 ) -> DslPortResult:
     """Port a Python file and the modules that it imports; nothing is changed if something in them cannot be ported.
-    Modules are looked for beside the file, in `search`, and where the interpreter looks. `full_rate`: with M=128 MMAs
-    where the support module finds that they can be; `native`: and with these steps. `traces` of
-    the original are asked for a port in Blackwell's own words, which comes first.
+    Modules are looked for beside the file, in `search`, and where the interpreter looks. `traces` of the original are
+    asked for a port in Blackwell's own words, which comes first.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE; RULE_FILE, RULE_DUPLICATE.
@@ -124,7 +119,7 @@ def port_python(
     ported = apply_groups(port.originals(), groups)
     files, scaffold, said = ported, dict[str, bytes](), list[Diagnostic]()
     if own_words is None:
-        files, scaffold, said = outputs.written(closure, port.places, port.patched, ported, full_rate, native)
+        files, scaffold, said = outputs.written(closure, port.places, port.patched, ported)
     if not select and not ignore and not has_errors(said):
         said += _left(files)
     said += _lacking(target, rules, sources.root)
@@ -134,8 +129,7 @@ def port_python(
         result.groups = [g for group in groups if (g := _within(group, own)) is not None]
         if own_words is None:
             result.kernels = [k.name.value for found in port.frames.values() for k in found]
-        result.native = tuple(native) if own_words is None else ()
-        result.full_rate, result.idiomatic = full_rate or own_words is not None, own_words is not None
+        result.idiomatic = own_words is not None
         if not select:
             _check_chips(result, spellings(rules), target)
     return result

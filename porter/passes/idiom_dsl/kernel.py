@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,11 +23,12 @@ class _Apart(Left):
 
 @dataclass(frozen=True)
 class Region:
-    """Statements of one block, from `first` to `last`, that one warp executes."""
+    """Statements of one block, from `first` to `last`, that one warp executes, but for those `beside`."""
 
     block: cst.IndentedBlock
     first: Statement
     last: Statement
+    beside: tuple[Statement, ...] = ()
 
     @property
     def statements(self) -> list[Statement]:
@@ -187,13 +188,16 @@ class Kernel:
         while last + 1 < len(body) and advanced(body[last + 1]) in states:
             last += 1
         region = Region(block, body[first], body[last])
-        self._may_move(region)
-        return region
+        beside = self._may_move(region)
+        return replace(region, beside=tuple(s for s in region.statements if s in beside))
 
     @cached_property
     def aliases(self) -> set[str]:
         """Names that stand for the accumulator's registers, or for a part of them."""
-        found, grown = {self.accumulator.name}, True
+        return self.aliases_of(self.accumulator.name)
+
+    def aliases_of(self, registers: str) -> set[str]:
+        found, grown = {registers}, True
         while grown:
             new = set()
             for statement in found_in(self.function, cst.SimpleStatementLine):
@@ -205,6 +209,16 @@ class Kernel:
             found |= new
             grown = bool(new)
         return found
+
+    def is_global(self, value: cst.BaseExpression) -> bool:
+        """Whether an expression means the same in the kernel: of attributes of `self` and constants of the file."""
+        plain = (cst.Name, cst.Attribute, cst.Integer, cst.BinaryOperation, cst.BaseBinaryOp)
+        attributes = {id(a.attr) for a in found_in(value, cst.Attribute)}
+        names = {n.value for n in found_in(value, cst.Name) if id(n) not in attributes}
+        constants = {a[0] for s in self.text.module.body if (a := assigned(s)) is not None}
+        params = {p.name.value for p in self.function.params.params}
+        is_plain = all(isinstance(n, plain) for n in found_in(value, cst.BaseExpression))  # type: ignore[type-abstract]
+        return is_plain and names <= ({"self"} & params) | (constants - params)
 
     def uses(self, names: AbstractSet[str]) -> list[cst.Name]:
         """Where registers of these names are used: neither made, nor multiplied, cleared or asked for their shape."""
@@ -241,9 +255,13 @@ class Kernel:
             raise Left("loads under several conditions: " + ", ".join(sorted(conditions)))
         return next(iter(conditions), "")
 
-    def _may_move(self, region: Region) -> None:
-        """Raises Left: something in the region is for all threads, or is read behind it."""
-        bound: set[str] = set()
+    def _may_move(self, region: Region) -> list[Statement]:
+        """Statements of the region that all threads need behind it, and that have nothing to do with it.
+
+        Raises:
+            Left: something in the region is for all threads, or is read behind it.
+        """
+        by: dict[str, set[Statement]] = {}
         own = {id(_value(c, i, k)) for c in self.gemms for i, k in ((1, "d"), (4, "c"))}
         for statement in region.statements:
             for name in found_in(statement, cst.Name):
@@ -253,14 +271,29 @@ class Kernel:
                 if self.text.is_a(call.func, *OBSERVED["meets"]) or method(call, *_MEETS):
                     raise Left("a barrier of all threads in the main loop", call)
                 if owner := method(call, "advance"):
-                    bound.add(owner)
+                    by.setdefault(owner, set()).add(statement)
             if [n for kind in _LEAVES for n in found_in(statement, kind)]:
                 raise Left("a main loop that may be left", statement)
-            bound |= set(_bound(statement))
+            for bound in _bound(statement):
+                by.setdefault(bound, set()).add(statement)
+        beside: list[Statement] = []
         behind = list(region.block.body)[list(region.block.body).index(region.last) + 1 :]
         for name in (n for s in behind for n in found_in(s, cst.Name)):
-            if name.value in bound and not self._is_rebound(name, behind):
-                raise Left(f"`{name.value}` of the main loop is used behind it", name)
+            if name.value in by and not self._is_rebound(name, behind):
+                beside += [s for s in by[name.value] if self._is_apart(s, by)]
+                if not by[name.value] <= set(beside):
+                    raise Left(f"`{name.value}` of the main loop is used behind it", name)
+        return beside
+
+    def _is_apart(self, statement: Statement, by: Mapping[str, AbstractSet[Statement]]) -> bool:
+        """Whether a statement does nothing but name a value, which is made of nothing that the region binds, nor of
+        memory that the region waits for."""
+        found = assigned(statement)
+        if found is None or by[found[0]] != {statement} or found_in(found[1], cst.Call):
+            return False
+        given = {p.name.value for p in self.function.params.params}
+        read = {self.text.code(s.value) for s in found_in(found[1], cst.Subscript)}
+        return read <= given and not {n.value for n in found_in(found[1], cst.Name)} & set(by)
 
     def _is_cleared(self, name: cst.Name) -> bool:
         """Whether a use of the accumulator is `fill`."""

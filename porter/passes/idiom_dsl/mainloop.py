@@ -6,6 +6,8 @@ PTX ISA 9.7.16.12.1 (tcgen05.commit). CUTLASS: python/CuTeDSL/cutlass/pipeline/s
 
 from __future__ import annotations
 
+import textwrap
+
 import libcst as cst
 import libcst.matchers as m
 
@@ -155,7 +157,6 @@ def _unrolled(kernel: Kernel, draft: Draft, words: Words) -> None:
         texts = [" ".join(kernel.text.code(v.value).split()) for v in values if v is not None]
         names = dict(zip(("mma", "acc", "a", "b"), texts, strict=False))
         new = words.text("multiply", gemm=kernel.text.code(call.func), field=f"{words['tcgen05']}.Field", **names)
-        draft.named |= {n.value for v in values if v is not None for n in found_in(v, cst.Name)}
         draft.instead(RULE, _alone(kernel, call), new, 1)
 
 
@@ -179,9 +180,12 @@ def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, 
         if kernel.loader and text.code(first_of(test.test)) == kernel.loader and not draft.is_gone(text.span(test)):
             _without_first(draft, test)
     closing = "\n".join("    " + line for line in words.text_if_any("commit", state=state).splitlines())
+    beside = [textwrap.dedent(text.margin(s) + text.code(s)) for s in region.beside]
+    for statement in region.beside:
+        draft.remove(RULE, statement)
     whole = [words.loaded("copy_whole")] if words["load_whole"] else []
     given_back = [words.text_if_any("release")] if whole and kernel.repeats else []
-    draft.below(RULE, region.last, "\n".join([closing, words.text_if_any("wait"), *whole, *given_back]))
+    draft.below(RULE, region.last, "\n".join([closing, *beside, words.text_if_any("wait"), *whole, *given_back]))
 
 
 def _without_first(draft: Draft, test: cst.If) -> None:

@@ -16,7 +16,7 @@ from porter.passes.idiom_dsl.facts import Seen, agreed
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.names import IN_SECTIONS
-from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
+from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one, operand
 from porter.ptx.umma import Kind, legal_m, legal_n
 
 RULE = "PTR581"
@@ -46,10 +46,31 @@ def require(kernel: Kernel) -> None:
         raise Left("a tiled MMA that is made elsewhere")
 
 
+def warpgroups_said(kernel: Kernel) -> tuple[int, str]:
+    """How many warpgroups share a tile, and what the kernel calls that number.
+
+    Raises:
+        Left: the number is not said where the tiled MMA is made, or in words that the kernel does not have.
+    """
+    layout = argument(_made(kernel), 5, "atom_layout_mnk")
+    rows, columns, deep = agreed(kernel.warpgroups, "warpgroups")
+    if layout is None or (columns, deep) != (1, 1):
+        raise Left("warpgroups that share more than the rows of a tile", _made(kernel))
+    if m.matches(layout.value, _NUMBERS):
+        return rows, str(rows)
+    if not kernel.is_global(layout.value):
+        raise Left("warpgroups whose number is not written where the tiled MMA is made", layout.value)
+    return rows, f"{operand(kernel.text.code(layout.value))}[0]"
+
+
+def _made(kernel: Kernel) -> cst.Call:
+    return one(list(dict.fromkeys(s.call for s in kernel.facts.of("make_mma"))), "calls that make a tiled MMA")
+
+
 def edit(kernel: Kernel, draft: Draft, imports: Imports, epilogue_tile: str) -> None:
     """`epilogue_tile`: its name in the kernel; empty where the accumulator is read as a whole, by all warpgroups."""
     text = kernel.text
-    made = one(list(dict.fromkeys(s.call for s in kernel.facts.of("make_mma"))), "calls that make a tiled MMA")
+    made = _made(kernel)
     plain = [argument(made, i, k) for i, k in enumerate(_FIRST)]
     layout, tiler = argument(made, 5, "atom_layout_mnk"), argument(made, 6, "tiler_mn")
     if layout is None or tiler is None or None in plain:
@@ -60,8 +81,6 @@ def edit(kernel: Kernel, draft: Draft, imports: Imports, epilogue_tile: str) -> 
     draft.replace(RULE, tiler, tile if layout.keyword is None and len(made.args) == 7 else f"mma_tiler_mn={tile}")
     if (source := argument(made, 7, "a_source")) is not None:
         draft.replace(RULE, source, text.code(source))
-    if not epilogue_tile and not m.matches(layout.value, _NUMBERS):
-        raise Left("warpgroups whose number is not written where the tiled MMA is made", made)
     if epilogue_tile:
         _one_warpgroup(kernel, draft, layout.value)
         _epilogue_tile(kernel, draft, epilogue_tile, tile)

@@ -33,8 +33,10 @@ def stated(path: Path, source: bytes, rows: int, columns: int, warpgroups: int =
     return Trace(calls, THREADS * warpgroups, cluster)
 
 
-def _calls(text: Text, known: Mapping[str, tuple[Any, Any]], sums: object) -> Iterator[dict[str, Any]]:
+def _calls(text: Text, known: Mapping[str, tuple[Any, Any]], sums: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     multiplied = {text.code(c.args[1].value) for c in text.calls(text.module, *OBSERVED["multiply"])}
+    bindings = [(assigned(text.statement(c)), c) for c in text.calls(text.module, *OBSERVED["registers"])]
+    shapes = {text.code(c.args[0].value) for bound, c in bindings if bound is not None and bound[0] in multiplied}
     file = str(Path(text.path).resolve())
     for role, names in OBSERVED.items():
         for call in text.calls(text.module, *names):
@@ -45,7 +47,8 @@ def _calls(text: Text, known: Mapping[str, tuple[Any, Any]], sums: object) -> It
                 values = {"0": int(text.code(number.value)) if number is not None and is_told else None}
             if role == "registers":
                 bound = assigned(text.statement(call))
-                result = sums if bound is not None and bound[0] in multiplied else {"number": 3, "shape": [1]}
+                own = 2 if bound is not None and bound[0] in multiplied else 3
+                result = {"number": own, "shape": sums["shape"] if text.code(call.args[0].value) in shapes else [1]}
             yield {"name": names[0], "file": file, "place": _place(text, call), "values": values, "result": result}
     for made in m.findall(text.module, m.Call(m.Attribute(attr=m.Name("make_fragment_C")))):
         name = OBSERVED["registers"][-1]

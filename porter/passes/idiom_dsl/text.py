@@ -202,8 +202,6 @@ class Draft:
     edits: list[tuple[str, Edit]] = field(default_factory=list)
     gone: list[Span] = field(default_factory=list)
     """Of what is removed or replaced, so that names in it are used no more."""
-    named: set[str] = field(default_factory=set)
-    """Names that new lines use."""
     _indented: list[tuple[str, Span]] = field(default_factory=list)
 
     def replace(self, rule: str, node: cst.CSTNode, new: str, keeps: Sequence[cst.CSTNode] = ()) -> None:
@@ -231,6 +229,7 @@ class Draft:
         if not before.strip() and not self.text.source[span.end : self.text.line_end(span.end)].strip():
             span = Span(span.start, self.text.line_end(span.end))
         if not self.is_gone(span):
+            self.edits = [one for one in self.edits if not (len(one[1].span) and span.contains(one[1].span))]
             self._add(rule, span, "")
             self.gone.append(span)
 

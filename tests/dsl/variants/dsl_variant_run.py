@@ -119,8 +119,6 @@ class Program:
         tiles = {"kind": "runtime", "dtype": "Int32", "value": variant.tiles}
         made = compile_dsl(DslRequest(path, "gemm", arch, [*tensors, tiles, {"kind": "stream"}]))
         self.ptx, self.launch = made.ptx, made.launches[0]
-        self.rows = max([t.rows for t in made.traced], default=64)
-        self.why = [t.why for t in made.traced]
         self.module: ast.Module = parse_module(made.ptx)
 
     def run(self, options: Options) -> tuple[Values, Sequence[Hazard]]:
@@ -179,15 +177,14 @@ def write_original(variant: Variant) -> Path:
     return path
 
 
-def run(variant: Variant, full_rate: bool = False, edit: Edit = _as_it_is) -> Result:
-    """What comes of one variant; `full_rate`: in that style, and `why` tells the rows of its MMAs. `edit`: what is made
-    of the support module."""
+def run(variant: Variant, edit: Edit = _as_it_is) -> Result:
+    """What comes of one variant. `edit`: what is made of the support module."""
     files: dict[str, str] = {"kernel.py": source(variant)}
     try:
-        why = _run(variant, files, full_rate, edit)
+        _run(variant, files, edit)
     except Found as found:
         return Result(variant.name, found.outcome, found.why, found.detail, files)
-    return Result(variant.name, Outcome.RIGHT, why, files=files)
+    return Result(variant.name, Outcome.RIGHT, files=files)
 
 
 def _error(error: PorterError) -> str:
@@ -195,7 +192,7 @@ def _error(error: PorterError) -> str:
     return re.sub(r"/\S*/", "", text) + f"\n{error.diagnostic.detail}"
 
 
-def _run(variant: Variant, files: dict[str, str], full_rate: bool, edit: Edit) -> str:
+def _run(variant: Variant, files: dict[str, str], edit: Edit) -> None:
     path, right = write_original(variant), expected(variant)
     try:
         original = Program(variant, path, "sm_90a")
@@ -211,7 +208,7 @@ def _run(variant: Variant, files: dict[str, str], full_rate: bool, edit: Edit) -
     errors = [h for h in in_practice if h.severity == "error"]
     if wrong or errors:
         raise Found(Outcome.INVALID, f"original: {wrong}" + "\n".join(map(hazard_text, errors)))
-    target = _ported(path, files, full_rate, edit)
+    target = _ported(path, files, edit)
     try:
         port = Program(variant, target, "sm_100a")
     except PorterError as error:
@@ -234,12 +231,11 @@ def _run(variant: Variant, files: dict[str, str], full_rate: bool, edit: Edit) -
     introduced = split(found, hazards, LineMap(path, target)).introduced
     if introduced:
         raise Found(Outcome.WRONG, "checking: hazard " + "\n".join(map(hazard_text, introduced)))
-    return f"{port.rows}: {'; '.join(port.why)}" if full_rate else ""
 
 
-def _ported(path: Path, files: dict[str, str], full_rate: bool, edit: Edit) -> Path:
+def _ported(path: Path, files: dict[str, str], edit: Edit) -> Path:
     try:
-        result = port_python(path, full_rate=full_rate)
+        result = port_python(path)
     except PorterError as error:
         unported = error.exit_code is ExitCode.UNPORTED
         raise Found(Outcome.REFUSED if unported else Outcome.INTERNAL, _error(error)) from None
