@@ -12,7 +12,7 @@ from pathlib import Path
 from porter.build.port_plan import PortPlan
 from porter.build.trust import is_granted
 from porter.cli.auto import SECONDS, Auto
-from porter.cli.context import AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE, Session, current
+from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, current
 from porter.cli.endings import latent
 from porter.cli.options import split_list
 from porter.diagnostics import Code, Diagnostic, PorterError
@@ -120,7 +120,7 @@ def port_options(session: Session) -> PortOptions:
         native=steps if session.style == NATIVE else (),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
         boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
-        types=partial(types_of, GateOptions(toolkit=session.toolkit)) if session.style in (AUTO, IDIOMATIC) else None,
+        types=partial(types_of, GateOptions(toolkit=session.toolkit)) if session.style not in (None, COMPAT) else None,
         traces=traces_in(session),
     )
     return _if_selected(session, options)

@@ -5,6 +5,7 @@ it no slower, else the compat port with one note. Stand-ins for the compiler, ru
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,26 @@ from test_cli_full_rate import CORPUS
 from test_cli_style_auto import a_machine_with_a_compiler, compat, lose, notes, on_ptx, ported  # noqa: F401
 
 from porter.cli import full_rate
+from porter.cli.rates import Slower
 from porter.passes.full_rate.given import equal
 from porter.passes.idiom.types import answering
+from porter.passes.ported import Ported
+from porter.tune import search
+from porter.tune.choosing import Chosen
+from porter.tune.staging import Staged
+from porter.verify.proof import Judgement
 
 OF_WORDS = ("PT2570", "PT2580", "PT2581")
 
 
+def types(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
+    """What the compiler says of a kernel."""
+    monkeypatch.setattr("porter.cli.porting.types_of", lambda options, *asked: answering(*numbers)(*asked))
+
+
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("porter.cli.porting.types_of", lambda options, *asked: answering(128, 128, 128, 4, 16)(*asked))
+    types(monkeypatch, 128, 128, 128, 4, 16)
     monkeypatch.setattr("porter.cli.porting.latent", lambda paths, options: (frozenset(), frozenset()))
     for module in ("port", "porting"):
         monkeypatch.setattr(f"porter.cli.{module}.preprocessed", lambda *asked: "nothing is asked")
@@ -80,6 +92,36 @@ def test_who_leaves_one_of_its_rules_out_gets_the_compat_port(option: tuple[str,
     text, said = ported(kernel, *option)
     assert "SM100_MMA" not in text
     assert "PT2570" not in said_of(said)
+
+
+def test_full_rate_is_that_of_sm100s_own_words(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    text, said = ported(kernel, "--style", "full-rate")
+    assert "TMEM::Allocator1Sm" in text
+    assert said_of(said) == ["PT2581"]
+
+
+@pytest.mark.parametrize("faster", [False, True])
+def test_steps_stay_where_the_grade_finds_them_no_slower(
+    faster: bool, kernel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types(monkeypatch, 128, 128, 256, 4, 16)
+    own: list[str] = []
+
+    def slower(session: object, found: Ported, other: Callable[[], Ported], *rest: object) -> Slower | None:
+        own.extend(r.path for r in other().roots if r.idiomatic)
+        return Slower("gemm", 0.3, 0.4) if faster and any(r.native for r in found.roots) else None
+
+    monkeypatch.setattr(full_rate, "slower", slower)
+    monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
+    monkeypatch.setattr(search, "shared", lambda session, ported, make: Chosen(ported))
+    monkeypatch.setattr("porter.cli.port.judge", lambda *asked: lambda *claim: Judgement("equal", ""))
+    another = shutil.copytree(CORPUS / "cute_gemm_ws", kernel.parent / "ws") / "cute_gemm_ws.cu"
+    text, said = ported(another, "--style", "native")
+    assert own == [str(another)]
+    assert ("porter::" in text) is not faster
+    assert ("[PT2515]" in said) is not faster
+    assert ("PT2581" in said_of(said)) is faster
 
 
 def test_the_plan_says_what_a_run_has_to_show(kernel: Path) -> None:

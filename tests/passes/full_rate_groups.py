@@ -86,8 +86,8 @@ def _waiting(role: str, before: str, after: str) -> Kernel:
     return _joined({"HEAD": head, "ROLE": role + begin, "BEFORE": before + " ", "AFTER": after})
 
 
-def _of_library(parts: dict[str, str], tiles: int) -> Kernel:
-    return Kernel(cute.runnable(parts, tiles), 256 // tiles, 16384, cute.SHARED)
+def _of_library(parts: dict[str, str]) -> Kernel:
+    return Kernel(cute.runnable(parts), 256, 16384, cute.SHARED)
 
 
 _FIRST = {"ROLE": f"{joined.CONSUMER} if (consumer == 1) wake(1, 256);"}
@@ -119,14 +119,13 @@ WRONG: dict[str, dict[str, Kernel]] = {
     },
     "two tiles": {n: _tiles(p) for n, (p, _) in tiles.REFUSED.items()},
     "tiles apart": {n: _tiles_apart(*p) for n, p in distance.OF_TILES.items()},
-    "two consumers of a library": {n: _of_library(p, 1) for n, p in cute.WRONG.items()},
-    "two tiles of a library": {n: _of_library(p, 2) for n, p in cute.STACKED.items()},
+    "two consumers of a library": {n: _of_library(p) for n, p in cute.WRONG.items()},
 }  # fmt: skip
 TAKEN: dict[str, dict[str, Kernel]] = {
     "taken: two consumers": {n: _joined(p) for n, p in joined.TAKEN.items()},
     "taken: two tiles": {n: _tiles(p) for n, p in tiles.TAKEN.items()},
     "taken: consumers apart": {n: _apart(*p) for n, p in distance.ALIKE.items()},
-    "taken: of a library": {"two consumers": _of_library({}, 1), "two tiles": _of_library({}, 2)},
+    "taken: of a library": {"two consumers": _of_library({})},
     "taken: tiles apart": {n: _tiles_apart(*p) for n, p in distance.TILES_ALIKE.items()},
 }
 GROUPS = WRONG | TAKEN

@@ -456,9 +456,6 @@ class Tmem {
 //@ if joined
     static_assert(kWarpgroups == 2 && kFirstWarpgroup * 4 == kIssuer, "an MMA of M = 128 is for two warpgroups");
 //@ end
-//@ if stacked
-    static_assert(kWarpgroups == 1, "an MMA of M = 128 is for two m64 tiles of one warpgroup");
-//@ end
     static constexpr int kAllocated = kNeeded <= 32    ? 32
                                       : kNeeded <= 64  ? 64
                                       : kNeeded <= 128 ? 128

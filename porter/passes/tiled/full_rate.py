@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step from M=64 to M=128 for kernels whose MMAs a library issues: two warpgroups of one tiled MMA, below each
-other in M, become one, or the two tiles that one warpgroup has."""
+other in M, become one."""
 
 from __future__ import annotations
 
@@ -16,30 +16,24 @@ from porter.passes.full_rate.renaming import Renamed, places, rename
 from porter.passes.full_rate.step import RULE, dropped_turns, of_consumers, title
 from porter.passes.needs import NOTHING
 from porter.passes.tiled.context import TiledContext
-from porter.passes.tiled.stacking import alone, stacked
 from porter.passes.tiled.text import cpp
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
 
 def take(context: TiledContext) -> int | None:
-    """The warp that issues the M=128 MMAs of two warpgroups; None where one has them alone, or where a fact is missing,
-    which is then named."""
+    """The warp that issues the M=128 MMAs of two warpgroups; None where a fact is missing, which is then named."""
     port = context.port
     kernels = [as_kernel(context, k.function) for k in context.kernels if k.roles is not None]
     if not kernels or len(kernels) != len(context.kernels):
         return None
-    is_alone = alone(context, kernels)
-    edits, found = stacked(context, kernels) if is_alone else _joined(context, kernels)
+    edits, found = _joined(context, kernels)
     called = ", ".join(k.function.name for k in kernels)
     for one in {(m.function.file.path, m.span, m.what): m for m in found}.values():
         port.report(Code.FULL_RATE_LEFT, one.function, one.span, kernel=called, what=one.what)
     if found:
         return None
     port.edits.setdefault(RULE, []).extend(edits)
-    if is_alone:
-        port.helpers.stacked = True
-        return None
     port.helpers.joined, port.helpers.issuer = True, kernels[0].roles.first * (WARPGROUP // WARP)
     return port.helpers.issuer
 
