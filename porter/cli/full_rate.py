@@ -186,7 +186,12 @@ class Proofs:
         """What verified the M=128 MMAs of a root, or why nothing did."""
         if self._compares is not None and not root.dsl and (barred := self._barred(ported, root)):
             found = compared(self._compares, ported, root, self._budget)
-            return full_rate.unproved(root.path, f"{barred}; {found}") if isinstance(found, str) else found
+            if not isinstance(found, str):
+                return found
+            what = f"{barred}; {found}"
+            if root.idiomatic:
+                return full_rate.in_own_words(root.path, what, "", 0)
+            return full_rate.unproved(root.path, what)
         proof = self.of(ported, root)
         if root.idiomatic:
             return full_rate.in_own_words(root.path, proof.missing, ", ".join(proof.cases), proof.sizes)
@@ -231,7 +236,7 @@ ON_PTX = "original and port are equal on PTX, at several sizes of each launch th
 
 
 def _licensed(plan: KernelPlan, missing: str) -> KernelPlan:
-    if not plan.has_full_rate:
+    if not plan.has_full_rate and not plan.own_words:
         return plan.of_compat()
     return replace(plan, native=(), gate=(*(what for what in plan.gate if what not in OF_RUNS), ON_PTX + missing))
 
@@ -263,7 +268,7 @@ class GivenPlans:
     def leave(self, what: str) -> None:
         path = str(self.root)
         steps = dict.fromkeys(step for p in self.plans for step in p.native)
-        self.said += [full_rate.unproved(path, what)] if any(p.has_full_rate for p in self.plans) else []
+        self.said += [full_rate.unproved(path, what)] if any(p.has_full_rate or p.own_words for p in self.plans) else []
         self.said += [native.left(path, step, what) for step in steps]
         self.plans = [p.of_compat() for p in self.plans]
 

@@ -242,17 +242,24 @@ IDIOM_LEFT = warning(
 )
 IDIOM_UNPROVED = warning(
     "PT2580",
-    "{path} keeps the support module: {what}",
-    "With `--style idiomatic` a port of CuTe DSL in Blackwell's own words is run: all sizes of the cases beside the "
-    "kernel, all input families, several schedules, hazards at strict level. It is given only if nothing is found. The "
-    "port is that of the compat style.",
+    "{path} stays in the compat style: {what}",
+    "With `--style idiomatic` a port in Blackwell's own words is run: all sizes of the cases beside the kernel, all "
+    "input families, several schedules, hazards at strict level; or, of CuTe C++ without a case, it is compared with "
+    "its original on PTX. It is given only if nothing is found. The port is that of the compat style.",
     "Correct as it is. `porter verify --style idiomatic` shows what is said above.",
 )
 IDIOM_PROVED = note(
     "PT2581",
     "{path} is in Blackwell's own words; {cases} verified it at {sizes} sizes",
-    "The port uses public names of CuTe DSL alone, and no file stands beside it.",
+    "The port uses public names of CuTe alone, and no file stands beside it.",
     "Nothing has to be done.",
+)
+IDIOM_EQUAL = note(
+    "PT2582",
+    "{path} is in Blackwell's own words; it is equal to its original on PTX, with proved synchronization: {kernels}",
+    "No case has run the port. What the compiler made of both was compared, as host code launches each kernel: each "
+    "byte of the output is made of the same data, by the same operations, in the same order (docs/equality.md).",
+    "Nothing has to be done. A case runs it, too (`porter case new`).",
 )
 IDIOM_COMMENTS = note(
     "PT2571",

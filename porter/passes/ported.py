@@ -65,7 +65,7 @@ class PortedRoot:
     dsl: bool = False
     include_dirs: tuple[Path, ...] = ()
     full_rate: tuple[str, ...] = ()
-    """Kernels whose MMAs have M=128."""
+    """Kernels whose MMAs have M=128, or that are in SM100's own words."""
     kernels: tuple[str, ...] = ()
     """Kernels that use the tensor core."""
     native: tuple[str, ...] = ()
@@ -81,7 +81,9 @@ class PortedRoot:
     joined: bool = False
     """Whether M=128 MMAs are those of two warpgroups."""
     idiomatic: bool = False
-    """Whether its kernels, of CuTe DSL, are in Blackwell's own words."""
+    """Whether its kernels are in Blackwell's own words, of CuTe DSL, or of CuTe C++ with MMAs of 64 rows."""
+    alike: tuple[str, ...] = ()
+    """Kernels of CuTe C++ in such words whose instantiations have the same types, as the compiler says."""
 
 
 @dataclass
@@ -185,14 +187,17 @@ class Ported:
         rows = result.plans if isinstance(result, PortResult) else ()
         native, stages, registers = (rows[0].native, rows[0].stages, rows[0].registers) if rows else ((), 0, 0)
         kernels = tuple(p.kernel for p in rows)
-        full_rate = tuple(p.kernel for p in rows if p.has_full_rate)
+        full_rate = tuple(p.kernel for p in rows if p.has_full_rate or p.own_words)
         if isinstance(result, DslPortResult):
             kernels = tuple(result.kernels)
             full_rate, native = (kernels, result.native) if result.full_rate else ((), ())
         permuted = tuple(p.kernel for p in rows if p.permuted)
         halved, joined = rows[0].halved if rows else None, any(p.joined for p in rows)
-        own_words = isinstance(result, DslPortResult) and result.idiomatic
-        of_plans = (full_rate, kernels, native, stages, registers, permuted, halved, joined, own_words)
+        own_words = (isinstance(result, DslPortResult) and result.idiomatic) or (
+            any(p.own_words for p in rows) and not any(p.has_full_rate for p in rows)
+        )
+        alike = tuple(p.kernel for p in rows if p.alike)
+        of_plans = (full_rate, kernels, native, stages, registers, permuted, halved, joined, own_words, alike)
         paths, is_dsl = tuple(sources.sources()), isinstance(sources, DslSources)
         self.roots.append(PortedRoot(root, paths, added, is_dsl, dirs, *of_plans))
         self.scaffold.update(getattr(result, "scaffold", {}))

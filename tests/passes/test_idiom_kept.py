@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from idiom_kernels import idiomatic, left
+from idiom_kernels import idiomatic, left, port
 
 SCORES = (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1)
 OUTPUT = (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 0, 2)
@@ -205,3 +205,9 @@ def test_three_warpgroups_have_columns_by_pairs(tmp_path: Path) -> None:
     assert "(warpgroup % 2 << 20) + warpgroup / 2 * 160;" in text
     assert "Layout<Shape<_3, _1, _1>>{}" in text
     assert "tmem.allocate(512," in text
+
+
+def test_a_run_or_ptx_has_to_show_it(tmp_path: Path) -> None:
+    (plan,) = port(tmp_path, TEXT, TYPES).plans
+    assert (plan.mma_rows, plan.own_words, plan.steps) == (64, True, ("own words",))
+    assert plan.of_compat().steps == ()

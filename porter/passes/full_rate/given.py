@@ -19,7 +19,7 @@ SHARED_MODULE = "it shares a module with a file that stays at M=64"
 
 Verify = Callable[[Ported, PortedRoot], Diagnostic]
 """Runs the port of a root, or compares it on PTX, and answers with `proved`, `equal`, or with why it stays at M=64."""
-RIGHT = (Code.FULL_RATE_PROVED, Code.FULL_RATE_EQUAL, Code.IDIOM_PROVED)
+RIGHT = (Code.FULL_RATE_PROVED, Code.FULL_RATE_EQUAL, Code.IDIOM_PROVED, Code.IDIOM_EQUAL)
 """What is said of M=128 MMAs that are right."""
 
 
@@ -61,12 +61,13 @@ def proved(path: str, cases: str, sizes: int) -> Diagnostic:
     return Diagnostic(Code.FULL_RATE_PROVED, Location(path), {"path": path, "cases": cases, "sizes": sizes})
 
 
-def equal(path: str, kernels: str) -> Diagnostic:
-    return Diagnostic(Code.FULL_RATE_EQUAL, Location(path), {"path": path, "kernels": kernels})
+def equal(path: str, kernels: str, own_words: bool) -> Diagnostic:
+    code = Code.IDIOM_EQUAL if own_words else Code.FULL_RATE_EQUAL
+    return Diagnostic(code, Location(path), {"path": path, "kernels": kernels})
 
 
 def in_own_words(path: str, missing: str, cases: str, sizes: int) -> Diagnostic:
-    """What verified a port of CuTe DSL in Blackwell's own words, or what is missing."""
+    """What verified a port in Blackwell's own words, or what is missing."""
     if missing:
         return Diagnostic(Code.IDIOM_UNPROVED, Location(path), {"path": path, "what": missing})
     return Diagnostic(Code.IDIOM_PROVED, Location(path), {"path": path, "cases": cases, "sizes": sizes})

@@ -85,7 +85,9 @@ def _with_rows_kept(site: Site, ask: Ask) -> KernelPlan:
     """MMAs of 64 rows, whose registers keep their layout."""
     columns = port_preserving(site, ask)
     include(site, False)
-    return _plan(site, columns, 64, "the tiled MMAs of Hopper name the layout of registers, those of SM100 multiply")
+    return _plan(
+        site, columns, 64, False, "the tiled MMAs of Hopper name the layout of registers, those of SM100 multiply"
+    )
 
 
 def _ask(site: Site, ask: Ask) -> None:
@@ -127,10 +129,10 @@ def _ported(site: Site) -> KernelPlan:
     rewrite_sizes(site, atom)
     include(site, any(by for _, _, by in loop.releases()))
     what = "it is in SM100's own words: one warp issues MMAs of 128 rows, and results are partitioned anew"
-    return _plan(site, site.columns, 128, what)
+    return _plan(site, site.columns, 128, len(site.every) == 1, what)
 
 
-def _plan(site: Site, columns: int, rows: int, what: str) -> KernelPlan:
+def _plan(site: Site, columns: int, rows: int, alike: bool, what: str) -> KernelPlan:
     kernel = site.kernel
     return KernelPlan(
         kernel=kernel.name,
@@ -144,4 +146,6 @@ def _plan(site: Site, columns: int, rows: int, what: str) -> KernelPlan:
         barrier=0,
         notes=(what,),
         mma_rows=rows,
+        own_words=True,
+        alike=alike,
     )
