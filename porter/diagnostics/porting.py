@@ -244,8 +244,8 @@ IDIOM_UNPROVED = warning(
     "PT2580",
     "{path} is not in SM100's own words: {what}",
     "A port of CuTe in SM100's own words is run: all sizes of the cases beside the kernel, all input families, several "
-    "schedules, hazards at strict level; or, of CuTe C++ without a case, it is compared with its original on PTX. It is "
-    "given only if nothing is found. The port is that of the compat style, with a support file beside it.",
+    "schedules, hazards at strict level; or, of CuTe C++ without a case, it is compared with its original on PTX. It "
+    "is given only if nothing is found. The port is that of the compat style, with a support file beside it.",
     "Correct as it is. `porter verify --style idiomatic` shows what is said above.",
 )
 IDIOM_PROVED = note(

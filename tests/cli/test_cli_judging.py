@@ -62,8 +62,9 @@ def test_an_instantiation_stands_for_those_that_are_alike(
     assert ("no launch is known of 1 more" in judgement.what) is (status == "equal" and len(entries) > 1)
 
 
-@pytest.mark.parametrize(("own_words", "code"), [(True, Code.IDIOM_EQUAL), (False, Code.FULL_RATE_EQUAL)])
-def test_what_is_said_of_ports_that_are_equal(own_words: bool, code: Code) -> None:
-    said = equal("program.cu", "kernel at M=128", own_words)
-    assert said.code is code
+@pytest.mark.parametrize("how", [(), ("is in SM100's own words (mode P)",)])
+def test_what_is_said_of_ports_that_are_equal(how: tuple[str, ...]) -> None:
+    said = equal("program.cu", "kernel at M=128", *how)
+    assert said.code is Code.FULL_RATE_EQUAL
     assert said.code in RIGHT
+    assert all(words in said.message for words in how)
