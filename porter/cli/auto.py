@@ -28,14 +28,20 @@ _OF_STYLE = (Code.SHARED_HEADER, Code.INTERNAL, Code.TOO_LARGE)
 """What may keep files from M=128 MMAs alone; other errors are those of every style."""
 _NAMED = 4
 """Files that a note names."""
-SAID = (Code.FULL_RATE_LEFT, Code.FULL_RATE_UNPROVED, Code.FULL_RATE_SLOWER, Code.FULL_RATE_UNTRIED,
-        Code.IDIOM_LEFT, Code.IDIOM_UNPROVED)  # fmt: skip
+SAID = (
+    Code.IDIOM_LEFT,
+    Code.IDIOM_UNPROVED,
+    Code.FULL_RATE_LEFT,
+    Code.FULL_RATE_UNPROVED,
+    Code.FULL_RATE_SLOWER,
+    Code.FULL_RATE_UNTRIED,
+)
 """Why a port is that of the compat style."""
 
 
 def time_for(seconds: float | None) -> Budget:
     """For proofs of a command that may take so long in all: what follows them has as much again."""
-    return Budget(SECONDS if seconds is None else min(SECONDS, seconds / 2))
+    return Budget.of_work(SECONDS if seconds is None else min(SECONDS, seconds / 2))
 
 
 def unrun(session: Session) -> str:
@@ -85,7 +91,7 @@ class Auto:
     can show is taken for granted. `asks`: the command needs trust in the code of cases anyway."""
 
     session: Session
-    budget: Budget = field(default_factory=lambda: Budget(SECONDS))
+    budget: Budget = field(default_factory=lambda: Budget.of_work(SECONDS))
     proves: bool = True
     asks: bool = False
     compares: Compares | None = None

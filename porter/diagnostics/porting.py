@@ -243,9 +243,9 @@ IDIOM_LEFT = warning(
 IDIOM_UNPROVED = warning(
     "PT2580",
     "{path} is not in SM100's own words: {what}",
-    "With the styles `auto` and `idiomatic` a port in SM100's own words of CuTe is run: all sizes of the cases beside "
-    "the kernel, all input families, several schedules, hazards at strict level. It is given only if nothing is found. "
-    "The port is that of the compat style, with a support file beside it.",
+    "A port of CuTe in SM100's own words is run: all sizes of the cases beside the kernel, all input families, several "
+    "schedules, hazards at strict level. It is given only if nothing is found. The port is that of the compat style, "
+    "with a support file beside it.",
     "Correct as it is. `porter verify --style idiomatic` shows what is said above.",
 )
 IDIOM_PROVED = note(
