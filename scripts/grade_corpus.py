@@ -72,11 +72,12 @@ def graded(kernel: str, arguments: tuple[str, ...] = ()) -> Any:
 def refused(kernel: str, style: str) -> str:
     """Why `porter port`, which runs the case, gives the compat port in place of one of a style; else nothing."""
     with tempfile.TemporaryDirectory() as folder:
-        # types are the compiler's in the idiomatic style
-        asked = (*ASKED.get((kernel, style), ()), *(() if style == "idiomatic" else ("--no-compile",)))
-        options = ("--style", style, *asked, "--trust", "-o", folder)
         name = kernel.partition(":")[0]
         source = str(next((CORPUS / name).glob(f"{name}.*")))
+        # types are the compiler's in the idiomatic style, and what CuTe DSL does a trace tells
+        compiles = style == "idiomatic" or source.endswith(".py")
+        asked = (*ASKED.get((kernel, style), ()), *(() if compiles else ("--no-compile",)))
+        options = ("--style", style, *asked, "--trust", "-o", folder)
         done = CliRunner().invoke(porter, ["--no-config", "--format", "json", "port", *options, source])
     said = json.loads(done.stdout)["diagnostics"]
     kept = (Code.FULL_RATE_UNPROVED.id, Code.FULL_RATE_SLOWER.id, Code.IDIOM_LEFT.id, Code.IDIOM_UNPROVED.id)
@@ -107,7 +108,9 @@ def rows(kernels: set[str]) -> Iterator[dict[str, Any]]:
             found = {s: graded(kernel, asked[s]) for s in chosen}
             ports = {s: figures(document, "port") for s, document in found.items()}
             for style in chosen[1:]:
-                if ports[style] != ports[DEFAULT] and (why := refused(kernel.partition(" ")[0], style)):
+                # CuTe DSL is in Blackwell's own words or as in the compat style
+                run = "idiomatic" if kernel.startswith("dsl_") else style
+                if ports[style] != ports[DEFAULT] and (why := refused(kernel.partition(" ")[0], run)):
                     ports[style] = {**ports[DEFAULT], "left": why}
             print(kernel, {s: p.get("percent_of_nominal") for s, p in ports.items()}, file=sys.stderr, flush=True)
             yield {"kind": kind, "kernel": kernel, "original": figures(found[chosen[0]], "original"), "ports": ports}

@@ -22,7 +22,7 @@ from porter.diagnostics import Code, Diagnostic, Location, PorterError
 PACKAGE = "nvidia-cutlass-dsl"
 OLDEST, NEWEST = "4.6.2", "4.8.1"
 """Versions of the package that Porter is tested with."""
-_FORMAT = "dsl 9"
+_FORMAT = "dsl 10"
 IMPORTED = "to compile a CuTe DSL kernel its file is imported and its host code is called"
 
 
@@ -67,6 +67,8 @@ class DslCompiled:
     launches: tuple[DslLaunch, ...]
     calls: tuple[Mapping[str, Any], ...] = ()
     """Of what was observed, in the order in which it was traced (`porter.build.dsl_observe`)."""
+    absent: tuple[str, ...] = ()
+    """Names that were to be observed and that the DSL does not have."""
 
     @property
     def dynamic_smem(self) -> dict[str, int]:
@@ -290,4 +292,5 @@ def _compiled(result: Mapping[str, Any]) -> DslCompiled:
             for item in result["launches"]
         ),
         calls=tuple(result["calls"]),
+        absent=tuple(result["absent"]),
     )

@@ -31,13 +31,15 @@ class Observer:
         self._numbers: dict[int, int] = {}
         self._kept: list[object] = []
         self.calls: list[dict[str, Any]] = []
+        self.absent: list[str] = []
+        """Names that this version of the DSL does not have."""
 
     def observe(self, names: Sequence[str]) -> None:
-        """Names that this version of the DSL does not have are passed over."""
         for name in names:
             owner, last = _owner(name)
             inner = inspect.getattr_static(owner, last, None)
             if inner is None:
+                self.absent.append(name)
                 continue
             plain = inner.__func__ if isinstance(inner, staticmethod) else inner
             noting = self._noting(name, plain)

@@ -328,7 +328,7 @@ def compile_request(request: dict[str, Any], absent: Absent) -> dict[str, Any]:
     launches = record(host, request)
     found = imported(absent.missed, Path(cutlass.__file__).parent.parent, Path.cwd())
     files = {"files": found.files, "directories": found.names}
-    return {"ptx": ptx, "host": host, "launches": launches, "calls": observer.calls, **files}
+    return {"ptx": ptx, "host": host, "launches": launches, "calls": observer.calls, "absent": observer.absent, **files}
 
 
 def _skip_frames_of_support() -> None:

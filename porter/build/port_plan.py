@@ -85,6 +85,9 @@ class PortPlan:
     reorders: bool = False
     layout: Layout | None = None
     """How the files lie to each other, where includes say more of that than their paths."""
+    at_practice: bool = False
+    """Whether it lacks fences of the letter, as its library has no name for them, so that hazards are looked for at
+    practice level."""
 
     @property
     def changes_turns(self) -> bool:

@@ -28,14 +28,8 @@ _OF_STYLE = (Code.SHARED_HEADER, Code.INTERNAL, Code.TOO_LARGE)
 """What may keep files from M=128 MMAs alone; other errors are those of every style."""
 _NAMED = 4
 """Files that a note names."""
-SAID = (
-    Code.IDIOM_LEFT,
-    Code.IDIOM_UNPROVED,
-    Code.FULL_RATE_LEFT,
-    Code.FULL_RATE_UNPROVED,
-    Code.FULL_RATE_SLOWER,
-    Code.FULL_RATE_UNTRIED,
-)
+SAID = (Code.FULL_RATE_LEFT, Code.FULL_RATE_UNPROVED, Code.FULL_RATE_SLOWER, Code.FULL_RATE_UNTRIED,
+        Code.IDIOM_LEFT, Code.IDIOM_UNPROVED)  # fmt: skip
 """Why a port is that of the compat style."""
 
 

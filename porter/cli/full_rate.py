@@ -216,7 +216,7 @@ ON_PTX = "original and port are equal on PTX, at several sizes of each launch th
 
 
 def _licensed(plan: KernelPlan, missing: str) -> KernelPlan:
-    if not plan.has_full_rate:
+    if not plan.has_full_rate and not plan.mode:
         return plan.of_compat()
     return replace(plan, native=(), gate=(*(what for what in plan.gate if what not in OF_RUNS), ON_PTX + missing))
 
@@ -248,7 +248,7 @@ class GivenPlans:
     def leave(self, what: str) -> None:
         path = str(self.root)
         steps = dict.fromkeys(step for p in self.plans for step in p.native)
-        self.said += [full_rate.unproved(path, what)] if any(p.has_full_rate for p in self.plans) else []
+        self.said += [full_rate.unproved(path, what)] if any(p.has_full_rate or p.mode for p in self.plans) else []
         self.said += [native.left(path, step, what) for step in steps]
         self.plans = [p.of_compat() for p in self.plans]
 

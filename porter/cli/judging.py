@@ -36,12 +36,13 @@ def judge(session: Session, options: GateOptions, seconds: float) -> Judge | Non
 
 def judged(
     session: Session, path: Path, plan: PortPlan, kernels: Sequence[str], left: float | None, options: GateOptions,
-    seconds: float, for_all: bool = False,
+    seconds: float, for_all: bool = False, alike: Sequence[str] = (),
 ) -> Judgement:  # fmt: skip
     """The judgement on kernels of these names, or on all, that the compiler makes of a file, each looked at for some
     times the `seconds` of a comparison beside other checks, and in the time that is `left` for all: at sizes of the
     case, in loops of one step and of few, in one in which rings come round, and behind those at which either program
-    does something else. `for_all`: with more blocks and turns, and all of those that turns follow, as well."""
+    does something else. `for_all`: with more blocks and turns, and all of those that turns follow, as well. Of kernels
+    that are `alike` for all their types an instantiation stands for those that no launch is known of."""
     try:
         entries = [e for e in _entries(path, options) if not kernels or function_name(e) in kernels]
     except PorterError as error:
@@ -54,7 +55,27 @@ def judged(
     most = SIZES * seconds if left is None else min(SIZES * seconds, left / (PARTS + for_all))
     sizes_of = judged_sizes if for_all else instantiations
     found = Comparing(session, most, options, THERE, sizes_of, for_all, beyond=True).compare([subject])
-    return judgement_of(found, each_size=True)
+    found, stood_for = _without_launch(path, found, entries, alike)
+    judgement = judgement_of(found, each_size=True)
+    if judgement.status == "equal" and stood_for:
+        also = (
+            f"{judgement.what}; no launch is known of {stood_for} more of its instantiations, which have the same types"
+        )
+        return Judgement("equal", also)
+    return judgement
+
+
+def _without_launch(
+    path: Path, found: Sequence[Told], entries: Sequence[str], alike: Sequence[str]
+) -> tuple[list[Told], int]:
+    """What is known, without that nobody launches some instantiations of kernels, where others stand for them; and how
+    many these are."""
+    looked_at = {e for one in found for e in one.entries}
+    left = [e for e in entries if e not in looked_at]
+    names = {function_name(e) for e in looked_at}
+    if not left or not all(function_name(e) in alike and function_name(e) in names for e in left):
+        return list(found), 0
+    return [one for one in found if one.entries or one.case != path.name], len(left)
 
 
 def judgement_of(found: Sequence[Told], each_size: bool) -> Judgement:

@@ -31,7 +31,7 @@ def licensed(
     plan = port_plan(session, ported, root)
     if what := unsaid(session, plan, root):
         return what
-    found = judged(session, Path(root.path), plan, (), left, options, seconds, for_all=True)
+    found = judged(session, Path(root.path), plan, (), left, options, seconds, for_all=True, alike=root.alike)
     if found.status == "equal" and root.joined and (what := told_by_launches(Path(root.path), options)):
         return what
     if found.status != "equal":

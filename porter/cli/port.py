@@ -132,7 +132,8 @@ def _made(
         first = partial(make, tell=partial(counted, "porting") if counted is not None else None)
         ported = made(first) if auto else first()
     if compat:
-        if not check and any(d.code is Code.HALF_RATE for d in ported.diagnostics):
+        halved = any(d.code is Code.HALF_RATE for d in ported.diagnostics) or any(r.dsl for r in ported.changed_roots)
+        if not check and halved:
             ported.diagnostics.append(untried("all kernels", held))
         return ported
     if auto:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from porter.build.port_plan import PortPlan
 from porter.build.trust import is_granted
-from porter.cli.auto import Auto
+from porter.cli.auto import SECONDS, Auto
 from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, current
 from porter.cli.endings import latent
 from porter.cli.options import split_list
@@ -35,6 +35,7 @@ from porter.scan.boxes import KernelBoxes
 from porter.scan.pipeline import KernelPipeline, launched
 from porter.tune.search import searched
 from porter.tune.staging import port_plan
+from porter.verify.budget import Budget
 from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.gate import GateOptions
 from porter.verify.launching import ported_case
@@ -80,13 +81,15 @@ def traces_of(path: Path, names: Sequence[str]) -> list[Trace] | str:
     found = traced(path, names)
     if isinstance(found, str):
         return found
-    launches = [(one.calls, one.launches[0]) for one in found if one.launches]
-    return [Trace(calls, math.prod(launch.block), math.prod(launch.cluster)) for calls, launch in launches]
+    launches = [(one, one.launches[0]) for one in found if one.launches]
+    return [Trace(o.calls, math.prod(at.block), math.prod(at.cluster), frozenset(o.absent)) for o, at in launches]
 
 
-def trusted_traces_of(path: Path, names: Sequence[str]) -> list[Trace] | str:
-    """The same; nobody is asked whether the file may be imported."""
-    return traces_of(path, names) if is_granted() else "its trace, for which it is imported, which needs `--trust`"
+def trusted_traces_of(budget: Budget, path: Path, names: Sequence[str]) -> list[Trace] | str:
+    """The same, if there is time; nobody is asked whether the file may be imported."""
+    if not is_granted():
+        return "its trace, for which it is imported, which needs `--trust`"
+    return "its trace, for which no time was left" if budget.is_spent else traces_of(path, names)
 
 
 def traces_in(session: Session) -> Traces | None:
@@ -94,7 +97,7 @@ def traces_in(session: Session) -> Traces | None:
     None for that, and for commands that make no other ports."""
     if session.style in (None, COMPAT):
         return None
-    return trusted_traces_of if session.style == AUTO else traces_of
+    return partial(trusted_traces_of, Budget(SECONDS)) if session.style == AUTO else traces_of
 
 
 def port_options(session: Session) -> PortOptions:
@@ -127,6 +130,11 @@ def asking(session: Session, options: PortOptions) -> PortOptions:
     """The same, for ports that the preprocessor is asked of; if nothing else is said, as the compile gate compiles."""
     gate = GateOptions(toolkit=session.toolkit, target=options.target.name)
     return options if options.ask is not None else replace(options, ask=partial(preprocessed, gate))
+
+
+def untraced(*_: object) -> str:
+    """In place of traces of CuTe DSL, there."""
+    return "its trace (`--no-compile`)"
 
 
 def unasked(*_: object) -> str:
@@ -192,7 +200,7 @@ def port_paths(
         wide=wide,
     )
     if options.traces is not None and not compiles:
-        options = replace(options, traces=unasked)
+        options = replace(options, traces=untraced)
     if options.types is not None and gate is not None:
         options = replace(options, types=partial(types_of, gate) if compiles else unasked)
     chip = port_target(target) if target else options.target

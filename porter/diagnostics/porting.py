@@ -244,8 +244,8 @@ IDIOM_UNPROVED = warning(
     "PT2580",
     "{path} is not in SM100's own words: {what}",
     "A port of CuTe in SM100's own words is run: all sizes of the cases beside the kernel, all input families, several "
-    "schedules, hazards at strict level. It is given only if nothing is found. The port is that of the compat style, "
-    "with a support file beside it.",
+    "schedules, hazards at strict level; or, of CuTe C++ without a case, it is compared with its original on PTX. It "
+    "is given only if nothing is found. The port is that of the compat style, with a support file beside it.",
     "Correct as it is. `porter verify --style idiomatic` shows what is said above.",
 )
 IDIOM_PROVED = note(
@@ -253,6 +253,15 @@ IDIOM_PROVED = note(
     "{path} {how}; {cases} verified it at {sizes} sizes",
     "The port uses public names of CuTe alone, and no file stands beside it.",
     "Nothing has to be done.",
+)
+IDIOM_AT_PRACTICE = note(
+    "PT2582",
+    "{path} is in Blackwell's own words; {cases} verified it at {sizes} sizes, with hazards at practice level: the "
+    "installed CuTe DSL has no {names}",
+    "The port uses public names of CuTe DSL alone, and no file stands beside it. Some versions of the DSL have no name "
+    "for fences that the PTX ISA asks for, and NVIDIA's own kernels are without; so is the port.",
+    "Nothing has to be done. With a newer nvidia-cutlass-dsl the port has these fences, and is verified at strict "
+    "level.",
 )
 IDIOM_COMMENTS = note(
     "PT2571",

@@ -72,6 +72,8 @@ class KernelPlan:
     """Stages of the ring where one of these steps changed their number, else 0."""
     registers: int = 0
     """Registers that warps which give some back keep, where one of these steps changed it, else 0."""
+    alike: bool = False
+    """Whether the compiler says the same of the types of all instantiations of such a port."""
     halved: int | None = None
     """The dimension of the grid that has half the blocks, where one of these steps made tiles twice as wide."""
     promotion: str | None = None
@@ -89,11 +91,12 @@ class KernelPlan:
     @property
     def steps(self) -> tuple[str, ...]:
         """Steps of all styles that the port has."""
-        return (*(("m128",) if self.has_full_rate else ()), *self.native)
+        rows = ("m128",) if self.has_full_rate else ("own words",) if self.mode else ()
+        return (*rows, *self.native)
 
     def of_compat(self) -> KernelPlan:
         """The plan of the same kernel without any of them."""
-        return replace(self, mma_rows=M, mode="", permuted=False, joined=False, native=(), gate=())
+        return replace(self, mma_rows=M, mode="", permuted=False, joined=False, alike=False, native=(), gate=())
 
 
 def kernel_plan(

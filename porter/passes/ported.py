@@ -64,7 +64,7 @@ class PortedRoot:
     dsl: bool = False
     include_dirs: tuple[Path, ...] = ()
     full_rate: tuple[str, ...] = ()
-    """Kernels whose MMAs have M=128."""
+    """Kernels whose MMAs have M=128, or that are in SM100's own words."""
     kernels: tuple[str, ...] = ()
     """Kernels that use the tensor core."""
     native: tuple[str, ...] = ()
@@ -83,6 +83,10 @@ class PortedRoot:
     """Whether its kernels are in SM100's own words of CuTe."""
     modes: tuple[str, ...] = ()
     """How results are partitioned then, in kernels of CuTe C++."""
+    absent: tuple[str, ...] = ()
+    """Names of that which the installed CuTe DSL lacks."""
+    alike: tuple[str, ...] = ()
+    """Kernels of CuTe C++ whose instantiations have the same types, as the compiler says."""
 
 
 @dataclass
@@ -186,7 +190,7 @@ class Ported:
         rows = result.plans if isinstance(result, PortResult) else ()
         native, stages, registers = (rows[0].native, rows[0].stages, rows[0].registers) if rows else ((), 0, 0)
         kernels = tuple(p.kernel for p in rows)
-        full_rate = tuple(p.kernel for p in rows if p.has_full_rate)
+        full_rate = tuple(p.kernel for p in rows if p.has_full_rate or p.mode)
         if isinstance(result, DslPortResult):
             kernels = tuple(result.kernels)
             full_rate = kernels if result.idiomatic else ()
@@ -194,7 +198,11 @@ class Ported:
         halved, joined = rows[0].halved if rows else None, any(p.joined for p in rows)
         modes = tuple(dict.fromkeys(p.mode for p in rows if p.mode))
         own_words = bool(modes) or (isinstance(result, DslPortResult) and result.idiomatic)
-        of_plans = (full_rate, kernels, native, stages, registers, permuted, halved, joined, own_words, modes)
+        absent = result.absent if isinstance(result, DslPortResult) else ()
+        alike = tuple(p.kernel for p in rows if p.alike)
+        of_plans = (
+            full_rate, kernels, native, stages, registers, permuted, halved, joined, own_words, modes, absent, alike,
+        )  # fmt: skip
         paths, is_dsl = tuple(sources.sources()), isinstance(sources, DslSources)
         self.roots.append(PortedRoot(root, paths, added, is_dsl, dirs, *of_plans))
         self.scaffold.update(getattr(result, "scaffold", {}))

@@ -103,7 +103,8 @@ def port_plan(session: Searching | None, ported: Ported, root: PortedRoot | None
     files = ported.elsewhere() if root is None else ported.of_root(root)
     roots = [root] if root is not None else ported.roots
     reorders = any(changes.numerics for r in roots for changes in declared(r.native))
-    plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders, layout=layout_of(ported))
+    plan = PortPlan(files=files, keeps_hopper=ported.keeps_hopper, reorders=reorders, layout=layout_of(ported),
+                    at_practice=any(r.absent for r in roots))  # fmt: skip
     staged = [r for r in roots if not r.dsl and (r.stages or PAIR in r.native or r.permuted or r.halved is not None)]
     return replace(plan, relaunch=_relaunch(session, plan, staged[0])) if len(staged) == 1 else plan
 

@@ -20,11 +20,12 @@ from porter.verify.line_map import LineMap
 
 @dataclass(frozen=True)
 class Checking:
-    """A backend that looks for hazards, at a level and with a schedule."""
+    """A backend that looks for hazards, at a level and with a schedule. `lacks_fences`: as of a `HazardRun`."""
 
     backend: Backend
     level: Level
     schedule: str
+    lacks_fences: bool = False
 
 
 def checked_run(
@@ -34,7 +35,7 @@ def checked_run(
     bad = bool(result.hazards) or result.status != "ok"
     return HazardRun(case.name, program, kernel.entry, kernel.arch, checking.level, checking.schedule, (seed,),
                      result.status, result.findings, tuple(result.hazards), result.warp_instructions, result.seconds,
-                     seed if bad else None)  # fmt: skip
+                     seed if bad else None, lacks_fences=checking.lacks_fences)  # fmt: skip
 
 
 def judged(runs: Sequence[HazardRun], sources: Sequence[Path]) -> tuple[HazardRun, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from porter.build.port_plan import PortPlan
 from porter.diagnostics.spread import spread
 from porter.ptx import ast
 from porter.sim.check.hazard import Hazard, Level, collect
@@ -52,6 +53,9 @@ class HazardRun:
     baseline: bool = False
     digest: str = ""
     """Of all that it depends on; empty where nothing is kept of it."""
+    lacks_fences: bool = False
+    """Whether the library of a port has no name for fences of Tensor Memory: those that only the letter asks for stay
+    to review."""
 
     @property
     def verdict(self) -> Verdict:
@@ -79,7 +83,9 @@ def worst(runs: Iterable[HazardRun]) -> Verdict:
 def against_original(port: HazardRun, original: HazardRun, lines: LineMap) -> tuple[HazardRun, HazardRun]:
     """Both runs with the port's hazards told apart: those that it introduces, and those that the original has too."""
     found = split(port.hazards, original.hazards, lines)
-    changed = {id(h): as_introduced(h, port.level) for h in found.introduced}
+    changed = {
+        id(h): h if port.lacks_fences and _is_of_fences(h) else as_introduced(h, port.level) for h in found.introduced
+    }
     judged = dataclasses.replace(
         port,
         hazards=tuple(changed.values()),
@@ -87,6 +93,11 @@ def against_original(port: HazardRun, original: HazardRun, lines: LineMap) -> tu
         similar=tuple(Inherited(changed[id(s.hazard)], s.original) for s in found.similar),
     )
     return judged, dataclasses.replace(original, baseline=True)
+
+
+def _is_of_fences(hazard: Hazard) -> bool:
+    """Whether all that it lacks are fences of Tensor Memory."""
+    return bool(hazard.edges) and all(e.missing.startswith("tcgen05.fence::") for e in hazard.edges)
 
 
 @dataclass(frozen=True)
@@ -197,6 +208,6 @@ def put_together(
                      tuple(hazards), instructions, seconds, replay, tuple(finding_seeds))  # fmt: skip
 
 
-def usual_level(program: str) -> Level:
-    """Strict for what Porter emits."""
-    return "strict" if program == "port" else "practice"
+def usual_level(program: str, plan: PortPlan | None = None) -> Level:
+    """Strict for what Porter emits, where its `plan` does not say otherwise."""
+    return "strict" if program == "port" and not (plan is not None and plan.at_practice) else "practice"

@@ -140,7 +140,7 @@ class _Sweep:
                 return None, notes
             if plan.reorders and case.compare is None:
                 case = replace(case, compare="bound")
-        options = self._options(case if plan is None else ported_case(case, plan.section), dsl_port)
+        options = self._options(case if plan is None else ported_case(case, plan.section), dsl_port, plan)
         if plan is None and not wanted.hazards:
             # Hazards that nobody asked for are looked for to judge a port.
             options = replace(options, checking=None)
@@ -156,7 +156,7 @@ class _Sweep:
         chosen = wanted.sizes(case) if wanted.sizes is not None else [case.sizes, *case.other_sizes]
         return (prove_case(case, plan, self.builder, chosen, wanted.prove_seconds),)
 
-    def _options(self, case: Case, dsl_port: bool) -> VerifyOptions:
+    def _options(self, case: Case, dsl_port: bool, plan: PortPlan | None) -> VerifyOptions:
         """`case` as the port has it, which may not take all sizes."""
         wanted, settings = self.wanted, self.settings
         on_default = wanted.sizes is None and wanted.against is None and wanted.port_of is not None
@@ -167,7 +167,7 @@ class _Sweep:
             settings.schedule,
             self.tell,
             again=other_schedules(dsl_port, settings) if self.on_simulator else (),
-            checking=self._checking if self.checks and wanted.hazards is not False else None,
+            checking=partial(self._checking, plan) if self.checks and wanted.hazards is not False else None,
             under=partial(_under, settings) if self.checks else None,
             budget=wanted.budget,
             known=wanted.known,
@@ -178,11 +178,12 @@ class _Sweep:
             else options
         )
 
-    def _checking(self, program: str) -> Checking:
+    def _checking(self, plan: PortPlan | None, program: str) -> Checking:
         """The backend that looks for hazards, for original or port."""
-        level = usual_level(program)
+        level = usual_level(program, plan)
         settings = replace(self.settings, checking=level)
-        return Checking(make_backend("sim", settings), level, self.settings.schedule)
+        lacks_fences = program == "port" and plan is not None and plan.at_practice
+        return Checking(make_backend("sim", settings), level, self.settings.schedule, lacks_fences)
 
     def _with_source(self, case: Case) -> Case:
         source, include_dirs = self.wanted.source, self.wanted.include_dirs

@@ -160,7 +160,8 @@ EQUAL = {
 OTHER = {
     "the warp": "shr.u32 %r5, %r0, 5; st.shared.b32 [word], %r5;",
     "half of a pair": "mov.b32 %r5, 7; shr.u32 %r6, %r0, 5; st.shared.v2.b32 [word], {%r5, %r6};",
-    "one and another": "shr.u32 %r5, %r0, 5; st.shared.b32 [word], 5; setp.eq.s32 %p2, %r5, 2; @%p2 st.shared.b32 [word], 6;",
+    "one and another": "shr.u32 %r5, %r0, 5; st.shared.b32 [word], 5; setp.eq.s32 %p2, %r5, 2; "
+    "@%p2 st.shared.b32 [word], 6;",
     "the last": "setp.eq.s32 %p2, %r0, 127; selp.b32 %r5, 1, 2, %p2; st.shared.b32 [word], %r5;",
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ from porter.report.json import schema
 from porter.sim.check.catalog import KINDS
 from porter.sim.check.hazard import Hazard, Site, edge
 from porter.sim.check.judge import AFTER_COMMIT, AFTER_WAIT_GROUP
+from porter.verify.hazards import HazardRun, against_original
 from porter.verify.inherited import as_introduced, split
 from porter.verify.line_map import LineMap
 
@@ -292,6 +293,23 @@ def test_what_one_level_reports_apart_is_one_place(lines: LineMap, at) -> None:
     assert found.original.severity == "error"
     assert not split([pair("port", PROXY, COMMIT)], original[:1], lines).inherited
     assert not split([pair("port", PROXY, COMMIT, SYNC)], original, lines).inherited
+
+
+def test_fences_that_a_library_has_no_name_for_stay_to_review(lines: LineMap, at) -> None:
+    mma = site("tcgen05.mma on Tensor Memory", "tcgen05.mma", at("port", 10))
+    load = site("tcgen05.ld", "tcgen05.ld", at("port", 12))
+    behind = "tcgen05.fence::after_thread_sync between the synchronization and the second access"
+
+    def severities(lacks_fences: bool) -> list[str]:
+        found = [hazard(mma, load, *missing, kind="H1", severity="review", strict=True)
+                 for missing in ((behind,), (behind, SYNC), (SYNC,))]  # fmt: skip
+        run = HazardRun("k", "port", "k", "sm_100a", "practice", "late", (0,), "ok", (), tuple(found), 1, 0.0,
+                        lacks_fences=lacks_fences)  # fmt: skip
+        judged, _ = against_original(run, replace(run, program="original", hazards=()), lines)
+        return [h.severity for h in judged.hazards]
+
+    assert severities(False) == ["error", "error", "error"]
+    assert severities(True) == ["review", "error", "error"]
 
 
 def test_what_is_introduced_is_an_error_at_every_level() -> None:

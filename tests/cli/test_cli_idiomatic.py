@@ -13,7 +13,8 @@ from test_cli_full_rate import CORPUS
 
 from porter.cli.main import main
 
-KERNELS = ("f16acc", "fp8_scaled", "multicast", "persistent", "rs", "stsm", "tma", "ws")
+GEMMS = ("f16acc", "fp8_scaled", "multicast", "multistage", "persistent", "rs", "stsm", "tma", "ws")
+KERNELS = [*(f"cute_gemm_{name}" for name in GEMMS), "cute_attention", "cute_attention_bwd"]
 
 
 def port(*words: str) -> dict[str, list[dict[str, str]]]:
@@ -47,7 +48,7 @@ def test_kernels_of_their_own_mmas_are_as_in_the_compat_style(tmp_path: Path) ->
 @pytest.mark.external
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_of_the_corpus_is_given_with_nothing_beside_it(name: str, tmp_path: Path) -> None:
-    found = port("--trust", "-o", str(tmp_path), str(CORPUS / f"cute_gemm_{name}/cute_gemm_{name}.cu"))
+    found = port("--trust", "-o", str(tmp_path), str(CORPUS / f"{name}/{name}.cu"))
     assert {d["id"] for d in found["diagnostics"]} - {"PT2571"} == {"PT2581"}
     (written,) = tmp_path.iterdir()
     text = written.read_text()

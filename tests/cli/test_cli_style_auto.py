@@ -16,7 +16,7 @@ from test_cli_full_rate import CORPUS, gemm, planted, verified
 
 from porter.build import trust
 from porter.cli import auto as automatic
-from porter.cli import full_rate
+from porter.cli import full_rate, porting
 from porter.cli.auto import one_each, time_for
 from porter.cli.context import Session
 from porter.cli.rates import Slower
@@ -28,6 +28,7 @@ from porter.passes.ported import Ported, PortedRoot
 from porter.tune import search
 from porter.tune.choosing import Chosen
 from porter.tune.staging import Staged
+from porter.verify.budget import Budget
 from porter.verify.outcome import Verdict
 
 AUTO = ("--style", "auto")
@@ -338,6 +339,14 @@ def test_one_warpgroup_with_two_tiles(tmp_path: Path, monkeypatch: pytest.Monkey
     assert notes(said) == ["PT2512"]
 
 
+def test_no_trace_of_cute_dsl_is_begun_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORTER_TRUST", "1")
+    monkeypatch.setattr(porting, "traces_of", lambda path, names: "traced")
+    begun = Budget(10.0)
+    assert porting.trusted_traces_of(begun, Path("a.py"), ()) == "traced"
+    assert "no time was left" in porting.trusted_traces_of(Budget(0.0), Path("a.py"), ())
+
+
 def test_cute_dsl_that_its_case_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = next(shutil.copytree(CORPUS / "dsl_gemm", tmp_path / "dsl").glob("dsl_*.py"))
     told = [stated(kernel, kernel.read_bytes(), 128, 128, 2)]
@@ -347,16 +356,23 @@ def test_cute_dsl_that_its_case_verified(tmp_path: Path, monkeypatch: pytest.Mon
     assert "porter_dsl" not in text
     assert "PT2581" in said
     assert not (kernel.parent / "out/porter_dsl.py").exists()
-    assert ported(kernel, "--style", "full-rate", out="full")[0] == text
-    monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(missing="no"))
-    text, said = ported(kernel, *AUTO, out="other")
-    assert text == compat(kernel)
-    assert "PT2580" in said
-    lost = Slower("kernel", 0.2, 0.3)
-    monkeypatch.setattr(automatic, "slower", lambda *compared: lost)
+    assert notes(ported(kernel, *AUTO, "--no-compile", out="unrun")[1]) == ["PT2534"]
+    monkeypatch.setattr(automatic, "slower", lambda *compared: Slower("kernel", 0.2, 0.3))
     text, said = ported(kernel, *AUTO, out="slow")
-    assert text == compat(kernel)
+    assert "porter_dsl.gemm(" in text
     assert "PT2532" in said
+
+
+@pytest.mark.slow
+def test_cute_dsl_in_which_its_case_found_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = next(shutil.copytree(CORPUS / "dsl_gemm", tmp_path / "dsl").glob("dsl_*.py"))
+    told = [stated(kernel, kernel.read_bytes(), 128, 128, 2)]
+    monkeypatch.setattr("porter.cli.porting.traces_of", lambda path, names: told)
+    monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(missing="no"))
+    for style in ("auto", "full-rate", "native"):
+        text, said = ported(kernel, "--style", style, out=style)
+        assert text == compat(kernel)
+        assert "PT2580" in said
 
 
 @pytest.mark.parametrize("option", [("--ignore", "PTR180"), ("--ignore", "PTR18"), ("--select", "PTR100")])

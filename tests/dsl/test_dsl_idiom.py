@@ -15,6 +15,7 @@ import yaml
 from porter.lang.text import EditGroup, Safety, apply_groups
 from porter.passes.dsl.port import port_python
 from porter.passes.idiom_dsl.facts import Trace
+from porter.passes.idiom_dsl.names import OPTIONAL
 from porter.passes.idiom_dsl.port import Idiomatic, idiomatic
 from porter.passes.idiom_dsl.stated import stated
 from porter.rules.load import load_rules
@@ -68,6 +69,20 @@ def test_nothing_of_hopper_but_layouts_is_left() -> None:
     }
     assert "warpgroup" not in BASE
     assert "porter" not in BASE
+
+
+def test_names_that_the_dsl_lacks_are_left_out_and_told() -> None:
+    """Without a name for fences the port is as NVIDIA's kernels of that version are."""
+    (name,) = OPTIONAL.values()
+    trace = stated(PATH, GEMM.encode(), 128, 128)
+    found = ported(GEMM, replace(trace, absent=frozenset([name, "cutlass.another"])))
+    assert (found.what, found.absent) == ("", [name])
+    groups = [EditGroup(rule, "", Safety.REVIEW, (edit,)) for rule, edit in found.edits]
+    text = apply_groups({str(PATH): GEMM.encode()}, groups)[str(PATH)].decode()
+    fences = r" *tcgen05_fence\(.*\)\n|from cutlass.experimental.primitives import .*\n"
+    assert text == re.sub(fences, "", BASE)
+    assert len(re.findall(fences, BASE)) > 4
+    assert not ported(GEMM).absent
 
 
 def test_lines_that_no_rule_is_for_stay() -> None:
@@ -139,6 +154,67 @@ def test_warpgroups_share_the_columns_of_each_tile_of_the_epilogue() -> None:
     assert "(None, None, 0, thread // 128, None, None)" in result
 
 
+TWO = changed(*changes_of(FORMS["two"]["base"]))
+TURNS = changed(*changes_of(FORMS["turns"]["base"]), text=PROMOTED)
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS["two"]["same"], 1))
+def test_two_accumulators(form: str) -> None:
+    result = text_of(changed(*changes_of(FORMS["two"]["same"][form]), text=TWO))
+    assert "sums = accumulators[(None, None, None, 0)]\n        more = accumulators[(None, None, None, 1)]\n" in result
+    assert result.count("cute.copy(tiled_load, ") == 2
+    assert "mine[i] = tTR_rAcc[i] * tTR_rAcc_more[i]" in result
+    assert "make_fragment_C(cute.append(shape, 2))" in result
+    assert "(tTR_rAcc, tTR_rAcc_more)" in result or "(sums, more)" not in result
+    assert "warpgroup" not in result
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS["two"]["left"], 1))
+def test_two_accumulators_that_are_not_followed(form: str) -> None:
+    told = FORMS["two"]["left"][form]
+    assert told["what"] in ported(changed(*changes_of(told["changes"]), text=TWO)).what
+
+
+def test_two_accumulators_need_columns_for_both() -> None:
+    assert not ported(TWO, columns=256).what
+    three = changed(("sums, more = ", "sums, more, third = "), ("(more, rB)", "(more, rB), (third, rB)"), text=TWO)
+    again = ", cute.make_rmem_tensor(shape, cutlass.Float32)"
+    assert "not enough columns" in ported(three.replace(again, again * 2, 1), columns=256).what
+
+
+def test_warpgroups_beside_each_other_share_the_columns() -> None:
+    text = changed(("(1, 1, 1), tiler_mn", "(1, 2, 1), tiler_mn"), text=TWO)
+    trace = stated(PATH, text.encode(), 128, 128)
+    for call in trace.calls:
+        if call["name"].endswith("make_trivial_tiled_mma"):
+            call["values"]["5"] = [1, 2, 1]
+            call["result"]["op"]["shape_mnk"] = [64, 64, 16]
+    found = ported(text, replace(trace, threads=256))
+    assert not found.what, found.what
+    assert any(b"acc_part = (mma.shape_mnk[0], mma.shape_mnk[1] // 2)" in edit.replacement for _, edit in found.edits)
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS["turns"]["same"], 1))
+def test_sums_that_are_used_in_some_turns(form: str) -> None:
+    text = changed(*changes_of(FORMS["turns"]["same"][form]), text=TURNS)
+    result = text_of(text)
+    assert result.count("acc_full.producer_commit(acc_fill_state)") == text.count("wait_group(0)")
+    assert result.count("cute.copy(tiled_load, tTR_tAcc, tTR_rAcc)") == text.count("wait_group(0)")
+    assert result.count("loads.consumer_release(read)") == text.count("loads.consumer_wait(")
+    turn = result[result.index("for k in cutlass.range") :]
+    order = ("if is_mma_warp:", "loads.consumer_wait(read)", "cute.gemm(", "loads.consumer_release(read)", "if k ",
+             "producer_commit(", "acc_full.consumer_wait(", "cute.copy(tiled_load", "acc_full.consumer_release(",
+             "producer_acquire(", "+ tTR_rAcc[i]")  # fmt: skip
+    assert sorted(order, key=turn.index) == list(order)
+    assert "done" not in result
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS["turns"]["left"], 1))
+def test_turns_that_are_not_followed(form: str) -> None:
+    told = FORMS["turns"]["left"][form]
+    assert told["what"] in ported(changed(*changes_of(told["changes"]), text=TURNS)).what
+
+
 def test_a_module_by_another_name() -> None:
     result = text_of(re.sub(r"(?<![\w.])cute\b", "ct", GEMM))
     assert result == re.sub(r"(?<![\w.])cute\b", "ct", BASE)
@@ -154,6 +230,9 @@ def test_cleared_sums_of_a_loop_that_may_be_empty_are_zeros() -> None:
     assert "multiplies = self.tiles > 0\n" in result
     assert "            else:\n                tTR_rAcc.fill(0)\n" in result
     assert "mma.set(tcgen05.Field.ACCUMULATE, False)" in result
+    result = text_of(changed(*SAME["cleared sums of turns that are counted behind that"]))
+    assert "        turns = cutlass.min(self.tiles, 9)\n        multiplies = turns > 0\n" in result
+    assert result.count("turns = ") == 1
 
 
 def test_a_port_is_a_file_with_nothing_to_port(tmp_path: Path) -> None:

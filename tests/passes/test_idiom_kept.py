@@ -7,10 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from idiom_kernels import idiomatic, left
+from idiom_kernels import idiomatic, left, port
 
-SCORES = (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1)
-OUTPUT = (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 0, 2)
+SCORES = (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1, 2)
+OUTPUT = (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 0, 2, 2)
 TYPES = (SCORES, OUTPUT, (4, 3, 1, 7), (32, 3, 1, 32))
 QK = """        warpgroup_arrive();
         gemm(mma_qk, tSrQ, tSrK(_, _, _, block), tSrS);
@@ -182,13 +182,14 @@ def test_what_is_left(tmp_path: Path, old: str, new: str, missing: str) -> None:
 @pytest.mark.parametrize(
     ("index", "answer", "missing"),
     [
-        (0, (2, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1), "one tile of 64 rows"),
-        (0, (1, 1, 64, 256, 2, 1, 0, 1, 1, 6, 1, 1), "without a permutation"),
-        (0, (1, 1, 64, 256, 2, 1, 1, 1, 1, 1, 1, 1), "sums of 32 bits"),
-        (0, (1, 1, 64, 256, 2, 1, 1, 0, 1, 6, 1, 1), "of 8, 16 or 32 bits"),
-        (0, (1, 1, 64, 256, 2, 1, 1, 4, 4, 6, 1, 2), "with k first"),
-        (1, (1, 1, 64, 256, 2, 1, 1, 4, 4, 6, 0, 1), "from registers, of 16 or 32 bits"),
-        (0, (1, 1, 512, 256, 2, 1, 1, 1, 1, 6, 1, 1), "512 columns of Tensor Memory"),
+        (0, (2, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1, 2), "one tile of 64 rows"),
+        (0, (1, 1, 64, 256, 2, 1, 0, 1, 1, 6, 1, 1, 2), "without a permutation"),
+        (0, (1, 1, 64, 256, 2, 1, 1, 1, 1, 1, 1, 1, 2), "sums of 32 bits"),
+        (0, (1, 1, 64, 256, 2, 1, 1, 0, 1, 6, 1, 1, 2), "of 8, 16 or 32 bits"),
+        (0, (1, 1, 64, 256, 2, 1, 1, 4, 4, 6, 1, 2, 2), "with k first"),
+        (1, (1, 1, 64, 256, 2, 1, 1, 4, 4, 6, 0, 1, 2), "from registers, of 16 or 32 bits"),
+        (0, (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1, 3), "3 warpgroups as `mma_qk` has"),
+        (0, (1, 1, 512, 256, 2, 1, 1, 1, 1, 6, 1, 1, 2), "512 columns of Tensor Memory"),
         (3, (32, 3, 1, 40), "as the registers of one tile"),
         (3, (32, 4, 1, 32), "as the registers of one tile"),
     ],
@@ -199,9 +200,15 @@ def test_types_that_are_left(tmp_path: Path, index: int, answer: tuple[int, ...]
 
 
 def test_three_warpgroups_have_columns_by_pairs(tmp_path: Path) -> None:
-    types = tuple((*one[:3], 384, 3, *one[5:]) if len(one) > 4 else one for one in TYPES)
+    types = tuple((*one[:3], 384, 3, *one[5:12], 3) if len(one) > 4 else one for one in TYPES)
     text = idiomatic(tmp_path, TEXT.replace("(256)", "(384)").replace("_128", "_192"), types)
     assert "uint64_t accumulator_full[3], registers_stored[3];" in text
     assert "(warpgroup % 2 << 20) + warpgroup / 2 * 160;" in text
     assert "Layout<Shape<_3, _1, _1>>{}" in text
     assert "tmem.allocate(512," in text
+
+
+def test_a_run_or_ptx_has_to_show_it(tmp_path: Path) -> None:
+    (plan,) = port(tmp_path, TEXT, TYPES).plans
+    assert (plan.mma_rows, plan.own_words, plan.steps) == (64, True, ("own words",))
+    assert plan.of_compat().steps == ()

@@ -67,6 +67,8 @@ class DslPortResult:
     kernels: list[str] = field(default_factory=list)
     idiomatic: bool = False
     """Whether it is in Blackwell's own words, with no support module."""
+    absent: tuple[str, ...] = ()
+    """Names that the installed DSL lacks for that."""
     build_files: dict[str, bytes] = field(default_factory=dict)
     scaffold: dict[str, bytes] = field(default_factory=dict)
     left_over: list[Diagnostic] = field(default_factory=list)
@@ -250,7 +252,7 @@ class _Port:
             return None
         self.places = {name: one.path for name, one in self.closure.modules.items() if one.own}
         self.patched = {module.name}
-        result.kernels = list(found.kernels)
+        result.kernels, result.absent = list(found.kernels), tuple(found.absent)
         texts = {module.path: module.file.source}
         planned = pass_groups(self.rules, _by_rule(found.edits), self.selection, texts)
         kept = Kept(texts).refused(planned.groups)

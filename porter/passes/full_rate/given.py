@@ -19,7 +19,7 @@ SHARED_MODULE = "it shares a module with a file that stays at M=64"
 
 Verify = Callable[[Ported, PortedRoot], Diagnostic]
 """Runs the port of a root, or compares it on PTX, and answers with `proved`, `equal`, or with why it stays at M=64."""
-RIGHT = (Code.FULL_RATE_PROVED, Code.FULL_RATE_EQUAL, Code.IDIOM_PROVED)
+RIGHT = (Code.FULL_RATE_PROVED, Code.FULL_RATE_EQUAL, Code.IDIOM_PROVED, Code.IDIOM_AT_PRACTICE)
 """What is said of M=128 MMAs that are right."""
 
 
@@ -73,6 +73,9 @@ def own_words(root: PortedRoot) -> str:
 def in_own_words(root: PortedRoot, cases: str, sizes: int) -> Diagnostic:
     """What verified a port in SM100's own words."""
     values = {"path": root.path, "how": own_words(root), "cases": cases, "sizes": sizes}
+    if root.absent:
+        names = ", ".join(name.rpartition(".")[2] for name in root.absent)
+        return Diagnostic(Code.IDIOM_AT_PRACTICE, Location(root.path), {**values, "names": names})
     return Diagnostic(Code.IDIOM_PROVED, Location(root.path), values)
 
 

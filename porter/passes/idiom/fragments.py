@@ -31,7 +31,8 @@ _ROWS = 64
 class Tile:
     """What an instantiation says of a sum: MMAs of 64 rows along M and N for a warpgroup, columns that all warpgroups
     have of one MMA, threads, warpgroups along M and N, whether registers follow each other as the MMA has them; types
-    and majors of operands by number, 0 for one that is none of those known, or A in registers."""
+    and majors of operands by number, 0 for one that is none of those known, or A in registers; warpgroups that come to
+    the MMAs."""
 
     m_tiles: int
     n_tiles: int
@@ -45,6 +46,7 @@ class Tile:
     d: int
     from_a: int
     from_b: int
+    warpgroups: int
 
     @property
     def width(self) -> int:
@@ -213,7 +215,12 @@ class Fragments:
             f"from_{k}": cpp("code_of_source", type=member[f"FrgType{m}"]) for k, m in zip("ab", "AB", strict=True)
         }
         at = kernel.span(one.handle.declaration).end
-        return Question(kernel.file.path, at, "question_of_fragment", {"mma": mma, "sum": one.handle.name, **values})
+        return Question(
+            kernel.file.path,
+            at,
+            "question_of_fragment",
+            {"mma": mma, "sum": one.handle.name, "warpgroups": self.site.count, **values},
+        )
 
     def _candidates(self) -> Iterator[Operand]:
         """What may be A from registers, by the variable that has all of it."""
@@ -239,6 +246,9 @@ class Fragments:
         for t in mma.every:
             if not t.is_plain:
                 raise site.left(where, f"registers of `{mma.name}` in the order of its MMAs, without a permutation")
+            if t.warpgroups != t.m_groups * t.n_groups:
+                what = f"{t.warpgroups} warpgroups as `{mma.name}` has: it has {t.m_groups * t.n_groups}"
+                raise site.left(where, what)
             if not (t.a and t.b and t.from_b) or _TYPES[t.d] != "F32":
                 raise site.left(where, f"operands of `{mma.name}` of 8, 16 or 32 bits, and sums of 32 bits")
             if t.tiles > 1 and (t.m_groups * t.n_groups > 1 or not t.from_a):

@@ -86,7 +86,7 @@ def _with_rows_kept(site: Site, ask: Ask) -> KernelPlan:
     columns = port_preserving(site, ask)
     include(site, False)
     return _plan(
-        site, "P", columns, 64, "the tiled MMAs of Hopper name the layout of registers, those of SM100 multiply"
+        site, "P", columns, 64, False, "the tiled MMAs of Hopper name the layout of registers, those of SM100 multiply"
     )
 
 
@@ -129,10 +129,11 @@ def _ported(site: Site) -> KernelPlan:
     rewrite_sizes(site, atom)
     include(site, any(by for _, _, by in loop.releases()))
     what = "it is in SM100's own words: one warp issues MMAs of 128 rows, and results are partitioned anew"
-    return _plan(site, "W'" if copies.by_matrix else "W", site.columns, 128, what)
+    mode = "W'" if copies.by_matrix else "W"
+    return _plan(site, mode, site.columns, 128, len(site.every) == 1, what)
 
 
-def _plan(site: Site, mode: str, columns: int, rows: int, what: str) -> KernelPlan:
+def _plan(site: Site, mode: str, columns: int, rows: int, alike: bool, what: str) -> KernelPlan:
     kernel = site.kernel
     return KernelPlan(
         kernel=kernel.name,
@@ -147,4 +148,5 @@ def _plan(site: Site, mode: str, columns: int, rows: int, what: str) -> KernelPl
         notes=(what,),
         mma_rows=rows,
         mode=mode,
+        alike=alike,
     )

@@ -79,12 +79,20 @@ class Preserving:
 
     @property
     def _all(self) -> bool:
-        """Whether all threads of a block multiply."""
-        text = self.site.threads or ""
-        value = self.site.program.constants_in(self.site.kernel).evaluate(text)
-        return self.site.first_warpgroup == 0 and (
-            value == self.fragments.groups * WARPGROUP or (value is None and self.site.warpgroups is None)
-        )
+        """Whether all threads of a block are known to multiply."""
+        value = self.site.program.constants_in(self.site.kernel).evaluate(self.site.threads or "")
+        return self.site.first_warpgroup == 0 and {value} == self._counts
+
+    @property
+    def _counts(self) -> set[int | None]:
+        """How many threads multiply, in each instantiation."""
+        return {t.threads for m in self.fragments.mmas.values() for t in m.every}
+
+    @property
+    def _threads(self) -> str:
+        mma = next(iter(self.fragments.mmas.values()))
+        one = next(iter(self._counts))
+        return str(one) if len(self._counts) == 1 else cpp("size_of_mma", c=self.site.c, mma=mma.name)
 
     def _member(self, name: str) -> str:
         """A warpgroup's mbarrier."""
@@ -461,7 +469,7 @@ class Preserving:
         for node in find(block, "return_statement"):
             if node.start_byte < last.end_byte and _is_of(kernel, node):
                 raise site.left(node, "one end of the part of the kernel that multiplies")
-        text = cpp("leave", whole=self._all, threads=self.fragments.groups * WARPGROUP)
+        text = cpp("leave", whole=self._all, threads=self._threads)
         free = cpp("free", site.unit, first=site.first_warp, storage=self.storage.front, columns=site.columns_text,
                    warp=site.name("warp"), tmem=site.name("tmem"), base=site.name("tmem_base"))  # fmt: skip
         site.draft.behind(FREE_RULE, kernel, last, f"{text}\n{free}")

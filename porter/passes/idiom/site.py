@@ -51,6 +51,8 @@ class Site:
     first_warpgroup: int = 0
     warpgroups: int | None = None
     """How many warpgroups multiply, by the branches that lead there; None if that is an expression."""
+    count: str = ""
+    """The same as an expression."""
     threads: str | None = None
     names: dict[str, str] = field(default_factory=dict)
     allocated: str = ""
@@ -262,7 +264,7 @@ def sites_of(port: PortContext, tiled: Tiled, draft: Draft) -> Iterator[Site]:
         )  # fmt: skip
         if not roles.exact:
             raise Left(kernel, kernel.head, "which warpgroups of a block multiply")
-        site.first_warpgroup, site.warpgroups = roles.first, roles.value
+        site.first_warpgroup, site.warpgroups, site.count = roles.first, roles.value, roles.count
         yield site
 
 

@@ -49,6 +49,8 @@ def by_tiles(kernel: Kernel, acc: str = "") -> ByTiles:
     Raises:
         Left: the registers are read in another way.
     """
+    if len(kernel.accumulator.names) > 1:
+        raise Left("several accumulators", kernel.accumulator.statements[-1])
     text, aliases = kernel.text, kernel.aliases_of(acc or kernel.accumulator.name)
     used_apart = kernel.uses(aliases) if not acc else []
     acc = acc or kernel.accumulator.name

@@ -18,11 +18,12 @@ from porter.passes.idiom_dsl.text import Left, Text, found_in
 @dataclass(frozen=True)
 class Trace:
     """What one case does while its original is traced for Hopper: the calls that `porter.build.dsl_observe` tells, and
-    how many threads and blocks a cluster it launches."""
+    how many threads and blocks a cluster it launches. `absent`: names that the installed DSL does not have."""
 
     calls: Sequence[Mapping[str, Any]]
     threads: int
     cluster: int
+    absent: frozenset[str] = frozenset()
 
 
 Traces = Callable[[Path, Sequence[str]], "Sequence[Trace] | str"]
@@ -51,6 +52,7 @@ class Facts:
         self.all: list[Seen] = []
         calls = {text.span(c): c for c in found_in(text.module, cst.Call)}
         self.elsewhere: list[Mapping[str, Any]] = []
+        self.absent = frozenset().union(*(t.absent for t in traces))
         for case, trace in enumerate(traces):
             for told in trace.calls:
                 call = (

@@ -186,7 +186,16 @@ def accumulator(kernel: Kernel, draft: Draft, words: Words) -> None:
         if shape is None or acc.seen[0].name.endswith("_like"):
             raise Left("an accumulator that is made like another tensor", acc.call)
         fragment = f"{kernel.mma}.make_fragment_C({text.code(shape.value)})"
-    draft.instead(ACCUMULATOR, acc.statement, words.text("accumulator", fragment=fragment))
+    several = len(acc.names) > 1
+    if several:
+        shape = argument(acc.call, 0)
+        assert shape is not None
+        both = f"{words['cute']}.append({text.code(shape.value)}, {len(acc.names)})"
+        fragment = f"{kernel.mma}.make_fragment_C({both})"
+    parts = [f"{name} = {words['acc']}[(None, None, None, {i})]" for i, name in enumerate(acc.names) if several]
+    draft.instead(ACCUMULATOR, acc.statement, "\n".join([words.text("accumulator", fragment=fragment), *parts]))
+    for statement in acc.statements[1:]:
+        draft.remove(ACCUMULATOR, statement)
 
 
 def end(kernel: Kernel, draft: Draft, words: Words) -> None:

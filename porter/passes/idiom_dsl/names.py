@@ -15,13 +15,15 @@ OBSERVED: dict[str, list[str]] = _DATA["observed"]
 """Full names by the part that they play."""
 BECOMES: dict[str, list[str]] = _DATA["becomes"]
 METHODS: dict[str, str] = _DATA["methods"]
-ALL_OBSERVED = tuple(name for names in OBSERVED.values() for name in names)
+OPTIONAL: dict[str, str] = _DATA["optional"]
+"""Names that ports have where the DSL has them, by what sections call them."""
+ALL_OBSERVED = (*(name for names in OBSERVED.values() for name in names), *OPTIONAL.values())
 MODULES = frozenset(_DATA["modules"])
 SHORT: dict[str, str] = _DATA["short"]
 """What modules are called where they are imported."""
 SISTERS: dict[str, str] = _DATA["sisters"]
 """Blackwell's modules, with those that have the same part for Hopper."""
-KNOWN: dict[str, str] = _DATA["known"]
+KNOWN: dict[str, Any] = _DATA["known"]
 """Full names that a kernel is recognized by."""
 ONE_BLOCK: str = _DATA["one_block"]
 """The pattern of a layout of one block in a cluster."""

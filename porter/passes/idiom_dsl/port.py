@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -14,6 +14,7 @@ from porter.passes.idiom_dsl.epilogue import ByTiles
 from porter.passes.idiom_dsl.facts import Facts, Trace
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel, kernels
+from porter.passes.idiom_dsl.names import OPTIONAL
 from porter.passes.idiom_dsl.promoted import Promoted
 from porter.passes.idiom_dsl.registers import InRegisters
 from porter.passes.idiom_dsl.text import Draft, Left, Text, read
@@ -23,13 +24,14 @@ from porter.passes.idiom_dsl.words import Words
 
 @dataclass(frozen=True)
 class Idiomatic:
-    """Edits with the rules that they are of, and the kernels; or `what` keeps the file from them, at a `line`."""
+    """Edits with the rules that they are of, and the kernels; or `what` keeps the file from them, at a `line`.
+    `absent`: names that the installed DSL lacks for it."""
 
     edits: Sequence[tuple[str, Edit]] = ()
     kernels: Sequence[str] = ()
     what: str = ""
     line: int = 0
-    names: Sequence[str] = field(default=())
+    absent: Sequence[str] = ()
 
 
 def idiomatic(path: str, source: bytes, traces: Sequence[Trace]) -> Idiomatic:
@@ -44,7 +46,8 @@ def idiomatic(path: str, source: bytes, traces: Sequence[Trace]) -> Idiomatic:
         imports.rename()
         remove_unused(text, draft)
         imports.finish()
-        return Idiomatic(draft.finished(), [k.function.name.value for k in found])
+        absent = sorted(facts.absent & set(OPTIONAL.values()))
+        return Idiomatic(draft.finished(), [k.function.name.value for k in found], absent=absent)
     except cst.ParserSyntaxError as error:
         return Idiomatic(what=str(error.message), line=error.raw_line)
     except Left as left:
@@ -56,7 +59,7 @@ def _edit(kernel: Kernel, draft: Draft, imports: Imports) -> None:
     mma.require(kernel)
     words, how = Words(kernel, imports), _epilogue(kernel)
     words["load_whole"] = not isinstance(how, ByTiles)
-    mma.edit(kernel, draft, imports, how.tile if isinstance(how, ByTiles) else "")
+    mma.edit(kernel, draft, imports, how.tile, not isinstance(how, ByTiles))
     memory.storage(kernel, draft, words)
     memory.pipelines(kernel, draft, words, how.slice, how.warpgroups, how.number)
     memory.accumulator(kernel, draft, words)

@@ -36,6 +36,10 @@ class Promoted:
     number: str
 
     @property
+    def tile(self) -> str:
+        return self.tiles.tile
+
+    @property
     def slice(self) -> str:
         return self.tiles.slice
 

@@ -31,6 +31,7 @@ class InRegisters:
     number: str
     partitions: tuple[cst.Call, ...]
     alike: tuple[cst.Call, ...]
+    tile: str = ""
 
 
 def in_registers(kernel: Kernel) -> InRegisters:
@@ -59,7 +60,8 @@ def partitions(kernel: Kernel) -> tuple[set[str], tuple[cst.Call, ...]]:
             slices[bound[0]] = text.code(bound[1].args[0].value)
     found = []
     for call in found_in(kernel.function, cst.Call):
-        if (owner := method(call, "partition_C")) and not text.span(acc.statement).contains(text.span(call)):
+        made = any(text.span(s).contains(text.span(call)) for s in acc.statements)
+        if (owner := method(call, "partition_C")) and not made:
             if owner not in slices or len(call.args) != 1:
                 raise Left("a partition of C by something else than a thread's slice of the MMA", call)
             bound = assigned(text.statement(call))
@@ -74,7 +76,7 @@ def alike(kernel: Kernel) -> Iterator[cst.Call]:
     shape = argument(acc.call, 0)
     for call in dict.fromkeys(s.call for s in kernel.facts.of("registers")):
         first = argument(call, 0)
-        if call is acc.call or text.function(call) is not kernel.function or first is None or shape is None:
+        if call in acc.calls or text.function(call) is not kernel.function or first is None or shape is None:
             continue
         if text.code(first.value) == text.code(shape.value):
             if any(s.result["shape"] != acc.shape for s in kernel.seen(call) if s.case == acc.seen[0].case):
@@ -87,7 +89,7 @@ def edit(kernel: Kernel, how: InRegisters, draft: Draft, words: Words) -> None:
     thread = operand(how.slice)
     words.update(shared=f" // {how.number}" if how.number != "1" else "", team=f"{thread} // {THREADS}")
     words["slice"] = f"{thread} % {THREADS}" if words["shared"] else how.slice
-    draft.below(RULE, acc.statement, words.text("whole_load"))
+    draft.below(RULE, acc.statement, words.text("whole_load", first=acc.name))
     for call in how.partitions:
         of = text.code(call.args[0].value)
         mine = f"{words['cute']}.local_tile({of}, {words['part']}, {words['place']})" if words["shared"] else of
@@ -100,16 +102,20 @@ def edit(kernel: Kernel, how: InRegisters, draft: Draft, words: Words) -> None:
 
 def rename(kernel: Kernel, draft: Draft, words: Words) -> None:
     """What is not an MMA means the registers."""
-    name, text = kernel.accumulator.name, kernel.text
-    multiplied = [text.span(c) for c in kernel.gemms]
+    text, first, *others = kernel.text, *kernel.accumulator.names
+    held = {
+        first: words["registers"],
+        **{n: one_["other_registers"] for n, one_ in zip(others, words["more"], strict=True)},
+    }
+    multiplied = [text.span(c) for c in kernel.gemms] + [text.span(o.iter) for o in kernel.accumulator.loops]
     for node in found_in(kernel.function, cst.Name):
         span, parent = text.span(node), text.parent(node)
-        if node.value != name or draft.is_gone(span) or any(c.contains(span) for c in multiplied):
+        if node.value not in held or draft.is_gone(span) or any(c.contains(span) for c in multiplied):
             continue
         if (isinstance(parent, cst.Attribute) and parent.attr is node) or (
             isinstance(parent, cst.Arg) and parent.keyword is node
         ):
             continue
         if isinstance(parent, (cst.AssignTarget, cst.Param)):
-            raise Left(f"`{name}` is bound again", node)
-        draft.replace(RULE, node, words["registers"])
+            raise Left(f"`{node.value}` is bound again", node)
+        draft.replace(RULE, node, held[node.value])
