@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CuTe kernels of the corpus in SM100's own words, those of CuTe C++ or any that are named: lines of the diff, files
-beside the port, and its grade beside those of the compat style and of full rate. A kernel that is left has the grade of
-the port that is given in its place.
+beside the port, and its grade beside that of the compat style. A kernel that is left has the grade of the port that is
+given in its place.
 
     python scripts/grade_idiomatic.py --output docs/results/grade-idiomatic.txt
     python scripts/grade_idiomatic.py --output docs/results/grade-idiomatic-dsl.txt dsl_gemm dsl_gemm_persistent …
@@ -24,9 +24,9 @@ from porter.cli.main import main as porter
 from porter.diagnostics import Code
 
 CORPUS = Path(__file__).resolve().parents[1] / "corpus"
-STYLES = ("compat", "full-rate", "idiomatic")
+STYLES = ("compat", "idiomatic")
 _LEFT = (Code.IDIOM_LEFT.id, Code.IDIOM_UNPROVED.id, Code.FULL_RATE_UNPROVED.id)
-_ROW = "{:<22}{:>5}{:>5}{:>8}   {:<14}{:<14}{:<28}{}"
+_ROW = "{:<22}{:>5}{:>5}{:>8}   {:<14}{:<28}{}"
 
 
 def said(*words: str) -> Any:
@@ -70,7 +70,7 @@ def main() -> int:
     for name in names:
         rates = [grade(name, style) for style in STYLES]
         out, inside, beside, left = lines(name)
-        grades = [rate for rate, _ in rates[:2]] + [f"{rates[2][0]} {rates[2][1]}"]
+        grades = [rates[0][0], " ".join(rates[1])]
         rows.append(_ROW.format(name, out, inside, beside, *grades, left).rstrip())
         print(rows[-1], file=sys.stderr, flush=True)
         arguments.output.write_text("\n".join(rows) + "\n", "utf-8")

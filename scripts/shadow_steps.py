@@ -28,7 +28,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "passes"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from full_rate_groups import GROUPS
+from full_rate_groups import GROUPS, Kernel
 
 from porter.build.port_plan import PortPlan
 from porter.cli.building import make_builder
@@ -56,18 +56,20 @@ other_sizes:
   - {STEPS: 2, ROWS: 64, X: 2, Y: 1}
   - {STEPS: 1, ROWS: 320, X: 3, Y: 1}
   - {STEPS: 6, ROWS: 1, X: 1, Y: 1}
+include_dirs: ["package:cutlass_library/source/include"]
 tensors:
   in: {dtype: f16, shape: [11264], role: input}
-  out: {dtype: f32, shape: [X * Y * 8192], role: output}
+  out: {dtype: f32, shape: [X * Y * RESULTS], role: output}
 launch:
   grid: [X, Y, 1]
   block: [THREADS, 1, 1]
+  dynamic_smem: SHARED
 params: [out, in, STEPS, ROWS]
-reference: "zeros([X * Y * 8192])"
+reference: "zeros([X * Y * RESULTS])"
 """
 SECONDS = 60.0
 LONGEST = 120
-"""Seconds for a kernel: flags in memory that threads poll are executed turn by turn."""
+"""Seconds of processor time for a kernel: flags in memory that threads poll are executed turn by turn."""
 MOST = 10_000
 """Instructions of a warp that waits for good."""
 
@@ -96,14 +98,17 @@ class Row(NamedTuple):
 
 
 def shadow(group: str, name: str) -> Row:
-    began = time.perf_counter()
+    began = time.process_time()
     kernel = GROUPS[group][name]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cu"
         path.write_text(kernel.text)
-        (Path(folder) / "case.yaml").write_text(CASE.replace("THREADS", str(kernel.threads)))
+        text = CASE
+        for word, value in ("THREADS", kernel.threads), ("RESULTS", kernel.results), ("SHARED", kernel.shared):
+            text = text.replace(word, str(value))
+        (Path(folder) / "case.yaml").write_text(text)
         row = judged(group, name, path)
-    return row._replace(seconds=time.perf_counter() - began)
+    return row._replace(seconds=time.process_time() - began)
 
 
 def judged(group: str, name: str, path: Path) -> Row:
@@ -126,7 +131,7 @@ def judged(group: str, name: str, path: Path) -> Row:
         )
     ptx = on_ptx(case, plan, builder, sizes, roots[0].joined)
     refused = ptx.startswith("refused")
-    return Row(group, name, "", ptx, "not run" if refused else run_both(*texts, GROUPS[group][name].threads))
+    return Row(group, name, "", ptx, "not run" if refused else run_both(*texts, GROUPS[group][name]))
 
 
 def on_ptx(case: Case, plan: PortPlan, builder: Builder, sizes: Sequence[Sizes], joined: bool) -> str:
@@ -138,18 +143,18 @@ def on_ptx(case: Case, plan: PortPlan, builder: Builder, sizes: Sequence[Sizes],
     return "equal" if len(equality.looked_at) == len(sizes) else f"unknown: only {', '.join(equality.looked_at)}"
 
 
-def run_both(original: str, port: str, threads: int) -> str:
+def run_both(original: str, port: str, kernel: Kernel) -> str:
     said = ""
     for sizes in ((3, 128, 1, 2), (2, 64, 2, 1), (1, 320, 3, 1)):
         first, want = run(
             original,
-            threads,
+            kernel,
             sizes,
             Options(mode="functional", schedule="late", rules="sm_90", max_warp_instructions=MOST),
         )
         seen, _ = run(
             original,
-            threads,
+            kernel,
             sizes,
             Options(mode="checking", level="practice", rules="sm_90", max_warp_instructions=MOST),
         )
@@ -161,7 +166,7 @@ def run_both(original: str, port: str, threads: int) -> str:
             options = Options(
                 mode=mode, level="strict", schedule=schedule, seed=seed, rules="sm_100", max_warp_instructions=MOST
             )
-            got, outputs = run(port, threads, sizes, options)
+            got, outputs = run(port, kernel, sizes, options)
             if got.status != "ok":
                 return f"refused: {got.status}"
             if (want != outputs).any():
@@ -171,28 +176,29 @@ def run_both(original: str, port: str, threads: int) -> str:
     return said or "clean"
 
 
-def run(text: str, threads: int, sizes: tuple[int, int, int, int], options: Options) -> tuple[Outcome, np.ndarray]:
+def run(text: str, kernel: Kernel, sizes: tuple[int, int, int, int], options: Options) -> tuple[Outcome, np.ndarray]:
     module, memory = parse_module(text), GlobalMemory()
     entry = next(e for e in module.entries() if "kernel" in e.name)
     steps, rows, x, y = sizes
     data = np.random.default_rng(5).integers(-3, 4, 11264).astype(np.float16)
-    source, out = memory.alloc(data.nbytes), memory.alloc(4 * 8192 * x * y)
+    count = kernel.results * x * y
+    source, out = memory.alloc(data.nbytes), memory.alloc(4 * count)
     memory.write(source, data.view(np.uint8))
-    memory.write(out, (np.arange(8192 * x * y) % 7).astype(np.float32).view(np.uint8))
-    found = simulate(module, entry.name, Launch((x, y, 1), (threads, 1, 1)),
+    memory.write(out, (np.arange(count) % 7).astype(np.float32).view(np.uint8))
+    found = simulate(module, entry.name, Launch((x, y, 1), (kernel.threads, 1, 1), dynamic_smem=kernel.shared),
                      pack_params(entry, [out, source, steps, rows]), memory, options)  # fmt: skip
-    return found, memory.read(out, 4 * 8192 * x * y).copy()
+    return found, memory.read(out, 4 * count).copy()
 
 
 def attempted(what: tuple[str, str]) -> Row:
-    signal.signal(signal.SIGALRM, _give_up)
-    signal.alarm(LONGEST)
+    signal.signal(signal.SIGPROF, _give_up)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST)
     try:
         return shadow(*what)
     except Exception as error:
         return Row(*what, "", f"unknown: {error!r}"[:160], "not run")
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _give_up(*_: object) -> None:

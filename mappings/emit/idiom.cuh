@@ -74,7 +74,23 @@ const int $warp = cutlass::canonical_warp_idx_sync();
 //@ end
 cute::TMEM::Allocator1Sm $tmem;
 if ($warp == $first) {
+//@ if several
+    if (${c}elect_one_sync()) {
+        for (int i = 0; i < $groups; ++i) {
+            ${c}initialize_barrier($storage$full[i], 1);
+            ${c}initialize_barrier($storage$met[i], 128);
+        }
+    }
+//@ else
+//@ if met
+    if (${c}elect_one_sync()) {
+        ${c}initialize_barrier($storage$full, 1);
+        ${c}initialize_barrier($storage$met, 128);
+    }
+//@ else
     if (${c}elect_one_sync()) ${c}initialize_barrier($storage$full, 1);
+//@ end
+//@ end
     cutlass::arch::fence_barrier_init();
     $tmem.allocate($columns, &$storage$base);
 }
@@ -87,6 +103,14 @@ __syncthreads();
 //@ if meets and stores
 asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 //@ end
+
+//@ section storage
+struct alignas(1024) $kind {  // so that dynamic shared memory keeps its alignment
+//@ for fields
+    $line
+//@ end
+};
+__shared__ $kind $name;
 
 //@ section meeting
 __syncthreads();
@@ -202,3 +226,127 @@ if ($warp == $first) {
     $tmem.release_allocation_lock();
     $tmem.free($storage$base, $columns);
 }
+
+
+//@ section question_of_fragment
+asm volatile("// $mark $index %0 %1 %2 %3 %4 %5 %6 %7 %8 %9 %10 %11" ::"n"(int(decltype(cute::size<1>($sum))::value)), "n"(int(decltype(cute::size<2>($sum))::value)), "n"(int(decltype(cute::tile_size<1>($mma))::value)), "n"(int(decltype(cute::size($mma))::value)), "n"(int(decltype(cute::size<1>(typename cute::remove_cvref_t<decltype($mma)>::ThrLayoutVMNK{}))::value)), "n"(int(decltype(cute::size<2>(typename cute::remove_cvref_t<decltype($mma)>::ThrLayoutVMNK{}))::value)), "n"(int(cute::is_same_v<decltype(cute::coalesce($sum.layout())), decltype(cute::coalesce(cute::make_layout(cute::size($sum))))> && decltype(cute::tile_size<1>($mma))::value == decltype(cute::size<1>(typename cute::remove_cvref_t<decltype($mma)>::AtomShape_MNK{}))::value * decltype(cute::size<2>(typename cute::remove_cvref_t<decltype($mma)>::ThrLayoutVMNK{}))::value)), "n"($type_a), "n"($type_b), "n"($type_d), "n"($from_a), "n"($from_b));
+
+//@ section code_of_type
+int(cute::is_same_v<$type, cute::half_t> * 1 + cute::is_same_v<$type, cute::bfloat16_t> * 2 + cute::is_same_v<$type, cute::tfloat32_t> * 3 + cute::is_same_v<$type, cute::float_e4m3_t> * 4 + cute::is_same_v<$type, cute::float_e5m2_t> * 5 + cute::is_same_v<$type, float> * 6)
+
+//@ section code_of_source
+int(cute::is_same_v<$type, cute::GMMA::smem_desc<cute::GMMA::Major::K>> * 1 + cute::is_same_v<$type, cute::GMMA::smem_desc<cute::GMMA::Major::MN>> * 2)
+
+//@ section member_of_mma
+typename cute::remove_cvref_t<decltype($mma)>::$member
+
+//@ section question_of_operand
+asm volatile("// $mark $index %0 %1 %2 %3" ::"n"(int(decltype(cute::size($operand))::value)), "n"(int(decltype(cute::rank($operand))::value)), "n"(int(decltype(cute::size<1>($operand))::value)), "n"(int(decltype(cute::cosize($operand.layout()))::value)));
+
+//@ section mma_beside
+//@ if narrow
+auto $umma = ${c}make_tiled_mma(
+    ${c}MMA_Atom<${c}MMA_Traits<
+        ${c}SM100_MMA_F8F6F4_SS, $a, $b, $d, ${c}_64, ${c}Int<$n>,
+        ${c}integral_constant<${c}UMMA::Major, ${c}UMMA::Major::$major_a>, ${c}integral_constant<${c}UMMA::Major, ${c}UMMA::Major::$major_b>,
+        ${c}integral_constant<${c}UMMA::ScaleIn, ${c}UMMA::ScaleIn::One>,
+        ${c}integral_constant<${c}UMMA::ScaleIn, ${c}UMMA::ScaleIn::One>>>{}$layout);
+//@ else
+auto $umma = ${c}make_tiled_mma(
+    ${c}SM100_MMA_${kind}_${operands}<$a, $b, $d, 64, $n, ${c}UMMA::Major::$major_a, ${c}UMMA::Major::$major_b>{}$layout);
+//@ end
+auto $cta = $umma.get_slice($index);
+
+//@ section layout_of_groups
+, ${c}Layout<${c}Shape<$m, $n, ${c}_1>>{}
+
+//@ section index_of_group
+cutlass::canonical_warp_group_idx()$first
+
+//@ section type_of_mma
+typename decltype($mma)::$member
+
+//@ section width_of_mma
+${c}tile_size<1>($mma)
+
+//@ section groups_of_mma
+decltype(${c}size<$mode>(typename decltype($mma)::ThrLayoutVMNK{}))::value
+
+//@ section residence
+// Tensor Memory that MMAs add to, and what copies between it and registers in the order of Hopper's MMAs.
+//@ if several
+const int $group = int(threadIdx.x) / 128$first;
+const uint32_t $base = $storage$published + ($group % 2 << 20)$pairs;  // two warpgroups share columns: 16 lanes on
+//@ end
+//@ if declares_issues
+const bool $issues = $warp % 4 == 0;
+//@ end
+//@ if met
+int $met_phase = 0;
+//@ end
+int $phase = 0;
+
+//@ section address_in_pairs
+ + $group / 2 * $columns
+
+//@ section tensor_of_sums
+${c}Tensor $tensor = ${c}partition_fragment_C($umma, $shape);
+$tensor.data() = $base$column;
+auto $load = ${c}make_tmem_copy(${c}SM100_TMEM_LOAD_16dp256b${repeat}x{}, $tensor);
+auto $t2r = $load.get_slice(threadIdx.x % 128);
+//@ if stored
+auto $store = ${c}make_tmem_copy(${c}SM100_TMEM_STORE_16dp256b${repeat}x{}, $tensor);
+auto $r2t = $store.get_slice(threadIdx.x % 128);
+//@ end
+
+//@ section tensor_of_operand
+${c}Tensor $tensor = $cta.make_fragment_A(${c}partition_shape_A($umma, $shape));
+$tensor.data() = $base + $column;
+auto $store = ${c}make_tmem_copy(${c}SM100_TMEM_STORE_16dp128b${repeat}x{}, $tensor);
+auto $r2t = $store.get_slice(threadIdx.x % 128);
+
+//@ section shape_of_tile
+${c}make_shape(${c}tile_size<0>($umma)$m_tiles, ${c}tile_size<1>($umma)$n_tiles)
+
+//@ section shape_of_numbers
+${c}Shape<${c}Int<$rows>, ${c}Int<$columns>>{}
+
+//@ section load_registers
+${c}copy($load, $t2r.partition_S($tensor), ${c}make_tensor($registers.data(), ${c}shape($t2r.partition_D($tensor))));
+
+//@ section loaded
+cutlass::arch::fence_view_async_tmem_load();
+
+//@ section store_registers
+${c}copy($store, ${c}make_tensor($registers.data(), ${c}shape($r2t.partition_S($tensor))), $r2t.partition_D($tensor));
+
+//@ section stored
+cutlass::arch::fence_view_async_tmem_store();
+
+//@ section meet
+asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+//@ if whole
+__syncthreads();
+//@ else
+${c}arrive_barrier($storage$met);
+${c}wait_barrier($storage$met, $phase);
+$phase ^= 1;
+//@ end
+asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+
+//@ section complete
+//@ if commits
+if ($issues) cutlass::arch::umma_arrive(&$storage$full);
+//@ end
+${c}wait_barrier($storage$full, $phase);
+$phase ^= 1;
+asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+
+//@ section leave
+asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+//@ if whole
+__syncthreads();
+//@ else
+cutlass::arch::NamedBarrier::sync($threads, cutlass::arch::ReservedNamedBarriers::TmemAllocBarrier);
+//@ end
+asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");

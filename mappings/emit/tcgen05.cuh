@@ -496,6 +496,7 @@ struct Warpgroup {
     template <typename... Tiles>
     __device__ __forceinline__ void take(Tiles&... tiles) {
         wait_phase(full + turn % kBuffers * 8, turn / kBuffers % 2);
+        __syncwarp();  // lanes go on together, as behind wgmma.wait_group
         fence_after_sync();
         (place_turn(tiles), ...);
 //@ if may_be_empty
@@ -562,7 +563,10 @@ struct Warpgroup {
 //@ if register_kinds
         if (pending == 0 && !open) operands = 0;
 //@ end
-        if (committed <= pending) return;
+        if (committed <= pending) {
+            __syncwarp();  // lanes go on together, as behind wgmma.wait_group
+            return;
+        }
         const uint32_t batch = committed - pending - 1;
 //@ if deep
         wait_phase(done + batch % kRing * 8, batch / kRing % 2);
@@ -575,6 +579,7 @@ struct Warpgroup {
 //@ if sync_in_wait
         sync_warpgroup();  // no warp runs ahead by a batch
 //@ else
+        __syncwarp();  // lanes go on together, as behind wgmma.wait_group
         fence_after_sync();
 //@ end
     }

@@ -29,9 +29,6 @@ porter::thread_rank()
 //@ section thread_index
 porter::thread_index()
 
-//@ section rows_of
-porter::rows_of($mma)
-
 //@ section pair_index
 porter::pair_index()
 

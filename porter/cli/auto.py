@@ -15,7 +15,7 @@ from porter.cli.context import COMPAT, Session, styled
 from porter.cli.full_rate import M128, OWN_WORDS, Compares, Make, Proofs, compared
 from porter.cli.rates import slower
 from porter.diagnostics import Code, Diagnostic, Location, PorterError, unforeseen
-from porter.passes.full_rate.given import IN_STRINGS, given, taken, unproved
+from porter.passes.full_rate.given import IN_STRINGS, given, not_in_own_words, taken, unproved
 from porter.passes.full_rate.step import ALONE
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.budget import Budget
@@ -30,12 +30,12 @@ _NAMED = 4
 """Files that a note names."""
 SAID = (Code.FULL_RATE_LEFT, Code.FULL_RATE_UNPROVED, Code.FULL_RATE_SLOWER, Code.FULL_RATE_UNTRIED,
         Code.IDIOM_LEFT, Code.IDIOM_UNPROVED)  # fmt: skip
-"""Why a port has M=64."""
+"""Why a port is that of the compat style."""
 
 
 def time_for(seconds: float | None) -> Budget:
     """For proofs of a command that may take so long in all: what follows them has as much again."""
-    return Budget(SECONDS if seconds is None else min(SECONDS, seconds / 2))
+    return Budget.of_work(SECONDS if seconds is None else min(SECONDS, seconds / 2))
 
 
 def unrun(session: Session) -> str:
@@ -85,7 +85,7 @@ class Auto:
     can show is taken for granted. `asks`: the command needs trust in the code of cases anyway."""
 
     session: Session
-    budget: Budget = field(default_factory=lambda: Budget(SECONDS))
+    budget: Budget = field(default_factory=lambda: Budget.of_work(SECONDS))
     proves: bool = True
     asks: bool = False
     compares: Compares | None = None
@@ -121,7 +121,7 @@ class Auto:
         return self._proofs
 
     def _said(self, ported: Ported, root: PortedRoot, half: _Half) -> Diagnostic:
-        found = outlook(Path(root.path), root.full_rate, root.dsl)
+        found = outlook(Path(root.path), root.full_rate or root.kernels, root.dsl)
         barred = found.missing or ("" if self.asks or is_granted() else _untrusted(root, found.code))
         if barred:
             return self._compared(ported, root, barred)
@@ -132,7 +132,8 @@ class Auto:
         except Exception as error:
             # the compat port, which needs no run, is there all the same
             known = error.diagnostic if isinstance(error, PorterError) else unforeseen(error)
-            return unproved(root.path, f"it could not be run: {known.message}")
+            refused = not_in_own_words if root.idiomatic else unproved
+            return refused(root.path, f"it could not be run: {known.message}")
 
     def _compared(self, ported: Ported, root: PortedRoot, barred: str) -> Diagnostic:
         """What PTX says where no run can be made, as is said by `barred`."""
@@ -200,14 +201,19 @@ def _together(said: list[Diagnostic], budget: Budget) -> list[Diagnostic]:
 def one_each(said: Sequence[Diagnostic], roots: Sequence[PortedRoot], all_facts: bool) -> list[Diagnostic]:
     """What is said of the ports of roots, with one note for each kernel at M=64: the first fact that is missing, or,
     where it has one tile, that its rate is half. `all_facts`: each that is missing."""
-    whole = {_path(d) for d in said if d.code in SAID and d.code is not Code.FULL_RATE_LEFT}
-    explained = {(path, k) for r in roots if r.path in whole for k in r.kernels for path in r.files}
+    of_kernels = (Code.IDIOM_LEFT, Code.FULL_RATE_LEFT)
+    whole = {_path(d) for d in said if d.code in SAID and d.code not in of_kernels}
+    left = [d for d in said if d.code is Code.IDIOM_LEFT]
+    own = {(path, k) for d in left for r in roots if _path(d) in r.files for k in _names(d) for path in r.files}
+    explained = {(path, k) for r in roots if r.path in whole for k in r.kernels for path in r.files} | own
     facts: dict[tuple[str, str], list[Diagnostic]] = {}
     for one in said:
         if one.code is Code.FULL_RATE_LEFT and one.values["what"] != ALONE:
-            root, names = next((r for r in roots if _path(one) in r.files), None), str(one.values["kernel"])
-            facts.setdefault((root.path if root else "", names), []).append(one)
-            explained |= {(path, k) for k in names.split(", ") for path in (root.files if root else ())}
+            root = next((r for r in roots if _path(one) in r.files), None)
+            if not all_facts and own.issuperset((_path(one), k) for k in _names(one)):
+                continue
+            facts.setdefault((root.path if root else "", str(one.values["kernel"])), []).append(one)
+            explained |= {(path, k) for k in _names(one) for path in (root.files if root else ())}
     shown = {id(d): 0 for group in facts.values() for d in group[: None if all_facts else 1]}
     if not all_facts:
         shown |= {id(group[0]): len(group) - 1 for group in facts.values()}
@@ -225,6 +231,10 @@ def one_each(said: Sequence[Diagnostic], roots: Sequence[PortedRoot], all_facts:
 def _with_more(said: Diagnostic, count: int) -> Diagnostic:
     what = f"{said.values['what']} (and {count} more: `porter plan -v`)" if count else said.values["what"]
     return replace(said, values={**said.values, "what": what})
+
+
+def _names(said: Diagnostic) -> list[str]:
+    return str(said.values["kernel"]).split(", ")
 
 
 def _path(said: Diagnostic) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
@@ -34,7 +34,7 @@ from porter.verify.proof import Claim, Judge, Outlook, Proof, outlook, prove
 from porter.verify.runner import ProgressCall
 
 M128 = "M=128 MMAs"
-OWN_WORDS = "the MMAs of Blackwell's own words"
+OWN_WORDS = "the words of SM100 itself"
 UNASKED = "PTX is not asked if it is equal to its original (`--prove-seconds 0`, `--no-compile`)"
 _NATIVE = "the steps of the native style"
 
@@ -172,19 +172,21 @@ class Proofs:
 
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""
+        refused = full_rate.not_in_own_words if root.idiomatic else full_rate.unproved
         if self._compares is not None and not root.dsl and (barred := self._barred(ported, root)):
             found = compared(self._compares, ported, root, self._budget)
-            return full_rate.unproved(root.path, f"{barred}; {found}") if isinstance(found, str) else found
+            return refused(root.path, f"{barred}; {found}") if isinstance(found, str) else found
         proof = self.of(ported, root)
-        if root.idiomatic:
-            return full_rate.in_own_words(root, proof.missing, ", ".join(proof.cases), proof.sizes)
         if proof.missing:
-            return full_rate.unproved(root.path, proof.missing)
-        return full_rate.proved(root.path, ", ".join(proof.cases), proof.sizes)
+            return refused(root.path, proof.missing)
+        cases = ", ".join(proof.cases)
+        if root.idiomatic:
+            return full_rate.in_own_words(root, cases, proof.sizes)
+        return full_rate.proved(root.path, cases, proof.sizes)
 
     def _barred(self, ported: Ported, root: PortedRoot) -> str:
         """What keeps cases from running all kernels of a root."""
-        if what := outlook(Path(root.path), root.full_rate).missing:
+        if what := outlook(Path(root.path), root.full_rate or root.kernels).missing:
             return what
         proof = self.of(ported, root)
         return proof.missing if proof.apart else ""
@@ -276,11 +278,13 @@ def verified(
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     proofs = Proofs(builder, session, budget, compares=compares, judge=judge)
     found = _in_style(session, ported, make, proofs)
-    changed = frozenset(r.path for r in found.roots if r.native or r.full_rate)
+    changed = frozenset(r.path for r in found.roots if r.native or r.full_rate or r.idiomatic)
     if not changed or session.style == IDIOMATIC:
         # which is asked for how it reads
         _tell(attempts, session, proofs)
         return found
+    if session.style == NATIVE:
+        found, make = _faster_without_steps(session, found, make, proofs)
     compat = cache(partial(_of_compat, make, changed))
     every = {path: slower(session, found, compat, path, proofs.builder) for path in sorted(changed)}
     lost = {path: one for path, one in every.items() if one is not None}
@@ -295,6 +299,19 @@ def verified(
     return found
 
 
+def _faster_without_steps(session: Session, found: Ported, make: Make, proofs: Proofs) -> tuple[Ported, Make]:
+    """The port without the steps of roots that the grade finds faster in SM100's own words, and how it is made."""
+    paths = frozenset(r.path for r in found.roots if r.native and not r.dsl)
+    bare = partial(_without_steps, make, paths)
+    plain = bare() if paths else found
+    own = sorted(r.path for r in plain.roots if r.path in paths and r.idiomatic)
+    lost = {path for path in own if slower(session, found, lambda: plain, path, proofs.builder) is not None}
+    if not lost:
+        return found, make
+    again = partial(_without_steps, make, frozenset(lost))
+    return _in_style(session, again(), again, proofs), again
+
+
 def _tell(attempts: list[Attempt] | None, session: Session, proofs: Proofs) -> None:
     if attempts is not None:
         graded = partial(rate_of, session, builder=proofs.builder)
@@ -305,7 +322,12 @@ def _path(said: Diagnostic) -> str:
     return said.where.path if said.where is not None else ""
 
 
-def _of_compat(
+def _of_compat(make: Make, these: frozenset[str], *, half_rate: frozenset[str] = frozenset(), **asked: Any) -> Ported:
+    """The same port, in which some roots are as in the compat style."""
+    return _without_steps(make, these, half_rate=half_rate | these, **asked)
+
+
+def _without_steps(
     make: Make,
     these: frozenset[str],
     *,
@@ -318,9 +340,9 @@ def _of_compat(
     aheads: frozenset[str] = frozenset(),
     wide: frozenset[str] = frozenset(),
 ) -> Ported:
-    """The same port, in which some roots are as in the compat style."""
+    """The same port, in which some roots have no steps of the native style."""
     return make(
-        half_rate=half_rate | these,
+        half_rate=half_rate,
         without=without | {(path, step) for path in these for step in (*ON_REQUEST, *STEPS)},
         stages=frozenset(one for one in stages if one[0] not in these),
         registers=frozenset(one for one in registers if one[0] not in these),

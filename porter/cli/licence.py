@@ -11,7 +11,7 @@ from porter.cli.context import Session
 from porter.cli.full_rate import Compares, unsaid
 from porter.cli.judging import judged
 from porter.diagnostics import Diagnostic
-from porter.passes.full_rate.given import equal
+from porter.passes.full_rate.given import equal, own_words
 from porter.passes.ported import Ported, PortedRoot
 from porter.tune.staging import port_plan
 from porter.verify.gate import GateOptions
@@ -34,4 +34,6 @@ def licensed(
     found = judged(session, Path(root.path), plan, (), left, options, seconds, for_all=True)
     if found.status == "equal" and root.joined and (what := told_by_launches(Path(root.path), options)):
         return what
-    return equal(root.path, found.what) if found.status == "equal" else found.what
+    if found.status != "equal":
+        return found.what
+    return equal(root.path, found.what, own_words(root)) if root.idiomatic else equal(root.path, found.what)

@@ -137,9 +137,11 @@ def _made(
             ported.diagnostics.append(untried("all kernels", held))
         return ported
     if auto:
-        return Auto(session, Budget(SECONDS if seconds is None else seconds), compares=compares).choose(ported, make)
+        return Auto(session, Budget.of_work(SECONDS if seconds is None else seconds), compares=compares).choose(
+            ported, make
+        )
     if session.style in (FULL_RATE, IDIOMATIC, NATIVE):
-        return verified(session, ported, make, Budget(seconds), compares, judge(session, options, proves))
+        return verified(session, ported, make, Budget.of_work(seconds), compares, judge(session, options, proves))
     return ported
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from porter.build.port_plan import PortPlan
 from porter.build.trust import is_granted
 from porter.cli.auto import SECONDS, Auto
-from porter.cli.context import AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE, Session, current
+from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, current
 from porter.cli.endings import latent
 from porter.cli.options import split_list
 from porter.diagnostics import Code, Diagnostic, PorterError
@@ -42,6 +42,9 @@ from porter.verify.launching import ported_case
 from porter.verify.preprocessed import preprocessed
 from porter.verify.traces import traced
 from porter.verify.types import types_of
+
+OWN_WORDS = "idiom/"
+"""Passes that write a port in SM100's own words of CuTe C++, as rules name them."""
 
 
 def look(path: Path) -> Beside:
@@ -117,7 +120,7 @@ def port_options(session: Session) -> PortOptions:
         native=steps if session.style == NATIVE else (),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
         boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
-        types=partial(types_of, GateOptions(toolkit=session.toolkit)) if session.style == IDIOMATIC else None,
+        types=partial(types_of, GateOptions(toolkit=session.toolkit)) if session.style not in (None, COMPAT) else None,
         traces=traces_in(session),
     )
     return _if_selected(session, options)
@@ -140,9 +143,15 @@ def unasked(*_: object) -> str:
 
 
 def _if_selected(session: Session, options: PortOptions) -> PortOptions:
-    """Who leaves the rule of M=128 MMAs out asks for none of them, unless by the style's name."""
+    """Who leaves the rule of M=128 MMAs out asks for none of them, unless by the style's name; who leaves one out of
+    SM100's own words, for none of these."""
     selection = Selection(options.select or None, options.ignore)
-    return replace(options, full_rate=False) if session.style == AUTO and not selection.takes(RULE) else options
+    if session.style != AUTO:
+        return options
+    rules = load_rules(options.rule_directories)
+    own_words = all(selection.takes(r.id) for r in rules if (r.implemented_by or "").startswith(OWN_WORDS))
+    types = options.types if own_words else None
+    return replace(options, full_rate=options.full_rate and selection.takes(RULE), types=types)
 
 
 def port_paths(

@@ -21,7 +21,7 @@ from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.case_program import Program
 from porter.verify.launch_file import load_launch
 from porter.verify.program.source import Request, run_source_or_executable
-from porter.verify.proved_program import prove_launches
+from porter.verify.proved_program import Launches, prove_launches
 from porter.verify.proving import Proof, Prover
 from porter.verify.settings import SimOptions
 
@@ -73,7 +73,8 @@ def prove_program(
     """Run a program, and prove the kernels that it launches, at these launches."""
     with session.progress():
         outcome = run_source_or_executable(request, options, find_toolkit(session.toolkit))
-        proofs = list(prove_launches(request.path.name, "program", outcome.launches, seconds or SECONDS, rulings))
+        launches = Launches(request.path, outcome.launches)
+        proofs = list(prove_launches(request.path.name, "program", launches, seconds or SECONDS, rulings))
     return _report(session, proofs, outcome.diagnostics)
 
 

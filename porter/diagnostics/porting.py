@@ -212,7 +212,7 @@ FULL_RATE_PROVED = note(
 )
 FULL_RATE_EQUAL = note(
     "PT2543",
-    "{path} issues M=128 MMAs; it is equal to its original on PTX, with proved synchronization: {kernels}",
+    "{path} {how}; it is equal to its original on PTX, with proved synchronization: {kernels}",
     "No case has run the port. What the compiler made of both was compared, as host code launches each kernel: each "
     "byte of the output is made of the same data, by the same operations, in the same order (docs/equality.md).",
     "Nothing has to be done. A case runs it, too (`porter case new`).",
@@ -242,16 +242,16 @@ IDIOM_LEFT = warning(
 )
 IDIOM_UNPROVED = warning(
     "PT2580",
-    "{path} keeps the support module: {what}",
-    "A port of CuTe DSL in Blackwell's own words is run: all sizes of the cases beside the kernel, all input families, "
-    "several schedules, hazards at strict level. It is given only if nothing is found. The port is that of the compat "
-    "style.",
+    "{path} is not in SM100's own words: {what}",
+    "A port of CuTe in SM100's own words is run: all sizes of the cases beside the kernel, all input families, several "
+    "schedules, hazards at strict level. It is given only if nothing is found. The port is that of the compat style, "
+    "with a support file beside it.",
     "Correct as it is. `porter verify --style idiomatic` shows what is said above.",
 )
 IDIOM_PROVED = note(
     "PT2581",
-    "{path} is in Blackwell's own words; {cases} verified it at {sizes} sizes",
-    "The port uses public names of CuTe DSL alone, and no file stands beside it.",
+    "{path} {how}; {cases} verified it at {sizes} sizes",
+    "The port uses public names of CuTe alone, and no file stands beside it.",
     "Nothing has to be done.",
 )
 IDIOM_AT_PRACTICE = note(

@@ -217,6 +217,13 @@ PROGRAM_TIMEOUT = error(
     "Use a smaller problem size, or a longer time limit.",
 )
 
+PROGRAM_RETURNED = error(
+    "PT5910",
+    ExitCode.DIFFERENT,
+    "the program {ended}",
+    "A program that runs to its end and has nothing to complain of returns 0. What it printed last stands below.",
+    "See what the program checks: `porter run` shows all that it prints.",
+)
 PROGRAMS_UNLIKE = error(
     "PT5907",
     ExitCode.DIFFERENT,

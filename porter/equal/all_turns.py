@@ -187,9 +187,9 @@ class AllTurns:
 
     def _period(self, most: int) -> int:
         self.most = most
-        began = time.monotonic()
+        began = time.process_time()
         shorter, self.longest = (self._run(units, records=True) for units in (self.most - self.units, self.most))
-        of_unit = (time.monotonic() - began) / (2 * self.most - self.units)
+        of_unit = (time.process_time() - began) / (2 * self.most - self.units)
         self._settled = 0
         found: list[Growing] = []
         for side, before, now in zip(self.sides, shorter, self.longest, strict=True):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from porter.facts.integers import operation
 from porter.facts.launched import GLOBAL
 from porter.facts.operands import OF_GRID
 from porter.facts.values import bits
-from porter.ptx.arch import LARGEST_GRID
+from porter.ptx.arch import LARGEST_GRID, WARP
 from porter.ptx.bits import signed, unsigned
 
 Monomial = tuple[int, ...]
@@ -37,6 +37,7 @@ _REGION = 44
 """Bits of an address of global memory that is a number; above them stands which sum of symbols is added to it."""
 _MOST_REGIONS = 1 << 14
 _MOST_TERMS = 64
+_MOST_KEPT = 1 << 14
 _RING = frozenset(("add", "sub", "neg", "mul", "mad", "shl"))
 """Sums and products, which keep lines, modulo two to the power of their width."""
 _WIDTHS = {"u32": 32, "s32": 32, "b32": 32, "u64": 64, "s64": 64, "b64": 64}
@@ -77,15 +78,29 @@ class Noted:
     place: tuple[object, int] = (None, 0)
     """The warp and the instruction."""
     _moving: set[tuple[object, int, int, int]] = field(default_factory=set)
+    _newest: dict[tuple[object, int], object] = field(default_factory=dict)
+    """By warp and instruction what it has taken last."""
+
+    def note(self, key: object, sums: Sums) -> None:
+        """What an instruction asks that makes sums of what `key` tells."""
+        if sums.bounds:
+            self.bounds |= sums.bounds
+        if self.steady is None or self._newest.get(self.place) == key:
+            return
+        self._newest[self.place] = key
+        for lane, of_lane in sums.taken:
+            self.take(lane, of_lane)
+        for lane, factors in sums.factors:
+            self.multiply(lane, factors)
 
     def take(self, lane: int, key: object) -> None:
-        if self.steady is not None and self.steady.setdefault((*self.place, lane, 0), key) != key:
+        assert self.steady is not None
+        if self.steady.setdefault((*self.place, lane, 0), key) != key:
             self.unsteady.add(self.place[1])
 
     def multiply(self, lane: int, factors: Sequence[object]) -> None:
         """Of two factors one may be another line in each turn."""
-        if self.steady is None:
-            return
+        assert self.steady is not None
         for number, key in enumerate(factors):
             place = (*self.place, lane, number)
             if self.steady.setdefault(place, key) != key:
@@ -98,6 +113,18 @@ class _Result(NamedTuple):
     row: Words
     bounds: tuple[Bound, ...]
     is_number: bool = False
+
+
+class Sums(NamedTuple):
+    """What an instruction makes [32, bytes] in those of its `lanes` in which that is a sum, of all of them where it
+    `is_all`; what is asked of these, and by lane what it takes that does more than add, and what it multiplies."""
+
+    data: Words
+    lanes: npt.NDArray[np.intp]
+    is_all: bool
+    bounds: frozenset[Bound]
+    taken: tuple[tuple[int, object], ...]
+    factors: tuple[tuple[int, tuple[object, ...]], ...]
 
 
 class NoFormError(Exception):
@@ -115,6 +142,9 @@ class Forms:
         self._results: dict[object, _Result | None] = {}
         self._regions: dict[object, int] = {}
         self._places: dict[tuple[bytes, int], int | None] = {}
+        self._sums: dict[object, Sums] = {}
+        """By instruction, lanes and operands: sizes and turns come to the same again and again."""
+        self._by_lane: dict[object, dict[int, int] | None] = {}
 
     @staticmethod
     def parameter(values: Sequence[int]) -> str:
@@ -190,23 +220,40 @@ class Forms:
 
     def computed(
         self, parts: tuple[str, ...], given: Sequence[Words], size: int, lanes: int, noted: Noted
-    ) -> dict[int, Words]:  # fmt: skip
-        """The bytes that an integer instruction makes of operands [32, bytes], by lane, where that is a sum."""
+    ) -> Sums:  # fmt: skip
+        """What an integer instruction makes of operands [32, bytes], where that is a sum."""
+        key = (parts, size, lanes, *(data.tobytes() for data in given))
+        found = self._sums.get(key)
+        if found is None:
+            _make_room(self._sums)
+            found = self._sums[key] = self._computed_in(parts, given, size, bits(lanes))
+        noted.note(key, found)
+        return found
+
+    def _computed_in(
+        self, parts: tuple[str, ...], given: Sequence[Words], size: int, lanes: Sequence[int]
+    ) -> Sums:  # fmt: skip
         found: dict[int, Words] = {}
+        bounds: set[Bound] = set()
+        taken, factors = list[tuple[int, object]](), list[tuple[int, tuple[object, ...]]]()
         keeps = parts[0] in _RING and "wide" not in parts
-        for lane in bits(lanes):
+        for lane in lanes:
             key = (parts, *(data[lane].tobytes() for data in given))
             if key not in self._results:
                 self._results[key] = self._result(parts, [data[lane] for data in given], size)
             result = self._results[key]
             if result is not None:
                 found[lane] = result.row
-                noted.bounds.update(result.bounds)
+                bounds.update(result.bounds)
                 if not keeps and not result.is_number:
-                    noted.take(lane, key)
+                    taken.append((lane, key))
                 elif parts[0] in ("mul", "mad") and not result.is_number:
-                    noted.multiply(lane, key[1:3])
-        return found
+                    factors.append((lane, key[1:3]))
+        data, index = np.zeros((WARP, size), np.uint64), np.fromiter(found, np.intp)
+        for lane, row in found.items():
+            data[lane] = row
+        data.setflags(write=False)
+        return Sums(data, index, len(found) == len(lanes), frozenset(bounds), tuple(taken), tuple(factors))
 
     def _result(self, parts: tuple[str, ...], rows: list[Words], size: int) -> _Result | None:
         if all(bool(is_number(row).all()) for row in rows):
@@ -288,8 +335,17 @@ class Forms:
 
     # Addresses ----------------------------------------------------------------------------------------
 
-    def address(self, row: Words, offset: int) -> int | None:
-        """An address of global memory [8 bytes] as a number that stands for its sum; None where it is none."""
+    def addresses(self, data: Words, offset: int, lanes: int) -> dict[int, int] | None:
+        """By lane addresses of global memory [32, 8 bytes] as numbers that stand for their sums; None where one is
+        none."""
+        key = data.tobytes(), offset, lanes
+        if key not in self._by_lane:
+            _make_room(self._by_lane)
+            found = {lane: place for lane in bits(lanes) if (place := self._address_in(data[lane], offset)) is not None}
+            self._by_lane[key] = found if len(found) == len(bits(lanes)) else None
+        return self._by_lane[key]
+
+    def _address_in(self, row: Words, offset: int) -> int | None:
         key = row.tobytes(), offset
         if key not in self._places:
             self._places[key] = self._address(self.of(row), offset)
@@ -313,6 +369,11 @@ class Forms:
         if region >= _MOST_REGIONS:
             raise NotUnderstood("more sums of symbols than are told apart")
         return addresses + np.int64(region << _REGION)
+
+
+def _make_room(kept: dict[object, Any]) -> None:
+    if len(kept) >= _MOST_KEPT:
+        kept.clear()
 
 
 def without_region(addresses: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from porter.equal.contents import UNDEFINED
 from porter.equal.turning import Mask, State
@@ -37,10 +39,16 @@ class Classes:
             return False
         if seen is not None and bool((self.sums & (words != _words(seen))).any()):
             return False
-        known, words = self.words[~self.sums], words[~self.sums]
-        order = np.argsort(known, kind="stable")
-        same = known[order][1:] == known[order][:-1]
-        return not bool((same & (words[order][1:] != words[order][:-1])).any())
+        one, other = self._pairs
+        return not bool((words[one] != words[other]).any())
+
+    @cached_property
+    def _pairs(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Bytes of one class: each but the first with the one before it."""
+        places = np.flatnonzero(~self.sums)
+        order = places[np.argsort(self.words[places], kind="stable")]
+        same = self.words[order][1:] == self.words[order][:-1]
+        return order[1:][same], order[:-1][same]
 
     def refined(self, states: Sequence[State], seen: Sequence[State]) -> Classes:
         """Smaller classes, whose bytes have one word in these states as well."""

@@ -294,9 +294,9 @@ def places(step: Step, name: str) -> Places:
         if is_known(value, lanes) or contents.forms is None or data_of is None:
             return lane_addresses(step, value, lanes)
         data = data_of(contents, warp, group)
-        by_lane = {lane: contents.forms.address(data[lane], offset) for lane in bits(lanes)}
-        if None in by_lane.values():
+        by_lane = contents.forms.addresses(data, offset, lanes)
+        if by_lane is None:
             raise step.not_understood("an address, which is data,")
-        return {lane: place for lane, place in by_lane.items() if place is not None}
+        return by_lane
 
     return found

@@ -8,15 +8,17 @@ that are lines at the head of the loop, which in turn have to be what the turn b
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from porter.equal.periods import Growing, IrregularError, moved
-from porter.equal.turning import Log, Turn
+from porter.equal.turning import Log, Stream, Turn
 from porter.facts.code import Loop
 from porter.facts.deciding import deciding
 from porter.facts.events import WarpName
 from porter.facts.flow import Flow
+from porter.facts.instructions.registry import computes
 from porter.facts.launched import GLOBAL
 from porter.facts.values import Value, bits, of_lane
 from porter.ptx import ast, table
@@ -72,13 +74,15 @@ def loops_of_lines(
             if name in _numbers_for_data(found.flow, found.log, at) - tainted:
                 raise IrregularError("a number that moves, and nobody knows by what", at)
         given = {place: value for place, value in fixed[warp].items() if place[0] in loop.body}
-        for lane in _lanes(window, tainted, given.values()):
+        taken = _taken_again(found.flow, loop, found.log.streams[warp], window, tainted)
+        for lane in _lanes(window, tainted, [*given.values(), *(value for _, _, value in taken)]):
             heads = _heads(window, turns[key], lane)
             heads |= {place: Counted((n,), 0) for place, v in given.items() if (n := of_lane(v, lane)) is not None}
-            known = head, tuple(sorted(heads.items(), key=str)), base
+            repeated = _repeated(taken, lane)
+            known = head, tuple(sorted(heads.items(), key=str)), base, tuple(sorted(repeated.items(), key=str))
             if known not in seen:
                 lines = Lines(turns[key], periods)
-                seen[known] = LoopLines(found.flow, loop, heads, own, lines, found.log, frozenset(tainted))
+                seen[known] = LoopLines(found.flow, loop, heads, own, lines, found.log, frozenset(tainted), repeated)
                 seen[known].require()
     return list(seen.values())
 
@@ -124,6 +128,50 @@ def _heads(window: Sequence[Turn], period: int, lane: int) -> dict[Key, Counted]
     return found
 
 
+_Taken = Collection[tuple[tuple[int, str], int, Value]]
+"""Instruction and register, lanes, and what these have there."""
+
+
+def _taken_again(
+    flow: Flow, loop: Loop, streams: Mapping[int, Stream], window: Sequence[Turn], moving: set[str]
+) -> _Taken:
+    """What is taken in some turns of registers that do not move, and that loops inside make or that are parameters."""
+    inside = {name for inner in flow.inside[loop.head] for at in flow.heads[inner].body for name in flow.writes[at]}
+    names = inside.union(*(flow.writes[at] for at in loop.body if _is_parameter(flow, at)))
+    names -= _of_others(flow, loop) | moving
+    found = set[tuple[tuple[int, str], int, Value]]()
+    for lane, stop in window[-1].begins.items() if names else ():
+        for (at, lanes, _), values in streams[lane][window[0].begins.get(lane, 0) : stop]:
+            if isinstance(at, int) and isinstance(lanes, int) and not flow.uses[at].isdisjoint(names):
+                uses = zip(sorted(flow.uses[at]), values, strict=True)
+                found |= {((at, name), lanes, value) for name, value in uses if name in names}
+    return found
+
+
+def _of_others(flow: Flow, loop: Loop) -> set[str]:
+    """Registers of a loop that are made of what is neither computed nor a parameter, as what is loaded from memory."""
+    made = {at: ins for at in loop.body if (ins := flow.decoded[at]) is not None and not _is_parameter(flow, at)}
+    found = {name for at, ins in made.items() if not computes(ins) for name in flow.writes[at]}
+    while more := {n for at in made if not flow.uses[at].isdisjoint(found) for n in flow.writes[at]} - found:
+        found |= more
+    return found
+
+
+def _is_parameter(flow: Flow, at: int) -> bool:
+    return flow.code.code[at].parts[:2] == ("ld", "param")
+
+
+def _repeated(taken: _Taken, lane: int) -> dict[tuple[int, str], frozenset[int]]:
+    """The numbers of a lane by instruction and register: as turns go the same ways, these are all that it takes."""
+    found: dict[tuple[int, str], set[int | None]] = defaultdict(set)
+    for key, lanes, value in taken:
+        if lanes >> lane & 1:
+            found[key].add(of_lane(value, lane))
+    return {
+        key: frozenset(n for n in numbers if n is not None) for key, numbers in found.items() if None not in numbers
+    }
+
+
 @dataclass
 class LoopLines:
     """One lane of a warp in a loop: `heads` are lines at its head, as far as was seen."""
@@ -136,9 +184,13 @@ class LoopLines:
     log: Log
     moving: frozenset[str]
     """Registers that do not repeat, as far as they are numbers."""
+    repeated: Mapping[tuple[int, str], Collection[int]]
+    """By instruction all numbers of those that do, where they are not followed."""
 
     def __post_init__(self) -> None:
-        self._values: Values[Row] = Values(self.flow, self.loop, self.heads, self.symbols, self.lines)
+        self._values: Values[Row] = Values(
+            self.flow, self.loop, self.heads, self.symbols, self.lines, repeated=self.repeated
+        )
 
     def require(self) -> None:
         """Raises IrregularError: at an instruction with data that takes a register that is no line."""
@@ -150,6 +202,16 @@ class LoopLines:
                     opcode = self.flow.code.code[at].parts[0]
                     raise IrregularError(f"an operand of {opcode} is not known to move evenly", at) from error
         self._require_heads()
+
+    def takes_lines(self, at: int) -> bool:
+        """Whether an instruction takes lines alone."""
+        try:
+            for name in self.flow.uses[at] & self.moving:
+                self._require_line(at, name)
+            self._require_heads()
+        except (NoLineError, NoSequenceError, IrregularError):
+            return False
+        return True
 
     def leaves(self, name: str) -> bool:
         """Whether what the loop leaves in a register is a line in the number of its periods."""
@@ -276,7 +338,7 @@ class Behind:
             return True
         self._under_way.add((at, name))
         # what is found to be no sum ends all
-        return all(self._is_sum(place, name) for place in reaching(self.flow, whole(self.flow), at, name))
+        return all(self._is_sum(place, name, at) for place in reaching(self.flow, whole(self.flow), at, name))
 
     def _is_line(self, place: int, name: str) -> bool:
         """Whether it follows from what the launch gives alone, and is a line in the period of the size."""
@@ -286,13 +348,13 @@ class Behind:
         except (NoLineError, NoSequenceError):
             return False
 
-    def _is_sum(self, place: int | None, name: str) -> bool:
+    def _is_sum(self, place: int | None, name: str, at: int) -> bool:
+        """Of what is given at a place to an instruction `at` another one."""
         if place is None or self._is_line(place, name):
             return True
         inside = self._inside.get(place)
         if inside is not None and name in inside.moving:
-            loops = [loop for loop in self.loops if loop.loop is inside.loop]
-            if not all(loop.leaves(name) for loop in loops):
+            if at not in inside.loop.members and not all(loop.leaves(name) for loop in self._around(place)):
                 return False
             if name not in self._of_size:
                 return True
@@ -310,16 +372,24 @@ class Behind:
         if not plain or parts[-1] not in _INTEGERS:
             return False
         match parts[0]:
-            case "mov" | "cvta" | "add" | "sub" | "neg":
+            case "mov" | "cvta" | "add" | "sub" | "neg" | "selp":
                 return len(parts) < 4
             case "shl":
                 return isinstance(operands[2], ast.Imm)
             case "mul" | "mad" if "hi" not in parts:
                 factors = [self.flow.code.register(at, o) in self._moving for o in operands[1:3]]
-                return sum(factors) < 2 and ("lo" in parts or self.fits(at))
+                return sum(factors) < 2 and ("lo" in parts or self._fits(at))
             case "cvt":
-                return len(parts) == 3 and parts[1] in _INTEGERS and (parts[1][1:] <= parts[2][1:] or self.fits(at))
+                return len(parts) == 3 and parts[1] in _INTEGERS and (parts[1][1:] <= parts[2][1:] or self._fits(at))
         return False
+
+    def _around(self, at: int) -> list[LoopLines]:
+        inside = self._inside.get(at)
+        return [loop for loop in self.loops if inside is not None and loop.loop is inside.loop]
+
+    def _fits(self, at: int) -> bool:
+        """In a loop a line has room for all turns where it has some for the first ones and for the last ones."""
+        return self.fits(at) and all(loop.takes_lines(at) for loop in self._around(at))
 
 
 _INTEGERS = frozenset(("u32", "b32", "s32", "u64", "s64", "b64"))
@@ -363,31 +433,44 @@ class Room:
         self._taken = [_numbers_by_place(log) for log in (self.shorter, self.longer)]
 
     def __call__(self, at: int) -> bool:
-        before, now = (taken.get(at, []) for taken in self._taken)
+        before, now = (taken.get(at, {}) for taken in self._taken)
         kind = self.flow.code.code[at].parts[-1]
         width, is_signed = int(kind[1:]), kind[0] == "s"
         low, high = (-(1 << width - 1), 1 << width - 1) if is_signed else (0, 1 << width)
-        if len(before) != len(now) or not now:
+        if before.keys() != now.keys() or not now:
             return False
-        for one, other in zip(before, now, strict=True):
+
+        def has_room(one: int | None, other: int | None) -> bool:
             if one is None or other is None:
                 return False
             first, last = (signed(v, width) if is_signed else v for v in (one, other))
-            if not low <= last + (last - first) * self.periods < high:
-                return False
+            return low <= last + (last - first) * self.periods < high
+
+        for stream, longer in now.items():
+            shorter = before[stream]
+            # what a loop takes in its first turns, and in its last ones
+            for some in (longer[: len(shorter)], longer[-len(shorter) :]):
+                if len(some) < len(shorter) or any(
+                    one[0] != other[0] for one, other in zip(shorter, some, strict=True)
+                ):
+                    return False
+                for (lanes, values), (_, others) in zip(shorter, some, strict=True):
+                    for pair in zip(values, others, strict=True):
+                        of_lanes = bits(lanes) if any(isinstance(value, tuple) for value in pair) else bits(lanes)[:1]
+                        if not all(has_room(*(of_lane(value, lane) for value in pair)) for lane in of_lanes):
+                            return False
         return True
 
 
-def _numbers_by_place(log: Log) -> dict[int, list[int | None]]:
-    """By instruction the numbers that it takes, lane by lane, in order."""
-    found: dict[int, list[int | None]] = {}
-    for _, streams in sorted(log.streams.items()):
-        for _, stream in sorted(streams.items()):
-            for entry, values in stream:
-                at, lanes = entry[0], entry[1]
-                if not isinstance(at, int) or not isinstance(lanes, int):
-                    continue
-                numbers = found.setdefault(at, [])
-                for value in values:
-                    numbers += [of_lane(value, lane) for lane in bits(lanes)] if isinstance(value, tuple) else [value]
+_Stream = tuple[WarpName, int]
+
+
+def _numbers_by_place(log: Log) -> dict[int, dict[_Stream, list[tuple[int, tuple[Value, ...]]]]]:
+    """By instruction the lanes that come to it and the numbers that they take, in order."""
+    found: dict[int, dict[_Stream, list[tuple[int, tuple[Value, ...]]]]] = defaultdict(dict)
+    for warp, streams in log.streams.items():
+        for lane, stream in streams.items():
+            for (at, lanes, _), values in stream:
+                if isinstance(at, int) and isinstance(lanes, int):
+                    found[at].setdefault((warp, lane), []).append((lanes, values))
     return found

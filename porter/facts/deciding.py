@@ -21,7 +21,7 @@ _DATA = frozenset(("ld", "st"))
 @lru_cache(maxsize=64)
 def deciding(flow: Flow, reads_global: bool = False) -> list[frozenset[str]]:
     """By instruction the registers that decide something at it or behind it. `reads_global`: what is loaded from global
-    memory may decide something as well."""
+    memory may decide something as well, and so may what is stored anywhere."""
     needed = [_needed(flow, at, reads_global) for at in range(len(flow.uses))]
 
     def taken(at: int, behind: frozenset[str]) -> frozenset[str]:
@@ -34,10 +34,12 @@ def deciding(flow: Flow, reads_global: bool = False) -> list[frozenset[str]]:
 
 
 def _needed(flow: Flow, at: int, reads_global: bool) -> frozenset[str]:
+    if reads_global:
+        return flow.uses[at]
     ins = flow.code.code[at]
     guard = frozenset() if ins.guard is None else _names(flow, at, ins.guard.operand)
     if ins.parts[0] in _DATA and "global" in ins.parts:
-        return flow.uses[at] if reads_global else guard
+        return guard
     tensor_copy = ins.parts[:2] == ("cp", "async") and "tensor" in ins.parts
     if tensor_copy or ins.parts[0] == "stmatrix" or ins.parts[:2] == ("tcgen05", "st"):
         # a box has its bytes wherever it lies; matrices are data

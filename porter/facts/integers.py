@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import cast
 
 from porter.facts import floats
+from porter.facts.launched import PARAMETERS
 from porter.ptx.bits import signed, unsigned
 
 Operation = Callable[..., int | None]
@@ -65,6 +66,9 @@ def expression(parts: tuple[str, ...]) -> str | None:
     high = "hi" in parts
     result = width if high else _result_width(parts, width)
     text = _LEFT_OF_HIGHEST if "shiftamt" in parts else (_HIGH if high else _RESULTS).get(name)
+    if name == "cvta" and "param" in parts and "to" not in parts:
+        # What `mov` gives is generic already; of 32 bits the window is lost.
+        text = f"{{a}} | {PARAMETERS}"
     if text is None or not result:
         return None
     if name in _LOW_BITS_ALONE and result <= width and not high:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, has_errors
@@ -160,15 +161,17 @@ def _port_kernels(
     sources = program.sources
     tiled = find_tiled(program)
     accumulators = find_accumulators(program)
-    left: list[Diagnostic] = []
-    if tiled is not None and types is not None:
-        made = _port_idiomatic(program, accumulators, tiled, placement, types, host)
-        if isinstance(made, KernelPort):
-            return made
-        left.append(made)
     if tiled is not None:
-        ported = _port_tiled(program, accumulators, tiled, placement, full_rate, native, stages, launches)
-        ported.diagnostics += left if ported.edits else []
+        beside = partial(_port_tiled, program, accumulators, tiled, placement, full_rate, native, stages, launches)
+        # steps of the native style are those of ports with a header beside them
+        ported = beside() if native else None
+        if ported is not None and any(p.native for p in ported.plans):
+            return ported
+        of_sm100 = _port_idiomatic(program, accumulators, tiled, placement, types, host) if types is not None else None
+        if isinstance(of_sm100, KernelPort):
+            return of_sm100
+        ported = ported or beside()
+        ported.diagnostics += [of_sm100] if of_sm100 is not None and ported.edits else []
         return ported
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:

@@ -60,6 +60,8 @@ class KernelPlan:
     accumulators: tuple[AccumulatorPlan, ...] = field(default=())
     mma_rows: int = M
     """Rows of an MMA: 128 where one does the work of two tiles."""
+    mode: str = ""
+    """How results are partitioned in a port in SM100's own words; empty for others."""
     permuted: bool = False
     """Whether rows of A change places in shared memory for that, by other tensor maps."""
     joined: bool = False
@@ -91,7 +93,7 @@ class KernelPlan:
 
     def of_compat(self) -> KernelPlan:
         """The plan of the same kernel without any of them."""
-        return replace(self, mma_rows=M, permuted=False, joined=False, native=(), gate=())
+        return replace(self, mma_rows=M, mode="", permuted=False, joined=False, native=(), gate=())
 
 
 def kernel_plan(

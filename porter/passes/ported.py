@@ -80,9 +80,11 @@ class PortedRoot:
     joined: bool = False
     """Whether M=128 MMAs are those of two warpgroups."""
     idiomatic: bool = False
-    """Whether its kernels, of CuTe DSL, are in Blackwell's own words."""
+    """Whether its kernels are in SM100's own words of CuTe."""
+    modes: tuple[str, ...] = ()
+    """How results are partitioned then, in kernels of CuTe C++."""
     absent: tuple[str, ...] = ()
-    """Names that the installed DSL lacks for that."""
+    """Names of that which the installed CuTe DSL lacks."""
 
 
 @dataclass
@@ -192,9 +194,10 @@ class Ported:
             full_rate = kernels if result.idiomatic else ()
         permuted = tuple(p.kernel for p in rows if p.permuted)
         halved, joined = rows[0].halved if rows else None, any(p.joined for p in rows)
-        own_words = isinstance(result, DslPortResult) and result.idiomatic
+        modes = tuple(dict.fromkeys(p.mode for p in rows if p.mode))
+        own_words = bool(modes) or (isinstance(result, DslPortResult) and result.idiomatic)
         absent = result.absent if isinstance(result, DslPortResult) else ()
-        of_plans = (full_rate, kernels, native, stages, registers, permuted, halved, joined, own_words, absent)
+        of_plans = (full_rate, kernels, native, stages, registers, permuted, halved, joined, own_words, modes, absent)
         paths, is_dsl = tuple(sources.sources()), isinstance(sources, DslSources)
         self.roots.append(PortedRoot(root, paths, added, is_dsl, dirs, *of_plans))
         self.scaffold.update(getattr(result, "scaffold", {}))

@@ -10,7 +10,7 @@ types stand in `porter.ptx.special`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import cast
 
@@ -172,7 +172,9 @@ def find(instruction: Instruction, any_value: bool = False) -> Decoded | None:
     shapes = (Placeholder(0) if any_value and isinstance(o, Imm) else _shape(o) for o in operands)
     found = _row(instruction.parts, tuple(shapes))
     if found is None:
-        return None
+        bare = tuple(o.items[0] if isinstance(o, Vec) and len(o.items) == 1 else o for o in operands)
+        # Without `.v` ptxas takes {r} for r.
+        return None if bare == operands else find(replace(instruction, operands=bare), any_value)
     row, given, forms = found
     return Decoded(**vars(instruction), form=row, modifiers=given, bound=tuple(zip(forms, operands, strict=True)))
 

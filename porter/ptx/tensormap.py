@@ -410,8 +410,12 @@ def replaced(data: bytes, field_name: str, value: int, ordinal: int = 0) -> byte
     """The map's bytes with one field changed as `tensormap.replace` does: sizes and strides as they are, the rank
     less 1, enumerations by the instruction's numbers.
 
+    Zeros are a map that is begun, as Triton's and CUTLASS's kernels begin theirs.
+
     Raises ValueError if the bytes hold no map or the value has no meaning.
     """
+    if len(data) == ENCODED_BYTES and not any(data):
+        data = MAGIC + data[len(MAGIC) :]
     if len(data) != ENCODED_BYTES or data[: len(MAGIC)] != MAGIC:
         raise ValueError("these 128 bytes hold no tensor map")
     meaningless = ValueError(f"tensormap.replace.{field_name}: {value} has no meaning")

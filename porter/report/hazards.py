@@ -124,7 +124,8 @@ def _site(role: str, site: Site) -> Iterator[str]:
 
 def _finding_block(run: HazardRun, finding: RunFinding, number: int) -> Iterator[str]:
     yield f"{_PREFIX} Error: {finding.code.id}: {readable(finding.message)}"
-    yield f"{_PREFIX}     {finding.where}"
+    if finding.where:
+        yield f"{_PREFIX}     {finding.where}"
     yield from _replay(run, run.finding_seeds[number] if run.finding_seeds else run.replay)
     yield _PREFIX
 

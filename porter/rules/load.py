@@ -477,7 +477,7 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             compile=e.get("compile", ""),
             verify=e.get("verify", False),
             style=e.get("style", "compat"),
-            types=tuple(e.get("types", ())),
+            types=tuple(tuple(t) if isinstance(t, list) else t for t in e.get("types", ())),
             traced=tuple(e.get("traced", ())),
             stages=e.get("stages", 0),
             registers=e.get("registers", 0),

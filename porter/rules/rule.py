@@ -73,8 +73,9 @@ class Example:
     """Whether original and port, programs with a main(), have to leave the same bits in memory."""
     style: str = "compat"
     """The style of its port."""
-    types: tuple[int, ...] = ()
-    """What the compiler says of a kernel of an idiomatic port: rows, columns, threads, bytes of a sum."""
+    types: tuple[int | tuple[int, ...], ...] = ()
+    """What the compiler says of a kernel of an idiomatic port: rows, columns, threads, bytes of a sum; or the answers
+    to several questions."""
     traced: tuple[int, ...] = ()
     """What a trace says of a kernel of CuTe DSL, of a port of the idiomatic style: rows, columns, warpgroups."""
     stages: int = 0

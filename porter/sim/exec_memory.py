@@ -94,12 +94,13 @@ def shared_index(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, si
 
 
 def shared_access(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: int, cluster: bool, kind: str
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: int, cluster: bool, kind: str, value: Any = None
 ) -> Array:
-    """`shared_index` of an access that is about to happen; `kind` is load, write or atomic."""
+    """`shared_index` of an access that is about to happen; `kind` is load, write or atomic, `value` what a store
+    writes, [n, 32] or [n, 32, count]."""
     where = shared_index(M, at, idx, n, mask, addr, size, cluster)
     if M.observer is not None:
-        M.observer.touches_shared(at, idx, n, lane_mask(n, mask), where, size, kind)
+        M.observer.touches_shared(at, idx, n, lane_mask(n, mask), where, size, kind, value=value)
     return where
 
 
@@ -126,7 +127,8 @@ def st_shared(
     value: Any,
 ) -> None:
     size = item * count
-    where = shared_access(M, at, idx, n, mask, addr, size, cluster, "write") >> (size.bit_length() - 1)
+    value = np.broadcast_to(value, (n, 32, count) if count > 1 else (n, 32))
+    where = shared_access(M, at, idx, n, mask, addr, size, cluster, "write", value) >> (size.bit_length() - 1)
     M.stores += 1
     scatter(M.smem_view(item, count), where, n, mask, value, count)
 

@@ -10,6 +10,7 @@ from porter.sim.exec_bits import LOGIC
 from porter.sim.exec_float import load_float
 from porter.sim.exec_integer import is_integer
 from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of, plain
+from porter.sim.memories import PARAM_WINDOW
 
 # Moving -----------------------------------------------------------------------------------------------
 
@@ -67,7 +68,10 @@ def _cvta(cg: Context, ins: Decoded) -> None:
         variable = cg.program.variables.get(s.name)
         if variable is not None and variable.space in ("kernelparam", "global", "const"):
             window = 0
-    if window:
+    if window == PARAM_WINDOW:
+        # What `mov` gives is generic already; of 32 bits the window is lost.
+        cg.put("d", cg.get("a") if "to" in ins.modifiers else f"{cg.get('a')} | {cg.const(kind, window)}")
+    elif window:
         cg.put("d", f"{cg.get('a')} {'-' if 'to' in ins.modifiers else '+'} {cg.const(kind, window)}")
     elif not cg.move(d, s):
         cg.put("d", cg.get("a"))

@@ -71,7 +71,7 @@ class Memories:
 
     def window(self, space: str) -> int:
         """What is added to an address in a state space to make it generic."""
-        return {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "global": 0, "const": 0, "param": 0}[space]
+        return {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "global": 0, "const": 0, "param": PARAM_WINDOW}[space]
 
     def address_of(self, variable: Variable) -> int:
         if variable.space == "kernelparam":

@@ -128,11 +128,12 @@ class Observer:
     # Memory of threads --------------------------------------------------------------------------------
 
     def touches_shared(
-        self, at: int, idx: Any, n: int, lanes: Array, where: Array, size: int, kind: str, item: int | None = None
-    ) -> None:
+        self, at: int, idx: Any, n: int, lanes: Array, where: Array, size: int, kind: str, item: int | None = None,
+        value: Any = None,
+    ) -> None:  # fmt: skip
         """Threads are about to access `size` bytes each at byte indices `where` of all shared memory; `lanes` and
         `where` are [n, accesses]. `kind` is load, write or atomic, `item` the bytes that one access consists of (None:
-        `size`)."""
+        `size`), `value` what is stored, [n, accesses] or [n, accesses, count]."""
 
     def touches_global(
         self,

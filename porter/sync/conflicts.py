@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from porter.facts.cells import byte_of, column_of
-from porter.facts.events import Access, Edge, Engine, History, Space, WarpName
+from porter.facts.events import Access, Edge, Engine, History, Kind, Space, WarpName
 from porter.facts.names import SharedNames
 from porter.facts.values import bits
 from porter.ptx.shared_window import RANK_SHIFT
@@ -156,6 +156,10 @@ class Conflicts:
                 what = "of the other block of the pair, and nothing puts that ahead of what frees its columns"
                 self._report("L2", use, freed, what, "strict")
                 return
+        if self._events[first.start].kind is Kind.ALLOC and views.execution[second.start] >> first.start & 1:
+            # the word that it writes (docs/rulings.md, allocated-word)
+            self._report("H15", first, second, "are ordered by a relaxed barrier alone", "review")
+            return
         level: Level = "review" if _is_in_practice(first, second) else "error"
         self._report(kind, first, second, "are not ordered", level)
 

@@ -230,9 +230,18 @@ def _masked(lines: Lines, parts: tuple[str, ...], width: int, given: list[Line])
     return Line(first - under, step - steps, width)
 
 
+def _beside(lines: Lines, parts: tuple[str, ...], width: int, given: list[Line]) -> Line:
+    """A number whose bits lie below those that what moves ever has."""
+    moving, other = given if _cut(given[0], width).step else given[::-1]
+    line, number = _wide(lines, moving, width), unsigned(_number(other), width)
+    if any(part & (1 << number.bit_length()) - 1 for part in (line.first, line.step)):
+        raise NoLineError
+    return Line(line.first + number, line.step, width)
+
+
 _RESULTS: dict[str, Result] = {
     "mov": _moved, "selp": _moved, "cvt": _converted, "cvta": _converted, "add": _sum, "sub": _sum, "neg": _negative,
     "not": _negative, "mul": _product, "mad": _product, "shl": _shifted, "shr": _shifted, "div": _quotient,
-    "rem": _quotient, "and": _masked, "min": _extreme, "max": _extreme,
+    "rem": _quotient, "and": _masked, "or": _beside, "xor": _beside, "min": _extreme, "max": _extreme,
 }  # fmt: skip
 _MOST_PARTS = {"mul": 3, "mad": 3, "cvt": 3, "cvta": 4}

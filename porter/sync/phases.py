@@ -60,20 +60,28 @@ def _last(barrier: Mbarrier) -> int | None:
 
 
 def _uses(history: History, barrier: Mbarrier, views: Views, findings: Findings, named: Named) -> None:
+    home = barrier.address >> RANK_SHIFT
     for event, at, asynchronous in barrier.uses:
         memory, proxy = _seen_before(history, event, views.memory), _seen_before(history, event, views.proxy, False)
         if not memory >> barrier.init & 1:
-            # execution alone is enough in practice (docs/rulings.md, init-fence)
-            level: Level = "strict" if _seen_before(history, event, views.execution) >> barrier.init & 1 else "error"
+            # execution alone is enough in practice where the block has fences (docs/rulings.md, init-fence)
+            known = _seen_before(history, event, views.execution) >> barrier.init & 1
+            level: Level = "strict" if known and _fences_inits(history, home) else "error"
             text = f"{named(barrier.address)}: a use that does not come behind its initialization"
             findings.add("H21", text, at, level=level)
             continue
         warp = history.events[event].warp
-        other = warp is not None and warp.rank != barrier.address >> RANK_SHIFT
+        other = warp is not None and warp.rank != home
         if (asynchronous or other) and not proxy >> barrier.init & 1:
             who = "an asynchronous operation" if asynchronous else "another block"
             text = f"{named(barrier.address)}: {who} uses it without fence.mbarrier_init behind its initialization"
             findings.add("H21", text, at, level="strict")
+
+
+def _fences_inits(history: History, rank: int) -> bool:
+    """Whether threads of a block have a fence.mbarrier_init."""
+    fences = (e for e in history.events if e.fence is not None and e.fence.inits)
+    return any(e.warp is not None and e.warp.rank == rank for e in fences)
 
 
 def _arrival(phases: _Phases, arrival: Arrival, views: Views, findings: Findings, named: Named) -> None:

@@ -8,7 +8,7 @@ otherwise is looked at for all turns that 31 bits of a size allow, instead of be
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -28,6 +28,8 @@ LARGEST_SIZE = (1 << 31) - (1 << 16)
 _DEEPEST = 40
 _MOST_WAYS = 16
 """Ways through a turn that give a register other values."""
+_MOST_REPEATED = 1024
+"""The same, where loops inside give several."""
 WIDTHS = {"u32": 32, "b32": 32, "s32": 32, "u64": 64, "s64": 64, "b64": 64}
 
 
@@ -133,7 +135,12 @@ class Values(Generic[Held]):
     def __init__(
         self, flow: Flow, loop: Loop, heads: Mapping[Key, Counted], symbols: Mapping[str, int], kind: Holding[Held],
         taken: Ways | None = None, asked: set[Key] | None = None,
+        repeated: Mapping[tuple[int, str], Collection[int]] | None = None,
     ) -> None:  # fmt: skip
+        """`repeated`: by instruction and register all numbers that it has there in any turn, where a loop inside
+        computes it."""
+        self._repeated = repeated or {}
+        self._most = _MOST_REPEATED if repeated else _MOST_WAYS
         self._asked = asked if asked is not None else set()
         self._flow, self._loop, self._heads, self._symbols, self._kind = flow, loop, heads, symbols, kind
         self._taken = taken
@@ -160,6 +167,8 @@ class Values(Generic[Held]):
             raise NoSequenceError
         if (ANYWHERE, name) in self._heads:
             return [self._known_from_start((ANYWHERE, name))]
+        if (at, name) in self._repeated:
+            return [self._kind.number(number) for number in sorted(self._repeated[at, name])]
         rows = [
             row
             for place in reaching(self._flow, self._loop, at, name, self._taken)
@@ -167,7 +176,7 @@ class Values(Generic[Held]):
         ]  # fmt: skip
         if len(rows) > 1:
             rows = list({self._kind.key(row): row for row in rows}.values())
-        if len(rows) > _MOST_WAYS:
+        if len(rows) > self._most:
             raise NoSequenceError
         return rows
 
@@ -195,7 +204,7 @@ class Values(Generic[Held]):
             self._under_way.add(place)
             ins = self._flow.code.code[place]
             operands = [self.of(place, o, depth + 1) for o in ins.operands[1 : 3 if ins.parts[0] == "selp" else None]]
-            if math.prod(map(len, operands)) > _MOST_WAYS:
+            if math.prod(map(len, operands)) > self._most:
                 raise NoSequenceError
             # which one is selected is a way through the turn like others
             ways = ((given,) for rows in operands for given in rows) if ins.parts[0] == "selp" else product(*operands)

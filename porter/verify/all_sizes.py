@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -161,9 +160,8 @@ class AllSizes:
 
     def _left(self) -> float:
         """Seconds."""
-        if self.budget.seconds is None:
-            return math.inf
-        return self.budget.seconds - time.monotonic() + self.budget.began
+        left = self.budget.left
+        return math.inf if left is None else left
 
     def _flow_at(self, program: str) -> Flow:
         return self.flow_of((self.original if program == "original" else self.port).at(self.base)[0])

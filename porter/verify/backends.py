@@ -70,7 +70,10 @@ def simulator_options(options: SimOptions) -> Options:
         print=options.print,
         trace=options.trace,
     )
-    if options.checking is not None:
+    if options.checking is None:
+        # What runs on GPUs is to run here.
+        found = dataclasses.replace(found, level="practice")
+    else:
         found = dataclasses.replace(found, mode="checking", level=options.checking)
     if options.budget is None:
         return found

@@ -62,4 +62,4 @@ class Program:
     def prove(self, chosen: Sequence[Sizes], seconds: float, rulings: Rulings = "strict", turns: bool = True) -> Proof:
         """As a `Prover` does. Raises PorterError: what `at` raises at the sizes that are asked for."""
         name = "kernel" if self.arch else "original" if self.plan is None else "port"
-        return Prover(name, self.at, Budget(seconds), rulings).prove(chosen, turns)
+        return Prover(name, self.at, Budget.of_work(seconds), rulings).prove(chosen, turns)

@@ -33,8 +33,8 @@ _EXACT = ("integers", "index")
 """The families that run under random schedules too, where a case has one: each element says which tile it was made
 of."""
 _SEEDS = (1, 2)
-_JUDGED = 10.0
-"""Seconds for each part of what PTX says of a case, behind its first size."""
+_JUDGED = 20.0
+"""Seconds of processor time for each part of what PTX says of a case, behind its first size."""
 _NAMED = 4
 """Instantiations that are named."""
 

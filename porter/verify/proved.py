@@ -72,7 +72,7 @@ def prove_case(
 ) -> CaseProofs:  # fmt: skip
     """As `proofs_of`; what cannot be bound, ported or compiled is told. `beyond`: where they are equal, also at sizes
     at which one of them does what it does at none of those that are chosen."""
-    budget = Budget(seconds) if for_all else None
+    budget = Budget.of_work(seconds) if for_all else None
     try:
         turns: Turns = "both" if always else "none" if beyond else "port"
         found = proofs_of(case, plan, builder, chosen, seconds, turns, budget)
@@ -135,7 +135,7 @@ def proofs_of(
     of_original = original.prove(chosen, seconds, usual_level("original"), asks)
     found = compared(of_original, of_port, LineMap(original.source, port.source), plan.at_practice)
     proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
-    comparison = Comparison(case.name, original, port, Budget(seconds))
+    comparison = Comparison(case.name, original, port, Budget.of_work(seconds))
     reorders = plan.reorders or (plan.source is not None and case.compare == "bound")
     first = (proved or taken)[0]
     equality = comparison.run(proved or taken[:1])

@@ -17,7 +17,7 @@ from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.facts.launched import Area, Geometry, Launched, Triple
 from porter.facts.machine import Schedule
-from porter.sync.checked import Checked, Rulings, check, worse
+from porter.sync.checked import Checked, Rulings, Verdict, check, worse
 from porter.verify.budget import Budget
 from porter.verify.builder import parse_ptx
 from porter.verify.equality import (
@@ -53,6 +53,9 @@ class Launches:
     records: Sequence[LaunchRecord]
     held: Sequence[Mapping[int, bytes]] = ()
 
+    def held_by(self, number: int) -> Mapping[int, bytes]:
+        return self.held[number] if self.held else {}
+
     def of_kernels(self) -> list[list[int]]:
         """The numbers of those that differ from the ones before, by kernel."""
         chosen: dict[tuple[str, str], list[int]] = {}
@@ -65,14 +68,11 @@ class Launches:
         return list(chosen.values())
 
 
-def prove_launches(
-    case: str, program: str, launches: Sequence[LaunchRecord], seconds: float, rulings: Rulings
-) -> Iterator[Proof]:
+def prove_launches(case: str, program: str, launches: Launches, seconds: float, rulings: Rulings) -> Iterator[Proof]:
     """A proof for each kernel that a program launches, at the first launches that differ, for `seconds` each: what its
     loops do in others is not known."""
-    for numbers in Launches(Path(case), launches).of_kernels():
-        records = [launches[n] for n in numbers]
-        yield _proof(case, program, _flow(records[0], case), records, seconds, rulings)
+    for numbers in launches.of_kernels():
+        yield _proof(case, program, _flow(launches.records[numbers[0]], case), launches, numbers, seconds, rulings)
 
 
 def _flow(record: LaunchRecord, case: str) -> Flow:
@@ -81,18 +81,22 @@ def _flow(record: LaunchRecord, case: str) -> Flow:
 
 
 def _proof(
-    case: str, program: str, flow: Flow, records: Sequence[LaunchRecord], seconds: float, rulings: Rulings
+    case: str, program: str, flow: Flow, launches: Launches, numbers: Sequence[int], seconds: float, rulings: Rulings
 ) -> Proof:
     began = time.perf_counter()
     worst, at = Checked(()), ""
     assumed: set[str] = set()
     looked_at: list[str] = []
-    for record in records[:_MOST]:
+    for number in numbers[:_MOST]:
         if looked_at and time.perf_counter() - began > seconds:
             break
+        record, held = launches.records[number], launches.held_by(number)
         text = _text(record)
         for first in firsts(record.grid, record.cluster):
             found = check(launched_record(record, flow, first), rulings=rulings)
+            if found.verdict is Verdict.UNKNOWN and held:
+                # counts and indices decide what is done
+                found = check(launched_record(record, flow, first, held), rulings=rulings)
             assumed |= found.assumed
             if not at or worse(found, worst):
                 worst, at = found, f"{text}, block {','.join(map(str, first))}"
@@ -121,7 +125,7 @@ def prove_programs(
     same. `differing`: the numbers of launches that left other bits in the run."""
     lines = LineMap(original.path, port.path)
     name = original.path.name
-    proofs = [prove_launches(name, which, launches.records, seconds, usual_level(which))
+    proofs = [prove_launches(name, which, launches, seconds, usual_level(which))
               for which, launches in (("original", original), ("port", port))]  # fmt: skip
     for numbers, one, other in zip(original.of_kernels(), *proofs, strict=False):
         found = compared(one, other, lines)
@@ -187,7 +191,7 @@ class _Pairs:
     def _party(self, program: Literal["original", "port"], number: int) -> Party:
         launches, flow = (self.original, self.flows[0]) if program == "original" else (self.port, self.flows[1])
         record = launches.records[number]
-        held = launches.held[number] if launches.held else {}
+        held = launches.held_by(number)
         return Party(program, flow, lambda first: launched_record(record, flow, first, held))
 
     def _side(self, program: Literal["original", "port"], number: int) -> Side:

@@ -24,7 +24,8 @@ from porter.verify.gate import GateOptions, requests
 from porter.verify.hazards import usual_level
 from porter.verify.line_map import LineMap
 from porter.verify.proved import compared
-from porter.verify.proving import Sizes
+from porter.verify.proving import Sizes, listed
+from porter.verify.thresholds import UnreachedError, sizes_beyond
 
 
 def told_by_launch(flow: Flow) -> str:
@@ -72,12 +73,22 @@ def refusal(case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes
         PorterError: what binding, porting and compiling raise.
     """
     original, port = Program(case, builder), Program(case, builder, plan)
-    comparison = Comparison(case.name, original, port, Budget(seconds))
+    comparison = Comparison(case.name, original, port, Budget.of_work(seconds))
     if joined and (what := told_by_launch(comparison.flow_of(original.at(chosen[0])[0]))):
         return what
-    equality = comparison.run(chosen)
+    try:
+        # what threads do with rows of their own may go by a size; of two consumers that is told by the launch above
+        further = [] if joined else sizes_beyond({"original": original, "port": port}, chosen, seconds)
+    except UnreachedError as error:
+        return f"the {error}"
+    equality = comparison.run([*chosen, *further])
     if equality.status == "differs" and not plan.reorders:
         return f"on PTX at {equality.at}, {equality.why}"
+    if further and len(equality.looked_at) >= len(chosen):
+        if equality.status == "unknown":
+            return f"on PTX it is not known to be equal at {equality.at}: {equality.why}"
+        if comparison.budget.is_spent and len(equality.looked_at) < len(chosen) + len(further):
+            return f"there was no time to compare it at {listed(further[-1])}"
     of_port = port.prove(chosen, seconds, usual_level("port"), False)
     if of_port.status == "unknown":
         return f"its synchronization is not known on PTX: {of_port.checked.unknown}"

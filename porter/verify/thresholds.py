@@ -141,6 +141,8 @@ class Thresholds:
             flow = self._flow
             for cluster, launched in enumerate(clusters_looked_at(problem, flow)):
                 machine = Machine(replace(launched, areas=()))
+                # a comparison may choose what is stored, or where
+                machine.is_whole = True
                 machine.on_comparison = _told(found, flow, cluster)
                 run(machine)
         except (PorterError, NotUnderstood):

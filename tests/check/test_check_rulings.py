@@ -71,8 +71,10 @@ EXAMPLES: dict[Ruling, tuple[str, str, dict[str, int]]] = {
     Ruling.ACCUMULATOR_COPIES: (
         WGMMA.replace("wgmma.fence.sync.aligned;", "wgmma.fence.sync.aligned; mov.b32 %r40, 0;"), "sm_90a", {},
     ),
-    Ruling.ARRIVAL_COUNT: (
-        SET.format(count=48, more="") + "mbarrier.arrive.shared.b64 %d9, [%r8]; ret;", "sm_90a", {"threads": 64},
+    Ruling.ALLOCATED_WORD: (
+        MEET + "@%p1 tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r9], 32;"
+        + MEET.replace("arrive", "arrive.relaxed") + "ld.shared.u32 %r10, [%r9];" + MEET
+        + "@%p1 tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r10, 32; ret;", "sm_100a", PAIR,
     ),
     Ruling.BENIGN_RACE: ("mov.u32 %r4, 0; st.global.u32 [%d1], %r4; ret;", "sm_90a", {}),
     Ruling.BLOCK_END: (SET.format(count=1, more="fence.mbarrier_init.release.cluster;") + COPY + "ret;", "sm_90a", {}),

@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import stacked_gemm
 from test_cli_full_rate import CORPUS, failure, made
 
 from porter.build import trust
@@ -20,7 +19,7 @@ from porter.passes.ported import port_paths
 
 
 def test_files_with_other_mmas_have_headers_of_their_own(tmp_path: Path) -> None:
-    names = ("cute_gemm_ws", "cute_gemm_multistage", "cute_gemm_tma")
+    names = ("cute_gemm_ws", "cute_gemm_multistage", "cute_gemm_persistent")
     files = [Path(shutil.copy(CORPUS / name / f"{name}.cu", tmp_path)) for name in names]
     found = port_paths(files, PortOptions(full_rate=True), (), look)
     headers = {}
@@ -28,7 +27,7 @@ def test_files_with_other_mmas_have_headers_of_their_own(tmp_path: Path) -> None
         (name,) = re.findall(r'#include "(\w*cute_sm100\w*\.hpp)"', found.new[str(file)].decode())
         text = found.new[str(tmp_path / name)].decode()
         headers[file.stem] = re.findall(r"kIssuer = (\d+);", text)
-    assert headers == {"cute_gemm_ws": ["4"], "cute_gemm_multistage": ["0"], "cute_gemm_tma": []}
+    assert headers == {"cute_gemm_ws": ["4"], "cute_gemm_multistage": ["0"], "cute_gemm_persistent": ["4"]}
     assert {Path(r.path).stem for r in taken(found)} == set(names)
 
 
@@ -46,12 +45,7 @@ PLANTED = {
     ("cute_gemm_ws", "both issue"): (r"return first && warp == 0", "return warp == 0", ""),
     ("cute_gemm_ws", "the second tile over the first"): (r"slots\.tmem \+ i \* kUpperHalf", "slots.tmem", "differ"),
     ("cute_gemm_ws", "no wait for the MMAs"): (r"wait_barrier\(done\[[^;]*;", "", ""),
-    ("cute_gemm_tma", "no relabelling"): (r"Stride<_1, _32, _16>>;", "Stride<_1, _16, _64>>;", "differ"),
-    ("cute_gemm_tma", "M = 64"): (r"make_instr_desc<TA, TB, TC, 128,", "make_instr_desc<TA, TB, TC, 64,", "differ"),
-    ("cute_gemm_tma", "A of the second tile"): (r"return first;", "return second;", "differ"),
-    ("cute_gemm_tma", "no wait for the MMAs"): (r"wait_barrier\(done\[[^;]*;", "", ""),
 }
-"""Of two warpgroups with a tile each, and of one (cute_gemm_tma) with two."""
 
 
 @pytest.mark.slow
@@ -68,24 +62,6 @@ def test_a_planted_mistake_fails_the_gate(name: str, mistake: str) -> None:
     assert what
     assert "nvcc" not in what
     assert says in what
-
-
-@pytest.mark.slow
-@pytest.mark.external
-@pytest.mark.parametrize("name", stacked_gemm.VARIANTS)
-def test_the_gate_takes_other_uses_of_two_tiles(name: str, tmp_path: Path) -> None:
-    found = port_paths([stacked_gemm.written(tmp_path, name)], PortOptions(full_rate=True), (), look)
-    assert failure(found) == ""
-
-
-@pytest.mark.slow
-@pytest.mark.external
-def test_one_tile_of_a_warpgroup_does_not_compile(tmp_path: Path) -> None:
-    kernel = stacked_gemm.written(tmp_path, "four tiles")
-    case = tmp_path / "case.yaml"
-    case.write_text(re.sub(r"\bM: (?:256|512),", "M: 192,", case.read_text().replace("BM: 256", "BM: 192")))
-    what = failure(port_paths([kernel], PortOptions(full_rate=True), (), look))
-    assert "or an odd number" in what
 
 
 @pytest.mark.slow
@@ -112,8 +88,6 @@ def test_warpgroups_that_split_n_do_not_compile(tmp_path: Path) -> None:
         "cute_gemm_f16acc",
         "cute_gemm_multistage",
         "cute_attention",
-        "cute_gemm_tma",
-        "cute_gemm_multicast",
     ],
 )
 def test_the_gate_takes_a_corpus_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

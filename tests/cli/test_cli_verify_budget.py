@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -119,3 +120,14 @@ def test_programs_have_no_budget(tmp_path) -> None:
         "--seconds: is for kernels with a case"
         in porter("verify", tmp_path / "main.cu", "--seconds", "5", code=2).output
     )
+
+
+def test_what_the_machine_does_beside_takes_nothing_of_a_budget_of_work() -> None:
+    of_work, of_time = budget.Budget.of_work(0.05), budget.Budget(0.05)
+    time.sleep(0.06)
+    assert (of_work.is_spent, of_time.is_spent) == (False, True)
+    half = of_work.part(2)
+    while not half.is_spent:
+        sum(range(10_000))
+    assert of_work.left is not None
+    assert of_work.left < 0.03

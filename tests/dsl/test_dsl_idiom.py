@@ -120,6 +120,101 @@ def test_forms_of_one_kernel(form: str) -> None:
     assert result.count(".consumer_release(") == result.count(".consumer_wait(") - 1, "each buffer is given back once"
 
 
+PROMOTED = changed(*changes_of(FORMS["promoted"]["base"]))
+SAME_PROMOTED = FORMS["promoted"]["same"]
+LEFT_PROMOTED = FORMS["promoted"]["left"]
+
+
+@pytest.mark.parametrize("form", mostly_slow(SAME_PROMOTED, 2))
+def test_sums_that_are_added_to_others(form: str) -> None:
+    result = text_of(changed(*changes_of(SAME_PROMOTED[form]), text=PROMOTED))
+    turn = result[result.index("for k in cutlass.range") : result.index("cute.zipped_divide")]
+    order = ("producer_acquire(acc_fill", "cute.gemm(", "consumer_release(read)", "producer_commit(acc_fill",
+             "acc_full.consumer_wait(", "cute.copy(tiled_load, tTR_tAcc, tTR_rAcc)", "consumer_release(acc_state)",
+             "* tTR_rAcc[i]")  # fmt: skip
+    assert [turn.count(line) for line in order] == [1] * len(order)
+    assert sorted(order, key=turn.index) == list(order)
+    assert result.index("tTR_rAcc = cute.make_rmem_tensor(") < result.index("= cute.make_rmem_tensor(tTR_rAcc.shape")
+    assert "store.retile(sums)" not in result
+    assert "warpgroup" not in result
+
+
+@pytest.mark.parametrize("form", mostly_slow(LEFT_PROMOTED, 2))
+def test_sums_in_registers_that_are_not_followed(form: str) -> None:
+    changes = changes_of(LEFT_PROMOTED[form]["changes"])
+    assert LEFT_PROMOTED[form]["what"] in ported(changed(*changes, text=PROMOTED)).what
+
+
+def test_warpgroups_share_the_columns_of_each_tile_of_the_epilogue() -> None:
+    text = changed(("(1, 1, 1), tiler_mn", "(2, 1, 1), tiler_mn"), text=PROMOTED)
+    result = text_of(text, warpgroups=2)
+    assert "acc_part = (self.epi_tile[0], self.epi_tile[1] // 2)" in result
+    assert "mine = store.get_slice(thread % 128)" in result
+    assert "buffer = mine.partition_D(sC_part)" in result
+    assert "(None, None, 0, thread // 128, None, None)" in result
+
+
+TWO = changed(*changes_of(FORMS["two"]["base"]))
+TURNS = changed(*changes_of(FORMS["turns"]["base"]), text=PROMOTED)
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS["two"]["same"], 1))
+def test_two_accumulators(form: str) -> None:
+    result = text_of(changed(*changes_of(FORMS["two"]["same"][form]), text=TWO))
+    assert "sums = accumulators[(None, None, None, 0)]\n        more = accumulators[(None, None, None, 1)]\n" in result
+    assert result.count("cute.copy(tiled_load, ") == 2
+    assert "mine[i] = tTR_rAcc[i] * tTR_rAcc_more[i]" in result
+    assert "make_fragment_C(cute.append(shape, 2))" in result
+    assert "(tTR_rAcc, tTR_rAcc_more)" in result or "(sums, more)" not in result
+    assert "warpgroup" not in result
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS["two"]["left"], 1))
+def test_two_accumulators_that_are_not_followed(form: str) -> None:
+    told = FORMS["two"]["left"][form]
+    assert told["what"] in ported(changed(*changes_of(told["changes"]), text=TWO)).what
+
+
+def test_two_accumulators_need_columns_for_both() -> None:
+    assert not ported(TWO, columns=256).what
+    three = changed(("sums, more = ", "sums, more, third = "), ("(more, rB)", "(more, rB), (third, rB)"), text=TWO)
+    again = ", cute.make_rmem_tensor(shape, cutlass.Float32)"
+    assert "not enough columns" in ported(three.replace(again, again * 2, 1), columns=256).what
+
+
+def test_warpgroups_beside_each_other_share_the_columns() -> None:
+    text = changed(("(1, 1, 1), tiler_mn", "(1, 2, 1), tiler_mn"), text=TWO)
+    trace = stated(PATH, text.encode(), 128, 128)
+    for call in trace.calls:
+        if call["name"].endswith("make_trivial_tiled_mma"):
+            call["values"]["5"] = [1, 2, 1]
+            call["result"]["op"]["shape_mnk"] = [64, 64, 16]
+    found = ported(text, replace(trace, threads=256))
+    assert not found.what, found.what
+    assert any(b"acc_part = (mma.shape_mnk[0], mma.shape_mnk[1] // 2)" in edit.replacement for _, edit in found.edits)
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS["turns"]["same"], 1))
+def test_sums_that_are_used_in_some_turns(form: str) -> None:
+    text = changed(*changes_of(FORMS["turns"]["same"][form]), text=TURNS)
+    result = text_of(text)
+    assert result.count("acc_full.producer_commit(acc_fill_state)") == text.count("wait_group(0)")
+    assert result.count("cute.copy(tiled_load, tTR_tAcc, tTR_rAcc)") == text.count("wait_group(0)")
+    assert result.count("loads.consumer_release(read)") == text.count("loads.consumer_wait(")
+    turn = result[result.index("for k in cutlass.range") :]
+    order = ("if is_mma_warp:", "loads.consumer_wait(read)", "cute.gemm(", "loads.consumer_release(read)", "if k ",
+             "producer_commit(", "acc_full.consumer_wait(", "cute.copy(tiled_load", "acc_full.consumer_release(",
+             "producer_acquire(", "+ tTR_rAcc[i]")  # fmt: skip
+    assert sorted(order, key=turn.index) == list(order)
+    assert "done" not in result
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS["turns"]["left"], 1))
+def test_turns_that_are_not_followed(form: str) -> None:
+    told = FORMS["turns"]["left"][form]
+    assert told["what"] in ported(changed(*changes_of(told["changes"]), text=TURNS)).what
+
+
 def test_a_module_by_another_name() -> None:
     result = text_of(re.sub(r"(?<![\w.])cute\b", "ct", GEMM))
     assert result == re.sub(r"(?<![\w.])cute\b", "ct", BASE)
@@ -135,6 +230,9 @@ def test_cleared_sums_of_a_loop_that_may_be_empty_are_zeros() -> None:
     assert "multiplies = self.tiles > 0\n" in result
     assert "            else:\n                tTR_rAcc.fill(0)\n" in result
     assert "mma.set(tcgen05.Field.ACCUMULATE, False)" in result
+    result = text_of(changed(*SAME["cleared sums of turns that are counted behind that"]))
+    assert "        turns = cutlass.min(self.tiles, 9)\n        multiplies = turns > 0\n" in result
+    assert result.count("turns = ") == 1
 
 
 def test_a_port_is_a_file_with_nothing_to_port(tmp_path: Path) -> None:

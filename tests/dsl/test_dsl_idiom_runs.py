@@ -19,11 +19,10 @@ from porter.verify.builder import ToolkitBuilder
 from porter.verify.proof import Claim, prove
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "corpus"
-IN_OWN_WORDS = ("dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes", "dsl_gemm_cluster", "dsl_gemm_fp8", "dsl_gemm_grouped",
-                "dsl_gemm_narrow", "dsl_gemm_persistent")  # fmt: skip
+IN_OWN_WORDS = ("dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes", "dsl_gemm_cluster", "dsl_gemm_fp8",
+                "dsl_gemm_fp8_scaled", "dsl_gemm_gated", "dsl_gemm_grouped", "dsl_gemm_narrow",
+                "dsl_gemm_persistent")  # fmt: skip
 LEFT = {
-    "dsl_gemm_fp8_scaled": "in the main loop",
-    "dsl_gemm_gated": "at several places",
     "dsl_gemm_helpers": "names of Hopper in",
     "dsl_gemm_plain": "another name at its MMAs",
 }
@@ -56,23 +55,33 @@ def test_ports_have_nothing_beside_them(kernel: str, tmp_path: Path) -> None:
 
 
 RELEASE = "                loads.consumer_release(mma_state)\n"
-PLANTS = {
+PLANTS: dict[str, tuple[tuple[str, str], ...]] = {
     "a buffer that is given back ahead of its MMAs": (
         (RELEASE, ""), ("                for k_block in", RELEASE + "                for k_block in")
     ),
     "sums that nobody waits for": (("        acc_full.consumer_wait(acc_state)\n", ""),),
     "a tile of the epilogue that is another": (("0, epi_idx)], tTR_rAcc)", "0, 3 - epi_idx)], tTR_rAcc)"),),
 }  # fmt: skip
+GIVEN_BACK = "                    acc_full.consumer_release(acc_state)\n"
+LOADED = "                    cute.copy(tiled_load, tTR_tAcc, tTR_rAcc)\n"
+IN_SHARES: dict[str, tuple[tuple[str, str], ...]] = {
+    "sums that are given back ahead of their load": ((GIVEN_BACK, ""), (LOADED, GIVEN_BACK + LOADED)),
+    "a share that is the other warpgroup's": (
+        ("(None, None, 0, (tidx - 128) // 128, None)]", "(None, None, 0, 1 - (tidx - 128) // 128, None)]"),
+    ),
+}  # fmt: skip
+WRONG = {(kernel, name): plants[name] for kernel, plants in (("dsl_gemm", PLANTS), ("dsl_gemm_fp8_scaled", IN_SHARES))
+         for name in plants}  # fmt: skip
 
 
-@pytest.mark.parametrize("plant", PLANTS)
-def test_runs_refuse_what_is_wrong(plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "plant"), WRONG)
+def test_runs_refuse_what_is_wrong(name: str, plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTER_TRUST", "1")
-    kernel = CORPUS / "dsl_gemm" / "dsl_gemm.py"
+    kernel = CORPUS / name / f"{name}.py"
     ported = port_python(kernel, traces=traces_of)
     assert ported.idiomatic
     text = ported.files[str(kernel)].decode()
-    for right, wrong in PLANTS[plant]:
+    for right, wrong in WRONG[name, plant]:
         assert text.count(right) == 1
         text = text.replace(right, wrong)
     plan = PortPlan(files={str(kernel): text.encode()})

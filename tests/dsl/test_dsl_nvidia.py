@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from external_case import Missing, root_of
 
 from porter.build.port_plan import PortPlan
 from porter.cli.porting import traces_of
@@ -95,6 +96,82 @@ def test_dense_gemms_in_own_words(name: str, variant: str, examples: Path, tmp_p
     options = VerifyOptions(families=("integers",))
     rows = verify(load_case(tmp_path / "case.yaml"), plan, ToolkitBuilder(), SimBackend(), options).rows
     assert [row.verdict for row in rows] == [Verdict.CLEAN], [(d.message, d.detail) for d in rows[0].diagnostics]
+
+
+FP8_TENSORS = """
+  A: {dtype: f8e4m3, shape: [M, K, L], strides: [K, 1, M * K], role: input}
+  B: {dtype: f8e4m3, shape: [N, K, L], strides: [K, 1, N * K], role: input}
+  C: {dtype: f16, shape: [M, N, L], strides: [N, 1, M * N], role: output}
+"""
+# A group's rows, columns, depth and count; strides of its A, B and C; where these are.
+GROUPS = """
+  A: {dtype: f16, shape: [M, K, L], strides: [K, 1, M * K], role: input}
+  B: {dtype: f16, shape: [N, K, L], strides: [K, 1, N * K], role: input}
+  C: {dtype: f16, shape: [M, N, L], strides: [N, 1, M * N], role: output}
+  shapes: {dtype: s32, shape: [2, 4], role: scratch, fill: [M, N, K, 1, M, N, K, 1]}
+  strides: {dtype: s32, shape: [2, 3, 2], role: scratch, fill: [K, 1, K, 1, N, 1, K, 1, K, 1, N, 1]}
+  places: {dtype: s64, shape: [2, 3], role: scratch, fill: 0, contains: [
+    {at: 0, address_of: A}, {at: 8, address_of: B}, {at: 16, address_of: C},
+    {at: 24, address_of: A, byte_offset: 32768}, {at: 32, address_of: B, byte_offset: 32768},
+    {at: 40, address_of: C, byte_offset: 32768}]}
+  maps: {dtype: s64, shape: [2, 3, 16], role: scratch, fill: 0}
+"""
+FP8_SCALES = FP8_TENSORS + "  x: {dtype: f32, shape: [1], role: input}\n  y: {dtype: f32, shape: [1], role: input}\n"
+ALL = "tile_shape_mn: [128, 128], cluster_shape_mn: [1, 1], swizzle_size: 1, raster_along_m: true"
+SUMS = "np.einsum('mkl,nkl->mnl', A, B)"
+GELU = """import math
+
+import numpy as np
+
+
+def gelu(inputs, sizes):
+    total = np.einsum("mkl,nkl->mnl", inputs["A"], inputs["B"])
+    return {"C": 0.5 * total * (1 + np.vectorize(math.erf)(total / math.sqrt(2)))}
+"""
+NEWEST = {
+    "dense_gemm/dense_gemm_fp8_gelu_persistent.py": (
+        "HopperFP8GeluPersistentGemmKernel", f"acc_dtype: cutlass.Float32, {ALL}",
+        "A, B, C, {runtime: 1.0, type: f32}, true, 4", "{M: 128, N: 256, K: 256, L: 1}", FP8_TENSORS,
+        '{python: "reference.py:gelu"}',
+    ),
+    "dense_gemm/dense_gemm_fp8_2xacc.py": (
+        "HopperFP8WarpSpecialized2xAccGemmKernel", ALL, "A, B, C, x, y, 4", "{M: 128, N: 256, K: 640, L: 1}",
+        FP8_SCALES, f'"{SUMS} * x[0] * y[0]"',
+    ),
+    "grouped_gemm/grouped_gemm.py": (
+        "HopperGroupedGemmPersistentKernel", f"acc_dtype: cutlass.Float32, {ALL}",
+        "A, B, C, 2, shapes, strides, places, 2, maps, 2", "{M: 128, N: 128, K: 128, L: 2}", GROUPS, f'"{SUMS}"',
+    ),
+}  # fmt: skip
+"""By file of a checkout of CUTLASS: kernel, what it is made and called with, sizes, tensors, result."""
+
+
+@pytest.mark.parametrize("name", NEWEST)
+def test_newest_gemms_in_own_words(name: str, tmp_path: Path) -> None:
+    try:
+        source = root_of("cutlass") / "cute" / "hopper" / "kernel" / name
+    except Missing as missing:
+        pytest.skip(str(missing))
+    entry, init, call, sizes, tensors, result = NEWEST[name]
+    kernel = tmp_path / source.name
+    kernel.write_bytes(source.read_bytes())
+    (tmp_path / "case.yaml").write_text(
+        f"version: 1\nkernel: {kernel.name}\nentry: {entry}\nsizes: {sizes}\n"
+        f"dsl:\n  init: {{{init}}}\n  call: [{call}, stream]\ntensors:{tensors}reduction: K\nreference: {result}\n"
+        f'magnitude: "4 * {SUMS} + 1"\nexact: false\nfamilies: [index]\n'
+    )
+    (tmp_path / "reference.py").write_text(GELU)
+    ported = port_python(kernel, traces=traces_of)
+    assert ported.idiomatic, [d.message for d in ported.diagnostics]
+    text = ported.files[str(kernel)].decode()
+    assert list(ported.files) == [str(kernel)]
+    assert text.count("_mlir") == kernel.read_text().count("_mlir")
+    case, plan = load_case(tmp_path / "case.yaml"), PortPlan(files=dict(ported.files))
+    rows = verify(case, plan, ToolkitBuilder(), SimBackend(), VerifyOptions(families=("index",))).rows
+    assert rows
+    for row in rows:
+        assert row.verdict is Verdict.CLEAN, [(d.message, d.detail) for d in row.diagnostics]
+        assert [(c.kind, c.mismatches) for c in row.between] == [("bits", 0)]
 
 
 @pytest.mark.parametrize("name", ["dense_gemm.py", "dense_gemm_persistent.py", "fmha.py", "grouped_gemm.py"])

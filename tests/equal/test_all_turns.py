@@ -106,6 +106,51 @@ def test_data_that_are_handed_on_for_long() -> None:
     assert period_of_all(kernel(LAST.format(9), ROW), kernel(LAST.format(74) + LINE, ROW)) == 1
 
 
+SIZE, OF_TURN = "ld.param.u32 %r6, [size];\n", "mul.wide.u32 %d5, %r2, 512;\nadd.s64 %d4, %d4, %d5;\n" + BYTES
+ROWS = SIZE + "mul.wide.u32 %d4, %r0, %r6;\n"
+NARROW_ROWS = SIZE + "mul.lo.u32 %r3, %r0, %r6;\ncvt.u64.u32 %d4, %r3;\n"
+CHOICE = "setp.lt.u32 %p2, %r0, 16;\nadd.s64 %d5, %d4, 4096;\n"
+PART = "mul.wide.u32 %d4, %r2, 512;\nadd.s64 %d4, %d4, {};\n" + BYTES + "\n"
+INSIDE = (
+    "mov.u32 %r3, {};\nINSIDE:\nshl.b32 %r7, %r3, 4;\ncvt.u64.u32 %d5, %r7;\n{}"
+    + PART.format("%d5")
+    + "add.u32 %r3, %r3, 1;\nsetp.lt.u32 %p2, %r3, {};\n@%p2 bra INSIDE;\n"
+)
+PAIRS = {
+    "rows of so many bytes as the size": (ROWS + OF_TURN, ROWS + OF_TURN.replace("%d5", "%d6")),
+    "rows of one tensor or another": (
+        ROWS + CHOICE + "selp.b64 %d4, %d4, %d5, %p2;\n" + OF_TURN,
+        ROWS + CHOICE + "@!%p2 mov.b64 %d4, %d5;\n" + OF_TURN,
+    ),
+    "a loop inside": (PART.format(0) + PART.format(16), INSIDE.format(0, "", 2)),
+    "bits beside those that move": ("shl.b32 %r3, %r2, 3;\nor.b32 %r3, %r3, 5;\n" + INDEX,
+                                    "shl.b32 %r3, %r2, 3;\nadd.u32 %r3, %r3, 5;\n" + INDEX),
+}  # fmt: skip
+UNLIKE = {
+    "rows whose place is too narrow": (ROWS + OF_TURN, NARROW_ROWS + OF_TURN),
+    "bits that what moves comes to": ("add.u32 %r3, %r2, 64;\n" + INDEX, "or.b32 %r3, %r2, 64;\n" + INDEX),
+    "a loop inside that reads what a turn keeps": (
+        PART.format(0) + PART.format(16),
+        "mov.b64 %d6, own;\nshr.u32 %r4, %r2, 6;\nst.local.u32 [%d6+8], %r4;\n"
+        + INSIDE.format(0, "ld.local.u32 %r4, [%d6+8];\nadd.u32 %r3, %r3, %r4;\n", 2),
+    ),
+    "a loop inside that goes on from turn to turn": (
+        PART.format(0) + PART.format(16), "and.b32 %r4, %r2, 64;\n" + INSIDE.format("%r4", "", 2)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_numbers_that_follow_the_size_in_a_loop(name: str) -> None:
+    assert period_of_all(*map(kernel, PAIRS[name])) == 1
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_numbers_that_are_others_in_a_late_turn(name: str) -> None:
+    with pytest.raises((NotProvedError, NotAllError)):
+        period_of_all(*map(kernel, UNLIKE[name]))
+
+
 BLOCK = "mov.u32 %r9, %ctaid.x;\n"
 BLOCKS = {
     "rows of its own": (BLOCK + "mul.wide.u32 %d4, %r9, 8192;\nadd.s64 %d0, %d0, %d4;\n", LOAD + ADD, True),
@@ -167,6 +212,9 @@ WEAKENED = {
     "sums behind loops": Weakened((Behind, "require", lambda lines: None), kernel(behind=BEHIND["the size"])),
     "room behind loops": Weakened(
         (Room, "__call__", lambda room, at: True), kernel(behind=NARROW + SUM), kernel(behind=WIDE + SUM)
+    ),
+    "room in loops": Weakened(
+        (Room, "__call__", lambda room, at: True), kernel(NARROW_ROWS + OF_TURN), kernel(ROWS + OF_TURN)
     ),
     "comparisons": Weakened(
         (all_turns, "comparisons", lambda *runs: iter(())), kernel(LATE["a comparison with a turn"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from porter.facts.launched import GLOBAL
 from porter.ptx.parser import parse_module
 from porter.verify import equality
 from porter.verify.equality import MOST_CLUSTERS, _clusters, _compared_with, _spread
+from porter.verify.program.compare import counts_in
 from porter.verify.program.device import LaunchRecord
 from porter.verify.proved_program import Launches, prove_programs
 
@@ -48,16 +50,18 @@ BARRIER = "bar.sync 0;\n"
 
 
 def said(
-    original: str, port: str, grid: int = 1, threads: int = 32, differing: frozenset[int] = frozenset()
-) -> tuple[str, str]:
-    """What is said of two kernels whose run shows nothing, but other bits at launches that are `differing`."""
+    original: str, port: str, grid: int = 1, threads: int = 32, differing: frozenset[int] = frozenset(),
+    held: Sequence[tuple[int, bytes]] = (),
+) -> tuple[str, str]:  # fmt: skip
+    """What is said of two kernels whose run shows nothing, but other bits at `differing` launches, where memory
+    is known to hold what is `held`."""
 
     def launches(body: str) -> Launches:
         ptx = f"{HEAD.format(threads=threads)}{body}ret;\n}}\n"
         params = tuple(address.to_bytes(8, "little") for address in (GLOBAL, OUTPUT))
         room = ((GLOBAL, BYTES), (OUTPUT, BYTES))
         record = LaunchRecord("k", (grid, 1, 1), (threads, 1, 1), (1, 1, 1), 0, params, room, ptx=ptx)
-        return Launches(Path("k.cu"), [record])
+        return Launches(Path("k.cu"), [record], [dict(held)] if held else ())
 
     (found,) = prove_programs(launches(original), launches(port), differing, 5)
     assert found.equality is not None
@@ -210,3 +214,28 @@ def test_a_race_of_the_original_decides_what_it_leaves() -> None:
         said(right, racy, threads=64)[1]
         == "allocation 1, byte 0: made of something else; the run of both leaves the same bits"
     )
+
+
+TURNS = """ld.global.u32 %r6, [%d0];
+AGAIN:
+bar.sync 0;
+sub.u32 %r6, %r6, 1;
+setp.ne.u32 %p4, %r6, 0;
+@%p4 bra AGAIN;
+st.global.f32 [%d4], %f0;
+"""
+FILLED, UNFILLED, FLOATS = (number.to_bytes(4, "little") * 1024 for number in (3, 0x7F0012345678 >> 16, 0x3F800000))
+
+
+def test_counts_of_the_launch_decide_who_waits() -> None:
+    """Both what is left and the synchronization are looked at with them, where nothing is known without."""
+    assert said(TURNS, TURNS)[0] == "unknown"
+    assert said(TURNS, TURNS, held=counts_in(GLOBAL, FILLED + UNFILLED)) == ("equal", "")
+    fewer = TURNS.replace("bar.sync 0;", "@%p4 bar.sync 0;")
+    assert said(TURNS, fewer, held=counts_in(GLOBAL, FILLED)) != ("equal", "")
+
+
+def test_counts_may_be_in_a_part_of_what_is_allocated() -> None:
+    assert counts_in(GLOBAL, FILLED + UNFILLED + FILLED) == [(GLOBAL, FILLED), (GLOBAL + 8192, FILLED)]
+    assert counts_in(GLOBAL, FILLED + FILLED[:8]) == [(GLOBAL, FILLED + FILLED[:8])]
+    assert not counts_in(GLOBAL, FLOATS + FLOATS + FILLED)

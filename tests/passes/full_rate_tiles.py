@@ -40,7 +40,7 @@ DEFAULTS = {
     "THREADS": "128",
     "ROLE": "",
     "TILES": "2",
-    "MMA": "wgmma_m64n16k16(acc[m], a + m * 512 + k * 2, b + k * 2);",
+    "MMA": "wgmma_m64n16k16(acc[m], a + m * 512 + k % 6 * 2, b + k % 6 * 2);",
     "BEFORE": "",
     "ROW": "const int row = m * 64 + warp * 16 + lane / 4;",
     "STORE": "out[(row + i / 2 % 2 * 8) * 16 + lane % 4 * 2 + i % 2 + i / 4 * 8] = acc[m][i];",
@@ -162,6 +162,13 @@ INDEX = "used for something else than its rows"
 
 
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
+    "a warp that adds for many rows": (
+        {
+            "STORE": "out[(row + i / 2 % 2 * 8) * 16 + lane % 4 * 2 + i % 2 + i / 4 * 8] = "
+            "acc[m][i] + (rows > 1000 && warp == 1);"
+        },
+        "",
+    ),
     # rows that the index of the tile and the warp tell in another way
     "the tile's rows are no 64": (row("m * 32 + warp * 16 + lane / 4"), INDEX),
     "the warp's rows are no 16": (row("m * 64 + warp * 32 + lane / 4"), ROWS),

@@ -39,6 +39,7 @@ RESULTS = "    copy(tCrC, thread_mma.partition_C(gC));\n"
 SYNC = "    __syncthreads();\n"
 BODY = f"{SLICE}{ACCUMULATOR}{ZERO}{LOOP}{RESULTS}"
 
+LAUNCH = "k<128, 128, 4><<<1, 256, sizeof(Traits<128, 128, 4>::Storage)>>>(tensors, gC, 8);"
 TEXT = f"""#include <cute/tensor.hpp>
 #include <cutlass/arch/barrier.h>
 using namespace cute;
@@ -56,6 +57,10 @@ __global__ void __launch_bounds__(256) k(Tensors tensors, Out gC, int tiles) {{
 {SYNC}    if (threadIdx.x < 128) return;
     typename Traits<BM, BN, STAGES>::Mma mma;
 {BODY}}}
+template <class Tensors, class Out>
+void launch(Tensors tensors, Out gC) {{
+    {LAUNCH}
+}}
 """
 TYPES = (128, 128, 128, 4, 16)
 

@@ -12,6 +12,7 @@ from idiom_kernels import (
     ATOM,
     EMPTY,
     FULL,
+    LAUNCH,
     LOOP,
     MMA,
     RESULTS,
@@ -33,6 +34,7 @@ from porter.lang.sources import load_sources
 from porter.passes.idiom.types import answering
 from porter.passes.port import PortOptions, port_sources
 
+SIZE, CONFIGURED = "sizeof(Traits<128, 128, 4>::Storage)", "k<128, 128, 4><<<1, 256,"
 F16 = "SM100_MMA_F16BF16_SS<Element, Element, float, BM, BN, UMMA::Major::K, UMMA::Major::K>"
 SELECTOR = "GMMA::ss_op_selector<Element, Element, float, Shape<_128, Int<BN>, _64>, GMMA::Major::K, GMMA::Major::K>()"
 
@@ -238,10 +240,6 @@ KIND = "typename Traits<BM, BN, STAGES>::Storage"
         (changed((ZERO, "    copy(thread_mma.partition_C(gC), tCrC);\n")), "used behind MMAs alone"),
         (changed((RESULTS, "    print(mma);\n" + RESULTS)), "what is done with the tiled MMA"),
         (changed((RESULTS, "    copy(tCrC, thread_mma.retile_C(gC));\n")), "`retile_C` of a part of the tiled MMA"),
-        (
-            changed((STORED, "auto storage = tensors.storage(memory);")),
-            "a structure that the kernel takes its shared memory for",
-        ),
         (changed(("256) k(", "256) k(int x, ")).replace("threadIdx.x - 128", "threadIdx.y"), "blocks of one dimension"),
     ],
 )
@@ -413,6 +411,8 @@ def test_without_a_meeting_the_port_adds_one(tmp_path: Path) -> None:
 )
 def test_members_at_the_end_of_the_storage(tmp_path: Path, storage: str, declared: str) -> None:
     text = changed((STORAGE, storage), (STORED, declared))
+    if "Shared" in storage:
+        text = text.replace("::Storage)>>>", "::Shared)>>>")
     if "auto* storage" in declared:
         text = text.replace("storage.", "storage->")
     ported = idiomatic(tmp_path, text)
@@ -422,6 +422,34 @@ def test_members_at_the_end_of_the_storage(tmp_path: Path, storage: str, declare
     )
     access = "->" if "auto* storage" in declared else "."
     assert f"tCtC.data() = storage{access}tmem_base;" in ported
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        "",
+        "k<128, 128, 4><<<1, 256, 66 * 1024>>>(tensors, gC, 8);",
+        "k<128, 128, 4><<<1, 256, 4 * sizeof(half_t)>>>(tensors, gC, 8);",
+        f"{LAUNCH}\n    k<128, 128, 4><<<1, 256, bytes>>>(tensors, gC, 8);",
+        "const int bytes = 1024 + sizeof(Storage2);\n    k<128, 128, 4><<<1, 256, bytes>>>(tensors, gC, 8);",
+    ],
+)
+def test_memory_of_its_own_where_launches_may_have_no_room(tmp_path: Path, launch: str) -> None:
+    text = idiomatic(tmp_path, changed((LAUNCH, launch)))
+    assert "        uint64_t empty[STAGES];\n    };\n" in text
+    assert "    struct alignas(1024) AccumulatorStorage {" in text
+    assert "tCtC.data() = accumulator_storage.tmem_base;" in text
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        f"const int bytes = int({SIZE});\n    {CONFIGURED} bytes>>>(tensors, gC, 8);",
+        f"using S = Traits<128, 128, 4>::Storage;\n    {CONFIGURED} sizeof(S) + 1024>>>(tensors, gC, 8);",
+    ],
+)
+def test_launches_that_ask_for_the_size_have_room(tmp_path: Path, launch: str) -> None:
+    assert "tCtC.data() = storage.tmem_base;" in idiomatic(tmp_path, changed((LAUNCH, launch)))
 
 
 def test_a_second_port_changes_nothing(tmp_path: Path) -> None:

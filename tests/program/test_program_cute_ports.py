@@ -7,7 +7,6 @@ The inputs are -1 and 1, so every sum is exact in the accumulator and the float6
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +18,7 @@ from kept_sources import kept
 
 from porter.diagnostics import ExitCode
 from porter.lang.sources import load_sources
-from porter.passes.port import PortOptions, port_sources
+from porter.passes.port import port_sources
 from porter.sim import GlobalMemory, Options
 from porter.verify.backends import simulator_options
 from porter.verify.hazards import OneRun, check_runs
@@ -35,13 +34,8 @@ Build = Callable[..., Path]
 NAMES = [
     pytest.param("wgmma_tma_sm90"),
     pytest.param("wgmma_sm90", marks=pytest.mark.slow),
-    pytest.param("wgmma_tma_sm90 full rate", marks=pytest.mark.slow),
-    pytest.param("wgmma_sm90 full rate", marks=pytest.mark.slow),
-    pytest.param("wgmma_tma_sm90 full rate SW64", marks=pytest.mark.slow),
-    pytest.param("wgmma_tma_sm90 full rate SW32", marks=pytest.mark.slow),
-    pytest.param("wgmma_tma_sm90 full rate INTER", marks=pytest.mark.slow),
 ]
-"""Tutorials, in which one warpgroup has two m64 tiles, whether one M=128 MMA makes both, and another swizzle of A."""
+"""Tutorials, in which one warpgroup has two m64 tiles."""
 SHAPES = [(256, 128, 256), (512, 128, 192), (256, 256, 320)]
 """M, N, K; a cluster of the second tutorial has 256 rows, and no tutorial looks for edges."""
 
@@ -58,16 +52,10 @@ def ported(built: Build) -> Callable[[str], Path]:
     """The executable of a tutorial's port."""
     root = cutlass()
 
-    def build(wanted: str) -> Path:
-        name, full_rate, swizzle = wanted.partition(" ")[0], "full rate" in wanted, wanted.rpartition("rate")[2].strip()
+    def build(name: str) -> Path:
         source = root / "examples/cute/tutorial/hopper" / f"{name}.cu"
-        if full_rate and swizzle:
-            text, count = re.subn(r"SW128(?=_Atom<TA>)", swizzle, source.read_text())
-            assert count == 2, "by rows and by columns"
-            source = kept({source.name: text}) / source.name
-        result = port_sources(load_sources(source), PortOptions(full_rate=full_rate))
+        result = port_sources(load_sources(source))
         assert result.exit_code is ExitCode.OK, result.diagnostics
-        assert [p.mma_rows for p in result.plans] == [128 if full_rate else 64]
         folder = kept({Path(path).name: text for path, text in result.files.items()})
         return built(folder / f"{name}.cu", "sm_100a", (root / "include", root / "tools/util/include"))
 

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from planting import (
@@ -193,33 +197,58 @@ HARMLESS: dict[tuple[str, str, str], str] = {
 """Edits that do nothing wrong, with the reason; besides those that stand where no thread comes."""
 
 
-def main() -> None:
-    """PYTHONPATH=.:tests:tests/sync PORTER_TRUST=1 python tests/sync/plants.py [late] [KERNEL ...]"""
-    print(f"$ python tests/sync/plants.py {' '.join(sys.argv[1:])}".rstrip())
-    late, names = "late" in sys.argv[1:], set(sys.argv[1:]) - {"late"}
-    counts: Counter[str] = Counter()
+Task = tuple[str, str, Plant]
+
+
+def tasks(late: bool, names: set[str]) -> Iterator[Task]:
+    """Kernel, program, plant: one for each PTX that comes of it."""
     for kernel, program in LATE if late else PROGRAMS:
         if names and kernel not in names:
             continue
-        unit = PROGRAMS[kernel, program]
         seen: set[str] = set()
         for plant in (p for p in PLANTS if p.late is late):
-            try:
-                planted = Planted(kernel, program, plant.edit)
-            except NotThereError:
-                continue
-            if planted.at({})[0].ptx in seen:
-                continue
-            seen.add(planted.at({})[0].ptx)
-            said = planted.said(SECONDS_LATE if late else SECONDS, unit)
-            reason = HARMLESS.get((kernel, program, plant.name), "")
-            if not (reason or said.is_refused or said.elsewhere or plant.late or planted.is_come_to(unit)):
-                reason = "no thread comes to it"
-            print(_row(f"{kernel} {program}", plant, said, reason), flush=True)
-            counts["do nothing wrong"] += bool(reason)
-            counts["effective"] += not reason
-            counts["effective ones refused"] += not reason and said.is_refused
-            counts["effective ones proved"] += not reason and said.verdict == "proved"
+            with suppress(NotThereError):
+                text = Planted(kernel, program, plant.edit).at({})[0].ptx
+                if text not in seen:
+                    seen.add(text)
+                    yield kernel, program, plant
+
+
+def looked_at(number: int) -> tuple[str, Counter[str]]:
+    """The row of a task, and what it counts for."""
+    kernel, program, plant = TASKS[number]
+    unit = PROGRAMS[kernel, program]
+    planted = Planted(kernel, program, plant.edit)
+    said = planted.said(SECONDS_LATE if plant.late else SECONDS, unit)
+    reason = HARMLESS.get((kernel, program, plant.name), "")
+    if not (reason or said.is_refused or said.elsewhere or plant.late or planted.is_come_to(unit)):
+        reason = "no thread comes to it"
+    counts = Counter(
+        {
+            "do nothing wrong": bool(reason),
+            "effective": not reason,
+            "effective ones refused": not reason and said.is_refused,
+            "effective ones proved": not reason and said.verdict == "proved",
+        }
+    )
+    return _row(f"{kernel} {program}", plant, said, reason), counts
+
+
+TASKS: list[Task] = []
+"""Edits are functions that cannot be sent to another process: it is forked with them."""
+
+
+def main() -> None:
+    """PYTHONPATH=.:tests:tests/sync PORTER_TRUST=1 python tests/sync/plants.py [late] [--jobs=N] [KERNEL ...]"""
+    words = set(sys.argv[1:])
+    jobs = next((word for word in words if word.startswith("--jobs=")), "--jobs=1")
+    print(f"$ python tests/sync/plants.py {' '.join(word for word in sys.argv[1:] if word != jobs)}".rstrip())
+    TASKS.extend(tasks("late" in words, words - {"late", jobs}))
+    counts: Counter[str] = Counter()
+    with ProcessPoolExecutor(int(jobs.partition("=")[2]), multiprocessing.get_context("fork")) as pool:
+        for row, counted in pool.map(looked_at, range(len(TASKS))):
+            print(row, flush=True)
+            counts.update(counted)
     print(", ".join(f"{count} {what}" for what, count in counts.items()))
 
 

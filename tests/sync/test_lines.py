@@ -19,6 +19,7 @@ OPCODES = [
     "add.u32", "sub.s32", "add.s64", "neg.s32", "not.b32", "mov.u32", "and.b32", "and.b64", "shl.b32",
     "shr.u32", "shr.s32", "shr.u64", "mul.lo.s32", "mul.hi.u32", "mul.hi.s32", "mul.wide.u32", "mul.wide.s32",
     "mad.lo.u32", "div.u32", "rem.u32", "div.s32", "rem.s32", "min.u32", "max.s32", "min.s32", "xor.b32",
+    "or.b32", "or.b64",
     "cvt.u64.u32", "cvt.s64.s32", "cvt.u32.u64",
 ]  # fmt: skip
 NUMBERS = (1, 2, 3, 5, 12, 15, 31, 64, 240, 0x55555556, 0xAAAAAAAB, 0xFFFFFFF8, 0xFFFFFFFF)

@@ -97,8 +97,9 @@ def test_a_line_is_known_for_more_turns_than_can_be_looked_at() -> None:
 
 
 def test_more_turns_than_can_be_looked_at_are_not_all() -> None:
-    """An exclusive or with a counter is no line."""
-    found, _ = runs(divided("xor.b32 %r33, %r10, 0;\n" + THIRD.replace("%r10,", "%r33,")))
+    """An exclusive or with bits that a counter has is no line."""
+    twice = "xor.b32 %r33, %r10, 1;\nxor.b32 %r33, %r33, 1;\n"
+    found, _ = runs(divided(twice + THIRD.replace("%r10,", "%r33,")))
     assert is_proved(find_lasso(found, UNIT))
     assert not is_proved(find_lasso(found, 1))
 

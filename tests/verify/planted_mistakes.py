@@ -20,7 +20,7 @@ MISTAKES = [
     ("wrong-type", r"(kOperandBF16 = )1;", r"\g<1>0;"),
     ("wrong-lane-quarter", r"threadIdx\.x / 32 % 4 << 21", "(threadIdx.x / 32 + 1) % 4 << 21"),
     ("commit-missing", r'asm volatile\("tcgen05\.commit[^;]*;[^;]*;', ""),
-    ("wait-missing", r"if \(committed <= pending\) return;", "if (committed) return;"),
+    ("wait-missing", r"if \(committed <= pending\) {", "if (committed) {"),
     ("constant-parity", r"wait_phase\(done, batch % 2\)", "wait_phase(done, 0)"),
     ("alloc-missing", r'asm volatile\("tcgen05\.alloc[^;]*;[^;]*;', ""),
     ("dealloc-missing", r'asm volatile\("tcgen05\.dealloc[^;]*;[^;]*;', ""),

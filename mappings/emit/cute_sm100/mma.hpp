@@ -149,33 +149,6 @@ CUTE_DEVICE auto element(Tensor const& t, int i, int k) {
     if constexpr (Tensor::rank == 1) return t(0);
 }
 
-//@ if stacked
-// The descriptor of A for two m64 tiles, of which each has one: the second has to lie where the rows of the first go on.
-template <class Mma>
-CUTE_DEVICE uint64_t of_both(uint64_t first, uint64_t second) {
-    constexpr uint32_t kField = 0x3fff;  // of 16 bytes each
-    const uint32_t apart = uint32_t(second - first) & kField;
-    const uint32_t leading = uint32_t(first >> 16) & kField, stride = uint32_t(first >> 32) & kField;
-    const uint32_t swizzle = uint32_t(first >> 62);
-    bool fits = ((first ^ second) >> 16) == 0;
-    if constexpr (OperandOf<typename Mma::FrgTypeA>::kMajor == UMMA::Major::K) {
-        fits = fits && apart == 8 * stride;  // groups of 8 rows
-    } else {
-        static_assert(sizeof_bits_v<typename Mma::ValTypeA> == 16, "M-major A has elements of 16 bits");
-        if (swizzle == uint32_t(GMMA::LayoutType::B128)) {
-            // 64 rows are one pattern of the swizzle: how far the next one is, the first tile does not say.
-            first = (first & ~(uint64_t(kField) << 16)) | (uint64_t(apart) << 16);
-        } else {
-            fits = fits && (swizzle == uint32_t(GMMA::LayoutType::B64)   ? apart == 2 * leading
-                            : swizzle == uint32_t(GMMA::LayoutType::B32) ? apart == 4 * leading
-                                                                         : apart == 8 * stride);
-        }
-    }
-    if (!fits) __trap();
-    return first;
-}
-
-//@ end
 template <class Mma, class EngineA, class LayoutA, class TensorB, class Engine, class Layout>
 CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, TensorB const& B,
                        cute::Tensor<Engine, Layout> const& acc) {
@@ -188,16 +161,8 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
                   "an MMA of M = 128 is for two warpgroups below each other, which have the same B");
     static_assert(M::kN % 16 == 0, "an MMA of M = 128 takes an N that is a multiple of 16");
 //@ end
-//@ if stacked
-    static_assert(M::kSharedA, "two tiles of a warpgroup whose A comes from registers");
-    static_assert(M::kN % 16 == 0, "an MMA of M = 128 takes an N that is a multiple of 16");
-//@ end
     static_assert(Layout::rank == 3 || Layout::rank == 1, "not (V, MMA_M, MMA_N) of an accumulator");
     constexpr int kM = extent<1, Layout>(), kN = extent<2, Layout>(), kSteps = extent<2, LayoutA>();
-//@ if stacked
-    static_assert(kM % 2 == 0 && F::kM % 2 == 0, "an MMA of M = 128 is for two m64 tiles of a warpgroup, and "
-                                                 "`gemm` is handed one, or an odd number");
-//@ end
     using LayoutB = typename TensorB::layout_type;
     static_assert(extent<1, LayoutA>() == kM && extent<1, LayoutB>() == kN && extent<2, LayoutB>() == kSteps,
                   "A (V, MMA_M, MMA_K), B (V, MMA_N, MMA_K) and the accumulator (V, MMA_M, MMA_N) do not fit");
@@ -224,16 +189,6 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
     tc.open = true;
     if (tc.issues()) {
         CUTE_UNROLL
-//@ if stacked
-        for (int i = 0; i < kSteps * (kM / 2) * kN; ++i) {
-            const int n = i % kN, m = i / kN % (kM / 2) * 2, k = i / kN / (kM / 2);
-            if (tile(m, n) % 2 != 0 || tile(m + 1, n) != tile(m, n) + 1) __trap();  // no two tiles that share columns
-            const uint32_t d = p.home->tile(tile(m, n));
-            const uint64_t b = element(B, n, k) | kDescriptorVersion;
-            const uint64_t a = of_both<Mma>(element(A, m, k), element(A, m + 1, k)) | kDescriptorVersion;
-            porter::mma<M::kKind>(d, a, b, M::descriptor(), accumulate);
-        }
-//@ else
         for (int i = 0; i < kSteps * kM * kN; ++i) {
             const int n = i % kN, m = i / kN % kM, k = i / kN / kM;
             const uint32_t d = p.home->tile(tile(m, n));
@@ -250,7 +205,6 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
                 porter::mma<M::kKind>(d, a + half, b, M::descriptor(), accumulate);
             }
         }
-//@ end
     }
 }
 

@@ -4,12 +4,7 @@
 // issued as tcgen05.mma with M = 128, each for the m64 tiles of two warpgroups, whose accumulators are in Tensor Memory;
 // the register fragment mirrors them.
 //@ else
-//@ if stacked
-// issued as tcgen05.mma with M = 128, each for two m64 tiles of a warpgroup, whose accumulators are in Tensor Memory; the
-// register fragment mirrors them.
-//@ else
 // issued as tcgen05.mma with M = 64, whose accumulators are in Tensor Memory; the register fragment mirrors them.
-//@ end
 //@ end
 //
 //   __shared__ porter::Shared<kWarpgroups, kRing> slots;              // or a member porter::Slots<...> of the storage
@@ -105,7 +100,7 @@ struct Facts {
 //@ if paired
             UMMA::make_instr_desc<TA, TB, TC, 2 * 128, 2 * kN, OperandOf<typename Mma::FrgTypeA>::kMajor,
 //@ else
-//@ if joined or stacked
+//@ if joined
             UMMA::make_instr_desc<TA, TB, TC, 128, kN, OperandOf<typename Mma::FrgTypeA>::kMajor,
 //@ else
             UMMA::make_instr_desc<TA, TB, TC, 64, kN, OperandOf<typename Mma::FrgTypeA>::kMajor,
@@ -117,31 +112,3 @@ struct Facts {
 
 constexpr uint64_t kDescriptorVersion = uint64_t(1) << 46;  // of a shared memory descriptor of tcgen05
 constexpr uint32_t kUpperHalf = 1u << 20;  // of an address: lanes 16 to 31 of each warp, beside another m64 tile
-//@ if stacked
-
-// Lane L of an M=128 tile holds row L. Warp w reaches lanes 32w to 32w + 31, and has the first 16 as its part of one m64
-// tile and the others as that of the next: row 16w + r of tile m is row 32w + 16m + r of both.
-using RowsOfTiles = Layout<Shape<_16, _4, _2>, Stride<_1, _32, _16>>;
-
-// An MMA, or a thread's slice of one, as it says which rows of an accumulator a thread has.
-template <class Atom, class Threads, class Permutation>
-CUTE_DEVICE constexpr auto rows_of(TiledMMA<Atom, Threads, Permutation> const& mma) {
-    using Mma = TiledMMA<Atom, Threads, Permutation>;
-    if constexpr (Facts<Mma>::kWarpgroupMma) {
-        static_assert(size(Threads{}) == 1, "an MMA of M = 128 is for two m64 tiles of one warpgroup, and this is a tiled "
-                                            "MMA of several");
-        static_assert(is_underscore<remove_cvref_t<decltype(get<0>(Permutation{}))>>::value,
-                      "rows of the tiled MMA change places already");
-        using Rows = Tile<RowsOfTiles, remove_cvref_t<decltype(get<1>(Permutation{}))>,
-                          remove_cvref_t<decltype(get<2>(Permutation{}))>>;
-        return TiledMMA<Atom, Threads, Rows>(mma, Threads{});
-    } else {
-        return mma;
-    }
-}
-template <class Mma, class Coordinate>
-CUTE_DEVICE constexpr auto rows_of(ThrMMA<Mma, Coordinate> const& slice) {
-    const auto mma = rows_of(static_cast<Mma const&>(slice));
-    return ThrMMA<remove_cvref_t<decltype(mma)>, Coordinate>{mma, slice.thr_vmnk_};
-}
-//@ end

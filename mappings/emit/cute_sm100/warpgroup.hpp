@@ -301,12 +301,14 @@ struct Warpgroup {
     CUTE_DEVICE void complete(uint32_t count) {
         const uint32_t batch = count - 1;
         wait_barrier(done[batch % ring], batch / ring % 2);
+        __syncwarp();  // Lanes go on together, as behind wgmma.wait_group.
         fence_after_sync();
         completed = count;
         apart = true;
     }
     CUTE_DEVICE void wait(uint32_t pending) {
         if (committed > pending) complete(committed - pending);
+        else __syncwarp();  // Lanes go on together, as behind wgmma.wait_group.
     }
 //@ if own_warp
     // Of the warp that issues MMAs: those of a tile may write the accumulator whose turn it is, which has been read.
@@ -345,6 +347,7 @@ struct Warpgroup {
 //@ else
         wait_barrier(sums.there[turn % kBuffers], turn / kBuffers % 2);
 //@ end
+        __syncwarp();  // Lanes go on together, as behind wgmma.wait_group.
         fence_after_sync();
     }
 //@ if paired
@@ -452,9 +455,6 @@ class Tmem {
     static_assert(Columns<kNeeded, 512>::kFit);
 //@ if joined
     static_assert(kWarpgroups == 2 && kFirstWarpgroup * 4 == kIssuer, "an MMA of M = 128 is for two warpgroups");
-//@ end
-//@ if stacked
-    static_assert(kWarpgroups == 1, "an MMA of M = 128 is for two m64 tiles of one warpgroup");
 //@ end
     static constexpr int kAllocated = kNeeded <= 32    ? 32
                                       : kNeeded <= 64  ? 64

@@ -63,12 +63,16 @@ def compute(step: Step) -> Means | None:
     of_integers = len(names) == 1 and all(_is_integer(kind) for kind in kinds)
 
     def results(contents: Contents, data: list[Words]) -> list[Words]:
-        found = result(data) if result is not None else contents.in_any_order(".".join(step.ins.parts), size, data)
+        sums = None
         if contents.forms is not None and of_integers:
             sums = contents.forms.computed(step.ins.parts, data, size, contents.lanes, contents.noted)
+        if sums is not None and sums.is_all:
+            found = sums.data
+        else:
+            found = result(data) if result is not None else contents.in_any_order(".".join(step.ins.parts), size, data)
+        if sums is not None and not sums.is_all and len(sums.lanes):
             found = found.copy()
-            for lane, row in sums.items():
-                found[lane] = row
+            found[sums.lanes] = sums.data[sums.lanes]
         pieces = [found[:, i * each : (i + 1) * each] for i in range(len(names))]
         return [extended(piece) for piece in pieces] if is_signed else pieces
 

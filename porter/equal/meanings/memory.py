@@ -8,7 +8,6 @@ from collections.abc import Collection
 import numpy as np
 
 from porter.equal.contents import Addresses, Contents, Taken
-from porter.equal.forms import Forms
 from porter.equal.global_uses import User
 from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, places, read
 from porter.equal.words import Words, chosen, constant, extended, is_number, joined, mixed, spread, word
@@ -69,8 +68,10 @@ def load(step: Step) -> Means | None:
         where = address(contents.machine, warp, group)
         at_data = None if is_known(where, taken.mask) else base(contents, warp, group)
         of_lanes: dict[int, int] = {}
-        if at_data is None or (contents.forms is not None and _is_sum(contents.forms, at_data[taken.index()], offset)):
+        if at_data is None:
             of_lanes = found_at(contents, warp, group, taken.mask)
+        elif contents.forms is not None:
+            of_lanes = contents.forms.addresses(at_data, offset, taken.mask) or {}
 
         def then() -> None:
             values = [group.registers.get(n) if n is not None else 0 for n in names]
@@ -101,11 +102,6 @@ def load(step: Step) -> Means | None:
         return then
 
     return means
-
-
-def _is_sum(forms: Forms, addresses: Words, offset: int) -> bool:
-    """Whether each of some addresses [number, 8] is one of global memory and a sum of symbols."""
-    return all(forms.address(row, offset) is not None for row in addresses)
 
 
 def _parameter(step: Step, names: list[str | None], size: int) -> Means:

@@ -59,12 +59,12 @@ class Flight:
     def ages(self, function: Function, statement: Node, handle: Handle) -> Ages:
         """What the paths to a statement of a function have behind them of MMAs on an accumulator. Empty where none
         comes to it; a function begins with none in flight."""
-        key = self._root(handle).variable.key
+        key = self.root(handle).variable.key
         known = self._known.get((id(function), key))
         if known is None:
             self._known[id(function), key] = {}
             path = _Path(function, frozenset([key]), self.tiled.program.constants_in(function))
-            self._run(path, function.body, self._before(function, self._root(handle)))
+            self._run(path, function.body, self._before(function, self.root(handle)))
             known = self._known[id(function), key] = path.seen
         return known.get(statement.id, _UNKNOWN)
 
@@ -86,7 +86,7 @@ class Flight:
 
     def is_by_parts(self, handle: Handle) -> bool:
         """Whether some MMAs write a part of an accumulator and leave the rest."""
-        return self._root(handle).variable.key in self._parts
+        return self.root(handle).variable.key in self._parts
 
     @cached_property
     def _parts(self) -> set[Key]:
@@ -113,7 +113,7 @@ class Flight:
                 found.add(handle.variable.key)
         return found
 
-    def _root(self, handle: Handle) -> Handle:
+    def root(self, handle: Handle) -> Handle:
         """The accumulator whose registers a view names."""
         for _ in range(_DEEPEST):
             value = handle.value if handle.origin is Origin.VIEW else None
@@ -125,7 +125,7 @@ class Flight:
 
     def _is_meant(self, path: _Path, function: Function, node: Node) -> bool:
         handle = self.tiled.handle_of(function, node)
-        return handle is not None and self._root(handle).variable.key in path.keys
+        return handle is not None and self.root(handle).variable.key in path.keys
 
     def _run(self, path: _Path, node: Node, ages: Ages) -> Ages:
         """The ages behind a node of a function."""

@@ -48,9 +48,9 @@ def given(ported: Ported, make: Make, verify: Verify) -> Ported:
 
 
 def taken(ported: Ported) -> list[PortedRoot]:
-    """The roots with M=128 MMAs."""
+    """The roots with M=128 MMAs, or in SM100's own words."""
     paths = {e.path for g in ported.groups if g.rule in (RULE, PERMUTING) for e in g.edits}
-    return [r for r in ported.roots if paths & set(r.files) or r.full_rate]
+    return [r for r in ported.roots if paths & set(r.files) or r.full_rate or r.idiomatic]
 
 
 def unproved(path: str, what: str) -> Diagnostic:
@@ -61,23 +61,29 @@ def proved(path: str, cases: str, sizes: int) -> Diagnostic:
     return Diagnostic(Code.FULL_RATE_PROVED, Location(path), {"path": path, "cases": cases, "sizes": sizes})
 
 
-def equal(path: str, kernels: str) -> Diagnostic:
-    return Diagnostic(Code.FULL_RATE_EQUAL, Location(path), {"path": path, "kernels": kernels})
+def equal(path: str, kernels: str, how: str = "issues M=128 MMAs") -> Diagnostic:
+    return Diagnostic(Code.FULL_RATE_EQUAL, Location(path), {"path": path, "how": how, "kernels": kernels})
 
 
-def in_own_words(root: PortedRoot, missing: str, cases: str, sizes: int) -> Diagnostic:
-    """What verified a port of CuTe DSL in Blackwell's own words, or what is missing."""
-    path = root.path
-    if missing:
-        return Diagnostic(Code.IDIOM_UNPROVED, Location(path), {"path": path, "what": missing})
-    values = {"path": path, "cases": cases, "sizes": sizes}
+def own_words(root: PortedRoot) -> str:
+    """That a port is in SM100's own words, and its modes."""
+    return "is in SM100's own words" + (f" (mode {', '.join(root.modes)})" if root.modes else "")
+
+
+def in_own_words(root: PortedRoot, cases: str, sizes: int) -> Diagnostic:
+    """What verified a port in SM100's own words."""
+    values = {"path": root.path, "how": own_words(root), "cases": cases, "sizes": sizes}
     if root.absent:
         names = ", ".join(name.rpartition(".")[2] for name in root.absent)
-        return Diagnostic(Code.IDIOM_AT_PRACTICE, Location(path), {**values, "names": names})
-    return Diagnostic(Code.IDIOM_PROVED, Location(path), values)
+        return Diagnostic(Code.IDIOM_AT_PRACTICE, Location(root.path), {**values, "names": names})
+    return Diagnostic(Code.IDIOM_PROVED, Location(root.path), values)
+
+
+def not_in_own_words(path: str, missing: str) -> Diagnostic:
+    return Diagnostic(Code.IDIOM_UNPROVED, Location(path), {"path": path, "what": missing})
 
 
 def _said(ported: Ported, root: PortedRoot, verify: Verify) -> Diagnostic:
-    if (is_python(Path(root.path)) and not root.dsl) or not root.full_rate:
+    if (is_python(Path(root.path)) and not root.dsl) or not (root.full_rate or root.idiomatic):
         return unproved(root.path, IN_STRINGS)
     return verify(ported, root)

@@ -4,14 +4,11 @@ declare themselves is none of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find, walk
-from porter.model.functions import Function, Param, Style
-from porter.model.names.paths import is_whole
+from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.model.scopes import Variable, resolve
 
@@ -73,24 +70,6 @@ class LibraryCalls:
         kept = self.computes(function, node) or self._is(function, node, "keeping_function", "keeping_method")
         return kept or (shapes and self._is(function, node, "filling_function", ""))
 
-    def only_reads(self, function: Function, param: Param) -> bool:
-        """Whether a function hands a parameter to such calls alone, itself or members of it."""
-        names = [n for n in find(function.body, "identifier") if function.text(n) == param.name]
-        return all(self._is_kept(function, n) for n in names)
-
-    def _is_kept(self, function: Function, node: Node) -> bool:
-        while node.parent is not None and node.parent.type == "field_expression":
-            node = node.parent
-        above = node.parent
-        if above is not None and above.type == "call_expression":
-            return node.type == "field_expression" and self.computes(function, above)
-        call = above.parent if above is not None and above.type == "argument_list" else None
-        return call is not None and call.type == "call_expression" and self.keeps(function, call, False)
-
-    def of_a_warpgroup(self, function: Function, node: Node) -> bool:
-        """Whether all warps of a warpgroup come to a call together."""
-        return self._is(function, node, "of_a_warpgroup", "")
-
     def elects(self, function: Function, node: Node) -> bool:
         """Whether a call is true in one lane of a warp."""
         return self._is(function, node, "electing_function", "")
@@ -103,19 +82,6 @@ class LibraryCalls:
         """Whether a call tells an extent of what it is handed."""
         return self._is(function, node, "asking_for_shape", "asking_for_shape")
 
-    def without(self, function: Function, node: Node, shapes: bool) -> Iterator[Node]:
-        """The parts of a call that do not tell its value; of one that is asked for a shape alone, what does not tell
-        that."""
-        callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-        named = arguments.named_children if arguments is not None else []
-        if self._is(function, node, "", "part_of_b" if not shapes else "part_of_a_thread"):
-            yield from (callee,) if callee is not None else ()
-        elif shapes and self._is(function, node, "", "slicing_method"):
-            yield node
-        elif shapes and self._is(function, node, "part_of_a_thread", ""):
-            # the type of the tiled MMA tells it
-            yield from named[:1]
-
     def element_of(self, function: Function, node: Node) -> Node | None:
         """The name of the tensor that a call gives elements of."""
         callee = node.child_by_field_name("function") if node.type == "call_expression" else None
@@ -123,25 +89,6 @@ class LibraryCalls:
             return None
         variable = resolve(function, callee, function.text(callee))
         return callee if variable is not None and self._is_tensor(variable, 0) else None
-
-    def reads_element(self, function: Function, node: Node) -> bool:
-        """Whether an expression is what stands in a tensor: views and pointers of others may have written it."""
-        if node.type == "call_expression":
-            arguments = node.child_by_field_name("arguments")
-            named = arguments.named_children if arguments is not None else []
-            is_view = any(is_whole(function.text(a)) for a in named)
-            return not is_view and self.element_of(function, node) is not None
-        if node.type == "subscript_expression" or function.text(node).startswith("*"):
-            inner = node.child_by_field_name("argument")
-            return inner is not None and any(self._leads(function, n) for n in walk(inner))
-        return False
-
-    def _leads(self, function: Function, node: Node) -> bool:
-        """Whether an expression is a tensor, or a pointer that a call of the library gives."""
-        if node.type == "identifier":
-            variable = resolve(function, node, function.text(node))
-            return variable is not None and self._is_tensor(variable, 0)
-        return node.type == "call_expression" and self.computes(function, node)
 
     def _is_tensor(self, variable: Variable, depth: int) -> bool:
         """Whether a variable is what a call of the library makes, wherever it is handed in from."""

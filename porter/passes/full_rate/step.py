@@ -148,12 +148,18 @@ def _joined(context: PortContext, common: Common) -> _Found:
     found.missing = found.missing or [*_of_mmas(context.program, kernels, stacked=False)]
     if found.missing:
         return found
-    found.edits = [Edit(f.file.path, span, b"") for k in kernels for f, span in turns(context.program, k)]
-    if over := _written_over(context, found.edits):
-        what = "another step of the port writes where consumers take turns"
-        found.missing.append(Missing(kernels[0].function, over, what))
+    found.edits, found.missing = dropped_turns(context, kernels)
     found.row_edits, found.rows = rename(context, [k.function for k in kernels], found.edits, renamed())
     return found
+
+
+def dropped_turns(context: PortContext, kernels: Sequence[Kernel]) -> tuple[list[Edit], list[Missing]]:
+    """The edits without which consumers would wait for each other's turns, and what keeps them from being made."""
+    edits = [Edit(f.file.path, span, b"") for k in kernels for f, span in turns(context.program, k)]
+    if over := _written_over(context, edits):
+        what = "another step of the port writes where consumers take turns"
+        return edits, [Missing(kernels[0].function, over, what)]
+    return edits, []
 
 
 def _written_over(context: PortContext, edits: Sequence[Edit]) -> Span | None:

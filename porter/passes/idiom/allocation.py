@@ -24,7 +24,8 @@ def allocate(site: Site, storage: Storage, stores: bool) -> Node | None:
     kernel, declared = site.kernel, top_level_above(site.kernel, site.handle.declaration)
     parting = setup_position(site.program, kernel, lambda node: site.activity.within(kernel, node))
     until = parting.start_byte if parting is not None else declared.start_byte
-    statements = [n for n in top_level(kernel) if storage.declaration.end_byte <= n.start_byte]
+    taken = storage.declaration.end_byte if storage.declaration is not None else 0
+    statements = [n for n in top_level(kernel) if taken <= n.start_byte]
     meeting = next(((a, b, m) for a, b, m in _meetings(site, statements) if b.start_byte < until), None)
     at = (
         meeting[0]
@@ -36,10 +37,12 @@ def allocate(site: Site, storage: Storage, stores: bool) -> Node | None:
     warp = site.warp_at(at.start_byte)
     if warp:
         site.names["warp"] = warp
+    met = site.name("registers_stored") if site.groups and not site.meets_whole else ""
     text = cpp("allocation", site.unit, declares=not warp, warp=site.name("warp"), first=site.first_warp, c=site.c,
                tmem=site.name("tmem"), storage=storage.front, full=site.name("accumulator_full"),
                columns=site.columns_text, base=site.name("tmem_base"), meets=meeting is None,
-               stores=stores)  # fmt: skip
+               stores=stores, several=site.groups > 1, groups=site.groups, met=met)  # fmt: skip
+    text = f"{storage.lines}\n{text}" if storage.lines else text
     lead = "" if _stands_alone(site, at) else "\n"
     site.draft.before(RULE, kernel, at, lead + text + ("\n" if meeting is None else ""), above_comments=True)
     if meeting is None:

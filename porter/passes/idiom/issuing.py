@@ -92,7 +92,7 @@ class Issuing:
     def _loops(self) -> None:
         """An MMA over all of k becomes a loop, whose first step clears."""
         for multiply in self.site.multiplies:
-            k = _whole_k(multiply.call.caller, multiply.a)
+            k = whole_k(multiply.call.caller, multiply.a)
             if k is not None:
                 self._over_k(multiply, k if self.operand is None else self.operand.in_memory)
             elif "scale" not in self.loop.events(self.loop.mma):
@@ -126,7 +126,7 @@ class Issuing:
         head = cpp("over_k", c=c, index=index, operand=operand).replace("\n", f"\n{pad}")
         site.draft.insert(RULE, function, at, f"{head}\n{inner}")
         for node in (multiply.a, multiply.b):
-            span, text = _sliced(function, node, index, c)
+            span, text = sliced(function, node, index, c)
             if node is multiply.a and self.operand is not None:
                 span, text = function.span(node), f"{k}({c}_, {c}_, {index})"
             site.draft.replace(RULE, function, span, text)
@@ -310,7 +310,7 @@ class Issuing:
         )
         for name in find(self.loop.mma, "identifier"):
             around = [m.a for m in site.multiplies if inside(m.a, name)]
-            if function.text(name) == operand.name and not (around and _whole_k(function, around[0]) is not None):
+            if function.text(name) == operand.name and not (around and whole_k(function, around[0]) is not None):
                 site.draft.replace(OPERAND_RULE, function, function.span(name), operand.in_memory)
 
     def _copied(self, items: list[tuple[Node, str]], first: int) -> None:
@@ -367,7 +367,7 @@ class Issuing:
             self.site.draft.behind(RULE, self.site.kernel, outer, self.free)
 
 
-def _whole_k(function: Function, node: Node) -> str | None:
+def whole_k(function: Function, node: Node) -> str | None:
     """The operand of which MMAs take all steps of k; None if they take one."""
     if node.type == "identifier":
         return function.text(node)
@@ -378,7 +378,7 @@ def _whole_k(function: Function, node: Node) -> str | None:
     return function.text(callee) if len(modes) >= 3 and modes[2] == "_" else None
 
 
-def _sliced(function: Function, node: Node, index: str, c: str) -> tuple[Span, str]:
+def sliced(function: Function, node: Node, index: str, c: str) -> tuple[Span, str]:
     """Where an operand has all steps of k, with one in its place."""
     arguments = node.child_by_field_name("arguments")
     if arguments is None:

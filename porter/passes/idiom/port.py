@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from porter.model.tiled.accumulators import Tiled
@@ -17,12 +18,13 @@ from porter.passes.idiom.issuing import Issuing
 from porter.passes.idiom.mainloop import Mainloop
 from porter.passes.idiom.operands import find_operand
 from porter.passes.idiom.pipelines import rewrite_pipelines
+from porter.passes.idiom.preserving import port_preserving
 from porter.passes.idiom.site import Site, sites_of
 from porter.passes.idiom.storage import find_storage
 from porter.passes.idiom.sums import Sums
 from porter.passes.idiom.text import cpp
 from porter.passes.idiom.threads import rewrite_sizes
-from porter.passes.idiom.types import Ask, Question, answered
+from porter.passes.idiom.types import Ask, Question, Types, answered
 from porter.passes.native.sites import Left
 from porter.passes.plan import KernelPlan
 
@@ -38,38 +40,74 @@ def port_idiomatic(port: PortContext, tiled: Tiled, ask: Ask) -> list[KernelPlan
         first = tiled.refusals[0]
         function = first.function or program.kernels[0]
         raise Left(function, function.head, first.what)
-    draft = Draft(port)
-    sites = list(sites_of(port, tiled, draft))
-    if len(sites) != 1:
-        where = program.kernels[0] if program.kernels else tiled.multiplies[0].call.caller
-        raise Left(where, where.head, f"one kernel that multiplies: there are {len(sites)}")
-    _ask(port, sites, ask)
-    plans = [_ported(site) for site in sites]
-    draft.make()
-    port.diagnostics += [said for site in sites if (said := speaking_of_hopper(site, draft)) is not None]
-    return plans
+    try:
+        return _ported_by(port, tiled, ask, _with_rows_anew)
+    except Left as left:
+        try:
+            return _ported_by(port, tiled, ask, _with_rows_kept)
+        except Left as other:
+            what = left.what if left.what == other.what else f"{left.what}; and {other.what}"
+            raise Left(left.function, left.span, what) from None
 
 
-def _ask(port: PortContext, sites: list[Site], ask: Ask) -> None:
+def _ported_by(port: PortContext, tiled: Tiled, ask: Ask, mode: Callable[[Site, Ask], KernelPlan]) -> list[KernelPlan]:
+    """Add the edits that a mode writes for the only kernel that multiplies."""
+    program, draft, refusals = port.program, Draft(port), list(tiled.refusals)
+    try:
+        sites = list(sites_of(port, tiled, draft))
+        if len(sites) != 1:
+            where = program.kernels[0] if program.kernels else tiled.multiplies[0].call.caller
+            raise Left(where, where.head, f"one kernel that multiplies: there are {len(sites)}")
+        plan = mode(sites[0], ask)
+        if len(tiled.refusals) > len(refusals):
+            refusal = tiled.refusals[-1]
+            function = refusal.function or sites[0].kernel
+            raise Left(function, function.head, refusal.what)
+        draft.make()
+    finally:
+        tiled.refusals[:] = refusals
+    said = speaking_of_hopper(sites[0], draft)
+    port.diagnostics += [said] if said is not None else []
+    return [plan]
+
+
+def _with_rows_anew(site: Site, ask: Ask) -> KernelPlan:
+    """MMAs of 128 rows, and results that are partitioned anew."""
+    if site.accumulators != 1:
+        raise Left(
+            site.kernel, site.kernel.head, f"one accumulator, declared in the kernel: there are {site.accumulators}"
+        )
+    _ask(site, ask)
+    return _ported(site)
+
+
+def _with_rows_kept(site: Site, ask: Ask) -> KernelPlan:
+    """MMAs of 64 rows, whose registers keep their layout."""
+    columns = port_preserving(site, ask)
+    include(site, False)
+    return _plan(
+        site, "P", columns, 64, "the tiled MMAs of Hopper name the layout of registers, those of SM100 multiply"
+    )
+
+
+def _ask(site: Site, ask: Ask) -> None:
     """Raises Left if the compiler does not tell types, or instantiations of one text differ in them."""
-    sources = port.program.sources
-    questions = []
-    for site in sites:
-        kernel, operand = site.kernel, find_operand(site)
-        last = site.handle.declaration
-        if operand is not None and operand.declaration.start_byte > last.start_byte:
-            last = operand.declaration
-        name = operand.name if operand is not None else ""
-        questions.append(Question(kernel.file.path, kernel.span(last).end, site.mma, site.handle.name, name))
-    found = answered(questions, sources.root, sources.sources(), sources.include_dirs, ask)
-    for site, types in zip(sites, found if not isinstance(found, str) else [frozenset()] * len(sites), strict=True):
-        if isinstance(found, str):
-            raise site.left(site.handle.declaration, f"what the compiler says of its types: {found}")
-        if not types:
-            raise site.left(site.handle.declaration, "an instantiation that the compiler makes")
-        site.types, site.every = max(types, key=lambda t: t.columns), types
-        if len({replace(t, columns=0) for t in types}) > 1 or (len(types) > 1 and site.tile_names is None):
-            raise site.left(site.handle.declaration, "instantiations whose tiles differ in columns with a name alone")
+    kernel, operand, sources = site.kernel, find_operand(site), site.program.sources
+    last = site.handle.declaration
+    if operand is not None and operand.declaration.start_byte > last.start_byte:
+        last = operand.declaration
+    depth = cpp("depth", mma=site.mma, operand=operand.name) if operand is not None else "0"
+    values = {"mma": site.mma, "accumulator": site.handle.name, "depth": depth}
+    question = Question(kernel.file.path, kernel.span(last).end, "question", values)
+    found = answered([question], sources.root, sources.sources(), sources.include_dirs, ask)
+    if isinstance(found, str):
+        raise site.left(site.handle.declaration, f"what the compiler says of its types: {found}")
+    if not found[0]:
+        raise site.left(site.handle.declaration, "an instantiation that the compiler makes")
+    types = frozenset(Types(*numbers) for numbers in found[0])
+    site.types, site.every = max(types, key=lambda t: t.columns), types
+    if len({replace(t, columns=0) for t in types}) > 1 or (len(types) > 1 and site.tile_names is None):
+        raise site.left(site.handle.declaration, "instantiations whose tiles differ in columns with a name alone")
 
 
 def _ported(site: Site) -> KernelPlan:
@@ -90,21 +128,23 @@ def _ported(site: Site) -> KernelPlan:
     rewrite_pipelines(site, loop)
     rewrite_sizes(site, atom)
     include(site, any(by for _, _, by in loop.releases()))
-    return _plan(site)
+    what = "it is in SM100's own words: one warp issues MMAs of 128 rows, and results are partitioned anew"
+    return _plan(site, "W'" if copies.by_matrix else "W", site.columns, 128, what)
 
 
-def _plan(site: Site) -> KernelPlan:
+def _plan(site: Site, mode: str, columns: int, rows: int, what: str) -> KernelPlan:
     kernel = site.kernel
     return KernelPlan(
         kernel=kernel.name,
         path=kernel.file.path,
         line=kernel.file.lines.line_column(kernel.head.start)[0],
         threads=site.threads or "unknown",
-        warpgroups=str(site.types.warpgroups),
+        warpgroups=str(site.groups or site.types.warpgroups),
         first_warpgroup=site.first_warpgroup,
-        columns=str(site.columns),
+        columns=str(columns),
         in_flight=1,
         barrier=0,
-        notes=("it is in SM100's own words: one warp issues MMAs of 128 rows, and results are partitioned anew",),
-        mma_rows=128,
+        notes=(what,),
+        mma_rows=rows,
+        mode=mode,
     )

@@ -44,6 +44,7 @@ class Site:
     kernel: Function
     handle: Handle
     multiplies: list[Multiply]
+    accumulators: int = 1
     types: Types = field(init=False)
     every: frozenset[Types] = frozenset()
     """Those of all instantiations; `types` are of the widest."""
@@ -52,6 +53,12 @@ class Site:
     """How many warpgroups multiply, by the branches that lead there; None if that is an expression."""
     threads: str | None = None
     names: dict[str, str] = field(default_factory=dict)
+    allocated: str = ""
+    """Columns of Tensor Memory, where they are not those of the accumulator alone."""
+    groups: int = 0
+    """Warpgroups that issue MMAs, each with mbarriers of its own; 0 where one warp issues those of all."""
+    meets_whole: bool = False
+    """Whether a warpgroup meets by the barrier of all threads."""
 
     def __post_init__(self) -> None:
         self.c = qualifier(self.port.program)
@@ -198,6 +205,8 @@ class Site:
 
     @property
     def columns_text(self) -> str:
+        if self.allocated:
+            return self.allocated
         names = self.tile_names
         named = names is not None and self.types.rows == 128 and not self.types.depth
         whole = all(t.columns >= 32 and t.columns & (t.columns - 1) == 0 for t in self.every)
@@ -238,12 +247,14 @@ def sites_of(port: PortContext, tiled: Tiled, draft: Draft) -> Iterator[Site]:
         if id(kernel) not in tiled.active:
             continue
         handles = [h for h in tiled.fragments if h.function is kernel]
-        if len(handles) != 1:
-            raise Left(kernel, kernel.head, f"one accumulator, declared in the kernel: there are {len(handles)}")
+        if not handles:
+            raise Left(kernel, kernel.head, "one accumulator, declared in the kernel: there are 0")
         if several_dimensions(program):
             raise Left(kernel, kernel.head, "blocks of one dimension")
         found = [m for m in tiled.multiplies if id(kernel) in program.reaching([m.call.caller])]
-        site = Site(port, tiled, activity, draft, kernel, handles[0], found)
+        first = min(handles, key=lambda h: h.declaration.start_byte)
+        site = Site(port, tiled, activity, draft, kernel, first, found)
+        site.accumulators = len(handles)
         site.threads = threads_of(program, kernel)
         roles = warpgroup_roles(
             program, kernel, top_level(kernel), partial(activity.within, kernel), site.threads,

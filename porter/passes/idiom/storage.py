@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two members more at the end of the structure that a kernel takes its shared memory for: the mbarrier by which sums
-are complete, and the address of Tensor Memory."""
+are complete, and the address of Tensor Memory. Where launches may not ask for as much, they are static."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from tree_sitter import Node
 
 from porter.lang.cuda import CudaFile, walk
 from porter.lang.text import Span
+from porter.model.block_size import size_text
+from porter.model.dynamic_shared import amounts
 from porter.model.kernels import top_level
 from porter.passes.idiom.atoms import owner_of
 from porter.passes.idiom.site import Site
+from porter.passes.idiom.text import cpp
 
 RULE = "PTR761"
 _TAKEN = re.compile(
@@ -25,15 +28,21 @@ _ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*(?:typename\s+)?([^;]+);")
 
 @dataclass(frozen=True)
 class Storage:
-    """The variable by which a kernel names its shared memory, with what stands between it and a member, and the
-    statement that declares it."""
+    """The variable by which a kernel names its shared memory, with what stands between it and a member; the statement
+    that declares it, None if the port does; and the lines by which that does it."""
 
     front: str
-    declaration: Node
+    declaration: Node | None = None
+    lines: str = ""
 
 
 def find_storage(site: Site) -> Storage:
-    """Raises Left if the kernel takes its shared memory for no structure of the sources."""
+    """The structure that the kernel takes its shared memory for, with two members more, where all launches ask for its
+    size; else one of the port's own.
+
+    Raises:
+        Left: launches ask for the size of several structures of a name.
+    """
     kernel = site.kernel
     for statement in top_level(kernel):
         if statement.type != "declaration" or statement.start_byte >= site.handle.declaration.start_byte:
@@ -43,12 +52,26 @@ def find_storage(site: Site) -> Storage:
             continue
         kind = (match["cast"] or match["old"]).removeprefix("typename").strip()
         found = _structs(site, kind, 0)
+        if not found or not _is_asked_for(site, *found[0]):
+            break
         if len(found) == 1:
             _add_members(site, *found[0])
             return Storage(f"{match['name']}{'.' if match['star'] else '->'}", statement)
-        if found:
-            raise site.left(statement, f"one struct `{kind}`: there are {len(found)}")
-    raise site.left(site.handle.declaration, "a structure that the kernel takes its shared memory for")
+        raise site.left(statement, f"one struct `{kind}`: there are {len(found)}")
+    own, name = site.name("AccumulatorStorage"), site.name("accumulator_storage")
+    fields = [{"line": line} for line in declared_members(site).split("\n")]
+    return Storage(f"{name}.", lines=cpp("storage", site.unit, kind=own, name=name, fields=fields))
+
+
+def _is_asked_for(site: Site, file: CudaFile, body: Node) -> bool:
+    """Whether all launches of the kernel that stand in the sources ask for the size of a structure."""
+    named = body.parent.child_by_field_name("name") if body.parent is not None else None
+    names = {file.text(named)} if named is not None else set()
+    for one in site.program.sources.files.values():
+        names |= {m[1] for m in _ALIAS.finditer(one.lexed.plain_text) if set(re.findall(r"\w+", m[2])) & names}
+    asked = [size_text(site.program, caller, node) for caller, node in amounts(site.program, site.kernel)]
+    size = re.compile(rf"\bsizeof\s*\((?:[^()]*\W)?(?:{'|'.join(map(re.escape, names))})\b")
+    return bool(asked and names) and all(size.search(text) for text in asked)
 
 
 def _structs(site: Site, kind: str, depth: int) -> list[tuple[CudaFile, Node]]:
@@ -98,9 +121,17 @@ def _add_members(site: Site, file: CudaFile, body: Node) -> None:
     if not members:
         raise site.left(site.handle.declaration, "a member of the structure for shared memory")
     last, owner = members[-1], owner_of(site, file)
-    lines = f"uint64_t {site.name('accumulator_full')};\nuint32_t {site.name('tmem_base')};"
+    lines = declared_members(site)
     if body.start_point[0] == body.end_point[0]:
         site.draft.insert(RULE, owner, last.end_byte, " " + lines.replace("\n", " "))
         return
     pad = "\n" + site.port.indent(owner, Span(last.start_byte, last.end_byte))
     site.draft.insert(RULE, owner, last.end_byte, "".join(pad + line for line in lines.split("\n")))
+
+
+def declared_members(site: Site) -> str:
+    """The declarations of mbarriers, of each warpgroup that issues, and of the address of Tensor Memory."""
+    own = f"[{site.groups}]" if site.groups > 1 else ""
+    names = [site.name("accumulator_full")]
+    names += [site.name("registers_stored")] if site.groups and not site.meets_whole else []
+    return f"uint64_t {', '.join(name + own for name in names)};\nuint32_t {site.name('tmem_base')};"

@@ -17,7 +17,11 @@ Ask = Callable[[str, Mapping[str, bytes], Sequence[Path]], "list[str] | str"]
 """Gives the PTX that the compiler makes for Hopper of a root with these files, for each way in which it is compiled; or
 says why there is none."""
 _MARK = "types of MMA"
-_ANSWER = re.compile(rf"// {_MARK} (\d+) (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)")
+_ANSWER = re.compile(rf"// {_MARK} (\w+) (\d+)((?: \d+)+)")
+_SECTIONS = {12: "question_of_fragment", 4: "question_of_operand"}
+"""Questions of registers in Hopper's layout, by how many numbers answer them."""
+Answers = frozenset[tuple[int, ...]]
+"""What the compiler says to a question, of each instantiation."""
 
 
 @dataclass(frozen=True)
@@ -37,35 +41,35 @@ class Types:
         return self.threads // WARPGROUP
 
 
-def answering(*numbers: int) -> Ask:
-    """Gives these numbers for the first kernel, in place of a compiler."""
-    given = (*numbers, *(16, 0)[len(numbers) - 4 :])
-    return lambda *_: [f"// {_MARK} 0 {' '.join(map(str, given))}"]
+def answering(*given: int | tuple[int, ...]) -> Ask:
+    """Gives these numbers for the first kernel, in place of a compiler; tuples are the answers to several questions."""
+    numbers = tuple(one for one in given if isinstance(one, int))
+    of_tile = "question", (*numbers, *(16, 0)[len(numbers) - 4 :])
+    several = [(_SECTIONS[len(one)], one) for one in given if isinstance(one, tuple)]
+    said = list(enumerate(several or [of_tile]))
+    return lambda *_: [f"// {_MARK} {what} {i} {' '.join(map(str, answer))}\n" for i, (what, answer) in said]
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked behind a byte of a file: the tiled MMA and the accumulator, as they are named there."""
+    """What is asked behind a byte of a file: a section of `idiom.cuh`, with its values."""
 
     path: str
     at: int
-    mma: str
-    accumulator: str
-    operand: str = ""
-    """A, where it is in registers."""
+    section: str
+    values: Mapping[str, str]
 
 
 def answered(
     questions: Sequence[Question], root: str, files: Mapping[str, bytes], include_dirs: Sequence[Path], ask: Ask
-) -> list[frozenset[Types]] | str:
+) -> list[Answers] | str:
     """The answers to each question; a text says why there are none."""
     texts = dict(files)
     for index, one in sorted(enumerate(questions), key=lambda q: -q[1].at):
-        depth = cpp("depth", mma=one.mma, operand=one.operand) if one.operand else "0"
-        text = cpp("question", mark=_MARK, index=index, mma=one.mma, accumulator=one.accumulator, depth=depth)
+        text = cpp(one.section, mark=f"{_MARK} {one.section}", index=index, **one.values)
         texts[one.path] = texts[one.path][: one.at] + as_bytes(f" {text}") + texts[one.path][one.at :]
     found = ask(root, texts, include_dirs)
     if isinstance(found, str):
         return found
-    said = [tuple(map(int, m.groups())) for ptx in found for m in _ANSWER.finditer(ptx)]
-    return [frozenset(Types(*numbers) for i, *numbers in said if i == index) for index in range(len(questions))]
+    said = [((m[1], int(m[2])), tuple(map(int, m[3].split()))) for ptx in found for m in _ANSWER.finditer(ptx)]
+    return [frozenset(n for of, n in said if of == (q.section, i)) for i, q in enumerate(questions)]

@@ -22,13 +22,15 @@ RULE = "PTR586"
 
 @dataclass(frozen=True)
 class ByTiles:
-    """An epilogue that copies the accumulator's registers tile by tile: `copy` is the loop over the elements of a tile,
-    `index` which tile it is, `slice` the thread, `tile` its rows and columns."""
+    """An epilogue that has the accumulator's registers tile by tile: `copy` is the loop over the elements of a tile, or
+    what names them (`is_view`); `index` which tile it is, `slice` the thread, `tile` its rows and columns. `fragment`:
+    the registers of a tile."""
 
     retiled: Statement
-    copy: cst.For
+    copy: Statement
+    is_view: bool
     index: str
-    fragment: Statement
+    fragment: str
     store: cst.Call
     store_name: str
     atom: cst.Call
@@ -38,20 +40,29 @@ class ByTiles:
     c_dtype: str
     acc_dtype: str
     warpgroups: int = 1
+    number: str = "1"
 
 
-def by_tiles(kernel: Kernel) -> ByTiles:
-    """Raises Left: the accumulator is read in another way."""
-    acc, text = kernel.accumulator.name, kernel.text
+def by_tiles(kernel: Kernel, acc: str = "") -> ByTiles:
+    """How the accumulator is copied, or other registers `acc` that are used in further ways, too.
+
+    Raises:
+        Left: the registers are read in another way.
+    """
+    if len(kernel.accumulator.names) > 1:
+        raise Left("several accumulators", kernel.accumulator.statements[-1])
+    text, aliases = kernel.text, kernel.aliases_of(acc or kernel.accumulator.name)
+    used_apart = kernel.uses(aliases) if not acc else []
+    acc = acc or kernel.accumulator.name
     bound = _bound(kernel)
-    retiled = [s for name, (s, v) in bound.items() if name in kernel.aliases and method_arg(kernel, v, "retile") == acc]
+    retiled = [s for name, (s, v) in bound.items() if name in aliases and method_arg(kernel, v, "retile") == acc]
     statement = one(retiled, f"retiled copies of `{acc}`")
     name, value = _assigned(statement)
     store_name = method(cst.ensure_type(value, cst.Call), "retile")
-    for used in kernel.uses(kernel.aliases - {name}):
-        if not text.span(statement).contains(text.span(used)):
+    for used in used_apart:
+        if used.value != name and not text.span(statement).contains(text.span(used)):
             raise Left(f"registers of the accumulator that are used apart from the copy, by `{used.value}`", used)
-    copy, index, fragment = _copy(kernel, name)
+    copy, index, fragment = _view(kernel, name) or _copy(kernel, name)
     store = bound.get(store_name, (None, None))[1]
     if not isinstance(store, cst.Call) or not text.is_a(store.func, KNOWN["tiled_store"]):
         raise Left("a copy to shared memory that is not made of the accumulator's layout", statement)
@@ -64,6 +75,7 @@ def by_tiles(kernel: Kernel) -> ByTiles:
     ):
         raise Left("a copy to shared memory that is not made of the accumulator's layout", store)
     layout, c_dtype, acc_dtype = _types(kernel, atom)
+    is_view = not isinstance(copy, cst.For)
     if fragment not in bound:
         raise Left(f"registers `{fragment}` of the epilogue that are not made in the kernel", copy)
     slices = {
@@ -72,36 +84,41 @@ def by_tiles(kernel: Kernel) -> ByTiles:
     if len(slices) != 1:
         raise Left("several slices of the copy to shared memory", store)
     return ByTiles(
-        statement, copy, index, bound[fragment][0], store, store_name, atom, slices.pop(), _tile(kernel, copy), layout,
+        statement, copy, is_view, index, fragment, store, store_name, atom, slices.pop(), _tile(kernel, copy), layout,
         c_dtype, acc_dtype or f"{acc}.element_type"
     )  # fmt: skip
 
 
 def edit(kernel: Kernel, how: ByTiles, draft: Draft, words: Words) -> None:
-    text = kernel.text
-    values = {
-        "slice": how.slice,
-        "tile": how.tile,
-        "c_layout": how.layout,
-        "c_dtype": how.c_dtype,
-        "acc_dtype": how.acc_dtype,
-    }
-    atom = text.statement(how.atom)
-    if text.span(atom).start < text.span(kernel.accumulator.statement).start:
-        raise Left("a copy to shared memory that is made ahead of the accumulator", atom)
-    draft.above(RULE, atom, words.text("tile_load", **values))
-    new = f"{words['sm100']}.get_smem_store_op({how.layout}, {how.c_dtype}, {how.acc_dtype}, {words['load']})"
-    draft.replace(RULE, how.atom, new)
-    first = text.code(how.store.args[0].value)
-    draft.replace(
-        RULE, how.store, f"{words['cute']}.make_tiled_copy_D({first}, {words['load']})", [how.store.args[0].value]
-    )
+    words.update(values(how))
+    draft.above(RULE, kernel.text.statement(how.atom), words.text("tile_load", slice=how.slice))
+    store_as_loaded(kernel, how, draft, words)
     draft.remove(RULE, how.retiled)
-    value = _assigned(how.fragment)[1]
-    draft.replace(RULE, value, f"{how.store_name}.retile({words['registers']})")
-    draft.instead(RULE, how.copy, words.loaded("copy_tile", index=how.index))
+    fragment = f"{how.store_name}.retile({words['registers']})"
+    loaded = words.loaded("copy_tile", index=how.index)
+    if how.is_view:
+        loaded += f"\n{how.fragment} = {fragment}"
+    else:
+        draft.replace(RULE, _bound(kernel)[how.fragment][1], fragment)
+    draft.instead(RULE, how.copy, loaded)
     if kernel.repeats:
         _given_back(kernel, how, draft, words)
+
+
+def values(how: ByTiles) -> dict[str, str]:
+    """What sections of text have for it."""
+    return {"tile": how.tile, "c_layout": how.layout, "c_dtype": how.c_dtype, "acc_dtype": how.acc_dtype}
+
+
+def store_as_loaded(kernel: Kernel, how: ByTiles, draft: Draft, words: Words) -> None:
+    """Registers are stored in the layout that they are loaded in."""
+    text = kernel.text
+    if text.span(how.atom).start < text.span(kernel.accumulator.statement).start:
+        raise Left("a copy to shared memory that is made ahead of the accumulator", how.atom)
+    new = f"{words['sm100']}.get_smem_store_op({how.layout}, {how.c_dtype}, {how.acc_dtype}, {words['load']})"
+    draft.replace(RULE, how.atom, new)
+    first = how.store.args[0].value
+    draft.replace(RULE, how.store, f"{words['cute']}.make_tiled_copy_D({text.code(first)}, {words['load']})", [first])
 
 
 def _given_back(kernel: Kernel, how: ByTiles, draft: Draft, words: Words) -> None:
@@ -129,6 +146,10 @@ def _assigned(statement: cst.CSTNode) -> tuple[str, cst.BaseExpression]:
     return found
 
 
+def value_of(statement: cst.CSTNode) -> cst.BaseExpression:
+    return _assigned(statement)[1]
+
+
 def method_arg(kernel: Kernel, value: cst.CSTNode, name: str) -> str:
     """What a method is called with, where a value is a call of it with one argument."""
     if isinstance(value, cst.Call) and method(value, name) and len(value.args) == 1:
@@ -141,6 +162,31 @@ def _value_of(kernel: Kernel, value: cst.BaseExpression) -> cst.BaseExpression:
     while isinstance(value, cst.Name) and value.value in bound:
         value = bound[value.value][1]
     return value
+
+
+def _view(kernel: Kernel, name: str) -> tuple[Statement, str, str] | None:
+    """`D = make_tensor(ACC.iterator + e * n, LAYOUT)` of n registers, which tile e is, and the name of D."""
+    text = kernel.text
+    for fragment, (statement, value) in _bound(kernel).items():
+        if not isinstance(value, cst.Call) or not text.is_a(value.func, KNOWN["tensor"]) or len(value.args) != 2:
+            continue
+        where, layout = value.args[0].value, text.code(value.args[1].value)
+        both = m.BinaryOperation(m.Attribute(m.Name(name), m.Name("iterator")), m.Add(), m.BinaryOperation())
+        if not m.matches(where, both):
+            continue
+        product = cst.ensure_type(cst.ensure_type(where, cst.BinaryOperation).right, cst.BinaryOperation)
+        for count, index in ((product.left, product.right), (product.right, product.left)):
+            size = _value_of(kernel, count)
+            is_size = isinstance(size, cst.Call) and text.is_a(size.func, KNOWN["size"]) and len(size.args) == 1
+            if is_size and text.code(size.args[0].value) in (layout, f"{layout}.shape"):  # type: ignore[attr-defined]
+                if not isinstance(product.operator, cst.Multiply) or len(_uses(kernel, name)) != 2:
+                    break
+                return statement, text.code(index), fragment
+    return None
+
+
+def _uses(kernel: Kernel, name: str) -> list[cst.Name]:
+    return [n for n in found_in(kernel.function, cst.Name) if n.value == name]
 
 
 def _copy(kernel: Kernel, name: str) -> tuple[cst.For, str, str]:
@@ -157,8 +203,7 @@ def _copy(kernel: Kernel, name: str) -> tuple[cst.For, str, str]:
     counter = cst.ensure_type(loop.target, cst.Name).value
     if text.code(to.slice[0]) != counter or text.code(source.value) != name:
         raise Left("a copy of registers in another order", loop)
-    uses = [n for n in found_in(kernel.function, cst.Name) if n.value == name]
-    if len(uses) != 2:
+    if len(uses := _uses(kernel, name)) != 2:
         raise Left(f"`{name}` that is used apart from its copy", uses[-1])
     where = cst.ensure_type(source.slice[0].slice, cst.Index).value
     count = cst.ensure_type(loop.iter, cst.Call).args if isinstance(loop.iter, cst.Call) else ()
@@ -181,7 +226,7 @@ def _tile_index(kernel: Kernel, where: cst.BaseExpression, counter: str, count: 
     raise Left("a copy of registers in another order", where)
 
 
-def _tile(kernel: Kernel, copy: cst.For) -> str:
+def _tile(kernel: Kernel, copy: Statement) -> str:
     """Rows and columns of the epilogue's tile, as the kernel calls them."""
     text = kernel.text
     found = {text.code(c.args[1].value) for c in text.calls(kernel.function, *OBSERVED["divide"]) if len(c.args) == 2}

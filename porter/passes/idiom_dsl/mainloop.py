@@ -9,8 +9,8 @@ from __future__ import annotations
 import libcst as cst
 import libcst.matchers as m
 
-from porter.passes.idiom_dsl.kernel import Kernel, Region, advanced, first_of
-from porter.passes.idiom_dsl.names import OBSERVED
+from porter.passes.idiom_dsl.kernel import Kernel, Region, advanced, binds, first_of
+from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
 from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, assigned, found_in, method, operand
 from porter.passes.idiom_dsl.words import Words
 
@@ -22,11 +22,35 @@ def edit(kernel: Kernel, draft: Draft, words: Words, slice_: str) -> None:
     region = kernel.region
     _cleared(kernel, draft, words)
     _released(kernel, draft, region)
+    condition = kernel.loader or f"{words['cute']}.arch.make_warp_uniform({operand(slice_)} // 32) == 0"
+    if region.turns:
+        draft.above(RULE, region.first, f"{words['issues']} = {condition}")
+        condition = words["issues"]
+        _between_turns(kernel, draft, words, condition)
     for call in kernel.warpgroup_calls(kernel.function):
         draft.remove(RULE, _alone(kernel, call))
     _unrolled(kernel, draft, words)
     _emptied(kernel, draft, region)
-    _under_one_warp(kernel, draft, words, region, slice_)
+    for turn in region.turns:
+        draft.above(RULE, turn.first, f"if {condition}:")
+        draft.indent(RULE, turn.first, turn.last)
+    if not region.turns:
+        _under_one_warp(kernel, draft, words, region, condition)
+
+
+def _between_turns(kernel: Kernel, draft: Draft, words: Words, condition: str) -> None:
+    """Where all MMAs are waited for, sums are loaded; behind that the next MMA may begin."""
+    if not words["load_whole"] or words["known"]:
+        raise Left("sums that are used between MMAs and stored tile by tile", kernel.region.first)
+    commit, acquire = (_deeper(words.text(s, state=words["fills"])) for s in ("commit", "acquire"))
+    parts = (f"if {condition}:", commit, words.text("wait"), words.text("copy_whole"), words.text("release"))
+    for call in kernel.warpgroup_calls(kernel.function):
+        if kernel.is_whole_wait(statement := kernel.text.statement(call)):
+            draft.instead(RULE, statement, "\n".join([*parts, f"if {condition}:", acquire]))
+
+
+def _deeper(text: str) -> str:
+    return "\n".join("    " + line for line in text.splitlines())
 
 
 def _alone(kernel: Kernel, call: cst.Call) -> Statement:
@@ -91,11 +115,13 @@ def _emptied(kernel: Kernel, draft: Draft, region: Region) -> None:
 
 def _cleared(kernel: Kernel, draft: Draft, words: Words) -> None:
     """The first MMA does not add to an accumulator that is cleared. Where there may be none, registers are cleared."""
-    name, text = kernel.accumulator.name, kernel.text
+    names, text = kernel.accumulator.names, kernel.text
     words["known"] = ""
-    fills = [c for c in found_in(kernel.function, cst.Call) if method(c, "fill") == name]
+    fills = [c for c in found_in(kernel.function, cst.Call) if method(c, "fill") in names]
     if not fills:
         return
+    if len(names) > 1:
+        raise Left("several accumulators that are cleared", fills[0])
     for call in fills:
         if len(call.args) != 1 or text.code(call.args[0].value) not in ("0", "0.0"):
             raise Left("an accumulator that begins with something else than zero", call)
@@ -135,6 +161,23 @@ def _bounds(kernel: Kernel) -> list[str]:
     return found
 
 
+def _counted(kernel: Kernel, known: str) -> list[Statement]:
+    """Statements of the region that name what says whether there is an MMA, and may stand ahead of it."""
+    text, names = kernel.text, {n.value for n in found_in(cst.parse_expression(known), cst.Name)}
+    found, bound = list[Statement](), set[str]()
+    for statement in kernel.region.statements:
+        own = set(binds(statement))
+        if own & names:
+            value = assigned(statement)
+            calls = found_in(statement, cst.Call)
+            read = {n.value for n in found_in(value[1], cst.Name)} if value is not None else bound
+            if value is None or read & bound or not all(text.is_a(c.func, *KNOWN["counts"]) for c in calls):
+                raise Left("a number of turns that the main loop itself says", statement)
+            found.append(statement)
+        bound |= own
+    return found
+
+
 def _is_deep(kernel: Kernel, call: cst.Call) -> bool:
     """Whether an MMA is over several k blocks."""
     deep = {len(s.value(2, "a")["shape"]) > 2 and s.value(2, "a")["shape"][2] != 1 for s in kernel.seen(call)}
@@ -155,33 +198,37 @@ def _unrolled(kernel: Kernel, draft: Draft, words: Words) -> None:
         texts = [" ".join(kernel.text.code(v.value).split()) for v in values if v is not None]
         names = dict(zip(("mma", "acc", "a", "b"), texts, strict=False))
         new = words.text("multiply", gemm=kernel.text.code(call.func), field=f"{words['tcgen05']}.Field", **names)
-        draft.named |= {n.value for v in values if v is not None for n in found_in(v, cst.Name)}
         draft.instead(RULE, _alone(kernel, call), new, 1)
 
 
-def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, slice_: str) -> None:
+def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, condition: str) -> None:
     """The region under one condition; loads ahead that stand under it already begin it."""
     text, statements = kernel.text, region.statements
-    condition = kernel.loader or f"{words['cute']}.arch.make_warp_uniform({operand(slice_)} // 32) == 0"
     state = words["fills"] if kernel.repeats else words["reads"]
     acquire = words.text_if_any("acquire") if kernel.repeats else ""
     first = statements[0]
     if words["known"]:
-        draft.above(RULE, first, f"{words['any']} = {words['known']}")
+        counts = _counted(kernel, words["known"])
+        draft.above(RULE, first, "\n".join([*map(text.dedented, counts), f"{words['any']} = {words['known']}"]))
+        for statement in counts:
+            draft.remove(RULE, statement)
     if isinstance(first, cst.If) and first.orelse is None and text.code(first.test) == condition:
         statements = statements[1:]
         if acquire:
             draft.above(RULE, statements[0], acquire, 1)
     else:
-        draft.above(RULE, first, "\n".join([f"if {condition}:", *("    " + line for line in acquire.splitlines())]))
+        draft.above(RULE, first, "\n".join([f"if {condition}:", _deeper(acquire)] if acquire else [f"if {condition}:"]))
     draft.indent(RULE, statements[0], region.last)
     for test in (t for s in statements for t in found_in(s, cst.If)):
         if kernel.loader and text.code(first_of(test.test)) == kernel.loader and not draft.is_gone(text.span(test)):
             _without_first(draft, test)
-    closing = "\n".join("    " + line for line in words.text_if_any("commit", state=state).splitlines())
+    closing = _deeper(words.text_if_any("commit", state=state))
+    beside = list(map(text.dedented, region.beside))
+    for statement in region.beside:
+        draft.remove(RULE, statement)
     whole = [words.loaded("copy_whole")] if words["load_whole"] else []
     given_back = [words.text_if_any("release")] if whole and kernel.repeats else []
-    draft.below(RULE, region.last, "\n".join([closing, words.text_if_any("wait"), *whole, *given_back]))
+    draft.below(RULE, region.last, "\n".join([closing, *beside, words.text_if_any("wait"), *whole, *given_back]))
 
 
 def _without_first(draft: Draft, test: cst.If) -> None:

@@ -65,16 +65,17 @@ def _followed(kernel: Kernel, value: cst.BaseExpression) -> cst.BaseExpression:
     return value
 
 
-def pipelines(kernel: Kernel, draft: Draft, words: Words, slice_: str, warpgroups: int) -> None:
+def pipelines(kernel: Kernel, draft: Draft, words: Words, slice_: str, warpgroups: int, number: str) -> None:
     """A buffer of the loads is given back by `tcgen05.commit`, one arrival for each CTA that reads it; the accumulator
-    has a pipeline of its own. `slice_`: the thread among those of the `warpgroups` that read it."""
+    has a pipeline of its own. `slice_`: the thread among those of the `warpgroups` that read it, whose `number` the
+    kernel says so."""
     create = kernel.pipeline[1]
     layout, defer = argument(create, None, "cta_layout_vmnk"), argument(create, None, "defer_sync")
     _arrivals(kernel, draft, create, layout)
     words["layout"] = kernel.text.code(layout.value) if layout is not None else ""
     words["defer"] = kernel.text.code(defer.value) if defer is not None else ""
     everybody = kernel.branch is None
-    words["readers"] = _block(kernel, warpgroups) if everybody else str(THREADS * warpgroups)
+    words["readers"] = _block(kernel, warpgroups) if everybody else _threads(number)
     words["apart"] = kernel.text.margin(kernel.accumulator.statement) != kernel.text.margin(
         kernel.function.body.body[0]
     )
@@ -82,6 +83,11 @@ def pipelines(kernel: Kernel, draft: Draft, words: Words, slice_: str, warpgroup
     words["barrier"] = _free_barrier(kernel)
     words["allocator"] = _first_warp(kernel, slice_) if words["apart"] else 0
     draft.below(PIPELINE, kernel.text.statement(create), words.text("pipeline"))
+
+
+def _threads(warpgroups: str) -> str:
+    """The threads of so many warpgroups."""
+    return str(THREADS * int(warpgroups)) if warpgroups.isdecimal() else f"{THREADS} * {warpgroups}"
 
 
 def _first_warp(kernel: Kernel, slice_: str) -> int:
@@ -118,24 +124,9 @@ def _block(kernel: Kernel, warpgroups: int) -> str:
         block = argument(call, None, "block") if method(call, "launch") else None
         if block is not None and isinstance(block.value, (cst.List, cst.Tuple)) and len(block.value.elements):
             first = block.value.elements[0].value
-            if not isinstance(first, cst.Integer) and _is_global(kernel, first):
+            if not isinstance(first, cst.Integer) and kernel.is_global(first):
                 return kernel.text.code(first)
     return str(number)
-
-
-def _is_global(kernel: Kernel, value: cst.BaseExpression) -> bool:
-    """Whether an expression means the same in the kernel: of attributes of `self` and constants of the file."""
-    plain = (cst.Name, cst.Attribute, cst.Integer, cst.BinaryOperation, cst.BaseBinaryOp)
-    names = {n.value for n in found_in(value, cst.Name) if not _is_attribute(kernel, n)}
-    constants = {a[0] for s in kernel.text.module.body if (a := assigned(s)) is not None}
-    params = {p.name.value for p in kernel.function.params.params}
-    is_plain = all(isinstance(n, plain) for n in found_in(value, cst.BaseExpression))  # type: ignore[type-abstract]
-    return is_plain and names <= ({"self"} & params) | (constants - params)
-
-
-def _is_attribute(kernel: Kernel, name: cst.Name) -> bool:
-    parent = kernel.text.parent(name)
-    return isinstance(parent, cst.Attribute) and parent.attr is name
 
 
 def _arrivals(kernel: Kernel, draft: Draft, create: cst.Call, layout: cst.Arg | None) -> None:
@@ -154,7 +145,6 @@ def _arrivals(kernel: Kernel, draft: Draft, create: cst.Call, layout: cst.Arg | 
     elif ctas:
         new = ctas if count.keyword is None else f"size={ctas}"
         draft.replace(PIPELINE, count, new)
-        draft.named.add(ctas)
     else:
         assert layout is not None
         text = kernel.text.code(layout.value)
@@ -190,14 +180,22 @@ def accumulator(kernel: Kernel, draft: Draft, words: Words) -> None:
     if words["apart"] and not (text.block(acc.statement) is block or text.in_block(block, text.block(acc.statement))):
         raise Left("an accumulator that is made away from its main loop", acc.statement)
     if acc.seen[0].name.endswith("make_fragment_C"):
-        fragment, kept = text.code(acc.call), list[cst.CSTNode]([acc.call])
+        fragment = text.code(acc.call)
     else:
         shape = argument(acc.call, 0, "shape_or_layout")
         if shape is None or acc.seen[0].name.endswith("_like"):
             raise Left("an accumulator that is made like another tensor", acc.call)
-        fragment, kept = f"{kernel.mma}.make_fragment_C({text.code(shape.value)})", [shape.value]
-    draft.named |= {n.value for node in kept for n in found_in(node, cst.Name)}
-    draft.instead(ACCUMULATOR, acc.statement, words.text("accumulator", fragment=fragment))
+        fragment = f"{kernel.mma}.make_fragment_C({text.code(shape.value)})"
+    several = len(acc.names) > 1
+    if several:
+        shape = argument(acc.call, 0)
+        assert shape is not None
+        both = f"{words['cute']}.append({text.code(shape.value)}, {len(acc.names)})"
+        fragment = f"{kernel.mma}.make_fragment_C({both})"
+    parts = [f"{name} = {words['acc']}[(None, None, None, {i})]" for i, name in enumerate(acc.names) if several]
+    draft.instead(ACCUMULATOR, acc.statement, "\n".join([words.text("accumulator", fragment=fragment), *parts]))
+    for statement in acc.statements[1:]:
+        draft.remove(ACCUMULATOR, statement)
 
 
 def end(kernel: Kernel, draft: Draft, words: Words) -> None:

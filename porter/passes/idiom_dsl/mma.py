@@ -16,7 +16,8 @@ from porter.passes.idiom_dsl.facts import Seen, agreed
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.names import IN_SECTIONS
-from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
+from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one, operand
+from porter.ptx.tmem import COLUMNS
 from porter.ptx.umma import Kind, legal_m, legal_n
 
 RULE = "PTR581"
@@ -42,14 +43,41 @@ def require(kernel: Kernel) -> None:
     for rows, columns in kernel.tiles.values():
         if rows not in legal_m(kind, 1) or columns not in legal_n(kind, 1):
             raise Left(f"a tile of {rows} x {columns}, which no MMA of one CTA has")
+    number = len(kernel.accumulator.names)
+    if any(number * columns > COLUMNS for _, columns in kernel.tiles.values()):
+        raise Left(f"{number} accumulators, for which Tensor Memory has not enough columns")
     if set(kernel.tiles) != {s.case for s in kernel.multiplies}:
         raise Left("a tiled MMA that is made elsewhere")
 
 
-def edit(kernel: Kernel, draft: Draft, imports: Imports, epilogue_tile: str) -> None:
-    """`epilogue_tile`: its name in the kernel; empty where the accumulator is read as a whole, by all warpgroups."""
+def warpgroups_said(kernel: Kernel) -> tuple[int, str]:
+    """How many warpgroups share a tile, and what the kernel calls that number.
+
+    Raises:
+        Left: the number is not said where the tiled MMA is made, or in words that the kernel does not have.
+    """
+    layout = argument(_made(kernel), 5, "atom_layout_mnk")
+    rows, columns, deep = agreed(kernel.warpgroups, "warpgroups")
+    if layout is not None and m.matches(layout.value, _NUMBERS):
+        return rows * columns * deep, str(rows * columns * deep)
+    if layout is None or (columns, deep) != (1, 1):
+        raise Left("warpgroups that share more than the rows of a tile", _made(kernel))
+    first = layout.value.elements[0].value if isinstance(layout.value, cst.Tuple) else layout.value
+    if not kernel.is_global(first):
+        raise Left("warpgroups whose number is not written where the tiled MMA is made", layout.value)
+    number = operand(kernel.text.code(first))
+    return rows, number if first is not layout.value else f"{number}[0]"
+
+
+def _made(kernel: Kernel) -> cst.Call:
+    return one(list(dict.fromkeys(s.call for s in kernel.facts.of("make_mma"))), "calls that make a tiled MMA")
+
+
+def edit(kernel: Kernel, draft: Draft, imports: Imports, epilogue_tile: str, is_shared: bool) -> None:
+    """`epilogue_tile`: its name in the kernel; empty where the accumulator is read as a whole. `is_shared`: all
+    warpgroups read it."""
     text = kernel.text
-    made = one(list(dict.fromkeys(s.call for s in kernel.facts.of("make_mma"))), "calls that make a tiled MMA")
+    made = _made(kernel)
     plain = [argument(made, i, k) for i, k in enumerate(_FIRST)]
     layout, tiler = argument(made, 5, "atom_layout_mnk"), argument(made, 6, "tiler_mn")
     if layout is None or tiler is None or None in plain:
@@ -60,11 +88,10 @@ def edit(kernel: Kernel, draft: Draft, imports: Imports, epilogue_tile: str) -> 
     draft.replace(RULE, tiler, tile if layout.keyword is None and len(made.args) == 7 else f"mma_tiler_mn={tile}")
     if (source := argument(made, 7, "a_source")) is not None:
         draft.replace(RULE, source, text.code(source))
-    if not epilogue_tile and not m.matches(layout.value, _NUMBERS):
-        raise Left("warpgroups whose number is not written where the tiled MMA is made", made)
-    if epilogue_tile:
+    if not is_shared:
         _one_warpgroup(kernel, draft, layout.value)
-        _epilogue_tile(kernel, draft, epilogue_tile, tile)
+    if epilogue_tile:
+        _epilogue_tile(kernel, draft, epilogue_tile, tile, is_shared)
     for call in found_in(kernel.function, cst.Call):
         if method(call, "get_slice") == kernel.mma and len(call.args) == 1 and not draft.is_gone(text.span(call)):
             draft.replace(RULE, call.args[0], "0")
@@ -112,9 +139,16 @@ def _one_warpgroup(kernel: Kernel, draft: Draft, layout: cst.BaseExpression) -> 
     draft.replace(RULE, bound[1], "(1, 1, 1)")
 
 
-def _epilogue_tile(kernel: Kernel, draft: Draft, name: str, tile: str) -> None:
+def _epilogue_tile(kernel: Kernel, draft: Draft, name: str, tile: str, is_shared: bool) -> None:
     """A tile of the epilogue, which the kernel calls `name`, has all rows of an atom, and the columns that it had."""
     text = kernel.text
+    seen = [s for s in kernel.facts.of("divide") if text.function(s.call) is kernel.function]
+    reduced = not is_shared and any(layout != (1, 1, 1) for layout in kernel.warpgroups)
+    whole = not reduced and all(
+        isinstance(t := s.value(1, "tiler"), list) and t[0] == kernel.tiles[s.case][0] for s in seen
+    )
+    if is_shared and seen and whole:
+        return
     calls = list(dict.fromkeys(s.call for s in kernel.facts.of("epilogue_tile")))
     for call in calls:
         shape, cooperative = argument(call, 0, "tile_shape_mnk"), argument(call, 2, "is_cooperative")
@@ -126,11 +160,6 @@ def _epilogue_tile(kernel: Kernel, draft: Draft, name: str, tile: str) -> None:
             draft.replace(RULE, call.args[-1], f"{text.code(call.args[-1])}, is_cooperative={rows}", [call.args[-1]])
         else:
             draft.replace(RULE, cooperative.value, rows, [])
-    seen = [s for s in kernel.facts.of("divide") if text.function(s.call) is kernel.function]
-    reduced = any(layout != (1, 1, 1) for layout in kernel.warpgroups)
-    whole = not reduced and all(
-        isinstance(t := s.value(1, "tiler"), list) and t[0] == kernel.tiles[s.case][0] for s in seen
-    )
     if calls or (seen and whole):
         return
     said = [s for s in found_in(text.module, cst.SimpleStatementLine) if (assigned(s) or ("",))[0] == name]

@@ -23,7 +23,7 @@ SHORT: dict[str, str] = _DATA["short"]
 """What modules are called where they are imported."""
 SISTERS: dict[str, str] = _DATA["sisters"]
 """Blackwell's modules, with those that have the same part for Hopper."""
-KNOWN: dict[str, str] = _DATA["known"]
+KNOWN: dict[str, Any] = _DATA["known"]
 """Full names that a kernel is recognized by."""
 ONE_BLOCK: str = _DATA["one_block"]
 """The pattern of a layout of one block in a cluster."""

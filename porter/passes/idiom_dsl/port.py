@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import libcst as cst
 
 from porter.lang.text import Edit
-from porter.passes.idiom_dsl import epilogue, mainloop, memory, mma, registers
+from porter.passes.idiom_dsl import epilogue, mainloop, memory, mma, promoted, registers
 from porter.passes.idiom_dsl.epilogue import ByTiles
 from porter.passes.idiom_dsl.facts import Facts, Trace
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel, kernels
 from porter.passes.idiom_dsl.names import OPTIONAL
+from porter.passes.idiom_dsl.promoted import Promoted
 from porter.passes.idiom_dsl.registers import InRegisters
 from porter.passes.idiom_dsl.text import Draft, Left, Text, read
 from porter.passes.idiom_dsl.unused import remove_unused
@@ -57,25 +58,27 @@ def _edit(kernel: Kernel, draft: Draft, imports: Imports) -> None:
     """All rules, for one kernel."""
     mma.require(kernel)
     words, how = Words(kernel, imports), _epilogue(kernel)
-    words["load_whole"] = isinstance(how, InRegisters)
-    mma.edit(kernel, draft, imports, how.tile if isinstance(how, ByTiles) else "")
+    words["load_whole"] = not isinstance(how, ByTiles)
+    mma.edit(kernel, draft, imports, how.tile, not isinstance(how, ByTiles))
     memory.storage(kernel, draft, words)
-    memory.pipelines(kernel, draft, words, how.slice, how.warpgroups)
+    memory.pipelines(kernel, draft, words, how.slice, how.warpgroups, how.number)
     memory.accumulator(kernel, draft, words)
     mainloop.edit(kernel, draft, words, how.slice)
     if isinstance(how, InRegisters):
         registers.edit(kernel, how, draft, words)
+    elif isinstance(how, Promoted):
+        promoted.edit(kernel, how, draft, words)
     else:
         epilogue.edit(kernel, how, draft, words)
     memory.end(kernel, draft, words)
 
 
-def _epilogue(kernel: Kernel) -> ByTiles | InRegisters:
+def _epilogue(kernel: Kernel) -> ByTiles | Promoted | InRegisters:
     """Raises Left: what keeps the accumulator's registers from being copied tile by tile, and from being a whole."""
-    try:
-        return epilogue.by_tiles(kernel)
-    except Left as tiles:
+    left: list[Left] = []
+    for known in (epilogue.by_tiles, promoted.promoted, registers.in_registers):
         try:
-            return registers.in_registers(kernel)
-        except Left as whole:
-            raise Left(f"{tiles.what}; {whole.what}", tiles.node or whole.node) from None
+            return known(kernel)
+        except Left as found:
+            left.append(found)
+    raise Left("; ".join(f.what for f in left), next((f.node for f in left if f.node is not None), None))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from porter.passes.idiom_dsl.facts import agreed
 from porter.passes.idiom_dsl.kernel import Kernel
+from porter.passes.idiom_dsl.mma import warpgroups_said
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one, operand
 from porter.passes.idiom_dsl.words import Words
 from porter.ptx.wgmma import THREADS
@@ -23,46 +23,60 @@ RULE = "PTR586"
 
 @dataclass(frozen=True)
 class InRegisters:
-    """`slice`: the thread among the `warpgroups` that multiply; `partitions`: calls that say which element of C is in
-    which register; `alike`: other registers with the accumulator's shape."""
+    """`slice`: the thread among the `warpgroups` that multiply, whose `number` the kernel says so; `partitions`: calls
+    that say which element of C is in which register; `alike`: other registers with the accumulator's shape."""
 
     slice: str
     warpgroups: int
+    number: str
     partitions: tuple[cst.Call, ...]
     alike: tuple[cst.Call, ...]
+    tile: str = ""
 
 
 def in_registers(kernel: Kernel) -> InRegisters:
     """Raises Left: the registers of the accumulator are not followed."""
+    threads, parts = partitions(kernel)
+    if len(threads) != 1:
+        raise Left("which thread has which element of C is not said by the MMA")
+    for call in found_in(kernel.function, cst.Call):
+        if any(kernel.text.code(a.value) == kernel.mma for a in call.args) and call not in kernel.gemms:
+            raise Left("a copy that is laid out as the MMA, beside its registers", call)
+    warpgroups, number = warpgroups_said(kernel)
+    return InRegisters(threads.pop(), warpgroups, number, parts, tuple(alike(kernel)))
+
+
+def partitions(kernel: Kernel) -> tuple[set[str], tuple[cst.Call, ...]]:
+    """Threads' slices of the MMA that partition C, and the calls that do so for more than its shape.
+
+    Raises:
+        Left: something else partitions C.
+    """
     text, acc = kernel.text, kernel.accumulator
     slices = {}
     for statement in found_in(kernel.function, cst.SimpleStatementLine):
         bound = assigned(statement)
         if bound is not None and isinstance(bound[1], cst.Call) and method(bound[1], "get_slice") == kernel.mma:
             slices[bound[0]] = text.code(bound[1].args[0].value)
-    partitions = []
+    found = []
     for call in found_in(kernel.function, cst.Call):
-        if (owner := method(call, "partition_C")) and not text.span(acc.statement).contains(text.span(call)):
+        made = any(text.span(s).contains(text.span(call)) for s in acc.statements)
+        if (owner := method(call, "partition_C")) and not made:
             if owner not in slices or len(call.args) != 1:
                 raise Left("a partition of C by something else than a thread's slice of the MMA", call)
-            partitions.append((owner, call))
-    threads = {slices[owner] for owner, _ in partitions}
-    if len(threads) != 1:
-        raise Left("which thread has which element of C is not said by the MMA")
-    for call in found_in(kernel.function, cst.Call):
-        if any(text.code(a.value) == kernel.mma for a in call.args) and call not in kernel.gemms:
-            raise Left("a copy that is laid out as the MMA, beside its registers", call)
-    width = agreed([a * b * c for a, b, c in kernel.warpgroups], "warpgroups")
-    return InRegisters(threads.pop(), width, tuple(c for _, c in partitions), tuple(_alike(kernel)))
+            bound = assigned(text.statement(call))
+            if bound is None or bound[1] is not call or kernel.uses({bound[0]}):
+                found.append((owner, call))
+    return {slices[owner] for owner, _ in found}, tuple(call for _, call in found)
 
 
-def _alike(kernel: Kernel) -> Iterator[cst.Call]:
+def alike(kernel: Kernel) -> Iterator[cst.Call]:
     """Calls that make other registers of the accumulator's shape."""
     text, acc = kernel.text, kernel.accumulator
     shape = argument(acc.call, 0)
     for call in dict.fromkeys(s.call for s in kernel.facts.of("registers")):
         first = argument(call, 0)
-        if call is acc.call or text.function(call) is not kernel.function or first is None or shape is None:
+        if call in acc.calls or text.function(call) is not kernel.function or first is None or shape is None:
             continue
         if text.code(first.value) == text.code(shape.value):
             if any(s.result["shape"] != acc.shape for s in kernel.seen(call) if s.case == acc.seen[0].case):
@@ -73,32 +87,35 @@ def _alike(kernel: Kernel) -> Iterator[cst.Call]:
 def edit(kernel: Kernel, how: InRegisters, draft: Draft, words: Words) -> None:
     text, acc = kernel.text, kernel.accumulator
     thread = operand(how.slice)
-    words["slice"] = how.slice if how.warpgroups == 1 else f"{thread} % {THREADS}"
-    words.update(shared=f" // {how.warpgroups}" if how.warpgroups > 1 else "", team=f"{thread} // {THREADS}")
-    draft.below(RULE, acc.statement, words.text("whole_load"))
+    words.update(shared=f" // {how.number}" if how.number != "1" else "", team=f"{thread} // {THREADS}")
+    words["slice"] = f"{thread} % {THREADS}" if words["shared"] else how.slice
+    draft.below(RULE, acc.statement, words.text("whole_load", first=acc.name))
     for call in how.partitions:
         of = text.code(call.args[0].value)
-        mine = f"{words['cute']}.local_tile({of}, {words['part']}, {words['place']})" if how.warpgroups > 1 else of
-        draft.named |= {n.value for n in found_in(call.args[0], cst.Name)}
+        mine = f"{words['cute']}.local_tile({of}, {words['part']}, {words['place']})" if words["shared"] else of
         draft.replace(RULE, call, f"{words['thread']}.partition_D({mine})", [call.args[0]])
     for call in how.alike:
         first = one(list(call.args[:1]), "shapes of registers")
         draft.replace(RULE, first.value, f"{words['registers']}.shape")
-    _renamed(kernel, draft, words)
+    rename(kernel, draft, words)
 
 
-def _renamed(kernel: Kernel, draft: Draft, words: Words) -> None:
+def rename(kernel: Kernel, draft: Draft, words: Words) -> None:
     """What is not an MMA means the registers."""
-    name, text = kernel.accumulator.name, kernel.text
-    multiplied = [text.span(c) for c in kernel.gemms]
+    text, first, *others = kernel.text, *kernel.accumulator.names
+    held = {
+        first: words["registers"],
+        **{n: one_["other_registers"] for n, one_ in zip(others, words["more"], strict=True)},
+    }
+    multiplied = [text.span(c) for c in kernel.gemms] + [text.span(o.iter) for o in kernel.accumulator.loops]
     for node in found_in(kernel.function, cst.Name):
         span, parent = text.span(node), text.parent(node)
-        if node.value != name or draft.is_gone(span) or any(c.contains(span) for c in multiplied):
+        if node.value not in held or draft.is_gone(span) or any(c.contains(span) for c in multiplied):
             continue
         if (isinstance(parent, cst.Attribute) and parent.attr is node) or (
             isinstance(parent, cst.Arg) and parent.keyword is node
         ):
             continue
         if isinstance(parent, (cst.AssignTarget, cst.Param)):
-            raise Left(f"`{name}` is bound again", node)
-        draft.replace(RULE, node, words["registers"])
+            raise Left(f"`{node.value}` is bound again", node)
+        draft.replace(RULE, node, held[node.value])

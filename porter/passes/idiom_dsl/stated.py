@@ -12,7 +12,7 @@ import libcst.matchers as m
 
 from porter.passes.idiom_dsl.facts import Trace
 from porter.passes.idiom_dsl.names import OBSERVED
-from porter.passes.idiom_dsl.text import Text, argument, assigned, read
+from porter.passes.idiom_dsl.text import Text, argument, found_in, read
 from porter.ptx.wgmma import THREADS
 
 
@@ -33,23 +33,35 @@ def stated(path: Path, source: bytes, rows: int, columns: int, warpgroups: int =
     return Trace(calls, THREADS * warpgroups, cluster)
 
 
-def _calls(text: Text, known: Mapping[str, tuple[Any, Any]], sums: object) -> Iterator[dict[str, Any]]:
+def _calls(text: Text, known: Mapping[str, tuple[Any, Any]], sums: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     multiplied = {text.code(c.args[1].value) for c in text.calls(text.module, *OBSERVED["multiply"])}
+    for loop in found_in(text.module, cst.For):
+        if multiplied & {n.value for n in found_in(loop.target, cst.Name)}:
+            multiplied |= {n.value for n in found_in(loop.iter, cst.Name)}
+    registers = text.calls(text.module, *OBSERVED["registers"])
+    own = [c for c in registers if multiplied & _bound(text.statement(c))]
+    shapes = {text.code(c.args[0].value) for c in own}
     file = str(Path(text.path).resolve())
     for role, names in OBSERVED.items():
         for call in text.calls(text.module, *names):
             values, result = known.get(role, ({}, None))
-            if role == "barrier":
-                number = argument(call, 0, "barrier_id")
+            if role in ("barrier", "wait"):
+                number = argument(call, 0, "barrier_id" if role == "barrier" else "group")
                 is_told = number is not None and m.matches(number.value, m.Integer())
                 values = {"0": int(text.code(number.value)) if number is not None and is_told else None}
             if role == "registers":
-                bound = assigned(text.statement(call))
-                result = sums if bound is not None and bound[0] in multiplied else {"number": 3, "shape": [1]}
+                shape = sums["shape"] if text.code(call.args[0].value) in shapes else [1]
+                result = {"number": sums["number"] if call in own else 3, "shape": shape}
             yield {"name": names[0], "file": file, "place": _place(text, call), "values": values, "result": result}
     for made in m.findall(text.module, m.Call(m.Attribute(attr=m.Name("make_fragment_C")))):
         name = OBSERVED["registers"][-1]
         yield {"name": name, "file": file, "place": _place(text, made), "values": {}, "result": sums}
+
+
+def _bound(statement: cst.CSTNode) -> set[str]:
+    """Names that a statement assigns to."""
+    targets = [*found_in(statement, cst.AssignTarget), *found_in(statement, cst.AnnAssign)]
+    return {n.value for t in targets for n in found_in(t.target, cst.Name)}  # type: ignore[attr-defined]
 
 
 def _place(text: Text, call: cst.CSTNode) -> list[int]:

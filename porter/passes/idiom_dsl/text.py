@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -68,6 +69,10 @@ class Text:
     def code(self, node: cst.CSTNode) -> str:
         span = self.span(node)
         return self.source[span.start : span.end].decode()
+
+    def dedented(self, statement: cst.CSTNode) -> str:
+        """A statement's lines as they are in the outermost block."""
+        return textwrap.dedent(self.margin(statement) + self.code(statement))
 
     def line(self, node: cst.CSTNode) -> int:
         return self.source.count(b"\n", 0, self.span(node).start) + 1
@@ -202,8 +207,6 @@ class Draft:
     edits: list[tuple[str, Edit]] = field(default_factory=list)
     gone: list[Span] = field(default_factory=list)
     """Of what is removed or replaced, so that names in it are used no more."""
-    named: set[str] = field(default_factory=set)
-    """Names that new lines use."""
     _indented: list[tuple[str, Span]] = field(default_factory=list)
 
     def replace(self, rule: str, node: cst.CSTNode, new: str, keeps: Sequence[cst.CSTNode] = ()) -> None:
@@ -230,7 +233,8 @@ class Draft:
         before = self.text.source[self.text.line_start(max(span.start - 1, 0)) : span.start]
         if not before.strip() and not self.text.source[span.end : self.text.line_end(span.end)].strip():
             span = Span(span.start, self.text.line_end(span.end))
-        if not self.is_gone(span):
+        if not self.is_gone(self.text.span(statement)):
+            self.edits = [one for one in self.edits if not (len(one[1].span) and span.contains(one[1].span))]
             self._add(rule, span, "")
             self.gone.append(span)
 

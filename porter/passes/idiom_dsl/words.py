@@ -30,6 +30,7 @@ _OWN = {
     "place": "acc_place",
     "any": "multiplies",
     "gathered": "tmem_barrier",
+    "issues": "is_mma_warp",
     "k": "k_block",
     "k_part": "k_part",
 }
@@ -39,9 +40,16 @@ class Words(dict[str, Any]):
     """Values for the sections of `mappings/emit/sm100_dsl.py.txt`, each made when it is first asked for."""
 
     def __init__(self, kernel: Kernel, imports: Imports) -> None:
-        super().__init__(mma=kernel.mma, acc=kernel.accumulator.name, repeats=kernel.repeats)
+        super().__init__(mma=kernel.mma, repeats=kernel.repeats)
         self["fences"] = OPTIONAL["fence"] not in kernel.facts.absent
         self._kernel, self._imports = kernel, imports
+        names = kernel.accumulator.names
+        self["acc"] = names[0] if len(names) == 1 else kernel.fresh("accumulators")
+        self["more"] = [
+            {"other": name, "other_from": kernel.fresh(f"{_OWN['from_tmem']}_{name}"),
+             "other_registers": kernel.fresh(f"{_OWN['registers']}_{name}")}
+            for name in names[1:]
+        ]  # fmt: skip
 
     def __missing__(self, name: str) -> Any:
         new = self._imports.of(IN_SECTIONS[name]) if name in IN_SECTIONS else self._kernel.fresh(_OWN[name])

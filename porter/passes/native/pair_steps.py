@@ -6,15 +6,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
+from tree_sitter import Node
+
 from porter.lang.cuda import find
 from porter.lang.text import Span
-from porter.model.functions import Function, declared_name
+from porter.model.functions import ARRAY_DECLARATORS, Function, declared_name
+from porter.model.kernels import SHARED
 from porter.model.pipeline.operations import Operation
 from porter.model.scopes import resolve
-from porter.passes.full_rate.leading import Key, is_own_array
 from porter.passes.native.sites import Left, Place, path_of
 from porter.passes.native.tile_places import asked_in_turn
 
+Key = tuple[int, int, str]
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _COORDINATES = 2
 
@@ -66,9 +69,19 @@ def computed(function: Function, name: str, region: Span) -> None:
             if target is None or value is None or function.text(target) != name:
                 continue
             for read in find(value, "subscript_expression", "pointer_expression"):
-                if not (is_own_array(function, read.children[0]) or function.text(read).startswith("&")):
+                if not (_is_own_array(function, read.children[0]) or function.text(read).startswith("&")):
                     text = " ".join(function.text(read).split())
                     raise Left(function, function.span(read), f"the place of a tile by its number alone: `{text}`")
             more = {function.text(n) for n in find(value, "identifier")} - seen
             seen |= more
             todo += more
+
+
+def _is_own_array(function: Function, node: Node) -> bool:
+    """Whether a name is that of an array which each thread has for itself."""
+    variable = resolve(function, node, function.text(node)) if node.type == "identifier" else None
+    if variable is None or variable.declaration is None or variable.declarator is None:
+        return False
+    named = variable.declarator.child_by_field_name("declarator") or variable.declarator
+    is_shared = SHARED in function.text(variable.declaration)
+    return not is_shared and ARRAY_DECLARATORS[0] in (named.type, variable.declarator.type)

@@ -52,16 +52,14 @@ def header_text(
     mma_warp: int | None = None,
     buffers: int = 1,
     paired: bool = False,
-    stacked: bool = False,
 ) -> str:
-    """The header beside ports, as one file; of MMAs for two warpgroups with the warp that issues them, or of MMAs for
-    two tiles of one warpgroup (`stacked`). `releases`: with commits that arrive on the kernel's own mbarriers,
-    `pipelines` on those of the library's pipelines. `mma_warp` issues the MMAs of all and does nothing else, for
-    `buffers` accumulators that take turns, of both CTAs where these are `paired`."""
+    """The header beside ports, as one file; of MMAs for two warpgroups with the warp that issues them. `releases`: with
+    commits that arrive on the kernel's own mbarriers, `pipelines` on those of the library's pipelines. `mma_warp`
+    issues the MMAs of all and does nothing else, for `buffers` accumulators that take turns, of both CTAs where these
+    are `paired`."""
     (whole,) = parsed(f"//@ section header\n{joined(HEADER, _PARTS)}", HEADER).values()
     given = {
         "joined": issuer is not None,
-        "stacked": stacked,
         "issuer": issuer,
         "releases": releases,
         "pipelines": pipelines,
@@ -109,11 +107,11 @@ def port_tiled(
         hand_on(context)
     found = [refused(program, r) for r in tiled.refusals] + _namespace_taken(program)
     if not has_errors(found):
-        issuer = take(context, names) if full_rate and not has_errors(port.diagnostics) else None
+        issuer = take(context) if full_rate and not has_errors(port.diagnostics) else None
         if steps is not None and not has_errors(port.diagnostics):
             steps(context)
         given = port.helpers
         own = given.mma_warp if given.own_thread else None
-        text = header_text(issuer, given.releases, given.pipelines, own, given.buffers, given.paired, given.stacked)
+        text = header_text(issuer, given.releases, given.pipelines, own, given.buffers, given.paired)
         insert_header(port, HEADER, unclaimed(port, text, NAMESPACE))
     return found, [kernel_plan(context, k) for k in context.kernels if id(k.function) in context.frames]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from porter.ptx.memory_order import MemoryOrder
 from porter.sim.check.checker import Checker
 from porter.sim.check.lanes import TOGETHER
+from porter.sim.check.stores import SharedStores
 from porter.sim.footprints import byte_bits
 from porter.sim.observer import Observer
 
@@ -23,8 +24,9 @@ class SharedAccesses(Observer):
         self.machine = check.machine
 
     def touches_shared(
-        self, at: int, idx: Any, n: int, lanes: Array, where: Array, size: int, kind: str, item: int | None = None
-    ) -> None:
+        self, at: int, idx: Any, n: int, lanes: Array, where: Array, size: int, kind: str, item: int | None = None,
+        value: Any = None,
+    ) -> None:  # fmt: skip
         if not lanes.any():
             return
         check, stride = self.check, self.machine.smem_stride
@@ -42,6 +44,7 @@ class SharedAccesses(Observer):
             touch = check.lanes.touch(warps, lanes, where, size, kind != "load", lane)
             for race in check.lanes.shared.races(touch):
                 check.lane_race(at, int(warps[race[0]]), kind, *race[1:])
+        stores = None if value is None else SharedStores(where, lanes, value, size // (value[0, 0].size))
         reduces = kind == "atomic" and "exch" not in self.machine.program.code[at].parts
         for row, warp in enumerate(warps.tolist()):
             offsets = where[row][lanes[row]]
@@ -55,8 +58,11 @@ class SharedAccesses(Observer):
                     some = int(np.packbits(lanes[row], bitorder="little").view(np.uint32)[0])
                     access.done.append(check.clocks.by_lanes(warp, some))
                 check.acting = where[row], lanes[row]
+                if stores is not None:
+                    stores.row = row
+                check.storing = stores
                 check.access_shared(cta, access, reads=reduces)
-        check.acting = None
+        check.acting = check.storing = None
         if touch is not None:
             check.lanes.shared.stamp(touch)
         if order.strong or check.global_memory.state.flags.locations:

@@ -22,6 +22,7 @@ from porter.sim.check.mbarriers import MbarrierCheck
 from porter.sim.check.reports import Reports
 from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access, Shadow, describe_bytes, describe_cells
+from porter.sim.check.stores import SharedStores
 from porter.sim.footprints import GRANULE
 from porter.sim.machine import Machine
 
@@ -37,6 +38,7 @@ class Checker(Reports):
         self.mbarriers = MbarrierCheck(self)
         # The byte indices and active lanes of the threads' access that is being checked.
         self.acting: tuple[Array, Array] | None = None
+        self.storing: SharedStores | None = None
         # tcgen05.ld that a warp has not waited for, by their instructions.
         self.loads: dict[int, dict[int, list[Access]]] = {}
 
@@ -60,6 +62,8 @@ class Checker(Reports):
             same_block = int(self.machine.warp_cta[old.warp]) == home
             verdict = judge_shared(self.clocks, old, new, cta != home, same_block, int(self.machine.cta_rank[cta]))
             if verdict is not None:
+                if verdict.id == "G1" and verdict.ruling is None and old.write and self._keeps(common, cta):
+                    verdict = replace(verdict, ruling=Ruling.SHARED_FLAG)
                 self.report(verdict, *self._with_lanes(old, new, common, cta), describe_bytes(common), cta)
             elif alike is not None:
                 ordered.add(alike)
@@ -68,6 +72,12 @@ class Checker(Reports):
             self.report(Verdict("U1", "a write of these bytes", "", Ruling.NEVER_WRITTEN), None, new, where, cta)
             shadow.written |= new.bits
         shadow.insert(new)
+
+    def _keeps(self, common: int, cta: int) -> bool:
+        """Whether the store that is judged writes what is there already, where it touches these granules."""
+        base = cta * self.machine.smem_stride // GRANULE
+        low, high = (common & -common).bit_length() - 1, common.bit_length()
+        return self.storing is not None and self.storing.keep(self.machine.smem_flat, range(base + low, base + high))
 
     def _in_other_block(self, cta: int, new: Access) -> None:
         """The block has to run (ruling `peer-start`) and must not have ended. Who uses its mbarriers has to know their

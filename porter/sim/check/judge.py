@@ -188,6 +188,8 @@ def judge_shared(
             remedy = "bar.sync, or an mbarrier arrive and wait" if same_block else "barrier.cluster.arrive and .wait"
             flag = (old.scope is None) != (new.scope is None)
             ruling = Ruling.SHARED_FLAG if flag else None
+            if old.kind == "alloc" and clocks.knows(warp, EXEC, old.done):
+                ruling = Ruling.ALLOCATED_WORD
             return Verdict(id, "synchronization between the two warps", remedy, ruling)
         return _generic_then_async(clocks, old, new, block)
     if clocks.knows(warp, ORDER, old.done):

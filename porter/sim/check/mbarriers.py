@@ -42,6 +42,8 @@ class MbarrierCheck(Observer):
         self._late: list[tuple[Place, Array]] = []
         self.laps = Laps(check)
         self.inits: dict[Place, Access] = {}
+        # Blocks whose threads have fenced initializations.
+        self.fencing: set[int] = set()
         self.bits = [0] * self.machine.n_cta
         # Each warp's last use of an mbarrier, and what overwrote one.
         self.uses: dict[Place, dict[int, Access]] = {}
@@ -165,7 +167,7 @@ class MbarrierCheck(Observer):
                 # A relaxed cluster barrier is between, which orders no memory by itself: CUTLASS's kernels for pairs
                 # of blocks initialize a barrier behind their last fence.
                 edge = "a fence between the initialization and the relaxed barrier", _INIT_FENCE
-                ruling = Ruling.INIT_FENCE
+                ruling = Ruling.INIT_FENCE if int(M.warp_cta[init.warp]) in self.fencing else None
         elif self._other_lane(init, warp, place, who):
             edge, ruling = ("synchronization between the lanes of the warp", "bar.warp.sync"), Ruling.LOCKSTEP
         elif not isinstance(who, Named) and not (
@@ -302,6 +304,16 @@ class MbarrierCheck(Observer):
             tolerated = clocks.known_by_block(first, count, arrival.notes.get("over", []), EXEC)
             self.check.report(_COMMIT_LEFT if tolerated else _PEER_GONE, None, arrival, "", cta)
 
+    def fence_inits(self, warp: int) -> Array:
+        """fence.mbarrier_init, of what this warp's threads have initialized: the message of it."""
+        event, message = self.check.clocks.fence_inits(warp)
+        self.fencing.add(int(self.machine.warp_cta[warp]))
+        for init in self.inits.values():
+            if init.warp == warp:
+                init.done.append(event)
+                init.notes.setdefault("fences", []).append(event)
+        return message
+
     # Phases -------------------------------------------------------------------------------------------
 
     def phase_done(self, slot: int, cta: int) -> None:
@@ -373,4 +385,4 @@ _COMMIT_LEFT = Verdict(
     "H26", "a wait on the commit's mbarrier before the block ends", "mbarrier.try_wait", Ruling.COMMIT_ARRIVAL
 )
 _THREADS = "an arrival count that is the number of threads that arrive"
-_MISCOUNTED = Verdict("H24", _THREADS, "mbarrier.init", Ruling.ARRIVAL_COUNT)
+_MISCOUNTED = Verdict("H24", _THREADS, "mbarrier.init")

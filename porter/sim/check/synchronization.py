@@ -97,13 +97,7 @@ class Synchronization(Observer):
                 left = M.exists[warp] & (M.lane_state[warp] != GONE) & ~lanes
                 check.lanes.sync(warp, lanes if left.any() else None)
             elif what == "mbarrier_init":
-                event, message = check.clocks.fence_inits(warp)
-                check.global_memory.users.add_fenced(warp, message)
-                for init in check.mbarriers.inits.values():
-                    # The fence concerns the thread's own initializations.
-                    if init.warp == warp:
-                        init.done.append(event)
-                        init.notes.setdefault("fences", []).append(event)
+                check.global_memory.users.add_fenced(warp, check.mbarriers.fence_inits(warp))
 
     def fences_map(self, M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> None:
         """Called by generated code: the acquire of the map at an address, or the release (no address)."""

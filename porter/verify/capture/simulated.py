@@ -40,7 +40,7 @@ def capture_simulated(
     """
     recorder = _Recorder(folder, options)
     settings = ProgramOptions(
-        simulator=Options(arithmetic="exact", max_warp_instructions=options.budget),
+        simulator=Options(level="practice", arithmetic="exact", max_warp_instructions=options.budget),
         target=target,
         multiprocessors=multiprocessors,
         on_launch=recorder,

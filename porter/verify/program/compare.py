@@ -40,6 +40,7 @@ from porter.verify.settings import SimOptions
 _U8 = DTYPES["u8"]
 _LARGE = 1 << 24
 """Indices are smaller."""
+_PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -147,17 +148,23 @@ def _run(program: str, request: Request, toolkit: Toolkit, options: SimOptions, 
 
 def _of_run(request: Request, ran: _Ran) -> Launches:
     held = [
-        {record.allocations[i][0]: data for i, data in written.unchanged.items() if _may_count(data)}
+        {start: part for i, data in written.unchanged.items()
+         for start, part in counts_in(record.allocations[i][0], data)}
         for record, written in zip(ran.outcome.launches, ran.launches, strict=False)
-    ]
+    ]  # fmt: skip
     return Launches(request.path, ran.outcome.launches, held)
 
 
-def _may_count(data: bytes) -> bool:
-    """Whether memory may hold counts and indices, as floating-point numbers and pairs of narrow ones hardly do."""
+def counts_in(address: int, data: bytes) -> list[tuple[int, bytes]]:
+    """What of an allocation may hold counts and indices, as floating-point numbers and pairs of narrow ones hardly do:
+    all of it, or pages, half of them or more, where the program has not filled the others."""
     if len(data) > MOST_INTEGERS or len(data) % 4:
-        return False
-    return bool((np.abs(np.frombuffer(data, np.int32).astype(np.int64)) < _LARGE).all())
+        return []
+    parts = [(address + at, data[at : at + _PAGE]) for at in range(0, len(data), _PAGE)]
+    found = [one for one in parts if bool((np.abs(np.frombuffer(one[1], np.int32).astype(np.int64)) < _LARGE).all())]
+    if len(found) == len(parts):
+        return [(address, data)]
+    return found if 2 * len(found) >= len(parts) else []
 
 
 def _comparisons(ours: Sequence[_Written], theirs: Sequence[_Written]) -> Iterator[tuple[int, Comparison]]:

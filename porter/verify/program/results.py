@@ -3,10 +3,22 @@
 
 from __future__ import annotations
 
+from porter.diagnostics import Code
 from porter.sim.check.hazard import Hazard, collect
 from porter.verify.backends import run_finding
 from porter.verify.hazards import OneRun
+from porter.verify.outcome import RunFinding
 from porter.verify.program.runner import ProgramOutcome
+
+_LAST_LINES = 5
+
+
+def _returned(outcome: ProgramOutcome) -> RunFinding:
+    """That a program has failed by its own account, with what it said last."""
+    status = outcome.exit_status
+    ended = f"returned {status}" if status > 0 else f"was ended by signal {-status}"
+    said = [line.rstrip() for text in (outcome.stdout, outcome.stderr) for line in text.splitlines() if line.strip()]
+    return RunFinding(Code.PROGRAM_RETURNED, f"the program {ended}", "; ".join(said[-_LAST_LINES:]))
 
 
 def as_run(outcome: ProgramOutcome) -> OneRun:
@@ -16,11 +28,13 @@ def as_run(outcome: ProgramOutcome) -> OneRun:
     for one in done:
         collect(hazards, one.hazards)
     status: str = outcome.status
+    findings = [run_finding(f) for one in done for f in one.findings]
     if status == "ok" and outcome.exit_status != 0:
         status = "error"
+        findings.append(_returned(outcome))
     return OneRun(
         status=status,
-        findings=[run_finding(f) for one in done for f in one.findings],
+        findings=findings,
         hazards=hazards,
         warp_instructions=sum(one.stats.warp_instructions for one in done),
         seconds=sum(one.stats.seconds for one in done),

@@ -79,9 +79,6 @@ def run_source_or_executable(
         tell(f"{request.path.name}: launch {launches}, {kernel}, {instructions:,} warp instructions")
 
     simulator = simulator_options(options if options.progress else replace(options, progress=progress))
-    if options.checking is None:
-        # What runs on GPUs is to run here.
-        simulator = replace(simulator, level="practice")
     hook: LaunchHook | None = on_launch if request.tell is not None or watch is not None else None
     settings = ProgramOptions(
         simulator=simulator, on_launch=hook, attached=request.attached, runtime=build_runtime(toolkit),

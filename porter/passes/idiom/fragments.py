@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kernel multiplies whose registers keep the layout that Hopper's tiled MMAs give them: its tiled MMAs, its
+sums, and A from registers, with what the compiler says of their types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.model.functions import declared_name
+from porter.model.scopes import LOOPS, resolve
+from porter.model.tiled.accumulators import Handle, Multiply
+from porter.passes.idiom.site import Site
+from porter.passes.idiom.text import cpp
+from porter.passes.idiom.types import Answers, Ask, Question, answered
+from porter.passes.native.sites import Left
+from porter.ptx.tmem import COLUMNS
+
+_SLICE = re.compile(r"(\w+)\s*\.\s*get_(?:thread_)?slice\s*\(.*\)\Z", re.DOTALL)
+_TYPES = ("", "F16", "BF16", "TF32", "E4M3", "E5M2", "F32")
+"""Numbers of types, as the question has them."""
+_MAJORS = ("", "K", "MN")
+_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What an instantiation says of a sum: MMAs of 64 rows along M and N for a warpgroup, columns that all warpgroups
+    have of one MMA, threads, warpgroups along M and N, whether registers follow each other as the MMA has them; types
+    and majors of operands by number, 0 for one that is none of those known, or A in registers."""
+
+    m_tiles: int
+    n_tiles: int
+    columns: int
+    threads: int
+    m_groups: int
+    n_groups: int
+    is_plain: int
+    a: int
+    b: int
+    d: int
+    from_a: int
+    from_b: int
+
+    @property
+    def width(self) -> int:
+        """Columns of Tensor Memory."""
+        return self.columns // self.n_groups * -(-self.m_tiles * self.n_tiles // 2) if self.tiles > 1 else self.own
+
+    @property
+    def tiles(self) -> int:
+        return self.m_tiles * self.n_tiles
+
+    @property
+    def own(self) -> int:
+        """Columns of an MMA."""
+        return self.columns // self.n_groups
+
+
+@dataclass(eq=False)
+class Mma:
+    """A tiled MMA of the kernel, with names of that of SM100 beside it and of the warpgroup's part."""
+
+    name: str
+    declaration: Node | None = field(repr=False)
+    umma: str = ""
+    cta: str = ""
+    sums: list[Sum] = field(default_factory=list)
+
+    @property
+    def every(self) -> frozenset[Tile]:
+        return frozenset(t for s in self.sums for t in s.every)
+
+    @property
+    def reads_registers(self) -> bool:
+        return any(not t.from_a for t in self.every)
+
+
+@dataclass(eq=False)
+class Sum:
+    """An accumulator: a tensor in Tensor Memory beside the registers."""
+
+    handle: Handle
+    mma: Mma
+    multiplies: list[Multiply]
+    names: dict[str, str] = field(default_factory=dict)
+    every: frozenset[Tile] = frozenset()
+    column: int = 0
+    is_stored: bool = False
+
+    @property
+    def width(self) -> int:
+        return max(t.width for t in self.every)
+
+
+@dataclass(eq=False)
+class Operand:
+    """A from registers: a tensor of the kernel's, and one in Tensor Memory."""
+
+    name: str
+    declaration: Node = field(repr=False)
+    mma: Mma
+    names: dict[str, str] = field(default_factory=dict)
+    every: Answers = frozenset()
+    column: int = 0
+
+    def depth(self, answer: tuple[int, ...]) -> int:
+        """Elements of k: a warpgroup has two rows of 64 in each register's place."""
+        return answer[0] * 2
+
+    @property
+    def width(self) -> int:
+        return max(self.depth(a) for a in self.every) * self.bits // 32
+
+    @property
+    def bits(self) -> int:
+        return max({1: 16, 2: 16, 3: 32, 4: 8, 5: 8}[t.a] for t in self.mma.every)
+
+
+@dataclass(eq=False)
+class Fragments:
+    """Of one kernel.
+
+    Raises:
+        Left: what is multiplied is not known by names of the kernel.
+    """
+
+    site: Site
+    mmas: dict[str, Mma] = field(default_factory=dict)
+    sums: list[Sum] = field(default_factory=list)
+    operands: dict[str, Operand] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        site, kernel = self.site, self.site.kernel
+        for multiply in site.multiplies:
+            if multiply.call.caller is not kernel:
+                raise site.left(multiply.call.node, "MMAs that the kernel itself issues", multiply.call.caller)
+            mma = self._mma(multiply.mma)
+            handle = site.tiled.handle_of(kernel, multiply.d)
+            if handle is None or handle not in site.tiled.fragments:
+                raise site.left(multiply.d, "sums by the name of their registers")
+            known = next((s for s in self.sums if s.handle is handle), None)
+            if known is not None and known.mma is not mma:
+                raise site.left(multiply.d, f"one tiled MMA that adds to `{handle.name}`")
+            if known is not None:
+                known.multiplies.append(multiply)
+                continue
+            self.sums.append(Sum(handle, mma, [multiply], self._names(handle.name)))
+            mma.sums.append(self.sums[-1])
+
+    def _mma(self, node: Node) -> Mma:
+        site, kernel = self.site, self.site.kernel
+        text = kernel.text(node)
+        variable = resolve(kernel, node, text) if node.type == "identifier" else None
+        if variable is None or (variable.declaration is None and variable.param is None):
+            raise site.left(node, "a tiled MMA by a name of the kernel")
+        declaration = variable.declaration
+        if declaration is not None and any(True for _ in _loops(declaration)):
+            raise site.left(declaration, "a tiled MMA that is declared outside of loops")
+        if text not in self.mmas:
+            own = re.sub(r"mma", "umma", text, count=1) if "mma" in text else f"{text}_umma"
+            rest = re.sub(r"(?:tiled_?)?mma_?", "", text).strip("_")
+            self.mmas[text] = Mma(text, declaration, site.name(own), site.name(f"cta_{rest}" if rest else "cta_mma"))
+        return self.mmas[text]
+
+    def _names(self, register: str, store: bool = False) -> dict[str, str]:
+        match = re.fullmatch(r"t(\w)r(\w+)", register)
+        short = match[2] if match is not None else register
+        tensor = f"t{match[1]}t{match[2]}" if match is not None else f"tmem_{register}"
+        words = {"store": f"store_{short}", "r2t": f"r2t_{short}"}
+        words |= {} if store else {"load": f"load_{short}", "t2r": f"t2r_{short}"}
+        fresh = {word: self.site.fresh(name) for word, name in words.items() if word != "tensor"}
+        is_first = register == self.site.handle.name
+        return {**fresh, "tensor": self.site.tensor if is_first else self.site.fresh(tensor)}
+
+    # --- what the compiler says
+
+    def ask(self, ask: Ask) -> None:
+        """Raises Left if the compiler does not say it, or it is not as the copies of registers have it."""
+        site, sources = self.site, self.site.program.sources
+        questions = [self._of_sum(s) for s in self.sums]
+        candidates = list(self._candidates())
+        questions += [self._of_operand(o) for o in candidates]
+        found = answered(questions, sources.root, sources.sources(), sources.include_dirs, ask)
+        where = site.handle.declaration
+        if isinstance(found, str):
+            raise site.left(where, f"what the compiler says of its types: {found}")
+        for one, answers in zip(self.sums, found, strict=False):
+            if not answers:
+                raise site.left(one.handle.declaration, "an instantiation that the compiler makes")
+            one.every = frozenset(Tile(*numbers) for numbers in answers)
+        for mma in self.mmas.values():
+            self._check(mma)
+        for operand, answers in zip(candidates, found[len(self.sums) :], strict=True):
+            if operand.mma.reads_registers:
+                operand.every = answers
+                self._check_operand(operand)
+                self.operands[operand.name] = operand
+        self._place()
+
+    def _of_sum(self, one: Sum) -> Question:
+        kernel, mma = self.site.kernel, one.mma.name
+        member = {m: cpp("member_of_mma", mma=mma, member=m) for m in
+                  ("ValTypeA", "ValTypeB", "ValTypeC", "FrgTypeA", "FrgTypeB")}  # fmt: skip
+        values = {
+            f"type_{k}": cpp("code_of_type", type=member[f"ValType{m}"]) for k, m in zip("abd", "ABC", strict=True)
+        }
+        values |= {
+            f"from_{k}": cpp("code_of_source", type=member[f"FrgType{m}"]) for k, m in zip("ab", "AB", strict=True)
+        }
+        at = kernel.span(one.handle.declaration).end
+        return Question(kernel.file.path, at, "question_of_fragment", {"mma": mma, "sum": one.handle.name, **values})
+
+    def _candidates(self) -> Iterator[Operand]:
+        """What may be A from registers, by the variable that has all of it."""
+        site, kernel, seen = self.site, self.site.kernel, set[str]()
+        for one in self.sums:
+            for multiply in one.multiplies:
+                first = next(find(multiply.a, "identifier"), None)
+                variable = resolve(kernel, first, kernel.text(first)) if first is not None else None
+                if variable is None or variable.declaration is None:
+                    raise site.left(multiply.a, "an operand by a name of the kernel")
+                if variable.name not in seen:
+                    seen.add(variable.name)
+                    names = self._names(variable.name, store=True)
+                    yield Operand(variable.name, variable.declaration, one.mma, names)
+
+    def _of_operand(self, operand: Operand) -> Question:
+        kernel = self.site.kernel
+        at = kernel.span(operand.declaration).end
+        return Question(kernel.file.path, at, "question_of_operand", {"operand": operand.name})
+
+    def _check(self, mma: Mma) -> None:
+        site, where = self.site, mma.sums[0].handle.declaration
+        for t in mma.every:
+            if not t.is_plain:
+                raise site.left(where, f"registers of `{mma.name}` in the order of its MMAs, without a permutation")
+            if not (t.a and t.b and t.from_b) or _TYPES[t.d] != "F32":
+                raise site.left(where, f"operands of `{mma.name}` of 8, 16 or 32 bits, and sums of 32 bits")
+            if t.tiles > 1 and (t.m_groups * t.n_groups > 1 or not t.from_a):
+                raise site.left(where, f"one tile of 64 rows for each warpgroup: there are {t.tiles}")
+            if 3 in (t.a, t.b) or max(t.a, t.b) > 3:
+                majors = {t.from_a or 1, t.from_b}
+                if majors != {1}:
+                    raise site.left(where, f"operands of `{mma.name}` with k first")
+        if len({(t.from_a, t.from_b) for t in mma.every}) > 1:
+            raise site.left(where, f"majors of `{mma.name}` that all instantiations have")
+        if len({(t.a > 3, t.a == 3) for t in mma.every}) > 1:
+            raise site.left(where, f"types of operands of `{mma.name}` of one kind of MMA")
+        if mma.reads_registers and any(t.a > 3 for t in mma.every):
+            raise site.left(where, f"A of `{mma.name}` from registers, of 16 or 32 bits")
+        texts = (f.lexed.plain_text for f in site.program.sources.files.values())
+        if any(re.search(r"\bScaleIn\s*::\s*Neg\b", text) for text in texts):
+            raise site.left(where, "operands of MMAs with their own sign")
+
+    def _check_operand(self, operand: Operand) -> None:
+        for size, rank, m_tiles, cosize in operand.every:
+            if rank != 3 or m_tiles != 1 or size != cosize:
+                raise self.site.left(
+                    operand.declaration, f"`{operand.name}` as the registers of one tile, in their order"
+                )
+
+    def _place(self) -> None:
+        """Columns of Tensor Memory, those of the widest instantiation."""
+        column, every = 0, list[Sum | Operand]([*self.sums, *self.operands.values()])
+        for one in every:
+            one.column = column
+            column += one.width
+        self.columns = column
+        if self.allocated > COLUMNS:
+            raise self.site.left(
+                self.site.handle.declaration, f"{COLUMNS} columns of Tensor Memory: {self.allocated} are needed"
+            )
+
+    @property
+    def groups(self) -> int:
+        """Warpgroups that multiply, of the largest instantiation."""
+        return max(t.m_groups * t.n_groups for m in self.mmas.values() for t in m.every)
+
+    @property
+    def allocated(self) -> int:
+        wanted = max(32, self.columns * -(-self.groups // 2))
+        return 1 << (wanted - 1).bit_length()
+
+    # --- text
+
+    def beside(self, mma: Mma, first: int) -> str:
+        """The tiled MMA of SM100 for the same tiles."""
+        c, every = self.site.c, mma.every
+        kinds = {k: {getattr(t, k) for t in every} for k in ("a", "b", "d", "own", "m_groups", "n_groups")}
+        one = next(iter(every))
+
+        def named(kind: str, member: str) -> str:
+            if len(kinds[kind]) > 1:
+                return cpp("type_of_mma", mma=mma.name, member=member)
+            name = _TYPES[next(iter(kinds[kind]))]
+            return "float" if name == "F32" else c + cpp(f"type_{name}")
+
+        def counted(kind: str, mode: int) -> str:
+            if len(kinds[kind]) > 1:
+                return f"{c}Int<{cpp('groups_of_mma', c=c, mma=mma.name, mode=mode)}>"
+            return f"{c}_{next(iter(kinds[kind]))}"
+
+        layout = ""
+        if kinds["m_groups"] | kinds["n_groups"] != {1}:
+            layout = cpp("layout_of_groups", c=c, m=counted("m_groups", 1), n=counted("n_groups", 2))
+        width = str(one.own) if len(kinds["own"]) == 1 else cpp("width_of_mma", c=c, mma=mma.name)
+        index = cpp("index_of_group", first=f" - {first}" if first else "") if layout else f"{c}_0{{}}"
+        return cpp(
+            "mma_beside",
+            self.site.unit,
+            c=c,
+            narrow=one.a > 3,
+            umma=mma.umma,
+            cta=mma.cta,
+            a=named("a", "ValTypeA"),
+            b=named("b", "ValTypeB"),
+            d=named("d", "ValTypeC"),
+            n=width,
+            major_a=_MAJORS[one.from_a or 1],
+            major_b=_MAJORS[one.from_b],
+            kind="TF32" if one.a == 3 else "F16BF16",
+            operands="SS" if one.from_a else "TS",
+            layout=layout,
+            index=index,
+        )
+
+    def shape(self, one: Sum) -> str:
+        """The tile of a sum, as the kernel has it where that means the same everywhere in it, or by numbers."""
+        site, kernel = self.site, self.site.kernel
+        value = one.handle.value
+        arguments = value.child_by_field_name("arguments") if value is not None else None
+        given = arguments.named_children if arguments is not None else []
+        if len(given) == 2 and kernel.text(given[0]) == one.mma.name:
+            names = (*find(given[1], "identifier"), *find(given[1], "type_identifier"))
+            if all(resolve(kernel, n, kernel.text(n)) is None for n in names):
+                return kernel.text(given[1])
+        tiles = {(t.m_tiles * t.m_groups * _ROWS, t.n_tiles * t.columns) for t in one.every}
+        if len(tiles) == 1:
+            rows, columns = tiles.pop()
+            return cpp("shape_of_numbers", c=site.c, rows=rows, columns=columns)
+        by = {m: {getattr(t, m) for t in one.every} for m in ("m_tiles", "n_tiles")}
+        if any(len(b) > 1 for b in by.values()):
+            raise site.left(one.handle.declaration, "a tile that all instantiations have")
+        texts = {m: "" if b == {1} else f" * {site.c}_{next(iter(b))}{{}}" for m, b in by.items()}
+        return cpp("shape_of_tile", c=site.c, umma=one.mma.umma, **texts)
+
+    def shape_of_operand(self, operand: Operand) -> str:
+        depths = {operand.depth(a) for a in operand.every}
+        rows = {t.m_groups * _ROWS for t in operand.mma.every}
+        if len(depths) == 1 and len(rows) == 1:
+            return cpp("shape_of_numbers", c=self.site.c, rows=rows.pop(), columns=depths.pop())
+        raise self.site.left(operand.declaration, f"a tile of `{operand.name}` that all instantiations have")
+
+
+def repeated(width: int, step: int, most: int) -> int:
+    """By how many one instruction moves more than its smallest one: a power of two that divides the columns."""
+    times = width // step
+    return min(times & -times, most)
+
+
+def _loops(node: Node) -> Iterator[Node]:
+    current = node.parent
+    while current is not None:
+        if current.type in LOOPS:
+            yield current
+        current = current.parent
+
+
+def slices_of(fragments: Fragments) -> dict[str, Mma]:
+    """Threads' parts of the tiled MMAs, by name."""
+    kernel, found = fragments.site.kernel, {}
+    for declarator in find(kernel.body, "init_declarator"):
+        name, value = declared_name(declarator), declarator.child_by_field_name("value")
+        match = _SLICE.fullmatch(kernel.text(value)) if value is not None else None
+        if name is not None and match is not None and match[1] in fragments.mmas:
+            found[kernel.text(name)] = fragments.mmas[match[1]]
+    return found
+
+
+def slice_of(fragments: Fragments, node: Node) -> Mma | None:
+    """The tiled MMA that an expression is a thread's part of."""
+    text = fragments.site.kernel.text(node)
+    match = _SLICE.fullmatch(text)
+    if match is not None:
+        return fragments.mmas.get(match[1])
+    return slices_of(fragments).get(text)
+
+
+def left_alone(fragments: Fragments, node: Node) -> Left:
+    return fragments.site.left(node, f"how `{fragments.site.kernel.text(node)[:40]}` describes shared memory")

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where sums go between registers and Tensor Memory: to registers behind the wait for the MMAs of a loop or statement
+that leaves registers alone, and back in front of the next ones that add to what registers hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.model.facts import Fence, Wait, Zero
+from porter.model.functions import Function
+from porter.model.scopes import LOOPS
+from porter.passes.idiom.events import Events
+from porter.passes.idiom.fragments import Fragments, Sum
+from porter.passes.idiom.site import inside
+from porter.passes.tiled.context import TiledContext
+from porter.passes.tiled.names import Names
+
+_ZERO = re.compile(r"::\s*Zero\Z")
+
+
+@dataclass(eq=False)
+class Move:
+    """A sum that goes to registers behind a statement, or from there in front of one."""
+
+    sum: Sum
+    at: Node = field(repr=False)
+
+
+@dataclass(eq=False)
+class Residence:
+    """Of one kernel's sums.
+
+    Raises:
+        Left: MMAs have no wait behind them in front of what uses their sums.
+    """
+
+    fragments: Fragments
+    events: Events
+    context: TiledContext
+    loads: list[Move] = field(default_factory=list)
+    """Behind waits, and behind loops that wait themselves."""
+    stores: list[Move] = field(default_factory=list)
+    """In front of what opens a batch, or of a loop that does."""
+    cleared: dict[int, Node] = field(default_factory=dict)
+    """Statements that multiply, by id, whose first step clears, with the call that set registers to zero."""
+
+    def __post_init__(self) -> None:
+        self.site = self.fragments.site
+        self.kernel = self.site.kernel
+        tiled = self.site.tiled
+        self._mentions = list(Names(self.context).mentions())
+        syncs = [s for s in tiled.synchronizations if s.call.caller is self.kernel]
+        self.waits = [s.call.node for s in syncs if isinstance(s.fact, Wait)]
+        self.opens = [s.call.node for s in syncs if isinstance(s.fact, Fence)]
+        for one in syncs:
+            if isinstance(one.fact, Wait) and one.fact.pending != "0":
+                raise self.site.left(one.call.node, "waits for all MMAs of a batch")
+            if not isinstance(one.fact, Fence | Wait):
+                continue
+            if one.call.node.parent is None or one.call.node.parent.type != "expression_statement":
+                raise self.site.left(one.call.node, "a wait or the opening of a batch as a statement of its own")
+        if len(syncs) != len([s for s in tiled.synchronizations if id(self.kernel) in self._reaching(s.call.caller)]):
+            raise self.site.left(self.kernel.body, "batches that the kernel itself opens and waits for")
+        for total in self.fragments.sums:
+            self._settle(total)
+
+    def _reaching(self, function: Function) -> set[int]:
+        return self.site.program.reaching([function])
+
+    # --- what uses registers
+
+    def _touches(self, one: Sum) -> list[Node]:
+        """Where registers of a sum are used."""
+        found, tiled = list[Node](), self.site.tiled
+        for function, node, key in self._mentions:
+            if self.context.flight.root(tiled.handles[key]) is one.handle:
+                if function is not self.kernel:
+                    raise self.site.left(node, f"what uses `{one.handle.name}` in the kernel itself", function)
+                found.append(node)
+        return found
+
+    def _clears(self, one: Sum) -> list[Node]:
+        """Calls that set registers to zero."""
+        found = []
+        for call in self.kernel.calls:
+            fact = self.site.program.facts.of_call(call)
+            handle = self.site.tiled.handle_of(self.kernel, call.args[0]) if call.args else None
+            if isinstance(fact, Zero) and handle is not None and self.context.flight.root(handle) is one.handle:
+                found.append(call.node)
+        return found
+
+    # --- where MMAs leave registers alone
+
+    def _units(self, one: Sum, uses: list[Node]) -> list[Node]:
+        """Statements with MMAs that add to a sum: loops with all that they run, where that leaves registers alone."""
+        found: dict[int, Node] = {}
+        for multiply in one.multiplies:
+            node = self.events.multiplying(multiply.call.node)
+            current = node
+            while (loop := _loop_around(current, self.kernel.body)) is not None:
+                if any(inside(loop, n) for n in (*uses, one.handle.declaration)):
+                    break
+                node = current = loop
+            found[node.id] = node
+        return sorted(found.values(), key=lambda n: n.start_byte)
+
+    def _settle(self, one: Sum) -> None:
+        touches, clears = self._touches(one), self._clears(one)
+        units = self._units(one, [*touches, *clears])
+        before, is_newer = one.handle.declaration.end_byte, False
+        for unit in units:
+            load = self._load(one, unit, touches, units)
+            if not is_newer:
+                self._store(one, unit, before, touches, clears)
+            if load is not None and touches:
+                self.loads.append(Move(one, load))
+            before, is_newer = unit.end_byte, load is None
+
+    def _load(self, one: Sum, unit: Node, touches: list[Node], units: list[Node]) -> Node | None:
+        """The statement behind which sums are complete; None if MMAs of another statement follow first."""
+        last = max(m.call.node.end_byte for m in one.multiplies if inside(unit, m.call.node))
+        if any(inside(unit, w) and w.start_byte > last for w in self.waits):
+            return unit
+        current = unit
+        while True:
+            following = current.next_named_sibling
+            if following is None:
+                above = current.parent
+                if above is None or above.id == self.kernel.body.id or above.type in LOOPS:
+                    break
+                current = above
+                continue
+            current = following
+            if any(current.id == w.parent.id for w in self.waits if w.parent is not None):
+                return current
+            if any(inside(current, n) for n in (*touches, *self.waits)):
+                break
+            if any(inside(current, u) for u in units):
+                return None
+        raise self.site.left(unit, f"a wait for the MMAs of `{one.handle.name}` in front of what uses it")
+
+    def _store(self, one: Sum, unit: Node, before: int, touches: list[Node], clears: list[Node]) -> None:
+        """Registers go to Tensor Memory in front of MMAs that add to what they hold."""
+        changed = [n for n in (*touches, *clears) if before <= n.start_byte < unit.start_byte]
+        again = _loop_around(unit, self.kernel.body) is not None and not self._is_fresh(one, unit)
+        if not changed and (not again or self._zeroes(one, unit)):
+            # nothing was written there since they were declared or since the last MMAs, or it counts for nothing
+            return
+        zero = self._cleared_in_front(one, unit, touches, clears)
+        if zero is not None:
+            self.cleared[unit.id] = zero
+            return
+        one.is_stored = True
+        self.stores.append(Move(one, self._opening(unit)))
+
+    def _is_fresh(self, one: Sum, unit: Node) -> bool:
+        """Whether registers are declared in the same turn of a loop."""
+        block = one.handle.declaration.parent
+        return block is not None and unit.parent is not None and unit.parent.id == block.id
+
+    def _zeroes(self, one: Sum, unit: Node) -> bool:
+        """Whether the MMA is told in front of a statement that the first step clears."""
+        first = min(m.call.node.start_byte for m in one.multiplies if inside(unit, m.call.node))
+        told = [n for n in self._told(one) if n.start_byte < first]
+        if not told or told[-1].parent is None or not _ZERO.search(self.kernel.text(told[-1])):
+            return False
+        for node in _in_front(unit):
+            if node.id == told[-1].parent.id:
+                return True
+            if any(m.mma.type == "identifier" and inside(node, m.call.node) for m in self.site.multiplies):
+                return False
+        return False
+
+    def _cleared_in_front(self, one: Sum, unit: Node, touches: list[Node], clears: list[Node]) -> Node | None:
+        """The statement that sets registers to zero, where the first step of the MMAs over all of k can do that."""
+        if not any(m.call.node.parent == unit and m.d.type == "identifier" for m in one.multiplies) or self._told(one):
+            return None
+        for node in _in_front(unit):
+            found = [c for c in clears if c.parent is not None and c.parent.id == node.id]
+            if found and node.type == "expression_statement":
+                return node
+            if any(inside(node, n) for n in (*touches, *clears, one.handle.declaration)):
+                return None
+        return None
+
+    def _told(self, one: Sum) -> list[Node]:
+        """Where the kernel says of a tiled MMA whether it adds."""
+        found = []
+        for node in find(self.kernel.body, "assignment_expression"):
+            left = node.child_by_field_name("left")
+            of = left.child_by_field_name("argument") if left is not None else None
+            if of is not None and self.kernel.text(of) == one.mma.name and "scale" in set(self.events.events(node)):
+                found.append(node)
+        return sorted(found, key=lambda n: n.start_byte)
+
+    def _opening(self, unit: Node) -> Node:
+        """The statement that opens the batch of a statement with MMAs, or that one where it opens batches itself."""
+        if any(inside(unit, o) for o in self.opens):
+            return unit
+        return self.opening(unit)
+
+    def opening(self, node: Node) -> Node:
+        """The statement that opens the batch of MMAs: without another wait between, behind which others may read."""
+        current: Node | None = node
+        while current is not None and current.id != self.kernel.body.id:
+            if current.type in LOOPS and any(inside(current, w) for w in self.waits):
+                break
+            for before in _in_front(current):
+                if any(before.id == o.parent.id for o in self.opens if o.parent is not None):
+                    return before
+                if any(inside(before, w) for w in self.waits):
+                    break
+            else:
+                current = current.parent
+                continue
+            break
+        raise self.site.left(node, "what opens a batch in front of its MMAs")
+
+
+def _in_front(node: Node) -> Iterator[Node]:
+    """Statements in front of one in its list, the nearest first."""
+    current = node.prev_named_sibling
+    while current is not None:
+        if current.type != "comment":
+            yield current
+        current = current.prev_named_sibling
+
+
+def _loop_around(node: Node, body: Node) -> Node | None:
+    current = node.parent
+    while current is not None and current.id != body.id:
+        if current.type in LOOPS:
+            return current
+        current = current.parent
+    return None

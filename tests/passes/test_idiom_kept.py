@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels whose registers keep the layout of Hopper's MMAs, each construct written in several ways: sums come to
+registers behind waits, and go back in front of MMAs that add to what registers hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from idiom_kernels import idiomatic, left
+
+SCORES = (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1)
+OUTPUT = (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 0, 2)
+TYPES = (SCORES, OUTPUT, (4, 3, 1, 7), (32, 3, 1, 32))
+QK = """        warpgroup_arrive();
+        gemm(mma_qk, tSrQ, tSrK(_, _, _, block), tSrS);
+        warpgroup_commit_batch();
+        warpgroup_wait<0>();
+"""
+SOFTMAX = """        for (int i = 0; i < size(tSrS); ++i) most = max(most, tSrS(i));
+        most = max(most, __shfl_xor_sync(~0u, most, 1));
+"""
+RESCALE = "        for (int i = 0; i < size(tOrO); ++i) tOrO(i) *= most;\n"
+CONVERT = "        for (int i = 0; i < size(tSrS); ++i) tOrP(i) = half_t(tSrS(i));\n"
+PV = """        warpgroup_arrive();
+        gemm(mma_pv, tOrP, tOrV(_, _, _, block), tOrO);
+        warpgroup_commit_batch();
+        warpgroup_wait<0>();
+"""
+CLEAR, FIRST = "    clear(tOrO);\n", "        clear(tSrS);\n"
+TEXT = f"""#include <cute/tensor.hpp>
+#include <cutlass/arch/barrier.h>
+using namespace cute;
+struct Storage {{ uint64_t full; }};
+template <class Qk, class Pv, class Q, class K, class V, class O>
+__global__ void __launch_bounds__(256) k(Qk mma_qk, Pv mma_pv, Q sQ, K sK, V sV, O gO, int blocks) {{
+    extern __shared__ char memory[];
+    Storage& storage = *reinterpret_cast<Storage*>(memory);
+    __syncthreads();
+    auto thread_qk = mma_qk.get_slice(threadIdx.x);
+    auto thread_pv = mma_pv.get_slice(threadIdx.x);
+    Tensor tSrQ = thread_qk.partition_fragment_A(sQ);
+    Tensor tSrK = thread_qk.partition_fragment_B(sK);
+    Tensor tOrV = thread_pv.partition_fragment_B(sV);
+    Tensor tOrO = partition_fragment_C(mma_pv, Shape<_128, _64>{{}});
+    Tensor tOrP = thread_pv.partition_fragment_A(make_tensor((half_t*)nullptr, Shape<_128, _64>{{}}));
+{CLEAR}    float most = -INFINITY;
+    for (int block = 0; block < blocks; ++block) {{
+        Tensor tSrS = partition_fragment_C(mma_qk, Shape<_128, _64>{{}});
+{FIRST}{QK}{SOFTMAX}{RESCALE}{CONVERT}{PV}    }}
+    copy(tOrO, thread_pv.partition_C(gO));
+}}
+"""
+LOAD_S, LOAD_O, STORE_O, STORE_P = "copy(load_S,", "copy(load_O,", "copy(store_O,", "copy(store_P,"
+MEETS = "arrive_barrier(accumulator_storage.registers_stored[warpgroup]);"
+WAITS = "wait_barrier(accumulator_storage.accumulator_full[warpgroup], accumulator_phase);"
+
+
+def changed(*pairs: tuple[str, str]) -> str:
+    text = TEXT
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def order(text: str, *parts: str) -> None:
+    """Raises AssertionError if parts of a text do not follow each other."""
+    at = 0
+    for part in parts:
+        found = text.find(part, at)
+        assert found >= 0, f"{part!r} behind {text[max(0, at - 200) : at]!r}"
+        at = found + len(part)
+
+
+def test_sums_that_registers_change_go_back_in_front_of_the_next_mmas(tmp_path: Path) -> None:
+    text = idiomatic(tmp_path, TEXT, TYPES)
+    order(
+        text, "clear(tOrO);", "for (int block", MEETS, "umma_qk.accumulate_ = UMMA::ScaleOut::Zero;", WAITS, LOAD_S,
+        SOFTMAX, STORE_O, STORE_P, "fence_view_async_tmem_store", MEETS, "gemm(umma_pv, tOtP,", WAITS, LOAD_O,
+        "    }\n", "tmem.free(", "copy(tOrO, thread_pv.partition_C(gO));",
+    )  # fmt: skip
+    assert text.count(LOAD_O) == text.count(STORE_O) == text.count(LOAD_S) == 1
+    assert "copy(store_S" not in text
+
+
+def test_sums_that_a_loop_leaves_alone_stay_in_tensor_memory(tmp_path: Path) -> None:
+    text = idiomatic(tmp_path, changed((RESCALE, "")), TYPES)
+    order(text, "clear(tOrO);", STORE_O, "for (int block", STORE_P, "gemm(umma_pv, tOtP,", WAITS, "    }\n", LOAD_O)
+    assert text.count(LOAD_O) == text.count(STORE_O) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (FIRST, "        mma_qk.accumulate_ = GMMA::ScaleOut::Zero;\n"),
+        (FIRST, ""),
+    ],
+)
+def test_registers_that_nobody_wrote_are_not_stored(tmp_path: Path, old: str, new: str) -> None:
+    assert "copy(store_S" not in idiomatic(tmp_path, changed((old, new)), TYPES)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (FIRST, "        fill(tSrS, 1.0f);\n"),
+        (FIRST, "        for (int i = 0; i < size(tSrS); ++i) tSrS(i) = -most;\n"),
+        (FIRST, "        auto bias = [&] { tSrS(0) = most; };\n        bias();\n"),
+        (FIRST, FIRST + "        mma_qk.accumulate_ = GMMA::ScaleOut::One;\n"),
+        (FIRST, "        copy(thread_qk.partition_C(gO), tSrS);\n"),
+        (QK, QK.replace("tSrS);\n", "tSrS);\n        mma_qk.accumulate_ = GMMA::ScaleOut::One;\n")),
+        (QK, QK.replace("        gemm", "        if (block > 0) gemm")),
+        ("gemm(mma_qk, tSrQ, tSrK(_, _, _, block), tSrS);", "gemm(mma_qk, tSrQ, tSrK(_, _, _, block), tSrS(_, _, _));"),
+    ],
+)
+def test_what_registers_hold_is_stored_where_mmas_add_to_it(tmp_path: Path, old: str, new: str) -> None:
+    text = idiomatic(tmp_path, changed((old, new)), TYPES)
+    order(text, "copy(store_S,", "fence_view_async_tmem_store", MEETS, "gemm(umma_qk,", WAITS, LOAD_S)
+    assert "k_block" not in text
+
+
+def test_a_zero_that_another_sum_takes_is_no_zero_of_this_one(tmp_path: Path) -> None:
+    second = "        Tensor tSrT = partition_fragment_C(mma_qk, Shape<_128, _64>{});\n"
+    told = "        mma_qk.accumulate_ = GMMA::ScaleOut::Zero;\n"
+    both = QK.replace(
+        "tSrS);\n",
+        "tSrS);\n        mma_qk.accumulate_ = GMMA::ScaleOut::One;\n"
+        "        gemm(mma_qk, tSrQ, tSrK(_, _, _, block), tSrT);\n",
+    )
+    use = "        for (int i = 0; i < size(tSrT); ++i) most += tSrT(i);\n"
+    text = changed(
+        (FIRST, f"{second}        for (int i = 0; i < size(tSrT); ++i) tSrT(i) = 1.0f;\n{told}"), (QK, both + use)
+    )
+    text = idiomatic(tmp_path, text, (SCORES, SCORES, OUTPUT, (4, 3, 1, 7), (32, 3, 1, 32)))
+    order(text, "copy(store_T,", "copy(load_T,")
+    assert "copy(store_S" not in text
+
+
+def test_several_commits_are_one_where_one_wait_covers_them(tmp_path: Path) -> None:
+    waits = "        warpgroup_commit_batch();\n        warpgroup_wait<0>();\n"
+    text = changed(
+        (
+            QK,
+            QK.replace(
+                waits,
+                "        warpgroup_commit_batch();\n        warpgroup_commit_batch();\n        warpgroup_wait<0>();\n",
+            ),
+        )
+    )
+    text = idiomatic(tmp_path, text, TYPES)
+    assert text.count("umma_arrive(") == text.count(WAITS) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "missing"),
+    [
+        ("warpgroup_wait<0>();\n        for", "warpgroup_wait<1>();\n        for", "waits for all MMAs of a batch"),
+        (SOFTMAX, "", ""),
+        (
+            QK,
+            QK.replace("        warpgroup_wait<0>();\n", ""),
+            "a wait for the MMAs of `tSrS` in front of what uses it",
+        ),
+        (QK, QK.replace("warpgroup_wait<0>();", "if (most) warpgroup_wait<0>();"), "a wait for the MMAs of"),
+        ("float most = -INFINITY;", "float most = gO(0);\n    if (most > 0) return;", "one end of the part"),
+        (
+            "    Tensor tSrQ = thread_qk.partition_fragment_A(sQ);\n",
+            "    Tensor tSrQ = make_tensor(sQ.data(), sQ.layout());\n",
+            "describes shared memory",
+        ),
+    ],
+)
+def test_what_is_left(tmp_path: Path, old: str, new: str, missing: str) -> None:
+    text = changed((old, new))
+    if missing:
+        assert missing in left(tmp_path, text, TYPES)
+    else:
+        idiomatic(tmp_path, text, TYPES)
+
+
+@pytest.mark.parametrize(
+    ("index", "answer", "missing"),
+    [
+        (0, (2, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1), "one tile of 64 rows"),
+        (0, (1, 1, 64, 256, 2, 1, 0, 1, 1, 6, 1, 1), "without a permutation"),
+        (0, (1, 1, 64, 256, 2, 1, 1, 1, 1, 1, 1, 1), "sums of 32 bits"),
+        (0, (1, 1, 64, 256, 2, 1, 1, 0, 1, 6, 1, 1), "of 8, 16 or 32 bits"),
+        (0, (1, 1, 64, 256, 2, 1, 1, 4, 4, 6, 1, 2), "with k first"),
+        (1, (1, 1, 64, 256, 2, 1, 1, 4, 4, 6, 0, 1), "from registers, of 16 or 32 bits"),
+        (0, (1, 1, 512, 256, 2, 1, 1, 1, 1, 6, 1, 1), "512 columns of Tensor Memory"),
+        (3, (32, 3, 1, 40), "as the registers of one tile"),
+        (3, (32, 4, 1, 32), "as the registers of one tile"),
+    ],
+)
+def test_types_that_are_left(tmp_path: Path, index: int, answer: tuple[int, ...], missing: str) -> None:
+    types = tuple(answer if i == index else one for i, one in enumerate(TYPES))
+    assert missing in left(tmp_path, TEXT, types)
+
+
+def test_three_warpgroups_have_columns_by_pairs(tmp_path: Path) -> None:
+    types = tuple((*one[:3], 384, 3, *one[5:]) if len(one) > 4 else one for one in TYPES)
+    text = idiomatic(tmp_path, TEXT.replace("(256)", "(384)").replace("_128", "_192"), types)
+    assert "uint64_t accumulator_full[3], registers_stored[3];" in text
+    assert "(warpgroup % 2 << 20) + warpgroup / 2 * 160;" in text
+    assert "Layout<Shape<_3, _1, _1>>{}" in text
+    assert "tmem.allocate(512," in text
