@@ -113,7 +113,11 @@ def emitted(file: str, values: Mapping[str, Any]) -> str:
 
 
 def joined(file: str, parts: Sequence[str]) -> str:
-    """A file that stands in parts in a folder of its name, each of what stands in front of it."""
+    """A file that stands in parts in a folder of its name, each of what stands in front of it. Parts of Python are
+    modules of a package there; the first one imports what all use, and of others this takes what `# ---` begins."""
     ending = Path(file).suffix
     folder = mappings_directory() / "emit" / Path(file).stem
-    return _BETWEEN[ending].join((folder / f"{part}{ending}").read_text("utf-8") for part in parts)
+    first, *others = ((folder / f"{part}{ending}").read_text("utf-8") for part in parts)
+    if ending == ".py":
+        others = [text[text.index("\n# --- ") + 1 :] for text in others]
+    return _BETWEEN[ending].join([first, *others])

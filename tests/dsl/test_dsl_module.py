@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import types
@@ -41,6 +42,39 @@ def dsl(tmp_path_factory: pytest.TempPathFactory) -> types.ModuleType:
         warnings.simplefilter("ignore", DeprecationWarning)
         spec.loader.exec_module(module)
     return module
+
+
+# --- what it takes of the DSL
+
+
+def private_names() -> set[str]:
+    """Names of the DSL without a promise, as the module imports or reaches them."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(support_module())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cutlass"):
+            found |= {f"{node.module}.{a.name}" for a in node.names}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr.startswith("_"):
+            found |= {f"{node.value.id}.{node.attr}"} if node.value.id not in ("self", "sys") else set()
+    return {name for name in found if any(re.match("_[^_]", part) for part in name.split("."))}
+
+
+def test_private_names_of_the_dsl_are_listed(dsl: types.ModuleType) -> None:
+    used = private_names()
+    assert {name for name in used if not name.startswith(tuple(dsl.PRIVATE))} == set()
+    assert all(any(name.startswith(listed) for name in used) for listed in dsl.PRIVATE)
+
+
+def test_nothing_stands_in_for_the_dsl(dsl: types.ModuleType) -> None:
+    """Its own answer is back behind a constructor that asked, whether that raised or not."""
+    from cutlass.cutlass_dsl import BaseDSL
+
+    assert b"mock" not in support_module()
+    made = []
+    dsl._on_hopper(lambda: made.append(BaseDSL._get_dsl().get_arch_enum()))()
+    assert made == [dsl.get_arch_enum()]
+    with pytest.raises(ZeroDivisionError):
+        dsl._on_hopper(lambda: 1 // 0)()
+    assert "get_arch_enum" not in vars(BaseDSL._get_dsl())
 
 
 # --- views of registers

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -299,3 +300,20 @@ def test_the_support_module_is_as_a_linter_wants_it(tmp_path: Path) -> None:
             [sys.executable, "-m", "ruff", *command, str(ROOT / "pyproject.toml"), str(path)], capture_output=True
         )
         assert done.returncode == 0, done.stdout
+
+
+def test_parts_of_the_support_module_are_a_package_that_mypy_reads() -> None:
+    """All of it is checked, and all but the lines that make it a package is in the module."""
+    folder = ROOT / "mappings" / "emit" / "porter_dsl"
+    read = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["files"]
+    assert folder.relative_to(ROOT).as_posix() in read
+    whole = support_module().decode()
+    parts = {path.name: path.read_text() for path in folder.glob("*.py")}
+    assert whole.startswith(parts.pop("head.py"))
+    assert "\n# ---" not in parts.pop("__init__.py")
+    for text in parts.values():
+        lines, _, body = text.partition("\n# --- ")
+        assert body
+        assert "# --- " + body in whole
+        assert all(line.startswith(("#", '"""', "from ", "import ", "    ", ")")) for line in lines.split("\n") if line)
+    assert "\nfrom ." not in whole

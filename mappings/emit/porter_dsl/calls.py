@@ -1,41 +1,53 @@
-# --- the host's side: tiled MMAs of Hopper as partitioners
+# SPDX-License-Identifier: Apache-2.0
+"""What a kernel calls."""
 
+from __future__ import annotations
 
-def get_arch_enum():
-    """The architecture that the kernel was written for: it chooses its own way by it."""
-    return (getattr(base_dsl, "Arch", None) or base_dsl.arch.Arch).sm_90a
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
 
+import cutlass
+import cutlass.cute as cute
+from cutlass._mlir import ir
+from cutlass._mlir.dialects import arith
+from cutlass.cute.nvgpu import warpgroup
+from cutlass.cutlass_dsl import T
 
-def _on_hopper(function):
-    """Constructors of warpgroup MMAs ask for sm_90a; what they make is valid in a module for sm_100a too."""
-
-    def made(*args, **kwargs):
-        with unittest.mock.patch.object(BaseDSL._get_dsl(), "get_arch_enum", get_arch_enum):
-            return function(*args, **kwargs)
-
-    return made
-
-
-make_trivial_tiled_mma = _on_hopper(sm90_utils.make_trivial_tiled_mma)
-
-
-def __getattr__(name):
-    """Everything else of cute.nvgpu.warpgroup: MMAs, layouts of shared memory, major modes."""
-    found = getattr(warpgroup, name)
-    return _on_hopper(found) if re.fullmatch(r"Mma\w+Op", name) else found
-
+from .finish import _finish
+from .head import Unportable
+from .program import _Array, _Part
 
 # --- what a kernel calls
 
 
 class _Event:
-    """One call in a kernel: an operation marks its place until `end` puts code there."""
+    """One call in a kernel: an operation marks its place until `end` puts code there. Of an MMA: its operands as they
+    were handed over, whether it `accumulate`s, and what is found of them."""
+
+    pending: int
+    mma: Any
+    d: Any
+    a: Any
+    b: Any
+    c: Any
+    accumulate: Any
+    adds: bool | None
+    n: int
+    tiles: list[tuple[int, tuple[int, int]]]
+    slots: list[int]
+    places: dict[tuple[int, int], int]
+    before: dict[_Part, frozenset[Any]]
+    enabled: list[Any]
 
     def __init__(self, kind: str, **values: Any) -> None:
         self.kind, self.where = kind, _user_line()
         if _now is None:
             raise Unportable([(*self.where, f"{kind} outside of a kernel that porter_dsl.begin() opens")])
-        self.array = self.operand = None
+        self.array: _Array | None = None
+        self.operand: _Array | None = None
         self.parts: list[_Part] = []
         self.joins = self.placed = False
         place = ir.Location.file(*self.where, 1)
@@ -79,9 +91,9 @@ def _user_line() -> tuple[str, int]:
 def begin() -> None:
     """First statement of a kernel."""
     global _now
-    left, _now = _now, _Kernel()
+    left, _now = _now, (kernel := _Kernel())
     _Event("begin")
-    if left is not None and left.module == _now.module:
+    if left is not None and left.module == kernel.module:
         where, _now = left.events[0].where, None
         raise Unportable([(*where, "this kernel is left before porter_dsl.end()")])
 
@@ -91,6 +103,7 @@ def end() -> None:
     global _now
     _Event("end")
     kernel, _now = _now, None
+    assert kernel is not None
     _finish(kernel)
 
 
@@ -109,22 +122,22 @@ def wait_group(group: int) -> None:
     _Event("wait", pending=int(group))
 
 
-def gemm(atom, d, a, b, c, **kwargs) -> None:
+def gemm(atom: Any, d: Any, a: Any, b: Any, c: Any, **kwargs: Any) -> None:
     """`cute.gemm`. D and C have to be the same accumulator, in registers."""
     _multiply(cute.gemm, atom, d, a, b, c, kwargs)
 
 
-def mma_atom_call(atom, d, a, b, c, **kwargs) -> None:
+def mma_atom_call(atom: Any, d: Any, a: Any, b: Any, c: Any, **kwargs: Any) -> None:
     """`cute.mma_atom_call`: one MMA, under the same conditions."""
     _multiply(cute.mma_atom_call, atom, d, a, b, c, kwargs)
 
 
-def _multiply(plain, atom, d, a, b, c, options) -> None:
+def _multiply(plain: Callable[..., Any], atom: Any, d: Any, a: Any, b: Any, c: Any, options: dict[str, Any]) -> None:
     if not isinstance(getattr(atom, "op", None), warpgroup.mma.WarpGroupMmaOp):
         plain(atom, d, a, b, c, **options)
         return
     operands = [x if isinstance(x, (list, tuple)) else [x] for x in (a, b)]
     values = {"accumulate": atom.get(warpgroup.Field.ACCUMULATE), "slots": [], "places": {}, "before": {}}
     event = _Event("mma", mma=atom, d=d, a=operands[0][0], b=operands[1][0], c=c, **values)
-    if max(map(len, operands)) > 1:
+    if max(map(len, operands)) > 1 and _now is not None:
         _now.refuse(event.where, "an MMA with auxiliary operands")

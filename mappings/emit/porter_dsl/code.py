@@ -1,3 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registers of MMAs."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import cutlass.cute as cute
+from cutlass._mlir import ir
+from cutlass.cute.nvgpu import warpgroup
+
+from .calls import _Event
+from .program import _Array, _Item, _Part, _Program
+from .threads import _constant
+from .values import _bits, _operands, _owner, _raw, _registers, _rest
+
+# --- the registers of MMAs
+
+
 def _accumulators(program: _Program) -> None:
     """Find the registers of each MMA: the parts of its accumulator, the slots of its operand A."""
     users: dict[_Array, list[_Event]] = {}
@@ -6,7 +26,7 @@ def _accumulators(program: _Program) -> None:
             obstacle = _find(program, event)
             if obstacle:
                 program.kernel.refuse(event.where, obstacle)
-            else:
+            elif event.array is not None:
                 users.setdefault(event.array, []).append(event)
     for array, events in users.items():
         widths = {e.mma.op.acc_dtype.width for e in events}
@@ -34,14 +54,14 @@ def _find(program: _Program, event: _Event) -> str:
     if program.aliases.get(_raw(event.c), {}) != found:
         return "an MMA whose result goes to other registers than its accumulator's"
     ((value, offset),) = found.items()
-    tensor, bits, event.n = _registers(_raw(event.d)), _bits(_raw(event.d)), event.mma.op.shape_mnk[1]
+    tensor, bits, event.n = _registers(_raw(event.d)), _bits(_raw(event.d)) or 0, event.mma.op.shape_mnk[1]
     fragment = cute.coalesce(tensor.layout[0] if cute.rank(tensor.layout) > 1 else tensor.layout)
     distances = _rest(tensor)
     if (fragment.shape, fragment.stride) != (event.n // 2, 1) or not distances or None in distances.values():
         return "an accumulator whose registers are not in the order of the MMA's fragment"
     event.array = program.arrays[value]
     # An element of a fragment is half a column: 64 n elements are in n columns of 128 threads.
-    event.tiles = [(2 * (at + offset // bits), place) for place, at in distances.items()]
+    event.tiles = [(2 * ((at or 0) + (offset or 0) // bits), place) for place, at in distances.items()]
     if event.mma.op.a_src is warpgroup.OperandSource.RMEM:
         found = program.aliases.get(_raw(event.a), {})
         if len(found) != 1:
@@ -50,8 +70,9 @@ def _find(program: _Program, event: _Event) -> str:
         array = event.operand = program.arrays[value]
         for place, at in _rest(_registers(_raw(event.a))).items():
             # 16 bytes of each of 64 rows, 8 columns.
-            known = at is not None and offset is not None
-            key = offset + at * _bits(_raw(event.a)) if known else (event, place)
+            key: Any = (event, place)
+            if known := at is not None and offset is not None:
+                key = offset + at * (_bits(_raw(event.a)) or 0)
             event.places[place] = array.slots.setdefault(key, len(array.slots))
             event.slots += [event.places[place]] if known else []
     for array in event.arrays():
@@ -66,13 +87,12 @@ def _flags(program: _Program, value: Any, seen: set[ir.Value]) -> set[bool | Non
         return {value} if isinstance(value, bool) else set()
     seen.add(value)
     op = _owner(value)
-    name = "" if op is None else op.name
-    if name == "arith.constant":
-        return {bool(_constant(op))}
     sources = list(program.sources.get(value, ()))
-    if name == "cute_nvgpu.atom.get_value":
+    if op is not None and op.name == "arith.constant":
+        return {bool(_constant(op))}
+    if op is not None and op.name == "cute_nvgpu.atom.get_value":
         sources = _operands(op)
-    elif name == "cute_nvgpu.atom.set_value":
+    elif op is not None and op.name == "cute_nvgpu.atom.set_value":
         sources = [_operands(op)["accum_c" in str(op.attributes["field"])]]
     return set().union(*(_flags(program, s, seen) for s in sources)) if sources else {None}
 

@@ -1,6 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Code at the marks."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass._mlir import ir
+from cutlass._mlir.dialects import arith, llvm, nvvm, scf
+from cutlass.cute.nvgpu import tcgen05
+from cutlass.cute.tensor import _Tensor
+from cutlass.cutlass_dsl import T
+
+from .calls import _Event
+from .flow import BOTH, DONE, NEVER, NEW, ZERO, _cleared, _Flow, _in_memory, _settled, _State, _stored
+from .head import AFTER, BEFORE, CHUNK, COLUMNS, MAX_SHARED, RING
+from .private import _INTEGERS
+from .program import _LOOPS, _Item, _Part, _Program
+from .threads import _Threads
+
+# --- code at the marks
+
+
 class _Emitter:
     """Puts code at the marks, with what the flow found: which warpgroups there are, which columns arrays have, what has
     to be known at run time."""
+
+    drain_phase: Any
 
     def __init__(self, program: _Program, flow: _Flow) -> None:
         self.program, self.flow, self.kernel = program, flow, program.kernel
@@ -64,7 +95,7 @@ class _Emitter:
         for array in self.arrays:
             # What still runs then has to be over.
             later = (i.number - 1 for i in self.items[array.last + 1 :] if i.before is not None)
-            array.last = next((n for n in later if _settled(array, self.items[n + 1].before)), len(self.items))
+            array.last = next((n for n in later if _settled(array, self.items[n + 1].state)), len(self.items))
 
     def _place(self) -> None:
         """Columns for all arrays; two share theirs if they are never in use together."""
@@ -77,7 +108,8 @@ class _Emitter:
         # Two warpgroups share columns: one has lanes 0-15 of each quarter, the other 16-31.
         ends = {w: [0, *(a.column + a.total for a in self.arrays if w in a.warpgroups)] for w in self.warpgroups}
         widest = sorted(self.warpgroups, key=lambda w: -max(ends[w]))
-        self.places, used = {}, 0
+        self.places: dict[int, int] = {}
+        used = 0
         for one, other in itertools.zip_longest(widest[::2], widest[1::2]):
             self.places |= {one: used, other: used + (16 << 16)}
             used += max(ends[one])
@@ -94,7 +126,7 @@ class _Emitter:
         self.issued = None
         for item in (i for i in self.items if i.before is not None):
             for part in item.array.parts if item.kind == "access" else ():
-                states = item.before[part]
+                states = item.state[part]
                 if _in_memory(states) and any(isinstance(s, str) for s in states):
                     self.needed[part, "newer"] = None
                 if not item.full and any(s != DONE for s in _in_memory(states)):
@@ -102,7 +134,7 @@ class _Emitter:
                     if states == {0}:
                         where = next(e.where for e in reversed(self.kernel.events) if part in e.parts)
                         self.kernel.refuse(where, "the accumulator of this MMA is used before its group is waited for")
-            if item.kind == "event" and len(item.before["issued"]) > 1:
+            if item.kind == "event" and len(item.state["issued"]) > 1:
                 self.needed[self, "issued"] = None
             for event in item.batch if item.multiplies() else ():
                 for part, states in event.before.items():
@@ -110,7 +142,7 @@ class _Emitter:
                     if held and states & {NEW, ZERO} and event.adds is not False:
                         self.needed[part, "holds"] = None
                 if event.operand is not None and self._restaged(item, event):
-                    read = item.before[event.operand, "read"]
+                    read = item.state[event.operand, "read"]
                     if 0 in read:
                         self.needed[self, "drain_phase"] = None
                     if not read <= {DONE, NEVER}:
@@ -119,7 +151,7 @@ class _Emitter:
     def _restaged(self, item: _Item, event: _Event) -> list[tuple[int, int]]:
         """(m, k) of the blocks of an operand A whose slots do not hold what its registers do."""
         earlier = [e for e in item.batch[: item.batch.index(event)] if e.operand is event.operand]
-        stale = item.before[event.operand, "stale"].difference(*(e.slots for e in earlier))
+        stale = item.state[event.operand, "stale"].difference(*(e.slots for e in earlier))
         return [place for place, slot in event.places.items() if slot not in event.slots or slot in stale]
 
     # --- code
@@ -195,7 +227,7 @@ class _Emitter:
         _here(cute.arch.sync_threads)
 
     def _event(self, item: _Item) -> None:
-        event, state = item.event, item.before
+        event, state = item.event, item.state
         if event.kind == "fence" and not event.joins:
             self._meet()
         elif event.kind == "commit":
@@ -255,7 +287,7 @@ class _Emitter:
 
     def _access(self, item: _Item) -> None:
         """Load what is newer in Tensor Memory."""
-        parts = [(p, item.before[p]) for p in item.array.parts if _in_memory(item.before[p])]
+        parts = [(p, item.state[p]) for p in item.array.parts if _in_memory(item.state[p])]
         if not item.full:
             self._load([p for p, states in parts if states == set(_in_memory(states))], item)
             for part, states in parts:
@@ -269,7 +301,7 @@ class _Emitter:
         if not parts:
             return
         for part in parts:
-            if any(s != DONE for s in _in_memory(item.before[part])):
+            if any(s != DONE for s in _in_memory(item.state[part])):
                 self._wait_for_last(part.group[0])
         moved = [m for part in parts for m in self._move(part, False)]
         _here(cute.arch.fence_view_async_tmem_load)
@@ -311,7 +343,7 @@ class _Emitter:
             event.enabled = [self._enable(event, start) for start, _ in event.tiles]
         if stored:
             _here(cute.arch.fence_view_async_tmem_store)
-        if stored or True in item.before["loose"]:
+        if stored or True in item.state["loose"]:
             self._meet()
         with _if(self.warp == 0), cute.arch.elect_one():
             for event in item.batch:
@@ -346,10 +378,12 @@ class _Emitter:
         places = self._restaged(item, event)
         if not places:
             return False
-        array, states = event.operand, item.before[event.operand, "read"]
+        array = event.operand
+        assert array is not None
+        states = item.state[array, "read"]
         if 0 in states:
             # No group that could be waited for has all MMAs that read the slots.
-            self._signal(lambda: self.drained, item.before)
+            self._signal(lambda: self.drained, item.state)
             self._pass(self.drained, self.drain_phase)
         elif any(s not in (DONE, NEVER) for s in states):
             self._wait_for_last(array.group[0])
@@ -370,11 +404,11 @@ class _Emitter:
         blocks = cute.size(event.b, mode=[2]) if ranks > 2 else 1
         for k in range(blocks):
             for (start, (i, j)), enable in zip(event.tiles, event.enabled, strict=True):
-                if event.operand is None:
+                if (array := event.operand) is None:
                     a = _descriptor(event.a, i, k)
                 else:
-                    array = event.operand
                     a = _tensor_memory(self.base + array.column + array.width + 8 * event.places[i, k])
+                assert event.array is not None
                 d, b = _tensor_memory(self.base + event.array.column + start), _descriptor(event.b, j, k)
                 adds = (enable if k == 0 else cutlass.Boolean(True)).ir_value()
                 nvvm.tcgen05_mma(kind, nvvm.CTAGroupKind.CTA_1, d, a, b, cutlass.Int32(description).ir_value(), adds)
@@ -398,7 +432,7 @@ def _variable() -> Any:
 
 
 @contextlib.contextmanager
-def _if(condition: Any):
+def _if(condition: Any) -> Iterator[None]:
     op = scf.IfOp(cutlass.Boolean(condition).ir_value())
     with ir.InsertionPoint(op.then_block):
         yield
@@ -429,8 +463,7 @@ def _instruction(op: Any) -> tuple[Any, int]:
         cutlass.Uint8: 0, cutlass.Int8: 1,
     }  # fmt: skip
     if d is cutlass.Int32:
-        # its name differs between versions
-        kind = nvvm.Tcgen05MMAKind["I8" if "I8" in nvvm.Tcgen05MMAKind.__members__ else "INT8"]
+        kind = _INTEGERS
     else:
         kind = {16: nvvm.Tcgen05MMAKind.F16, 8: nvvm.Tcgen05MMAKind.F8F6F4, 32: nvvm.Tcgen05MMAKind.TF32}[a.width]
     result = {cutlass.Float16: 0, cutlass.Float32: 1, cutlass.Int32: 2}[d]

@@ -1,3 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From marks to code."""
+
+from __future__ import annotations
+
+from .calls import _Kernel
+from .code import _accumulators, _batches
+from .emitter import _Emitter
+from .flow import _Flow
+from .head import Unportable
+from .program import _Program
+from .values import _scratch
+
 # --- from marks to code
 
 

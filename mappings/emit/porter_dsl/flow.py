@@ -1,3 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where an accumulator is newest."""
+
+from __future__ import annotations
+
+import functools
+
+from .calls import _Event
+from .head import RING
+from .program import _LOOPS, _Array, _Item, _Part, _Program
+
 # --- the flow: where is an accumulator newest
 
 
@@ -45,8 +56,9 @@ class _Flow:
         parts = [p for a in program.arrays.values() for p in a.parts]
         operands = [a for a in program.arrays.values() if a.slots]
         self.aging = [*parts, *((a, "read") for a in operands)]
-        state = _State({p: frozenset([NONE]) for p in parts}, loose=frozenset([False]), commits=frozenset([0]),
-                       flying=frozenset([0]), issued=frozenset([False]))  # fmt: skip
+        state = _State({p: frozenset([NONE]) for p in parts})
+        state |= {"loose": frozenset([False]), "commits": frozenset([0])}
+        state |= {"flying": frozenset([0]), "issued": frozenset([False])}
         for array in operands:
             state[array, "stale"], state[array, "read"] = frozenset(array.slots.values()), frozenset([NEVER])
         for items in program.blocks:

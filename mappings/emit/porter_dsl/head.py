@@ -31,7 +31,6 @@ import os
 import re
 import sys
 import traceback
-import unittest.mock
 from collections.abc import Callable, Iterator
 from typing import Any
 

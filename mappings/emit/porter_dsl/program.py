@@ -1,3 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which registers are where touched."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import cutlass.cute as cute
+from cutlass._mlir import ir
+from cutlass.cute.core import _unpack_x_tuple
+
+from .calls import _Event, _Kernel
+from .flow import _State
+from .values import _bits, _operands, _owner, _raw, _registers, _static
+
 # --- the program: which registers are where touched
 
 
@@ -49,13 +69,28 @@ class _Part:
 
 class _Item:
     """A place in a block. `kind`: `event`, `access`, `array` (its allocation), `region`, `other` (code with regions
-    of its own that holds none of these). `before`: what the flow found."""
+    of its own that holds none of these). `state`: what the flow found ahead of it, where that came `before`. Of an
+    access: whether it `writes`, sees the `full` array, stores `zero`s. Of MMAs: the `batch` that is issued here."""
+
+    array: _Array
+    writes: bool
+    full: bool
+    zero: bool
+    blocks: list[list[_Item]]
+    batch: list[_Event]
+    number: int
+    loops: list[ir.Operation]
 
     def __init__(self, kind: str, op: ir.Operation, **values: Any) -> None:
         self.kind, self.op = kind, op
         self.before: _State | None = None
         self.event: Any = None
         self.__dict__.update(values)
+
+    @property
+    def state(self) -> _State:
+        assert self.before is not None
+        return self.before
 
     def multiplies(self) -> bool:
         return self.kind == "event" and self.event.kind == "mma"

@@ -1,3 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which warpgroups multiply."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from cutlass._mlir import ir
+
+from .program import _blocks
+from .values import _operands, _owner
+
 # --- which warpgroups multiply
 
 _UNIFORM = "cute_nvgpu.arch.make_warp_uniform"
@@ -83,7 +100,8 @@ class _Threads:
             return 1
         if name == "arith.select":
             return None if parts[0] is None else parts[2 - parts[0]]
-        return _arithmetic(op, *parts) if len(parts) == 2 and None not in parts else None
+        known = [n for n in parts if n is not None]
+        return _arithmetic(op, *known) if len(parts) == len(known) == 2 else None
 
 
 def _constant(op: ir.Operation) -> int | None:
@@ -93,7 +111,7 @@ def _constant(op: ir.Operation) -> int | None:
 
 
 _ORDER = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
-_ARITHMETIC = {
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "and": operator.and_, "or": operator.or_,
     "xor": operator.xor, "max": max, "min": min, "div": operator.floordiv, "floordiv": operator.floordiv,
     "rem": operator.mod, "shl": operator.lshift, "shr": operator.rshift,
@@ -104,7 +122,7 @@ def _arithmetic(op: ir.Operation, a: int, b: int) -> int | None:
     """Two operands that are small, not negative in what is unsigned."""
     name = re.sub("[su]?i$", "", op.name.removeprefix("arith."))
     if name == "cmp":
-        number = int(re.match(r"\d+", str(op.attributes["predicate"]))[0])
+        number = int(str(op.attributes["predicate"]).split()[0])
         unsigned = number >= len(_ORDER)
         return None if unsigned and min(a, b) < 0 else int(_ORDER[number - 4 * unsigned](a, b))
     natural = op.name.endswith("ui") or name in ("div", "floordiv", "rem", "shl", "shr")

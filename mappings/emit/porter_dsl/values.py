@@ -1,3 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of a traced program, and layouts."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import cutlass.cute as cute
+from cutlass._mlir import ir
+from cutlass.cute.tensor import _Tensor
+
 # --- values and layouts
 
 
@@ -9,7 +24,7 @@ def _raw(value: Any) -> ir.Value:
 
 
 @contextlib.contextmanager
-def _scratch():
+def _scratch() -> Iterator[None]:
     """Where the bindings may put the operations that they make whenever a value is looked at."""
     module = ir.Module.create(ir.Location.unknown())
     _operands.cache_clear()

@@ -13,7 +13,7 @@ from porter.lang.cute_dsl import SUPPORT, read_dsl
 from porter.lang.dsl_modules import Closure, Module, module_paths
 from porter.passes.emit import joined
 
-_PARTS = ("head", "calls", "values", "program", "threads", "flow", "finish", "code", "emitter")
+_PARTS = ("head", "private", "host", "calls", "values", "program", "threads", "flow", "finish", "code", "emitter")
 """What the support module is made of, in `mappings/emit`; each part names what stands in others."""
 _COPY = "# Part of a port to sm_100a: the modules beside this file changed, all others are those of {0}.\nimport {0}\n"
 _SCAFFOLD = """\
