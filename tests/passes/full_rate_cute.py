@@ -113,6 +113,9 @@ _FILLED = """  extern __shared__ __align__(1024) half_t shared[];
   const int n = steps * 64;
   out += (blockIdx.y * gridDim.x + blockIdx.x) * 16384;
 """
+_INCLUDES = """#include <cutlass/arch/barrier.h>
+#include <cutlass/arch/reg_reconfig.h>
+#include <cutlass/cutlass.h>"""
 SHARED = 9216 * 16
 """Bytes of shared memory of a block."""
 _STORED = re.compile(r"\s*(?:=(?!=)|\+=)")
@@ -127,6 +130,7 @@ def runnable(parts: dict[str, str]) -> str:
     kernel = text.index("kernel(half_t*")
     text = text[:kernel] + "".join(_pieces(text[kernel:]))
     text = text.replace("using Mma", "using Tiles = Layout<Shape<_2, _1, _1>>;\nusing Mma", 1)
+    text = text.replace("#include <cutlass/cutlass.h>", _INCLUDES)
     text = text.replace("half_t* a, half_t* b, float* out, int n,", "float* out, const uint4* in, int steps,")
     text = text.replace("  extern __shared__ half_t shared[];\n", _FILLED)
     text = text.replace("make_gmem_ptr(out), make_shape(rows, n), make_stride(n, _1{})",
@@ -149,7 +153,7 @@ def _pieces(text: str) -> list[str]:
         while depth:
             depth += {"[": 1, "]": -1}.get(text[end], 0)
             end += 1
-        if _STORED.match(text, end) is None:
+        if text[match.start() - 1] != "&" and _STORED.match(text, end) is None:
             found += [text[at : match.start()], "given["]
             at = match.end()
     return [*found, text[at:]]
