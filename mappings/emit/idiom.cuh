@@ -241,7 +241,7 @@ int(cute::is_same_v<$type, cute::GMMA::smem_desc<cute::GMMA::Major::K>> * 1 + cu
 typename cute::remove_cvref_t<decltype($mma)>::$member
 
 //@ section question_of_operand
-asm volatile("// $mark $index %0 %1 %2 %3" ::"n"(int(decltype(cute::size($operand))::value)), "n"(int(decltype(cute::rank($operand))::value)), "n"(int(decltype(cute::size<1>($operand))::value)), "n"(int(decltype(cute::cosize($operand.layout()))::value)));
+asm volatile("// $mark $index %0 %1 %2 %3" ::"n"(int(decltype(cute::size($operand))::value)), "n"(int(decltype(cute::rank($operand))::value)), "n"(int(decltype(cute::size<1>($operand))::value)), "n"(int(cute::is_same_v<decltype(cute::coalesce($operand.layout())), decltype(cute::coalesce(cute::make_layout(cute::size($operand))))>)));
 
 //@ section mma_beside
 //@ if narrow

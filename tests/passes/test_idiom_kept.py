@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from idiom_kernels import idiomatic, left, port
 
+from porter.lang.sources import load_sources
+from porter.passes.port import PortOptions, port_sources
+
 SCORES = (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1, 2)
 OUTPUT = (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 0, 2, 2)
-TYPES = (SCORES, OUTPUT, (4, 3, 1, 7), (32, 3, 1, 32))
+TYPES = (SCORES, OUTPUT, (4, 3, 1, 0), (32, 3, 1, 1))
 QK = """        warpgroup_arrive();
         gemm(mma_qk, tSrQ, tSrK(_, _, _, block), tSrS);
         warpgroup_commit_batch();
@@ -132,7 +135,7 @@ def test_a_zero_that_another_sum_takes_is_no_zero_of_this_one(tmp_path: Path) ->
     text = changed(
         (FIRST, f"{second}        for (int i = 0; i < size(tSrT); ++i) tSrT(i) = 1.0f;\n{told}"), (QK, both + use)
     )
-    text = idiomatic(tmp_path, text, (SCORES, SCORES, OUTPUT, (4, 3, 1, 7), (32, 3, 1, 32)))
+    text = idiomatic(tmp_path, text, (SCORES, SCORES, OUTPUT, (4, 3, 1, 0), (32, 3, 1, 1)))
     order(text, "copy(store_T,", "copy(load_T,")
     assert "copy(store_S" not in text
 
@@ -190,8 +193,8 @@ def test_what_is_left(tmp_path: Path, old: str, new: str, missing: str) -> None:
         (1, (1, 1, 64, 256, 2, 1, 1, 4, 4, 6, 0, 1, 2), "from registers, of 16 or 32 bits"),
         (0, (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1, 3), "3 warpgroups as `mma_qk` has"),
         (0, (1, 1, 512, 256, 2, 1, 1, 1, 1, 6, 1, 1, 2), "512 columns of Tensor Memory"),
-        (3, (32, 3, 1, 40), "as the registers of one tile"),
-        (3, (32, 4, 1, 32), "as the registers of one tile"),
+        (3, (32, 3, 1, 0), "as the registers of one tile"),
+        (3, (32, 4, 1, 1), "as the registers of one tile"),
     ],
 )
 def test_types_that_are_left(tmp_path: Path, index: int, answer: tuple[int, ...], missing: str) -> None:
@@ -212,3 +215,67 @@ def test_a_run_or_ptx_has_to_show_it(tmp_path: Path) -> None:
     (plan,) = port(tmp_path, TEXT, TYPES).plans
     assert (plan.mma_rows, plan.own_words, plan.steps) == (64, True, ("own words",))
     assert plan.of_compat().steps == ()
+
+
+PRODUCER = """    if (threadIdx.x < 128) {
+        if (threadIdx.x == 0) most = 1;
+        return;
+    }
+"""
+
+
+def of_consumers(extra: str = "") -> str:
+    """The kernel with a warpgroup in front that does not multiply."""
+    text = changed(("    auto thread_qk", f"    float most = -INFINITY;\n{PRODUCER}{extra}    auto thread_qk"))
+    text = text.replace("    float most = -INFINITY;\n    for", "    for").replace("(256)", "(384)")
+    return text.replace("get_slice(threadIdx.x)", "get_slice(threadIdx.x - 128)")
+
+
+def test_consumers_meet_without_the_warpgroup_that_loads(tmp_path: Path) -> None:
+    text = idiomatic(tmp_path, of_consumers(), TYPES)
+    assert "umma_qk.get_slice(cutlass::canonical_warp_group_idx() - 1);" in text
+    assert "const int warpgroup = int(threadIdx.x) / 128 - 1;" in text
+    order(
+        text,
+        "if (warp == 4) {",
+        "tmem.allocate(256,",
+        "__syncthreads();",
+        PRODUCER,
+        "NamedBarrier::sync(256,",
+        "tmem.free(",
+    )
+    assert "if (warp == 4) {\n        tmem.release_allocation_lock();" in text
+
+
+def test_a_tile_by_a_name_of_a_loop_stands_in_numbers_in_front_of_it(tmp_path: Path) -> None:
+    made = "Tensor tSrS = partition_fragment_C(mma_qk, "
+    local = f"using Tile = Shape<_128, _64>;\n        {made}Tile{{}})"
+    text = idiomatic(tmp_path, TEXT.replace(f"{made}Shape<_128, _64>{{}})", local), TYPES)
+    assert "Tensor tStS = partition_fragment_C(umma_qk, Shape<Int<128>, Int<64>>{});" in text
+
+
+@pytest.mark.parametrize("extra", ["    if (blocks == 0) return;\n", "    for (;;) { if (most > 0) return; }\n"])
+def test_consumers_that_leave_elsewhere_are_left(tmp_path: Path, extra: str) -> None:
+    assert "one end of the part" in left(tmp_path, of_consumers(extra), TYPES)
+
+
+def test_instantiations_of_several_widths_and_types_have_one_text(tmp_path: Path) -> None:
+    """Columns are those of the widest."""
+    wide = (1, 1, 128, *SCORES[3:7], 2, 2, *SCORES[9:])
+    said = [f"question_of_fragment 0 {' '.join(map(str, one))}" for one in (SCORES, wide)]
+    said += [f"question_of_fragment 1 {' '.join(map(str, one))}" for one in (OUTPUT, (*OUTPUT[:7], 2, 2, *OUTPUT[9:]))]
+    said += ["question_of_operand 2 4 3 1 0", "question_of_operand 3 32 3 1 1"]
+    path = tmp_path / "kernel.cu"
+    made = "Tensor tSrS = partition_fragment_C(mma_qk, "
+    path.write_text(
+        TEXT.replace(f"{made}Shape<_128, _64>{{}})", f"auto tile = tile_shape(mma_qk);\n        {made}tile)")
+    )
+    ask = lambda *_: [f"// types of MMA {one}\n" for one in said]  # noqa: E731
+    text = port_sources(load_sources(path), PortOptions(types=ask)).files[str(path)].decode()
+    assert (
+        "SM100_MMA_F16BF16_SS<typename decltype(mma_qk)::ValTypeA, typename decltype(mma_qk)::ValTypeB, float, 64,"
+        in text
+    )
+    assert "tile_size<1>(mma_qk), UMMA::Major::K" in text
+    assert "partition_fragment_C(umma_qk, make_shape(tile_size<0>(umma_qk), tile_size<1>(umma_qk)));" in text
+    assert "tOtO.data() = tmem_own + 128;" in text

@@ -34,6 +34,7 @@ def allocate(site: Site, storage: Storage, stores: bool) -> Node | None:
         if parting is not None and until < declared.start_byte
         else declared
     )
+    site.allocated_at = at.start_byte
     warp = site.warp_at(at.start_byte)
     if warp:
         site.names["warp"] = warp

@@ -268,8 +268,8 @@ class Fragments:
             raise site.left(where, "operands of MMAs with their own sign")
 
     def _check_operand(self, operand: Operand) -> None:
-        for size, rank, m_tiles, cosize in operand.every:
-            if rank != 3 or m_tiles != 1 or size != cosize:
+        for _, rank, m_tiles, is_plain in operand.every:
+            if rank != 3 or m_tiles != 1 or not is_plain:
                 raise self.site.left(
                     operand.declaration, f"`{operand.name}` as the registers of one tile, in their order"
                 )
@@ -318,6 +318,9 @@ class Fragments:
         layout = ""
         if kinds["m_groups"] | kinds["n_groups"] != {1}:
             layout = cpp("layout_of_groups", c=c, m=counted("m_groups", 1), n=counted("n_groups", 2))
+        if len(kinds["own"]) > 1 and kinds["n_groups"] != {1}:
+            where = mma.sums[0].handle.declaration
+            raise self.site.left(where, f"columns of `{mma.name}` that all instantiations have")
         width = str(one.own) if len(kinds["own"]) == 1 else cpp("width_of_mma", c=c, mma=mma.name)
         index = cpp("index_of_group", first=f" - {first}" if first else "") if layout else f"{c}_0{{}}"
         return cpp(
@@ -347,7 +350,7 @@ class Fragments:
         given = arguments.named_children if arguments is not None else []
         if len(given) == 2 and kernel.text(given[0]) == one.mma.name:
             names = (*find(given[1], "identifier"), *find(given[1], "type_identifier"))
-            if all(resolve(kernel, n, kernel.text(n)) is None for n in names):
+            if all(resolve(kernel, n, kernel.text(n)) is None and not self._is_inner(n) for n in names):
                 return kernel.text(given[1])
         tiles = {(t.m_tiles * t.m_groups * _ROWS, t.n_tiles * t.columns) for t in one.every}
         if len(tiles) == 1:
@@ -358,6 +361,13 @@ class Fragments:
             raise site.left(one.handle.declaration, "a tile that all instantiations have")
         texts = {m: "" if b == {1} else f" * {site.c}_{next(iter(b))}{{}}" for m, b in by.items()}
         return cpp("shape_of_tile", c=site.c, umma=one.mma.umma, **texts)
+
+    def _is_inner(self, name: Node) -> bool:
+        """Whether a name is that of a type which a block in the kernel declares."""
+        kernel = self.site.kernel
+        aliases = (n for n in find(kernel.body, "alias_declaration") if n.parent != kernel.body)
+        named = (n.child_by_field_name("name") for n in aliases)
+        return kernel.text(name) in {kernel.text(n) for n in named if n is not None}
 
     def shape_of_operand(self, operand: Operand) -> str:
         depths = {operand.depth(a) for a in operand.every}

@@ -466,13 +466,24 @@ class Preserving:
         site, kernel, block = self.site, self.site.kernel, self._block
         at = [m.at for m in self.residence.loads] + self.residence.waits + [m.call.node for m in site.multiplies]
         last = max((n for n in block.named_children if any(inside(n, a) for a in at)), key=lambda n: n.start_byte)
-        for node in find(block, "return_statement"):
-            if node.start_byte < last.end_byte and _is_of(kernel, node):
-                raise site.left(node, "one end of the part of the kernel that multiplies")
+        ends = [n for n in find(kernel.body, "return_statement") if _is_of(kernel, n)]
+        ends = [n for n in ends if site.allocated_at <= n.start_byte < last.end_byte]
+        if len(ends) > (site.first_warpgroup > 0) or any(inside(block, n) and _loops_around(n, block) for n in ends):
+            # one is that of the warpgroups in front, which do not multiply
+            raise site.left(ends[-1], "one end of the part of the kernel that multiplies")
         text = cpp("leave", whole=self._all, threads=self._threads)
         free = cpp("free", site.unit, first=site.first_warp, storage=self.storage.front, columns=site.columns_text,
                    warp=site.name("warp"), tmem=site.name("tmem"), base=site.name("tmem_base"))  # fmt: skip
         site.draft.behind(FREE_RULE, kernel, last, f"{text}\n{free}")
+
+
+def _loops_around(node: Node, block: Node) -> bool:
+    current = node.parent
+    while current is not None and current.id != block.id:
+        if current.type in LOOPS:
+            return True
+        current = current.parent
+    return False
 
 
 def _is_of(kernel: Function, node: Node) -> bool:

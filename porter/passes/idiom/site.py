@@ -57,6 +57,8 @@ class Site:
     names: dict[str, str] = field(default_factory=dict)
     allocated: str = ""
     """Columns of Tensor Memory, where they are not those of the accumulator alone."""
+    allocated_at: int = 0
+    """The byte in front of which they are allocated."""
     groups: int = 0
     """Warpgroups that issue MMAs, each with mbarriers of its own; 0 where one warp issues those of all."""
     meets_whole: bool = False
