@@ -153,6 +153,8 @@ def test_a_turn_that_stands_ahead_of_the_loop() -> None:
     assert period_of_all(kernel(ahead=FIRST, behind="DONE:\n"), ORIGINAL) == 1
     with pytest.raises((NotAllError, OtherError)):
         period_of_all(ORIGINAL, kernel(ahead=FIRST.replace("%r2, 1;", "%r2, 2;"), behind="DONE:\n"))
+    with pytest.raises((NotProvedError, NotAllError)):
+        period_of_all(ORIGINAL, kernel(LATE["a field of an index"], FIRST, "DONE:\n"))
 
 
 @pytest.mark.parametrize("name", UNLIKE)
