@@ -237,10 +237,8 @@ compute beside each other's products. A second block on the SM (`blocks` in
 [full_rate.md](full_rate.md#native-steps)) is what the tensor core has to do meanwhile. Where none fits, products of one
 block can run beside what its threads compute (`ahead`).
 
-`dsl_attention` and `dsl_attention_wide:two` (two consumers, heads of 128 columns, causal) are held by the same: with a
-second block the instructions of the softmax take all the time that there is. Their exponentials flush denormal results,
-so SASS has no more than the grade counts: 292 and 411 instructions in a pass of a warp's loop in native ports, where it
-counts 309 and 433.
+`dsl_attention` and `dsl_attention_wide:two` (two consumers, heads of 128 columns, causal) have MMAs of 64 rows in every
+style, whose warpgroups take turns.
 
 Instructions of all warps of a block for 64 keys, from the same record as the table above:
 """
