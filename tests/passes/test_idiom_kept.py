@@ -165,7 +165,15 @@ def test_several_commits_are_one_where_one_wait_covers_them(tmp_path: Path) -> N
             QK.replace("        warpgroup_wait<0>();\n", ""),
             "a wait for the MMAs of `tSrS` in front of what uses it",
         ),
-        (QK, QK.replace("warpgroup_wait<0>();", "if (most) warpgroup_wait<0>();"), "a wait for the MMAs of"),
+        (QK, QK.replace("warpgroup_wait<0>();", "if (most) warpgroup_wait<0>();"), "as a statement in braces"),
+        (QK, QK.replace("warpgroup_wait<0>();", "if (most) { warpgroup_wait<0>(); }"), "a wait for the MMAs of"),
+        (QK, QK.replace("warpgroup_commit", "if (most)\n            warpgroup_commit"), "as a statement in braces"),
+        (QK, QK.replace("warpgroup_arrive", "if (most) warpgroup_arrive"), "as a statement in braces"),
+        (
+            RESCALE + CONVERT + PV,
+            CONVERT + PV.replace("        gemm", "        if (most) for (;;) { gemm").replace("tOrO);", "tOrO); }"),
+            "",
+        ),
         ("float most = -INFINITY;", "float most = gO(0);\n    if (most > 0) return;", "one end of the part"),
         (
             "    Tensor tSrQ = thread_qk.partition_fragment_A(sQ);\n",
