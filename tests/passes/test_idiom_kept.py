@@ -287,3 +287,12 @@ def test_instantiations_of_several_widths_and_types_have_one_text(tmp_path: Path
     assert "tile_size<1>(mma_qk), UMMA::Major::K" in text
     assert "partition_fragment_C(umma_qk, make_shape(tile_size<0>(umma_qk), tile_size<1>(umma_qk)));" in text
     assert "tOtO.data() = tmem_own + 128;" in text
+
+
+def test_a_second_port_changes_nothing_and_has_nothing_to_say(tmp_path: Path) -> None:
+    traits = "using Op = SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>;\n"
+    once = idiomatic(tmp_path, TEXT.replace("struct Storage", f"{traits}struct Storage"), TYPES)
+    assert traits in once
+    again = port(tmp_path, once, TYPES)
+    assert again.files[str(tmp_path / "kernel.cu")].decode() == once
+    assert (int(again.exit_code), again.diagnostics) == (0, [])
