@@ -400,11 +400,23 @@ porter mutate --trust --style native corpus/gemm_ws --record docs/results/mutati
 
 """
 
+IDIOMATIC_MUTANTS_HEAD = """
+## Ports of CuTe C++ in SM100's own words
+
+Commits that give stages back and say that sums are complete, and what stands around the copy of these
+([idiomatic.md](idiomatic.md)). Made by
+
+```
+porter mutate --trust --style idiomatic corpus/cute_gemm_ws --record docs/results/mutation/idiomatic
+```
+
+"""
+
 
 def mutation_page() -> str:
     """What became of the mutants of every port."""
     ports = "\n".join(mutation_tables(_mutants(RECORDS), load_explanations(RECORDS)))
-    heads = {"full_rate": FULL_RATE_MUTANTS_HEAD, "native": NATIVE_MUTANTS_HEAD}
+    heads = {"full_rate": FULL_RATE_MUTANTS_HEAD, "native": NATIVE_MUTANTS_HEAD, "idiomatic": IDIOMATIC_MUTANTS_HEAD}
     styles = "".join(
         head + "\n".join(port_table(_mutants(RECORDS / name), load_explanations(RECORDS / name))) + "\n"
         for name, head in heads.items()

@@ -23,7 +23,12 @@ from porter.verify.mutation_record import record_path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "results" / "mutation"
-STYLES = {"compat": FOLDER, "full-rate": FOLDER / "full_rate", "native": FOLDER / "native"}
+STYLES = {
+    "compat": FOLDER,
+    "full-rate": FOLDER / "full_rate",
+    "idiomatic": FOLDER / "idiomatic",
+    "native": FOLDER / "native",
+}
 SLOWEST_FIRST = ("dsl_", "cute_", "attention", "gemm_")
 
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ ACCEPTED = {
     "as it is, a thread of its own": "right",
     "a phase that is kept": "right: the token is used where k < 0, which never comes",
     "a predicate of the instruction": "right: one thread of each consumer arrived, and one commit does",
+    "a sum over the tiles of a thread": "right: nobody reads the sum",
     "late, a store of all consumers": "right: one thread stores the number that all of them stored",
     "late, a second arrival": "right: where it comes, the kernel itself ends in a deadlock",
 }
@@ -93,10 +95,12 @@ def runnable(parts: dict[str, str]) -> str:
     return text.replace("* 512", "* 128")
 
 
-def written(folder: Path, parts: dict[str, str] | Pairs) -> Path:
-    """The file of a kernel, with its case: parts of `native_kernels` or of `attention_kernels`."""
+def written(folder: Path, parts: dict[str, str] | Pairs | Callable[[Path], Path]) -> Path:
+    """The file of a kernel, with its case: parts of `native_kernels` or of `attention_kernels`, or what writes it."""
     import attention_kernels
 
+    if callable(parts):
+        return parts(folder)
     if not isinstance(parts, dict):
         return attention_kernels.written(folder, parts, heads=(64,))
     (folder / "case.yaml").write_text(CASE)
@@ -104,7 +108,9 @@ def written(folder: Path, parts: dict[str, str] | Pairs) -> Path:
     return folder / "kernel.cu"
 
 
-def judged(folder: Path, parts: dict[str, str] | Pairs, steps: tuple[str, ...], seconds: float) -> tuple[str, str]:
+def judged(
+    folder: Path, parts: dict[str, str] | Pairs | Callable[[Path], Path], steps: tuple[str, ...], seconds: float
+) -> tuple[str, str]:
     """Who refuses the step, and why; `accepted` where nobody does."""
     from porter.cli.building import make_builder
     from porter.cli.context import current

@@ -11,14 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from porter.diagnostics import PorterError
 from porter.equal.forms import Forms, Noted
 from porter.equal.induction import Classes, classes
 from porter.equal.outcome import difference
-from porter.equal.periods import Growing, IrregularError, Regular, are_alike, growing, periods_of, regular
+from porter.equal.periods import Entered, Growing, IrregularError, Regular, are_alike, growing, periods_of, regular
 from porter.equal.places import Behind, Fixed, LoopLines, Room, given_as_lines, loops_of_lines
 from porter.equal.turning import Log, State, Stop, TurnFollower
 from porter.facts.events import NotUnderstood
@@ -202,7 +202,7 @@ class AllTurns:
         logs = [follower.log for follower in shorter]
         repeats, lines = self._regular(found, logs)
         self._require_time(repeats, of_unit)
-        self._ends(found, repeats, self._classes(found, repeats))
+        self._induction(found, repeats)
         self._require_lines(found, logs, lines, repeats.period)
         return repeats.period
 
@@ -280,7 +280,21 @@ class AllTurns:
 
     # Induction ----------------------------------------------------------------------------------------
 
-    def _classes(self, found: Sequence[Growing], repeats: Regular) -> _Known:
+    def _induction(self, found: Sequence[Growing], repeats: Regular) -> None:
+        """Raises NotAllError, OtherError: from one of the cuts to the next it does not hold."""
+        cuts = [_Cuts(one, repeats) for one in found]
+        try:
+            self._ends(cuts, repeats, self._classes(cuts, repeats))
+        except NotAllError:
+            # the compiler may have put a turn of one of both ahead of its loop
+            later = replace(repeats, first=repeats.first + 1)
+            ahead = _ahead(found, repeats.period, self.most)
+            cuts = [_Cuts(one, later, more) for one, more in zip(found, ahead, strict=False)]
+            if not cuts:
+                raise
+            self._ends(cuts, later, self._classes(cuts, later))
+
+    def _classes(self, found: Sequence[_Cuts], repeats: Regular) -> _Known:
         """What both programs hold at each cut of each loop, which is shown to follow from what they hold at the one
         before.
 
@@ -288,7 +302,7 @@ class AllTurns:
             NotAllError: it does not.
         """
         units, cuts = (repeats.first + _STEPS) * repeats.period + repeats.rest, _STEPS + 1
-        stops = [one.stops(repeats.period, repeats.first, cuts) for one in found]
+        stops = [one.stops(cuts) for one in found]
         seen = self._run(units, stops)
         loops = range(0, len(set(stops[0].values())), cuts)
         at = [[[one.states[loop + cut] for one in seen] for cut in range(cuts)] for loop in loops]
@@ -314,14 +328,14 @@ class AllTurns:
                 known = known.refined(states, seen)
         return known
 
-    def _ends(self, found: Sequence[Growing], repeats: Regular, known: _Known) -> None:
+    def _ends(self, found: Sequence[_Cuts], repeats: Regular, known: _Known) -> None:
         """Whether both leave the same for fewer units, and from the first cut on for all that come to the same end.
 
         Raises:
             NotAllError, OtherError: they do not.
         """
         most = self._least(repeats)
-        stops = [one.stops(repeats.period, repeats.first, 1) for one in found]
+        stops = [one.stops(1) for one in found]
         for units in set(range(1, most)) - self._compared:
             self._run(units)
         for units in range(most, most + repeats.period):
@@ -361,6 +375,30 @@ class AllTurns:
         if not any(given):
             self._compared.add(units)
         return ran
+
+
+def _ahead(found: Sequence[Growing], period: int, units: int) -> list[dict[Entered, int]]:
+    """Turns that stand ahead of the loops of both programs, more than ahead of the one with the fewest; none where they
+    are as many everywhere, or more than a period."""
+    ahead = [one.ahead(period, units) for one in found]
+    known = [counts for counts in ahead if counts is not None]
+    least = min((count for counts in known for count in counts.values()), default=0)
+    more = [{key: count - least for key, count in counts.items()} for counts in known]
+    turns = [one.of_period(period) or {} for one in found]
+    fits = all(n <= of_one[key] for counts, of_one in zip(more, turns, strict=False) for key, n in counts.items())
+    return more if len(known) == len(found) and fits and any(any(counts.values()) for counts in more) else []
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """Where the cuts of a program are, with the turns that stand `ahead` of its loops."""
+
+    loops: Growing
+    repeats: Regular
+    ahead: Mapping[Entered, int] | None = None
+
+    def stops(self, count: int) -> dict[Stop, int]:
+        return self.loops.stops(self.repeats.period, self.repeats.first, count, self.ahead)
 
 
 @dataclass(frozen=True)

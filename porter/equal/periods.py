@@ -5,7 +5,7 @@ numbers that repeat or move evenly; and where its cuts are to be."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -44,8 +44,19 @@ class Growing:
         found = {key: divmod(more * period, self.units) for key, more in self.more.items()}
         return None if any(rest for _, rest in found.values()) else {key: turns for key, (turns, _) in found.items()}
 
-    def stops(self, period: int, first: int, cuts: int) -> dict[Stop, int]:
+    def ahead(self, period: int, units: int) -> dict[Entered, int] | None:
+        """The turns that stand ahead of each loop, where it makes fewer in an execution of so many units than a period
+        of them for each; None where nobody can tell."""
+        turns = self.of_period(period)
+        if turns is None or any(count * units % period for count in turns.values()):
+            return None
+        return {key: count * units // period - len(self.turns[key]) for key, count in turns.items()}
+
+    def stops(
+        self, period: int, first: int, cuts: int, ahead: Mapping[Entered, int] | None = None
+    ) -> dict[Stop, int]:  # fmt: skip
         """So many cuts, the first one after `first` periods, in each loop that a warp comes to, one after another.
+        Turns that stand `ahead` of one count.
 
         Raises:
             IrregularError: warps come to more or fewer of them.
@@ -60,7 +71,7 @@ class Growing:
         if len({len(keys) for keys in by_warp.values()}) > 1:
             raise IrregularError("warps that come to loops more often than others do")
         return {
-            (*key, turns[key] * (first + cut)): number * cuts + cut
+            (*key, turns[key] * (first + cut) - (ahead[key] if ahead is not None else 0)): number * cuts + cut
             for keys in by_warp.values() for number, key in enumerate(keys) for cut in range(cuts)
         }  # fmt: skip
 

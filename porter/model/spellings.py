@@ -46,6 +46,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "type_of_tiled_mma": "the type of a tiled MMA up to its atom",
         "namespace_of_types": "a namespace that types of operands stand in",
         "asserting_macro": "a macro that holds two values against each other as types",
+        "atom_of_sm100": "an atom of an MMA of SM100",
         "asking_for_lane": "in a text, what asks which lane of a warp a thread is, or gives values to others",
         "calling_function": "a function that calls another one for each of several values, and does nothing else",
         "computing_method": "a method of which the same holds, also of its object",

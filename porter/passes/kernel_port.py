@@ -176,7 +176,7 @@ def _port_kernels(
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
         words = frozenset(program.identifiers()) if program.statements else frozenset()
-        libraries = _ported_libraries(sources)
+        libraries = _ported_libraries(program, sources)
         findings += [_unported(c) for c in synchronizing(program)] if libraries else []
         return KernelPort(program, findings, common=Common(words), libraries=libraries)
     context = new_context(program, accumulators, placement, common)
@@ -195,9 +195,11 @@ def _port_kernels(
     return KernelPort(program, findings, context.edits, plans, added=context.added, common=own)
 
 
-def _ported_libraries(sources: SourceSet) -> frozenset[str]:
+def _ported_libraries(program: Program, sources: SourceSet) -> frozenset[str]:
     """Libraries whose constructs stay in sources that are a port themselves."""
-    return frozenset({CUTE}) if _includes(sources, HEADER) else frozenset()
+    texts = (f.lexed.plain_text for f in sources.files.values())
+    own_words = any(program.vocabulary.spellings.stand_in("atom_of_sm100", text) for text in texts)
+    return frozenset({CUTE}) if own_words or _includes(sources, HEADER) else frozenset()
 
 
 def _includes(sources: SourceSet, header: str) -> bool:

@@ -143,7 +143,9 @@ def proofs_of(
     other = replace(comparison, schedule=LAST_FIRST, show=lambda *_: Shown("nothing"), _outcomes={})
     equality = with_proofs(equality, found, reorders, partial(other.run, proved or taken[:1]))
     if for_all is not None and equality.status == "equal" and taken[0] == chosen[0]:
-        equality = _for_all(comparison, chosen, seconds, for_all, equality)
+        is_known = turns == "both" and taken == list(chosen)
+        proofs = (of_original, of_port) if is_known else _of_turns(comparison, chosen, seconds)
+        equality = _for_all(comparison, chosen, for_all, equality, *proofs)
     return replace(found, equality=equality)
 
 
@@ -153,17 +155,23 @@ def _party(comparison: Comparison, program: Literal["original", "port"], sizes: 
     return Party(program, flow, partial(launched_case, problem, flow))
 
 
-def _for_all(
-    comparison: Comparison, chosen: Sequence[Sizes], seconds: float, budget: Budget, equality: Equality
-) -> Equality:
-    """With what is known of all numbers of turns; a size at which something else is left, and a run shows it, is what
-    counts."""
-    began = time.perf_counter()
-    counts: list[SizeCompared] = []
+def _of_turns(comparison: Comparison, chosen: Sequence[Sizes], seconds: float) -> tuple[Proof, Proof]:
+    """The proofs of both for other numbers of turns as well."""
     of_original, of_port = (
         program.prove(chosen, seconds, usual_level(name, program.plan))
         for name, program in (("original", comparison.original), ("port", comparison.port))
     )  # fmt: skip
+    return of_original, of_port
+
+
+def _for_all(
+    comparison: Comparison, chosen: Sequence[Sizes], budget: Budget, equality: Equality, of_original: Proof,
+    of_port: Proof,
+) -> Equality:  # fmt: skip
+    """With what is known of all numbers of turns; a size at which something else is left, and a run shows it, is what
+    counts."""
+    began = time.perf_counter()
+    counts: list[SizeCompared] = []
     programs = AllSizes(comparison.original, comparison.port, comparison.flow_of, chosen[0], budget)
     of_symbols = programs.of_symbols(of_original, of_port)
     other = _shown_by_other_sizes(comparison, programs.telling, budget)

@@ -16,7 +16,7 @@ from porter.verify.mutation_record import Record, read_record, write_record
 
 HERE = FOLDER / "full_rate"
 KERNELS = [
-    "attention_fwd", "cute_attention", "gemm_cluster",
+    "attention_fwd", "gemm_cluster",
     "gemm_cooperative_128", "gemm_fp8_scaled", "gemm_fp8_ue8m0", "gemm_fused", "gemm_lambda", "gemm_mn_major",
     "gemm_persistent", "gemm_pipelined", "gemm_rs", "gemm_struct", "gemm_tf32", "gemm_tma", "gemm_two_n", "gemm_ws",
 ]  # fmt: skip

@@ -145,6 +145,18 @@ def test_numbers_that_follow_the_size_in_a_loop(name: str) -> None:
     assert period_of_all(*map(kernel, PAIRS[name])) == 1
 
 
+FIRST = LOAD + ADD + "\nmov.u32 %r2, 1;\nsetp.ge.u32 %p1, %r2, %r1;\n@%p1 bra DONE;\n"
+
+
+def test_a_turn_that_stands_ahead_of_the_loop() -> None:
+    assert period_of_all(ORIGINAL, kernel(ahead=FIRST, behind="DONE:\n")) == 1
+    assert period_of_all(kernel(ahead=FIRST, behind="DONE:\n"), ORIGINAL) == 1
+    with pytest.raises((NotAllError, OtherError)):
+        period_of_all(ORIGINAL, kernel(ahead=FIRST.replace("%r2, 1;", "%r2, 2;"), behind="DONE:\n"))
+    with pytest.raises((NotProvedError, NotAllError)):
+        period_of_all(ORIGINAL, kernel(LATE["a field of an index"], FIRST, "DONE:\n"))
+
+
 @pytest.mark.parametrize("name", UNLIKE)
 def test_numbers_that_are_others_in_a_late_turn(name: str) -> None:
     with pytest.raises((NotProvedError, NotAllError)):

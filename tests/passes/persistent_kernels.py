@@ -64,7 +64,7 @@ kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtens
         @PRODUCER@ {
             @LOOP@ {
                 @TILE@
-                for (int k = 0; k < K / 64; ++k, ++n) {
+                for (int k = 0; k < @STEPS@; ++k, ++n) {
                     wait(&ring.empty[n % kStages], n / kStages % 2 ^ 1);
                     @LOADS@
                 }
@@ -77,7 +77,7 @@ kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtens
             @TILE@
             @EARLY@
             float acc[8] = {};
-            for (int k = 0; k < K / 64; ++k, ++n) {
+            for (int k = 0; k < @STEPS@; ++k, ++n) {
                 wait(&ring.full[n % kStages], n / kStages % 2);
                 asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
                 for (int i = 0; i < 4; ++i) {
@@ -119,6 +119,7 @@ DEFAULTS = {
              "load(ring.a[n % kStages], &map_a, &ring.full[n % kStages], k * 64, row * 128);\n"
              "load(ring.b[n % kStages], &map_b, &ring.full[n % kStages], k * 64, column * 16);",
     "EARLY": "",
+    "STEPS": "K / 64",
     "STORE": "float* to = out + (row * 128 + consumer * 64 + warp * 16 + lane / 4) * N + column * 16 + lane % 4 * 2;\n"
              "for (int i = 0; i < 8; ++i) to[i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2] = acc[i];",
     "LAUNCH": "kernel<<<blocks, 384, sizeof(Ring)>>>(map_a, map_b, out, M, N, K);",
@@ -139,6 +140,63 @@ struct Tiles {
     }
 };
 """
+TILE = DEFAULTS["TILE"]
+OF_A_TILE: dict[str, dict[str, str]] = {
+    "as many as memory says": {"TILE": f"{TILE}\nconst int steps = int(out[row]);"},
+    "as many as the row says": {"TILE": f"{TILE}\nconst int steps = min(K / 64, row + 1);"},
+    "as many as the column says": {"TILE": f"{TILE}\nconst int last = column * 2, steps = last < K / 64 ? last : 1;"},
+    "as many as the number says": {"TILE": f"{TILE}\nconst int steps = tile % 2 + 1;"},
+    "as many as a branch says": {"TILE": f"{TILE}\nint steps = K / 64; if (row == 1) {{ steps = 1; }}"},
+    "as many as a function says": {
+        "HEAD": "__device__ int counted(int row, int k) { return row < 2 ? 1 : k; }\n",
+        "TILE": f"{TILE}\nconst int steps = counted(row, K / 64);",
+    },
+    "a tile that is left out": {"TILE": f"{TILE}\nconst int steps = K / 64;\nif (row % 3 == 2) continue;"},
+    "a tile that memory leaves out": {"TILE": f"{TILE}\nconst int steps = K / 64;\nif (out[tile] > 3) continue;"},
+    "another part of the sum": {
+        "TILE": f"{TILE}\nconst int steps = K / 128, first = tile % 2 * steps;",
+        "LOADS": LOADS.replace("k * 64", "(first + k) * 64"),
+    },
+}
+"""Steps that are others for some tiles: both CTAs of a pair do not take them together."""
+LISTED = {"LOOP": "for (int it = blockIdx.x; it < tiles; it += gridDim.x)"}
+PLACED: dict[str, dict[str, str]] = {
+    "a list of tiles": {**LISTED, "TILE": f"const int tile = int(out[it]);\n{TILE}"},
+    "a list of rows": {"TILE": "const int row = int(out[tile / (N / 16)]), column = tile % (N / 16);"},
+    "a list in shared memory": {
+        **LISTED,
+        "COUNT": DEFAULTS["COUNT"] + " __shared__ int list[64]; list[threadIdx.x % 64] = 63 - threadIdx.x % 64;"
+        " __syncthreads();",
+        "TILE": f"const int tile = list[it];\n{TILE}",
+    },
+    "groups of tiles": {
+        "COUNT": DEFAULTS["COUNT"] + " int group = 0, start = 0, end = M;",
+        "TILE": "while (tile >= end) { ++group; start = end; end += int(out[group]); }\n"
+        "const int local = tile - start;\nconst int row = local / (N / 16), column = local % (N / 16);",
+    },
+}
+"""Memory tells the place of a tile, which is that of the whole product."""
+JUDGED: dict[str, dict[str, str]] = {
+    "an index that changes where sums are stored": {
+        "TILE": "int row = tile / (N / 16), column = tile % (N / 16);",
+        "STORE": "row += 0;\n" + STORE,
+    },
+    "an index of the tile where sums are stored": {"STORE": STORE + "\nif (threadIdx.x == 128) to[0] += tile;"},
+    "a number of tiles where sums are stored": {
+        "COUNT": DEFAULTS["COUNT"] + "\nconst int across = N / 16;",
+        "STORE": STORE + "\nif (threadIdx.x == 128) to[0] += row * across + column;",
+    },
+    "the block where sums are stored": {"STORE": STORE + "\nif (threadIdx.x == 128) to[0] += blockIdx.x;"},
+    "what follows from the tile's number ahead of it": {
+        "EARLY": "const int number = tile + 1;",
+        "STORE": STORE + "\nif (threadIdx.x == 128) to[0] += number;",
+    },
+    **{n: {"STEPS": "steps", **parts} for n, parts in OF_A_TILE.items()},
+    **PLACED,
+}
+"""For the judge of pairs."""
+
+
 CASE = """\
 version: 1
 kernel: kernel.cu

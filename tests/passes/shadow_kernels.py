@@ -5,8 +5,12 @@ for the compiler, PTX and runs to refuse what is proposed (`scripts/shadow_nativ
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
+import persistent_kernels
+import tile_kernels
 from attention_kernels import Pairs
 from native_kernels import BATCH
 
@@ -195,12 +199,14 @@ TURNS: dict[str, Pairs] = {
 """Of `attention_kernels`: what the next turn begins with, changed in ways that its text hides."""
 
 
-Kernel = tuple[str, str, dict[str, str] | Pairs, tuple[str, ...]]
+Writes = Callable[[Path], Path]
+"""Writes a kernel with its case into a folder."""
+Kernel = tuple[str, str, "dict[str, str] | Pairs | Writes", tuple[str, ...]]
 
 
 def cases() -> Iterator[Kernel]:
-    """Groups, names, parts of `native_kernels` or `attention_kernels`, and steps. What parts write besides sums
-    goes to `seen`; `MINUS` makes up for what they add to the descriptor of B."""
+    """Groups, names, parts of `native_kernels` or `attention_kernels` or what writes a kernel, and steps. What parts
+    write besides sums goes to `seen`; `MINUS` makes up for what they add to the descriptor of B."""
     yield "right", "as it is, stages that go back", {}, RELEASE
     yield "right", "as it is, a thread of its own", {}, THREAD
     for name, parts in GIVEN_BACK.items():
@@ -225,6 +231,10 @@ def cases() -> Iterator[Kernel]:
         yield "writes", name, _seen({"HEAD": head, "AHEAD": ahead, "BATCH": f"{BATCH} {write}"}), THREAD
     for name, pairs in TURNS.items():
         yield "turns", name, pairs, AHEAD_OF
+    for name, parts in tile_kernels.JUDGED.items():
+        yield "tiles", name, partial(tile_kernels.write, **parts), (*THREAD, "tiles")
+    for name, parts in persistent_kernels.JUDGED.items():
+        yield "pairs", name, partial(persistent_kernels.write, **parts), (*THREAD, "pair")
 
 
 def _seen(parts: dict[str, str]) -> dict[str, str]:

@@ -165,7 +165,15 @@ def test_several_commits_are_one_where_one_wait_covers_them(tmp_path: Path) -> N
             QK.replace("        warpgroup_wait<0>();\n", ""),
             "a wait for the MMAs of `tSrS` in front of what uses it",
         ),
-        (QK, QK.replace("warpgroup_wait<0>();", "if (most) warpgroup_wait<0>();"), "a wait for the MMAs of"),
+        (QK, QK.replace("warpgroup_wait<0>();", "if (most) warpgroup_wait<0>();"), "as a statement in braces"),
+        (QK, QK.replace("warpgroup_wait<0>();", "if (most) { warpgroup_wait<0>(); }"), "a wait for the MMAs of"),
+        (QK, QK.replace("warpgroup_commit", "if (most)\n            warpgroup_commit"), "as a statement in braces"),
+        (QK, QK.replace("warpgroup_arrive", "if (most) warpgroup_arrive"), "as a statement in braces"),
+        (
+            RESCALE + CONVERT + PV,
+            CONVERT + PV.replace("        gemm", "        if (most) for (;;) { gemm").replace("tOrO);", "tOrO); }"),
+            "",
+        ),
         ("float most = -INFINITY;", "float most = gO(0);\n    if (most > 0) return;", "one end of the part"),
         (
             "    Tensor tSrQ = thread_qk.partition_fragment_A(sQ);\n",
@@ -279,3 +287,12 @@ def test_instantiations_of_several_widths_and_types_have_one_text(tmp_path: Path
     assert "tile_size<1>(mma_qk), UMMA::Major::K" in text
     assert "partition_fragment_C(umma_qk, make_shape(tile_size<0>(umma_qk), tile_size<1>(umma_qk)));" in text
     assert "tOtO.data() = tmem_own + 128;" in text
+
+
+def test_a_second_port_changes_nothing_and_has_nothing_to_say(tmp_path: Path) -> None:
+    traits = "using Op = SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>;\n"
+    once = idiomatic(tmp_path, TEXT.replace("struct Storage", f"{traits}struct Storage"), TYPES)
+    assert traits in once
+    again = port(tmp_path, once, TYPES)
+    assert again.files[str(tmp_path / "kernel.cu")].decode() == once
+    assert (int(again.exit_code), again.diagnostics) == (0, [])

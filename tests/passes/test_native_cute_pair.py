@@ -108,14 +108,6 @@ REFUSED: dict[str, tuple[list[Change], str]] = {
     "a tile beside the one that is loaded": (
         [("tiles.row() * config::kM", "(tiles.row() + 1) * config::kM")], "as a multiple of the tile's place",
     ),
-    "steps that follow from the tile": (
-        [("for (int k = 0; k < steps; ++k, ++write)", "for (int k = 0; k < steps + tiles.row(); ++k, ++write)")],
-        "steps that do not follow from the tile: `tiles` does",
-    ),
-    "a tile's number where it is stored": (
-        [(COORD, "make_coord(tiles.row() + 0 * tiles.next, tiles.column())")],
-        "that sums are stored by the place of their tile: `tiles` is of half a product",
-    ),
     "a place that is changed": (
         [("        mma.accumulate_ = GMMA::ScaleOut::Zero;",
           "        int place = tiles.row();\n        place += 0;\n"
@@ -128,14 +120,6 @@ REFUSED: dict[str, tuple[list[Change], str]] = {
     "CTAs that know of each other": (
         [("    const int steps = K / kK;", "    cute::cluster_sync();\n    const int steps = K / kK;")],
         "a kernel whose CTAs know nothing of each other",
-    ),
-    "something that goes on with tiles": (
-        [("    cutlass::PipelineState<kStages> read, release;", "    cutlass::PipelineState<kStages> read, release;\n"
-          "    int turn = 0;"),
-         ("        mma.accumulate_ = GMMA::ScaleOut::Zero;", "        ++turn;\n"
-          "        mma.accumulate_ = GMMA::ScaleOut::Zero;"),
-         ("copy(results,", "if (turn >= 0) copy(results,")],
-        "`turn` as it is for all stores of a tile",
     ),
     "edges of both kinds": (
         [*EDGES[:1], ("make_shape(M, N), make_stride", "make_shape(M / 1, N), make_stride")],
@@ -211,10 +195,6 @@ REFUSED_OF_GRIDS: dict[str, tuple[list[Change], str]] = {
           "    kernel<<<dim3(M / BM, N / BN), 384, bytes, stream>>>(map_b, map_a, C, N, M, K);\n"
           "    return cudaGetLastError();\n}")],
         "one launch",
-    ),
-    "stores that know the grid": (
-        [("    copy(tCrC, thread_mma", "    if (gridDim.x > 1) copy(tCrC, thread_mma")],
-        "that sums are stored by the place of their tile",
     ),
 }  # fmt: skip
 

@@ -122,26 +122,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "a coordinate that is no multiple": (
         {"LOADS": LOADS.replace("row * 128", "row * 128 + 64")}, "as a multiple of the tile's index",
     ),
-    "an index that changes where sums are stored": (
-        {"TILE": "int row = tile / (N / 16), column = tile % (N / 16);", "STORE": "row += 0;\n" + STORE},
-        "`row` as it is, where sums are stored",
-    ),
-    "an index of the tile where sums are stored": (
-        {"STORE": STORE + "\nif (threadIdx.x == 128) out[M * N + tile] = 1;"}, "`tile` is of half a product",
-    ),
-    "a number of tiles where sums are stored": (
-        {"COUNT": DEFAULTS["COUNT"] + "\nconst int across = N / 16;",
-         "STORE": STORE + "\nif (threadIdx.x == 128) out[M * N + row * across + column] = 1;"},
-        "`across` is of half a product",
-    ),
-    "the block where sums are stored": (
-        {"STORE": STORE + "\nif (threadIdx.x == 128) out[M * N + blockIdx.x] = 1;"}, "row and column of their tile",
-    ),
-    "what follows from the tile's number ahead of it": (
-        {"EARLY": "const int number = tile + 1;",
-         "STORE": STORE + "\nif (threadIdx.x == 128) out[M * N + number] = 1;"},
-        "`number` is of half a product",
-    ),
     "a launch by a function": (
         {"LAUNCH": "void* arguments[] = {&map_a, &map_b, &out, &M, &N, &K};\n"
                    "cudaLaunchKernel((const void*)kernel, blocks, 384, arguments, sizeof(Ring), 0);"},

@@ -156,17 +156,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "blocks with nothing to do": (
         {**LINEAR, "COMMON": "if (tile > 1000) return;"}, "that `tile` is for a tile's row and column alone",
     ),
-    "blocks that take turns": (
-        {"HEAD": "__device__ int turn(const int* p) {"
-                 ' int v; asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(p)); return v; }',
-         "AHEAD": "while (turn((const int*)out) < 0) {}"},
-        "that blocks do not know of each other: `ld.acquire.gpu`",
-    ),
-    "sums of several blocks": (
-        {"STORE": STORE.replace("to[i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2] = acc[i];",
-                                "atomicAdd(to + i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2, acc[i]);")},
-        "that blocks do not know of each other: `atomicAdd`",
-    ),
 }  # fmt: skip
 
 
@@ -183,7 +172,7 @@ LOOPS: dict[str, tuple[dict[str, str], str]] = {
     "an order of its own": (
         {"HEAD": SCHEDULE, "COUNT": "Tiles schedule(M, N);\nint row, column;",
          "LOOP": "while (schedule.pop(row, column))", "TILE": ""},
-        "the place of a block in the kernel itself",
+        "as quotient and remainder of its number",
     ),
     "tiles one by one": (
         {"LOOP": "for (int tile = blockIdx.x; tile < tiles; tile += 2)"}, "which numbers `tile` has",

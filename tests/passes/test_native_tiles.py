@@ -118,45 +118,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         {"COMMON": "if (blockIdx.x == 0 && threadIdx.x == 0) out[0] = 0;"},
         "what `blockIdx` is for, apart from a tile",
     ),
-    "a function that asks for the block": (
-        {"HEAD": "__device__ int row_of() { return blockIdx.y; }",
-         "PLACE": "const int row = row_of(), column = blockIdx.x;"},
-        "the place of a block in the kernel itself: `blockIdx`",
-    ),
-    "a macro that asks for the block": (
-        {"HEAD": "#define ROW blockIdx.y", "PLACE": "const int row = ROW, column = blockIdx.x;"},
-        "the place of a block in the kernel itself: `blockIdx`",
-    ),
-    "an object that asks for the block": (
-        {"HEAD": "struct Place { int row, column; __device__ Place() : row(blockIdx.y), column(blockIdx.x) {} };",
-         "PLACE": "Place place;\nconst int row = place.row, column = place.column;"},
-        "the place of a block in the kernel itself: `blockIdx`",
-    ),
-    "an object that tells others": (
-        {"HEAD": "struct Done { int* at; __device__ ~Done() { atomicAdd(at, 1); } };",
-         "AHEAD": "Done done{(int*)out};"},
-        "that blocks do not know of each other: `atomicAdd`",
-    ),
-    "a register that says the block": (
-        {"PLACE": 'int row; asm("mov.u32 %0, %%ctaid.y;" : "=r"(row));\nconst int column = blockIdx.x;'},
-        "the place of a block in the kernel itself: `%%ctaid`",
-    ),
-    "a place that changes": (
-        {"PLACE": "int row = blockIdx.y, column = blockIdx.x;", "STORE": "row += 0;\n" + STORE},
-        "that `row` begins anew with each tile",
-    ),
-    "sums of several blocks": (
-        {"STORE": STORE.replace("to[i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2] = acc[i];",
-                                "atomicAdd(to + i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2, acc[i]);")},
-        "that blocks do not know of each other: `atomicAdd`",
-    ),
-    "blocks that wait for others": (
-        {"HEAD": "__device__ int flag(const int* p) {"
-                 ' int v; asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(p)); return v; }',
-         "AHEAD": "while (flag((const int*)out) < 0) {}"},
-        "that blocks do not know of each other: `ld.acquire.gpu`",
-    ),
-    "a fence for others": ({"STORE": STORE + "\n__threadfence();"}, "`__threadfence`"),
     "clusters": (
         {"HEAD": "#define CLUSTERED __cluster_dims__(2, 1, 1)", "LAUNCH": "/* */"},
         "blocks that are launched one by one: `__cluster_dims__`",
@@ -169,9 +130,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "an mbarrier of one phase": (
         {"ACQUIRE": "wait(&ring.empty[@AT@], @PHASE@ ^ 1); wait(&ring.full[0], 1);"},
         "that the phase `1` of ring.full[0] goes on from tile to tile",
-    ),
-    "a stage that is set for each tile": (
-        {**TURNING, "STATE": "stage = 0; phase = 0;", "COMMON": "int stage, phase;"}, "goes on from tile to tile",
     ),
     "a stage that the tile has a part in": (
         {"STATE": "int n = 0;", "NEXT": "++k, ++n", "AT": "(n + row) % kStages", "PHASE": "n / kStages % 2"},
@@ -186,21 +144,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         {"LOADS": LOADS.replace("k * 64, row", "k % 4 * 64, row")},
         "coordinates that follow from `k` as a stage does not",
     ),
-    "coordinates that go on": (
-        {"STATE": "int n = 0;", "NEXT": "++k, ++n", "AT": "n % kStages", "PHASE": "n / kStages % 2",
-         "LOADS": LOADS.replace("k * 64, row", "n * 64, row")},
-        "coordinates that `n`, which goes on, has no part in",
-    ),
-    "as many stages as went on": (
-        {"STATE": "int n = 0;", "NEXT": "++k, ++n", "AT": "n % kStages", "PHASE": "n / kStages % 2",
-         "BOUND": "n < K / 64"},
-        "how many stages a tile has, apart from `n`, which goes on",
-    ),
-    "a sum over the tiles of a thread": (
-        {"AHEAD": "float most = 0;", "STORE": STORE + "\nfor (int i = 0; i < 8; ++i) most += acc[i];"},
-        "that `most` begins anew with each tile",
-    ),
-    "a parameter that changes": ({"STORE": STORE + "\nout += 1;"}, "that `out` begins anew with each tile"),
     "consumers that wait for all": ({"STORE": "__syncthreads();\n" + STORE, "BESIDE": "__syncthreads();"}, ""),
     "something behind all tiles": ({"END": "if (threadIdx.x == 0) out[0] = out[0];"}, "that a tile ends where"),
     "consumers that wait behind their MMAs": (

@@ -132,6 +132,63 @@ LINEAR = {
     "PLACE": "const int tile = blockIdx.x;\nconst int row = tile / (N / 16), column = tile % (N / 16);",
     "LAUNCH": "kernel<<<M / 128 * (N / 16), 384, sizeof(Ring)>>>(map_a, map_b, out, M, N, K);",
 }
+JUDGED: dict[str, dict[str, str]] = {
+    "a function that asks for the block": {
+        "HEAD": "__device__ int row_of() { return blockIdx.y; }",
+        "PLACE": "const int row = row_of(), column = blockIdx.x;",
+    },
+    "a macro that asks for the block": {
+        "HEAD": "#define ROW blockIdx.y",
+        "PLACE": "const int row = ROW, column = blockIdx.x;",
+    },
+    "an object that asks for the block": {
+        "HEAD": "struct Place { int row, column; __device__ Place() : row(blockIdx.y), column(blockIdx.x) {} };",
+        "PLACE": "Place place;\nconst int row = place.row, column = place.column;",
+    },
+    "an object that tells others": {
+        "HEAD": "struct Done { int* at; __device__ ~Done() { atomicAdd(at, 1); } };",
+        "AHEAD": "Done done{(int*)out};",
+    },
+    "a register that says the block": {
+        "PLACE": 'int row; asm("mov.u32 %0, %%ctaid.y;" : "=r"(row));\nconst int column = blockIdx.x;'
+    },
+    "a place that changes": {"PLACE": "int row = blockIdx.y, column = blockIdx.x;", "STORE": "row += 0;\n" + STORE},
+    "sums of several blocks": {
+        "STORE": STORE.replace(
+            "to[i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2] = acc[i];",
+            "atomicAdd(to + i / 4 * 8 + i / 2 % 2 * 8 * N + i % 2, acc[i]);",
+        )
+    },
+    "blocks that wait for others": {
+        "HEAD": "__device__ int flag(const int* p) {"
+        ' int v; asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(p)); return v; }',
+        "AHEAD": "while (flag((const int*)out) < 0) {}",
+    },
+    "a fence for others": {"STORE": STORE + "\n__threadfence();"},
+    "a stage that is set for each tile": {**TURNING, "STATE": "stage = 0; phase = 0;", "COMMON": "int stage, phase;"},
+    "coordinates that go on": {
+        "STATE": "int n = 0;",
+        "NEXT": "++k, ++n",
+        "AT": "n % kStages",
+        "PHASE": "n / kStages % 2",
+        "LOADS": LOADS.replace("k * 64, row", "n * 64, row"),
+    },
+    "as many stages as went on": {
+        "STATE": "int n = 0;",
+        "NEXT": "++k, ++n",
+        "AT": "n % kStages",
+        "PHASE": "n / kStages % 2",
+        "BOUND": "n < K / 64",
+    },
+    "a sum over the tiles of a thread": {
+        "AHEAD": "float most = 0;",
+        "STORE": STORE + "\nfor (int i = 0; i < 8; ++i) most += acc[i];",
+    },
+    "a parameter that changes": {"STORE": STORE + "\nout += 1;"},
+}
+"""What takes part in a tile and goes on with others, or is told by a block: for the judge."""
+
+
 CASE = (
     persistent_kernels.CASE.replace(", CTAS: 2}", "}").replace(", CTAS: 3}", "}").replace(", CTAS: 1}", "}")
     .replace("sizes: {M: 256, N: 32, K: 64}", "sizes: {M: 256, N: 64, K: 192}")

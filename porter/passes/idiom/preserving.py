@@ -314,8 +314,10 @@ class Preserving:
             site.draft.behind(RULE, kernel, places[key], "\n".join(self._loaded(sums)))
         for call in site.tiled.copy_waits:
             statement = call.node.parent
-            if call.caller is not kernel or statement is None or statement.type != "expression_statement":
-                raise site.left(call.node, "a wait for copies as a statement of the kernel", call.caller)
+            around = statement.parent if statement is not None and statement.type == "expression_statement" else None
+            if call.caller is not kernel or around is None or around.type != "compound_statement":
+                raise site.left(call.node, "a wait for copies as a statement in braces of the kernel", call.caller)
+            assert statement is not None
             site.draft.behind(BATCH_RULE, kernel, statement, cpp("fence_copies", meets=False))
 
     def _instead(self, rule: str, statement: Node, text: str) -> None:
@@ -393,7 +395,8 @@ class Preserving:
             commit = f"{inner}{commit}" if last.id in self._commits else ""
             draft.insert(BATCH_RULE, kernel, draft.end_of(kernel, last), f"{commit}\n{pad}}}")
         for statement in find(kernel.body, "expression_statement"):
-            if self.events.kind(statement) == "goes" and not self._is_opening(statement):
+            in_list = statement.parent is not None and statement.parent.type == "compound_statement"
+            if in_list and self.events.kind(statement) == "goes" and not self._is_opening(statement):
                 draft.remove(BATCH_RULE, kernel, statement)
         self._told()
 

@@ -60,10 +60,10 @@ class Residence:
         for one in syncs:
             if isinstance(one.fact, Wait) and one.fact.pending != "0":
                 raise self.site.left(one.call.node, "waits for all MMAs of a batch")
-            if not isinstance(one.fact, Fence | Wait):
-                continue
-            if one.call.node.parent is None or one.call.node.parent.type != "expression_statement":
-                raise self.site.left(one.call.node, "a wait or the opening of a batch as a statement of its own")
+            statement = one.call.node.parent
+            around = statement.parent if statement is not None and statement.type == "expression_statement" else None
+            if around is None or around.type != "compound_statement":
+                raise self.site.left(one.call.node, "what opens, closes or waits for a batch as a statement in braces")
         if len(syncs) != len([s for s in tiled.synchronizations if id(self.kernel) in self._reaching(s.call.caller)]):
             raise self.site.left(self.kernel.body, "batches that the kernel itself opens and waits for")
         for total in self.fragments.sums:
@@ -105,6 +105,8 @@ class Residence:
             while (loop := _loop_around(current, self.kernel.body)) is not None:
                 if any(inside(loop, n) for n in (*uses, one.handle.declaration)):
                     break
+                if loop.parent is None or loop.parent.type != "compound_statement":
+                    raise self.site.left(loop, "braces around a loop with MMAs")
                 node = current = loop
             found[node.id] = node
         return sorted(found.values(), key=lambda n: n.start_byte)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import libcst as cst
 import libcst.matchers as m
 
-from porter.passes.idiom_dsl.kernel import Kernel, Region, advanced, binds, first_of
+from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
+from porter.passes.idiom_dsl.regions import Region, is_whole_wait
+from porter.passes.idiom_dsl.shapes import advanced, binds, first_of
 from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, assigned, found_in, method, operand
 from porter.passes.idiom_dsl.words import Words
 
@@ -45,7 +47,7 @@ def _between_turns(kernel: Kernel, draft: Draft, words: Words, condition: str) -
     commit, acquire = (_deeper(words.text(s, state=words["fills"])) for s in ("commit", "acquire"))
     parts = (f"if {condition}:", commit, words.text("wait"), words.text("copy_whole"), words.text("release"))
     for call in kernel.warpgroup_calls(kernel.function):
-        if kernel.is_whole_wait(statement := kernel.text.statement(call)):
+        if is_whole_wait(kernel, statement := kernel.text.statement(call)):
             draft.instead(RULE, statement, "\n".join([*parts, f"if {condition}:", acquire]))
 
 

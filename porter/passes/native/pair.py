@@ -21,7 +21,7 @@ from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.program import Program
-from porter.model.scopes import LOOPS, Variable, declared_names, resolve
+from porter.model.scopes import LOOPS, Variable, resolve
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.renaming import reached
@@ -29,13 +29,11 @@ from porter.passes.native import mma_thread
 from porter.passes.native.feeding import feeds
 from porter.passes.native.grids import in_pairs
 from porter.passes.native.mainloop import Pipelined, in_loop
-from porter.passes.native.pair_steps import check_part, check_turns, computed
 from porter.passes.native.release import count_of
 from porter.passes.native.sharing import is_ring
 from porter.passes.native.sites import Changes, Left, Place, path_of, statement_of
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
-from porter.passes.native.tile_places import branches_around
 from porter.ptx.table import find as decode
 from porter.ptx.tmem import COLUMNS, LANES
 from porter.ptx.umma import Kind, legal_n
@@ -308,7 +306,6 @@ class Pair:
     # --- The two CTAs
 
     def take(self) -> None:
-        self._steps()
         self._barriers()
         self._drain()
         for side in self.sides:
@@ -422,15 +419,6 @@ class Pair:
                 if found is not None and (set(found.parts) - _PLAIN or instruction.guard is not None):
                     raise path_of(copy)[0].left("a plain load of a box of two dimensions")
 
-    def _steps(self) -> None:
-        function, halves = self.function, self._of_halves(branches=True)
-        copies = [c for side in self.sides for c in side.copies]
-        check_turns(function, [*copies, *self.kernel.multiplies], halves)
-        for side in self.sides:
-            computed(function, self._tile_variable(side)[0], self._region_span())
-            for copy in side.copies:
-                check_part(copy, side.index, halves)
-
     # --- Sums of both halves of the columns
 
     def _region(self) -> list[Node]:
@@ -495,34 +483,12 @@ class Pair:
                 return name, at[1] or 0
         raise path_of(copy)[0].left(f"`{text}` as a multiple of the tile's index")
 
-    def _all_stored(self, nodes: list[Node]) -> None:
-        """That nothing leaves the stores of a tile."""
-        function = self.function
-        for node in nodes:
-            for leaving in find(node, "continue_statement", "break_statement", "return_statement", "goto_statement"):
-                above = leaving.parent
-                while above is not None and above.id != node.id and above.type not in (*LOOPS, "switch_statement"):
-                    above = above.parent
-                if leaving.type in ("return_statement", "goto_statement") or above is None or (
-                    above.id == node.id and node.type not in (*LOOPS, "switch_statement")
-                ):  # fmt: skip
-                    raise Place(function, leaving).left("that all sums of a tile are stored")
-
     def _epilogue(self) -> None:
         """The sums of each half of the columns are stored as those of a tile were."""
         function, context = self.function, self.context
         nodes = self._region()
-        self._all_stored(nodes)
         (rows, row_factor), (columns, column_factor) = (self._tile_variable(s) for s in self.sides)
-        slicing = self.move.slice
-        for node in nodes:
-            for name in find(node, "identifier"):
-                text = function.text(name)
-                variable = resolve(function, name, text)
-                if text in (rows, columns) and variable is not None and slicing.gives(function, name, variable):
-                    raise Place(function, name).left(f"`{text}` as it is, where sums are stored")
         again = self._derived({rows, columns}, nodes)
-        self._knows_no_halves({rows, columns}, nodes)
         pad = context.indent(function, function.span(self.move.range[0]))
         (row_side, column_side) = self.sides
         own_row, first_column, part = (context.names.fresh(n) for n in ("pair_row", "pair_column", "part"))
@@ -566,7 +532,6 @@ class Pair:
         block = self.move.range[0].parent
         assert block is not None
         lines, names = [], set(tiles)
-        self._again: set[str] = set()
         for node in block.named_children:
             if node.start_byte >= self.move.range[0].start_byte:
                 break
@@ -584,73 +549,8 @@ class Pair:
             used = any(declared[0] == self.function.text(n) for r in region for n in find(r, "identifier"))
             names.add(declared[0])
             if used:
-                self._again.add(declared[0])
                 lines.append(" ".join(ported_text(self.context, self.function, self.function.span(node)).split()))
         return lines
-
-    def _knows_no_halves(self, tiles: set[str], region: list[Node]) -> None:
-        """That what is stored follows from the tile, and from nothing else that is another for half of a product: the
-        number of a tile, or of tiles, the block's own."""
-        known = self._of_halves()
-        remade = self._again
-        for node in region:
-            for name in find(node, "identifier"):
-                variable = resolve(self.function, name, self.function.text(name))
-                if variable is None or variable.key not in known or variable.name in tiles | remade:
-                    continue
-                what = f"that sums are stored by row and column of their tile: `{variable.name}` is of half a product"
-                raise Place(self.function, name).left(what)
-            if BLOCK.search(self.function.text(node).encode()):
-                raise Place(self.function, node).left("that sums are stored by row and column of their tile")
-
-    def _of_halves(self, branches: bool = False) -> set[tuple[int, int, str]]:
-        """Variables that a statement may give a value which is another for half of a product; `branches`: also those
-        that one gives a value behind a condition which is."""
-        function, slicing = self.function, self.move.slice
-        sizes = {side.size for side in self.sides}
-        region = self._region_span()
-        found: set[tuple[int, int, str]] = set()
-        statements = list(find(function.body, *_STATEMENTS))
-        for loop in find(function.body, "for_statement"):
-            statements += [n for part in ("condition", "update") if (n := loop.child_by_field_name(part)) is not None]
-        statements = [n for n in statements if not region.contains(function.span(n))]
-        while True:
-            before = len(found)
-            for node in statements:
-                above = branches_around(function, node) if branches else ()
-                if not any(self._asks_halves(n, sizes, found) for n in (node, *above)):
-                    continue
-                for name in find(node, "identifier"):
-                    variable = resolve(function, name, function.text(name))
-                    if variable is None or variable.param is not None or variable.key in found:
-                        continue
-                    declared = variable.declaration is not None and variable.declaration.id == node.id
-                    if declared or slicing.gives(function, name, variable):
-                        found.add(variable.key)
-                if node.type == "declaration":
-                    found |= self._declared_by(node)
-            if len(found) == before:
-                return found
-
-    def _declared_by(self, node: Node) -> set[tuple[int, int, str]]:
-        """Variables of a declaration, found where they are used."""
-        names = {self.function.text(n) for d in node.children_by_field_name("declarator") for n in declared_names(d)}
-        used = (n for name in names for n in self.function.named(name) if n.start_byte > node.end_byte)
-        variables = (resolve(self.function, n, self.function.text(n)) for n in used)
-        return {v.key for v in variables if v is not None and v.declaration is not None and v.declaration.id == node.id}
-
-    def _asks_halves(self, node: Node, sizes: set[str], found: set[tuple[int, int, str]]) -> bool:
-        function = self.function
-        if BLOCK.search(function.text(node).encode()):
-            return True
-        for name in find(node, "identifier", "type_identifier"):
-            text = function.text(name)
-            if text in sizes:
-                return True
-            variable = resolve(function, name, text)
-            if variable is not None and variable.key in found:
-                return True
-        return False
 
     def _declared(self) -> None:
         """The kernel is one of clusters of two."""

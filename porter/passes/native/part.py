@@ -136,8 +136,6 @@ class Part:
         """
         for operation in self.operations:
             self._follow(operation)
-        self._stages_alone()
-        self._anew()
 
     # --- Stages go on
 
@@ -161,24 +159,6 @@ class Part:
             what = f"that the phase `{operation.phase}` of {operation.barrier} goes on from tile to tile"
             raise self._left(site.node, what)
 
-    def _stages_alone(self) -> None:
-        """That neither what is loaded nor how many stages a tile has follows from what goes on."""
-        for operation in self.operations:
-            site = next(s for s in operation.sites if s.frame.function is self.function)
-            for word in (w for text in operation.coords for w in names_in(text)):
-                variable = resolve(self.function, site.node, re.split(r"\.|->", word)[0])
-                if variable is not None and variable.key in self._keys:
-                    raise self._left(site.node, f"coordinates that `{variable.name}`, which goes on, has no part in")
-        for loop in self._loops():
-            condition = loop.child_by_field_name("condition")
-            # a loop may ask again until a phase is complete
-            if condition is None or any(_holds(condition, s.node) for o in self.operations for s in o.sites):
-                continue
-            for name in find(condition, "identifier"):
-                variable = resolve(self.function, name, self.function.text(name))
-                if variable is not None and variable.key in self._keys:
-                    raise self._left(name, f"how many stages a tile has, apart from `{variable.name}`, which goes on")
-
     def _goes_on(self, variable: Variable, at: Node, seen: tuple[tuple[int, int, str], ...] = ()) -> bool:
         """Whether a variable changes as stages do; it then goes on from tile to tile."""
         if variable.key in seen or variable.function is not self.function:
@@ -201,7 +181,6 @@ class Part:
         looping = inside and any(_holds(loop, declared) for loop in self._loops())
         if given:
             self._keys[variable.key] = variable
-            self._set_anew(variable, given)
         for node in made:
             for name in self._sources(node):
                 other = resolve(self.function, name, self.function.text(name))
@@ -212,19 +191,6 @@ class Part:
         if moving:
             self._keys[variable.key] = variable
         return moving
-
-    def _set_anew(self, variable: Variable, given: Sequence[Node]) -> None:
-        """That what goes on is not set to something else at the beginning of a tile."""
-        statements = {n.id for n in self.nodes if n.type == "expression_statement"}
-        for name in given:
-            assigned = enclosing(name, "assignment_expression")
-            right = assigned.child_by_field_name("right") if assigned is not None else None
-            if assigned is None or right is None or self.function.text(assigned.children[1]) != "=":
-                continue
-            again = any(self.function.text(n) == variable.name for n in find(right, "identifier"))
-            whole = enclosing(assigned, "expression_statement")
-            if whole is not None and whole.id in statements and not again:
-                raise self._left(name, f"that `{variable.name}` goes on from tile to tile")
 
     def _loops(self) -> Iterator[Node]:
         for node in self.nodes:
@@ -380,26 +346,6 @@ class Part:
             assert body is not None
             text = self.function.text
             yield from (n for n in find(body, "identifier") if text(n) == self.counter.name and _is_turn(text, n))
-
-    # --- What begins anew
-
-    def _anew(self) -> None:
-        """That nothing from ahead of the part is changed in it, but what goes on."""
-        kernel = self.places.kernel
-        sums = {a.variable.key for a in kernel.accumulators}
-        for node in self.nodes:
-            for name in find(node, "identifier"):
-                word = self.function.text(name)
-                variable = resolve(self.function, name, word)
-                if variable is None or variable.key in sums or variable.key in self._keys:
-                    continue
-                declared = variable.declaration
-                if declared is not None and (self._mine(declared) or SHARED in self.function.text(declared)):
-                    continue
-                if declared is None and variable.param is None:
-                    continue
-                if self._writes(name, variable):
-                    raise self._left(name, f"that `{word}` begins anew with each tile")
 
     # --- What follows from the place
 

@@ -14,11 +14,8 @@ from porter.lang.cuda import find
 from porter.model.functions import Function
 from porter.model.pipeline.frames import Frame, Wording
 from porter.model.program import Program
-from porter.model.scopes import LOOPS, Variable, resolve
+from porter.model.scopes import Variable, resolve
 from porter.passes.native.sites import Place
-
-_DECIDING = ("condition", "initializer", "update", "value")
-"""Parts of a statement that decide whether, or how often, what stands in it runs."""
 
 
 @dataclass(frozen=True)
@@ -162,80 +159,3 @@ def _is_whole(node: Node) -> bool:
 def summand(text: str) -> str:
     """An expression that something may be added to."""
     return f"({text})" if re.search(r"[?<>=&|^,]", text) else text
-
-
-def check_steps(load: Place, asked: list[Node], place: TilePlace, root: str = "") -> None:
-    """That each tile has the same steps, which both CTAs take together: none follows from the tile. `asked` are the
-    other coordinates of a load; `root` is what tells the tile, where that is no variable of a loop over tiles.
-
-    Raises:
-        Left: one may.
-    """
-    function = load.function
-    loops = [n for n in _around(function, load.node) if n.type in LOOPS]
-    if not loops:
-        raise load.left("loads in a loop over tiles" if not root else "loads in a loop")
-    whole = function.body if root else loops[-1]
-    names = _following(function, whole, root or function.text(place.root))
-    for above in _around(function, load.node):
-        if above.id != whole.id:
-            parts = (above.child_by_field_name(p) for p in _DECIDING)
-            asked = [*asked, *(p for p in parts if p is not None)]
-    for one in asked:
-        for name in find(one, "identifier"):
-            text = function.text(name)
-            if text in names:
-                raise Place(function, name).left(f"steps that do not follow from the tile: `{text}` does")
-
-
-def asked_in_turn(function: Function, node: Node) -> Iterator[Node]:
-    """What decides in a turn of a loop over tiles whether, and how often, a part of it runs: conditions around it, and
-    those by which the turn is left out ahead of it."""
-    above = list(_around(function, node))
-    loops = [n for n in above if n.type in LOOPS]
-    if not loops:
-        return
-    whole = loops[-1]
-    for outer in above[: above.index(whole)]:
-        yield from (part for p in _DECIDING if (part := outer.child_by_field_name(p)) is not None)
-    for leaving in find(whole, "continue_statement"):
-        around = list(_around(function, leaving))
-        if leaving.start_byte < node.start_byte and next(n for n in around if n.type in LOOPS).id == whole.id:
-            for outer in around[: around.index(whole)]:
-                yield from (part for p in _DECIDING if (part := outer.child_by_field_name(p)) is not None)
-
-
-def branches_around(function: Function, node: Node) -> Iterator[Node]:
-    """The conditions of branches that a node stands in."""
-    for above in _around(function, node):
-        condition = (
-            above.child_by_field_name("condition") if above.type in ("if_statement", "switch_statement") else None
-        )
-        if condition is not None:
-            yield condition
-
-
-def _around(function: Function, node: Node) -> Iterator[Node]:
-    """What a node of a function stands in, the innermost first."""
-    above = node.parent
-    while above is not None and above.id != function.body.id:
-        yield above
-        above = above.parent
-
-
-def _following(function: Function, loop: Node, root: str) -> set[str]:
-    """Names of variables whose values in a loop may follow from that of one of them."""
-    found = {root}
-    parts = ("init_declarator", "assignment_expression")
-    while True:
-        more = {
-            function.text(name)
-            for part in find(loop, *parts)
-            if found & {function.text(n) for n in find(part, "identifier")}
-            for target in (part.child_by_field_name("declarator") or part.child_by_field_name("left"),)
-            if target is not None
-            for name in ([target] if target.type == "identifier" else find(target, "identifier"))
-        }
-        if more <= found:
-            return found
-        found |= more

@@ -19,8 +19,8 @@ from porter.model.scopes import resolve
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native.mainloop import inside
 from porter.passes.native.pair import BLOCK, RULE, Side, asking
-from porter.passes.native.sites import Changes, Left, Place
-from porter.passes.native.tile_places import TilePlace, as_text, check_steps, mentions
+from porter.passes.native.sites import Changes, Left
+from porter.passes.native.tile_places import TilePlace, as_text
 from porter.passes.native.tiled_loads import Load
 from porter.passes.native.tiled_pair import TiledPair
 from porter.passes.tiled.text import cpp
@@ -61,9 +61,7 @@ class TiledGridPair(TiledPair):
             text = load.place.function.text(load.coords[index])
             raise load.place.left(f"`{text}` as {tile} times the block's index")
         root = next(n for n in (*find(self.function.node, "identifier"), self.function.node))
-        found = TilePlace(f"{_INDEX}.{axes.pop()}", root, tile)
-        check_steps(load.place, [c for i, c in enumerate(load.coords) if i != index], found, root=_INDEX)
-        return found
+        return TilePlace(f"{_INDEX}.{axes.pop()}", root, tile)
 
     def _words(self, frame: Frame, node: Node, depth: int) -> str:
         """An expression in the kernel's words, with what variables of its function begin with in their place."""
@@ -201,22 +199,6 @@ class TiledGridPair(TiledPair):
 
     def _outside(self, names: list[str]) -> str:
         return super()._outside([f"int({name})" for name in names])
-
-    def _stores_by_place(self, nodes: list[Node]) -> None:
-        function = self.function
-        again = self._for_each_part()
-        for place in self.places:
-            if next(mentions(function, [*nodes, *again], place.text), None) is None:
-                what = f"that sums are stored by `{place.text}`, by which their operands are loaded"
-                raise self.kernel.begin.left(what)
-        self._are_kept(again)
-        mine = [n for p in self.places for n in mentions(function, [*nodes, *again], p.text)]
-        for node in (*nodes, *again):
-            for match in find(node, "identifier"):
-                of_grid = function.text(match) in (_INDEX, "gridDim")
-                if of_grid and not any(inside(m, match) for m in mine):
-                    raise Place(function, match).left("that sums are stored by the place of their tile")
-        self._callees([*nodes, *again], [])
 
 
 def _bytes(function: Function) -> tuple[int, int]:

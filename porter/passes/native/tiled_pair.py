@@ -23,7 +23,7 @@ from porter.passes.native.pair import CTAS, Side
 from porter.passes.native.sites import Changes, Place, path_of
 from porter.passes.native.texts import ported_text
 from porter.passes.native.tile_edges import counts_parts
-from porter.passes.native.tile_places import TilePlace, check_steps, place_of_tile, same, summand
+from porter.passes.native.tile_places import TilePlace, place_of_tile, same, summand
 from porter.passes.native.tiled_loads import Load, Loads
 from porter.passes.native.tiled_mainloop import barriers_of
 from porter.passes.native.tiled_mma_thread import TiledMove
@@ -163,7 +163,6 @@ class TiledPair(TiledStores):
             raise load.place.left(f"tiles of {tile}, counted one by one or as what they hold: `{text}`")
         if not same(self.program, (load.frame, found.root), (self.function, self.move.range[0])):
             raise load.place.left(f"the same `{found.text}` where sums are stored")
-        check_steps(load.place, [c for i, c in enumerate(load.coords) if i != index], found)
         return found
 
     def _drained(self) -> None:

@@ -13,12 +13,9 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.facts import Commit, RegisterFence, Wait
-from porter.model.functions import Style
-from porter.model.pipeline.operations import Site
 from porter.model.scopes import declared_names, resolve
-from porter.passes.full_rate.renaming import reached
 from porter.passes.native.mainloop import inside
-from porter.passes.native.pair import BLOCK, CTAS, RULE, Pair
+from porter.passes.native.pair import CTAS, RULE, Pair
 from porter.passes.native.sites import Changes, Place
 from porter.passes.native.texts import indented, ported_text
 from porter.passes.native.tile_places import TilePlace, mentions
@@ -105,10 +102,12 @@ class TiledStores(Pair):
     def _epilogue(self) -> None:
         function, context = self.function, self.context
         nodes = self._region()
-        self._all_stored(nodes)
         part, *names = (context.names.fresh(n) for n in ("part", "pair_row", "pair_column"))
-        self._stores_by_place(nodes)
         again = self._for_each_part()
+        for place in self.places:
+            if next(mentions(function, [*nodes, *again], place.text), None) is None:
+                what = f"that sums are stored by `{place.text}`, by which their operands are loaded"
+                raise self.kernel.begin.left(what)
         renamed = Changes(context, RULE)
         for place, name in zip(self.places, names, strict=True):
             for node in mentions(function, [*nodes, *again], place.text):
@@ -160,17 +159,6 @@ class TiledStores(Pair):
     def _asks_place(self, declaration: Node) -> bool:
         return any(next(mentions(self.function, [declaration], p.text), None) is not None for p in self.places)
 
-    def _are_kept(self, declarations: list[Node]) -> None:
-        """That declarations which are made again are made of what is the same where sums are stored."""
-        function = self.function
-        for declaration in declarations:
-            for name in find(declaration, "identifier"):
-                variable = resolve(function, name, function.text(name))
-                for use in function.named(variable.name) if variable is not None else ():
-                    behind = use.start_byte > declaration.end_byte and use.start_byte < self._region()[0].start_byte
-                    if variable is not None and behind and self.move.slice.gives(function, use, variable):
-                        raise Place(function, use).left(f"`{variable.name}` as it is where sums are stored")
-
     def _remade(self, declaration: Node, pad: str) -> Iterator[str]:
         function, context = self.function, self.context
         span = function.span(declaration)
@@ -189,85 +177,3 @@ class TiledStores(Pair):
         """The place of a tile, as the kernel writes it."""
         node = next(mentions(self.function, [*self._region(), *self._for_each_part()], place.text))
         return self.function.text(node)
-
-    def _stores_by_place(self, nodes: list[Node]) -> None:
-        """That what is stored follows from the tile's place, and from nothing else that is another for half of a
-        product.
-
-        Raises:
-            Left: it does not.
-        """
-        function, known = self.function, self._of_halves()
-        again = self._for_each_part()
-        self._are_kept(again)
-        nodes = [*nodes, *again]
-        mine = []
-        for place in self.places:
-            found = list(mentions(function, nodes, place.text))
-            there = resolve(function, self.move.range[0], function.text(place.root)) if found else None
-            for node in found:
-                root = next(n for n in (node, *find(node, "identifier")) if n.type == "identifier")
-                here = resolve(function, root, function.text(root))
-                if here is None or there is None or here.key != there.key:
-                    raise Place(function, node).left(f"one `{place.text}` of a tile")
-            if not found:
-                what = f"that sums are stored by `{place.text}`, by which their operands are loaded"
-                raise self.kernel.begin.left(what)
-            mine += found
-        for node in (*nodes, *self.of_stores):
-            for name in find(node, "identifier"):
-                variable = resolve(function, name, function.text(name))
-                if variable is None or variable.key not in known or any(inside(m, name) for m in mine):
-                    continue
-                if variable.declaration is not None and inside(variable.declaration, name):
-                    continue
-                what = f"that sums are stored by the place of their tile: `{variable.name}` is of half a product"
-                raise Place(function, name).left(what)
-            if BLOCK.search(function.text(node).encode()):
-                raise Place(function, node).left("that sums are stored by the place of their tile")
-        self._callees(nodes, mine)
-        self._begins_anew(nodes, mine)
-
-    def _callees(self, nodes: list[Node], mine: list[Node]) -> None:
-        """That no function which stores asks for the CTA."""
-        calls = [c for f in self.program.functions if f is self.function or f.style is Style.LAMBDA for c in f.calls]
-        for call in (c for c in calls if c.caller.file is self.function.file):
-            if not any(inside(n, call.node) for n in nodes) or any(inside(m, call.node) for m in mine):
-                continue
-            ids = reached(self.program, self.program.targets(call))
-            for function in (f for f in self.program.functions if id(f) in ids):
-                if BLOCK.search(function.text(function.node).encode()):
-                    raise Place(call.caller, call.node).left(f"that `{call.name}` knows nothing of the CTA")
-
-    def _begins_anew(self, nodes: list[Node], mine: list[Node]) -> None:
-        """That nothing which stores ask for goes on with tiles and not with their parts."""
-        function, move = self.function, self.move
-        region, kernel = self._region_span(), self.kernel
-        if not move.slice.loops:
-            return
-        whole = move.slice.loops[0]
-        exempt = {h.name for h in kernel.handles}
-        exempt |= {h.mma[0].text(h.mma[1]) for h in kernel.handles if h.mma is not None}
-        asked = (n for node in nodes for n in find(node, "identifier"))
-        names = {function.text(n) for n in asked if not any(inside(m, n) for m in mine)}
-        for name in sorted(names - exempt):
-            for use in function.named(name):
-                span = function.span(use)
-                variable = resolve(function, use, name)
-                if not inside(whole, use) or region.contains(span) or move.span.contains(span) or variable is None:
-                    continue
-                declared = variable.declarator is not None and inside(variable.declarator, use)
-                if not declared and move.slice.gives(function, use, variable):
-                    raise Place(function, use).left(f"`{name}` as it is for all stores of a tile")
-
-    def _asks_halves(self, node: Node, sizes: set[str], found: set[tuple[int, int, str]]) -> bool:
-        if self._is_of_stores(node) or self._is_of_loads(node):
-            return False
-        return super()._asks_halves(node, sizes, found)
-
-    def _is_of_loads(self, node: Node) -> bool:
-        """Whether a statement is for threads that load, who have variables for themselves."""
-        kernel = self.kernel
-        frame = kernel.multiplies[0].sites[0].frame
-        there = kernel.who.runs((Site(frame, node),)).threads
-        return there is not None and not there & kernel.consumers

@@ -19,7 +19,7 @@ from porter.model.scopes import LOOPS
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.native import mma_thread
-from porter.passes.native.alone import check_alone, check_meets, touches_shared
+from porter.passes.native.alone import check_alone, touches_shared
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.part import Part, Places
 from porter.passes.native.raster import reordered
@@ -123,7 +123,6 @@ class _Tiled:
         """
         self._loads()
         self._stores()
-        check_meets(self.kernel, [*self.loading, *self.storing])
         self.issued = [n for level in self.slice.levels for n in self.slice.shows(level)]
         self.loads = Part(self.places, self.loading, self.loading[0], self._mine(self.loading))
         self.mmas = Part(self.places, [*self.issued, *self.range], self.slice.at, self._mine(self.range))

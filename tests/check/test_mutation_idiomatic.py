@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kept results of mutation of ports in SM100's own words of CuTe C++: no survivor that nobody explains."""
+
+from __future__ import annotations
+
+from test_mutation_results import FOLDER, stale
+
+from porter.report.mutation_review import load_explanations, unexplained
+from porter.verify.mutation_record import Record, read_record
+
+HERE = FOLDER / "idiomatic"
+KERNELS = ["cute_gemm_tma", "cute_gemm_ws"]
+NOT_NEEDED = {("cute_gemm_tma", 3)}
+"""The last pass of an unrolled loop: it gives back a stage that is filled no more."""
+
+
+def records() -> list[Record]:
+    return [record for path in sorted(HERE.glob("*.json")) if (record := read_record(path)) is not None]
+
+
+def test_no_survivor_is_unexplained_and_no_explanation_is_stale() -> None:
+    assert [r.case for r in records()] == KERNELS
+    explanations = load_explanations(HERE)
+    left = unexplained(records(), explanations)
+    assert not left, [f"{record.case}: {row.how} {row.opcode} {row.place}" for record, row in left]
+    assert not stale(records(), explanations)
+
+
+def test_values_and_the_unmutated_ports_are_right() -> None:
+    assert {(r.status, r.hazards) for r in records()} == {("ok", ())}
+    assert not [(r.case, row.place) for r in records() for row in r.survivors if row.value]
+
+
+def test_commits_and_what_orders_the_copy_of_sums_are_noticed() -> None:
+    """Commits give stages back and say that sums are complete; a wait, fences and a barrier stand around their copy."""
+    missed = set()
+    for record in records():
+        drops = [row for row in record.rows if row.how == "drop"]
+        commits = [row for row in drops if row.opcode.startswith("tcgen05.commit")]
+        assert len(commits) > 1, record.case
+        missed |= {(record.case, row.nth) for row in commits if not row.caught}
+        copy = [row for row in drops if row.opcode.startswith(("tcgen05.wait::ld", "tcgen05.fence"))]
+        assert len(copy) >= 4
+        assert all(row.caught for row in copy if row.source != ("",))
+    assert missed == NOT_NEEDED
