@@ -32,6 +32,7 @@ ACCEPTED = {
     "a phase that is kept": "right: the token is used where k < 0, which never comes",
     "a predicate of the instruction": "right: one thread of each consumer arrived, and one commit does",
     "a sum over the tiles of a thread": "right: nobody reads the sum",
+    "a fence for others": "right: nobody waits for what it orders",
     "late, a store of all consumers": "right: one thread stores the number that all of them stored",
     "late, a second arrival": "right: where it comes, the kernel itself ends in a deadlock",
 }
