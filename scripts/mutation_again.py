@@ -29,6 +29,8 @@ STYLES = {
     "idiomatic": FOLDER / "idiomatic",
     "native": FOLDER / "native",
 }
+ASKED = {("native", "gemm_fp8_ue8m0"): ["--block-scale"]}
+"""Options of ports with a step that is taken on request."""
 SLOWEST_FIRST = ("dsl_", "cute_", "attention", "gemm_")
 
 
@@ -41,7 +43,8 @@ def kept() -> list[tuple[str, Case]]:
 
 def again(style: str, case: Case, jobs: int, until: float) -> tuple[bool, str]:
     """Whether the record is of today's port, and what there is to say of it."""
-    words = ["mutate", "--trust", "--style", style, str(case.path), "--record", str(STYLES[style]), "--jobs", str(jobs)]
+    words = ["mutate", "--trust", "--style", style, *ASKED.get((style, case.name), ()), str(case.path)]
+    words += ["--record", str(STYLES[style]), "--jobs", str(jobs)]
     left = until - time.monotonic()
     if left < 1:
         return False, "no time"

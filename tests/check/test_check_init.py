@@ -24,8 +24,7 @@ DONE: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ret;"""
     [
         ((), "strict", None),
         (("fence",), "strict", "error"),
-        # As in CUTLASS's kernels for pairs of blocks.
-        (("fence",), "practice", "review"),
+        (("fence",), "practice", "error"),
         (("arrive", "wait"), "practice", "error"),
         (("fence", "arrive", "wait"), "practice", "error"),
     ],
@@ -86,7 +85,7 @@ LATE = {("error", "bar.sync by this warp"), ("review", "bar.warp.sync")}
         ("fence.mbarrier_init.release.cluster;", "", True, set()),
         ("fence.proxy.async;", "", True, set()),
         ("", "", True, {("review", "fence.mbarrier_init.release.cluster")}),
-        ("", ".relaxed", True, {("review", "fence.mbarrier_init.release.cluster")}),
+        ("", ".relaxed", True, {("error", "fence.mbarrier_init.release.cluster")}),
         ("fence.mbarrier_init.release.cluster;", ".relaxed", False, LATE),
         ("fence.mbarrier_init.release.cluster;", "", False, LATE),
         ("", ".relaxed", False, LATE),
