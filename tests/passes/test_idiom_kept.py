@@ -221,7 +221,7 @@ def test_three_warpgroups_have_columns_by_pairs(tmp_path: Path) -> None:
 
 def test_a_run_or_ptx_has_to_show_it(tmp_path: Path) -> None:
     (plan,) = port(tmp_path, TEXT, TYPES).plans
-    assert (plan.mma_rows, plan.own_words, plan.steps) == (64, True, ("own words",))
+    assert (plan.mma_rows, plan.mode, plan.steps) == (64, "P", ("own words",))
     assert plan.of_compat().steps == ()
 
 
