@@ -36,7 +36,7 @@ def test_nothing_selected_changes_nothing(tmp_path: Path) -> None:
 
 def test_second_run_is_empty(tmp_path: Path) -> None:
     once = ported(tmp_path, GEMM)
-    assert "wgmma." not in once
+    assert "wgmma." not in re.sub(r"//[^\n]*", "", once)
     again = port_text(tmp_path, once)
     assert not again.groups
     assert again.files[again.sources.root].decode() == once

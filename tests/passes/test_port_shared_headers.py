@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -202,7 +203,7 @@ def test_a_header_is_ported_once_for_all(tmp_path: Path, name: str) -> None:
     assert {str(Path(p).relative_to(root)) for p in ported.changed} == expected
     edits = [edit for group in ported.groups for edit in group.edits]
     assert len(edits) == len(set(edits))
-    assert not any(b"wgmma." in ported.new[path] for path in ported.changed)
+    assert not any(b"wgmma." in re.sub(rb"//[^\n]*", b"", ported.new[path]) for path in ported.changed)
 
 
 @pytest.mark.parametrize("keep", [False, True])
