@@ -72,11 +72,13 @@ def own_words(root: PortedRoot) -> str:
 
 def in_own_words(root: PortedRoot, cases: str, sizes: int) -> Diagnostic:
     """What verified a port in SM100's own words."""
-    values = {"path": root.path, "how": own_words(root), "cases": cases, "sizes": sizes}
+    path = root.path
     if root.absent:
         names = ", ".join(name.rpartition(".")[2] for name in root.absent)
-        return Diagnostic(Code.IDIOM_AT_PRACTICE, Location(root.path), {**values, "names": names})
-    return Diagnostic(Code.IDIOM_PROVED, Location(root.path), values)
+        values = {"path": path, "cases": cases, "sizes": sizes, "names": names}
+        return Diagnostic(Code.IDIOM_AT_PRACTICE, Location(path), values)
+    values = {"path": path, "how": own_words(root), "cases": cases, "sizes": sizes}
+    return Diagnostic(Code.IDIOM_PROVED, Location(path), values)
 
 
 def not_in_own_words(path: str, missing: str) -> Diagnostic:
