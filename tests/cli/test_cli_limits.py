@@ -179,12 +179,19 @@ def test_cuda_nested_deep(body: str, command: str, tmp_path: Path) -> None:
     assert result.exit_code in range(7)
 
 
+def nested_python(deep: int) -> list[str]:
+    return [
+        "(" * deep + ")" * deep, "(" * deep, "[" * deep + "]" * deep, "x = " + "-" * deep + "1", "x" + ".y" * deep,
+        "x" + "()" * deep, "x = " + "1 + " * deep + "1",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("command", ["scan", "port"])
 @pytest.mark.parametrize(
     "text",
-    ["(" * DEEP + ")" * DEEP, "(" * DEEP, "[" * DEEP + "]" * DEEP, "x = " + "-" * DEEP + "1", "x" + ".y" * DEEP,
-     "x" + "()" * DEEP, "x = " + "1 + " * DEEP + "1", "\n".join(" " * i + "if x:" for i in range(200))],
-    ids=lambda text: text[:9],
+    [*nested_python(DEEP // 3), "\n".join(" " * i + "if x:" for i in range(200)),
+     *(pytest.param(text, marks=pytest.mark.slow) for text in nested_python(DEEP))],
+    ids=lambda text: f"{text[:9]} {len(text)}",
 )  # fmt: skip
 def test_python_nested_deep(text: str, command: str, tmp_path: Path) -> None:
     head = "import cutlass.cute as cute\n@cute.kernel\ndef k(): pass\n"
