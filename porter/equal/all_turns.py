@@ -302,7 +302,7 @@ class AllTurns:
             NotAllError: it does not.
         """
         units, cuts = (repeats.first + _STEPS) * repeats.period + repeats.rest, _STEPS + 1
-        stops = [one.stops(cuts) for one in found]
+        stops = self._stops(found, cuts)
         seen = self._run(units, stops)
         loops = range(0, len(set(stops[0].values())), cuts)
         at = [[[one.states[loop + cut] for one in seen] for cut in range(cuts)] for loop in loops]
@@ -320,6 +320,18 @@ class AllTurns:
             known = _Known(known.states, smaller)
         raise NotAllError("what is held after a period does not follow from what was held before it")
 
+    def _stops(self, found: Sequence[_Cuts], count: int) -> list[dict[Stop, int]]:
+        """So many cuts of each program.
+
+        Raises:
+            NotAllError: turns cannot be cut.
+        """
+        made = []
+        for side, one in zip(self.sides, found, strict=True):
+            with side.placed():
+                made.append(one.stops(count))
+        return made
+
     @staticmethod
     def _followed(known: Classes, cuts: Sequence[Sequence[Sequence[State]]]) -> Classes:
         """The classes if they hold at these cuts, where sums were seen as well, else smaller ones."""
@@ -335,7 +347,7 @@ class AllTurns:
             NotAllError, OtherError: they do not.
         """
         most = self._least(repeats)
-        stops = [one.stops(1) for one in found]
+        stops = self._stops(found, 1)
         for units in set(range(1, most)) - self._compared:
             self._run(units)
         for units in range(most, most + repeats.period):

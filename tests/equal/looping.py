@@ -66,7 +66,7 @@ def _launches(flow: Flow, block: int, symbols: Symbols | None) -> Callable[[int]
     return launched
 
 
-def _side(name: str, text: str, block: int = 7, forms: Forms | None = None) -> Side:
+def side(name: str, text: str, block: int = 7, forms: Forms | None = None) -> Side:
     module = parse_module(text)
     flow = Flow(Code(module, module.entries()[0]))
     symbols = Symbols({}, "x") if forms is not None else None
@@ -80,9 +80,9 @@ class NotProvedError(Exception):
 @lru_cache
 def _lasso(text: str, most: int = 12) -> tuple[int, int]:
     runs = []
-    side = _side("", text)
+    alone = side("", text)
     for turns in range(1, most + 1):
-        machine = Machine(side.launched(turns))
+        machine = Machine(alone.launched(turns))
         runs.append(Recorder(machine))
         run(machine)
     found = find_lasso(runs, STEP)
@@ -97,14 +97,14 @@ def period_of_all(original: str, port: str) -> int:
     Raises:
         NotProvedError, NotAllError, OtherError: that is not known, or they do not.
     """
-    sides = [_side("original", original), _side("port", port)]
+    sides = [side("original", original), side("port", port)]
     (one, start), (other, later) = map(_lasso, (original, port))
     return AllTurns(sides, math.lcm(one, other), max(start, later)).period()
 
 
 def are_blocks_alike(text: str) -> bool:
     """Whether the first block of eight does what the last one does."""
-    first, last = (AllTurns([_side("original", text, block), _side("port", text, block)], 1, 1) for block in (0, 7))
+    first, last = (AllTurns([side("original", text, block), side("port", text, block)], 1, 1) for block in (0, 7))
     last.period()
     return first.is_like(last)
 
@@ -112,4 +112,4 @@ def are_blocks_alike(text: str) -> bool:
 def are_alike_for_all_blocks(original: str, port: str) -> bool:
     """Whether both leave the same for all numbers of turns, whatever the index of the block is. Raises NotAllError."""
     forms = Forms()
-    return AllTurns([_side("original", original, forms=forms), _side("port", port, forms=forms)], 1, 1).period() == 1
+    return AllTurns([side("original", original, forms=forms), side("port", port, forms=forms)], 1, 1).period() == 1

@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pytest
-from looping import ADD, LOAD, NotProvedError, are_blocks_alike, kernel, period_of_all
+from looping import ADD, LOAD, NotProvedError, are_blocks_alike, kernel, period_of_all, side
 
 from porter.equal import all_turns
 from porter.equal.all_turns import AllTurns, NotAllError, OtherError
 from porter.equal.induction import Classes
+from porter.equal.periods import IrregularError
 from porter.equal.places import Behind, LoopLines, Room
 from porter.equal.turning import TurnFollower
 from porter.sync.lines import Lines
@@ -247,3 +248,19 @@ def test_each_condition_stops_something_alone(name: str, monkeypatch: pytest.Mon
         period_of_all(one.original, one.port)
     monkeypatch.setattr(*one.lacks)
     assert period_of_all(one.original, one.port) == 1
+
+
+class Torn:
+    """Turns of a program that cannot be cut."""
+
+    def stops(self, count: int) -> dict[Any, int]:
+        raise IrregularError("lanes of a warp that go together in some turns alone", 3)
+
+
+def test_turns_that_cannot_be_cut_are_no_internal_error() -> None:
+    """An answer with the program and the place, as of all that is not regular."""
+    sides = [side(name, ORIGINAL) for name in ("original", "port")]
+    cut: Any = [Torn(), Torn()]
+    with pytest.raises(NotAllError, match="in some turns alone") as found:
+        AllTurns(sides, 1, 1)._stops(cut, 2)
+    assert (found.value.program, found.value.at) == ("original", 3)
