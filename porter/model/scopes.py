@@ -50,6 +50,16 @@ class Variable:
         return declarator is not None and declarator.type in ("reference_declarator", "pointer_declarator")
 
 
+def loop_around(node: Node, body: Node) -> Node | None:
+    """The innermost loop within a body that a node stands in."""
+    current = node.parent
+    while current is not None and current.id != body.id:
+        if current.type in LOOPS:
+            return current
+        current = current.parent
+    return None
+
+
 def resolve(function: Function, node: Node, name: str) -> Variable | None:
     """The declaration that `name` means at `node`, or None if it is declared outside every function."""
     inner, current = node, node.parent

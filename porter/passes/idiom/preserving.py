@@ -13,7 +13,7 @@ from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.model.kernels import top_level
-from porter.model.scopes import LOOPS, resolve
+from porter.model.scopes import LOOPS, loop_around, resolve
 from porter.model.tiled.accumulators import Multiply
 from porter.model.tiled.batches import Batches
 from porter.model.tiled.flight import Flight
@@ -471,22 +471,13 @@ class Preserving:
         last = max((n for n in block.named_children if any(inside(n, a) for a in at)), key=lambda n: n.start_byte)
         ends = [n for n in find(kernel.body, "return_statement") if _is_of(kernel, n)]
         ends = [n for n in ends if site.allocated_at <= n.start_byte < last.end_byte]
-        if len(ends) > (site.first_warpgroup > 0) or any(inside(block, n) and _loops_around(n, block) for n in ends):
+        if len(ends) > (site.first_warpgroup > 0) or any(inside(block, n) and loop_around(n, block) for n in ends):
             # one is that of the warpgroups in front, which do not multiply
             raise site.left(ends[-1], "one end of the part of the kernel that multiplies")
         text = cpp("leave", whole=self._all, threads=self._threads)
         free = cpp("free", site.unit, first=site.first_warp, storage=self.storage.front, columns=site.columns_text,
                    warp=site.name("warp"), tmem=site.name("tmem"), base=site.name("tmem_base"))  # fmt: skip
         site.draft.behind(FREE_RULE, kernel, last, f"{text}\n{free}")
-
-
-def _loops_around(node: Node, block: Node) -> bool:
-    current = node.parent
-    while current is not None and current.id != block.id:
-        if current.type in LOOPS:
-            return True
-        current = current.parent
-    return False
 
 
 def _is_of(kernel: Function, node: Node) -> bool:

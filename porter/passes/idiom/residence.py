@@ -13,7 +13,7 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.model.facts import Fence, Wait, Zero
 from porter.model.functions import Function
-from porter.model.scopes import LOOPS
+from porter.model.scopes import LOOPS, loop_around
 from porter.passes.idiom.events import Events
 from porter.passes.idiom.fragments import Fragments, Sum
 from porter.passes.idiom.site import inside
@@ -102,7 +102,7 @@ class Residence:
         for multiply in one.multiplies:
             node = self.events.multiplying(multiply.call.node)
             current = node
-            while (loop := _loop_around(current, self.kernel.body)) is not None:
+            while (loop := loop_around(current, self.kernel.body)) is not None:
                 if any(inside(loop, n) for n in (*uses, one.handle.declaration)):
                     break
                 if loop.parent is None or loop.parent.type != "compound_statement":
@@ -149,7 +149,7 @@ class Residence:
     def _store(self, one: Sum, unit: Node, before: int, touches: list[Node], clears: list[Node]) -> None:
         """Registers go to Tensor Memory in front of MMAs that add to what they hold."""
         changed = [n for n in (*touches, *clears) if before <= n.start_byte < unit.start_byte]
-        again = _loop_around(unit, self.kernel.body) is not None and not self._is_fresh(one, unit)
+        again = loop_around(unit, self.kernel.body) is not None and not self._is_fresh(one, unit)
         if not changed and (not again or self._zeroes(one, unit)):
             # nothing was written there since they were declared or since the last MMAs, or it counts for nothing
             return
@@ -231,12 +231,3 @@ def _in_front(node: Node) -> Iterator[Node]:
         if current.type != "comment":
             yield current
         current = current.prev_named_sibling
-
-
-def _loop_around(node: Node, body: Node) -> Node | None:
-    current = node.parent
-    while current is not None and current.id != body.id:
-        if current.type in LOOPS:
-            return current
-        current = current.parent
-    return None

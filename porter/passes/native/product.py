@@ -18,7 +18,7 @@ from porter.model.pipeline.operations import Operation, operations_of
 from porter.model.pipeline.read import pipeline_of
 from porter.model.pipeline.rings import split_index
 from porter.model.pipeline.who import Who
-from porter.model.scopes import LOOPS
+from porter.model.scopes import LOOPS, loop_around
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native.mainloop import inside
@@ -178,7 +178,7 @@ class Product:
         if not behind or second[-1].node.start_byte > behind[-1].node.start_byte:
             raise self._left(second[-1].node, "a commit of the turn's last MMAs in that turn")
         for event in behind:
-            if (loop := _loop_in(event.node, self.body)) is not None:
+            if (loop := loop_around(event.node, self.body)) is not None:
                 raise self._left(loop, "how many batches a turn commits")
         self.in_flight = 1 + len(behind)
 
@@ -299,12 +299,3 @@ def _loops_around(node: Node, function: Function) -> list[Node]:
             found.append(above)
         above = above.parent
     return found
-
-
-def _loop_in(node: Node, body: Node) -> Node | None:
-    above = node.parent
-    while above is not None and above.id != body.id:
-        if above.type in LOOPS:
-            return above
-        above = above.parent
-    return None
