@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`porter explain`: what a diagnostic or an exit code means."""
+"""`porter explain`: what a diagnostic, an exit code or the word of a descriptor means."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from rich.text import Text
 from porter.cli.context import Session, command
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
+from porter.report.descriptors import explain_word
 from porter.report.explain import Explanation, all_codes
 from porter.report.explain import explain as explanation_of
 
 
 @command
-def explain(session: Session, name: str | None, every: bool) -> ExitCode:
+def explain(session: Session, name: str | None, every: bool, instruction: bool) -> ExitCode:
     if every == (name is not None):
-        raise PorterError(Code.BAD_OPTION, option="explain", problem="give either an ID or --list")
-    found = all_codes() if name is None else [explanation_of(name, session.rules)]
+        raise PorterError(Code.BAD_OPTION, option="explain", problem="give an ID, a descriptor, or --list")
+    if name is None:
+        found = all_codes()
+    elif instruction or name[0].isdigit():
+        found = [explain_word(name, instruction)]
+    else:
+        found = [explanation_of(name, session.rules)]
     for one in found:
         _show(session, one, short=every)
     entries = [{"name": e.name, "title": e.title, "fields": dict(e.fields)} for e in found]

@@ -40,6 +40,8 @@ N_SHIFT = 3
 """The field `n` holds N >> 3."""
 M_SHIFT = 4
 """The field `m` holds M >> 4, M totalled over the CTA pair."""
+_BEYOND = {"N": (Field(17, 7), N_SHIFT), "M": (Field(24, 6), M_SHIFT)}
+"""The sizes with the reserved bit above their field, into which one that is too large goes."""
 
 D_TYPE_CODES: dict[ElementType, int] = {T.F16: 0, T.F32: 1, T.S32: 2}
 
@@ -104,9 +106,8 @@ class InstructionDescriptor:
         Raises ValueError if reserved bits are set or a type code is undefined for the kind.
         """
         codes = _ab_codes(kind)
-        reserved = word & ~sum(field.mask for field in FIELDS.values())
-        if reserved:
-            raise ValueError(f"instruction descriptor {word:#010x}: reserved bits {reserved:#x} are set")
+        if beside := bits_beside_fields(word):
+            raise ValueError(f"instruction descriptor {word:#010x}: {'; '.join(beside)}")
         value = {name: field.get(word) for name, field in FIELDS.items()}
         types: dict[str, ElementType] = {}
         for name, table in (("d_type", D_TYPE_CODES), ("a_type", codes), ("b_type", codes)):
@@ -165,6 +166,18 @@ class InstructionDescriptor:
         """Raises ValueError with every problem if this is not a legal instruction."""
         if found := self.problems(cta_group=cta_group, ws=ws):
             raise ValueError("instruction descriptor: " + "; ".join(found))
+
+
+def bits_beside_fields(word: int) -> list[str]:
+    """What is wrong with the reserved bits of a word, one phrase each; empty if they are zero. A size that does not
+    fit into its field is told as that size."""
+    reserved = word & ~sum(field.mask for field in FIELDS.values())
+    found = []
+    for name, (field, shift) in _BEYOND.items():
+        if reserved & field.mask:
+            reserved &= ~field.mask
+            found.append(f"{name} = {field.get(word) << shift}, more than the field of {name} holds")
+    return [*found, *([f"reserved bits {reserved:#x} are set"] if reserved else [])]
 
 
 def _ab_codes(kind: Kind) -> dict[ElementType, int]:
