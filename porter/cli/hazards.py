@@ -23,11 +23,12 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import hazards as report_hazards
 from porter.report.exits import hazards_exit
 from porter.report.formats import render
-from porter.verify.bare import Argument, read_argument, read_module
+from porter.verify.bare import read_argument, read_module
 from porter.verify.budget import Budget
 from porter.verify.case import Case, cases_if_any, cases_of, load_case
 from porter.verify.hazard_cases import Search, hazards_of_case, settled
 from porter.verify.hazards import HazardRun, check_bare
+from porter.verify.known_hazards import without_known
 from porter.verify.problem import LaunchValues
 from porter.verify.program.source import Request, check_program
 from porter.verify.settings import SimOptions
@@ -48,6 +49,7 @@ def hazards(
     jobs: int,
     seconds: float | None,
     resume_path: Path | None,
+    baseline_path: Path | None,
     sizes: str,
     sarif_path: Path | None,
     kernel: str | None,
@@ -70,36 +72,42 @@ def hazards(
     launch_file, chosen = require_launch(path, ptx_path, launch_path), cast("Level | None", level)
     _require_path(path)
     request = partial(program_request, path or Path(), arguments, arch, include_dirs, defines, flags, libraries)
+    told = _told(baseline_path, prove)
     if prove:
         return _prove(session, path, case_path, port_path, only, arch, sizes, seconds, (launch_file, ptx_path, kernel),
                       chosen, request, sim_options(seed, schedule, arithmetic, budget))  # fmt: skip
     options = sim_options(seed, "random" if seeds > 1 else schedule, arithmetic, budget)
-    numbers = range(seed, seed + seeds)
-    errors, earlier = list[Diagnostic](), list[Mapping[str, Any]]()
+    numbers, errors, earlier = range(seed, seed + seeds), list[Diagnostic](), list[Mapping[str, Any]]()
     kind = _kind_of(path, case_path)
     _require_cases(kind, {"--seconds": seconds is not None, "--resume": resume_path is not None})
     if path is None:
         assert launch_file is not None
         runs = [check_launch(launch_file, ptx_path, kernel, arch, chosen or "practice", options, numbers, jobs)]
     elif kind == "ptx":
-        launch, values = read_launch(grid, block, cluster, smem), [read_argument(a) for a in args]
-        runs = [_ptx(path, kernel, launch, values, chosen or "practice", options, numbers, jobs)]
+        launch = read_launch(grid, block, cluster, smem)
+        runs = [_ptx(path, kernel, launch, args, chosen or "practice", options, numbers, jobs)]
     elif kind == "program":
         require_program(path)
         runs = [check_program(request(), find_toolkit(session.toolkit), chosen or "practice", options, numbers)[0]]
     else:
         programs = ["kernel"] if arch else [only] if only else ["port"] if port_path else ["original", "port"]
-        port_of = partial(_plan_of_case, port=port_path)
-        done = settled(read_document(resume_path, "hazards")) if resume_path is not None else {}
-        search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None, jobs, done)
+        search = Search(programs, options, numbers, partial(_plan_of_case, port=port_path), chosen, arch or "",
+                        port_path is not None, jobs, settled(_told(resume_path)))  # fmt: skip
         runs, earlier = _cases(session, path, case_path, sizes, search, errors, port_path, Budget(seconds))
-    return _report(session, runs, errors, earlier, sarif_path)
+    return _report(session, without_known(runs, told), errors, earlier, sarif_path)
 
 
 def _require_path(path: Path | None) -> None:
     """Raises FILE_NOT_FOUND."""
     if path is not None and not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
+
+
+def _told(earlier: Path | None, prove: bool = False) -> dict[str, Any]:
+    """The document of an earlier run. Raises BAD_OPTION, and what reading one raises."""
+    if earlier is not None and prove:
+        raise PorterError(Code.BAD_OPTION, option="--baseline", problem="is of runs; --prove makes none")
+    return read_document(earlier, "hazards") if earlier is not None else {"runs": []}
 
 
 def _prove(
@@ -149,7 +157,7 @@ def _report(
     sarif_path: Path | None,
 ) -> ExitCode:
     session.report(errors)
-    *lines, last = report_hazards.text(runs, earlier)
+    *lines, last = report_hazards.text(runs, earlier, session.verbosity > 0)
     if not session.json and session.verbosity >= 0:
         for line in lines:
             session.out.print(Text(line), soft_wrap=True)
@@ -209,13 +217,14 @@ def _ptx(
     path: Path,
     kernel: str | None,
     launch: LaunchValues,
-    values: Sequence[Argument],
+    args: Sequence[str],
     level: Level,
     options: SimOptions,
     seeds: Sequence[int],
     jobs: int,
 ) -> HazardRun:
     module, entry = read_module(path, kernel)
+    values = [read_argument(a) for a in args]
     return check_bare(module, entry, launch, values, path.name, level, options, seeds, jobs)
 
 

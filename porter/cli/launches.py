@@ -86,7 +86,7 @@ def run_launch(
     if checked is None:
         session.report(finding_diagnostic(f, found.problem.case.kernel) for f in findings)
     elif not session.json and session.verbosity >= 0:
-        for line in report_hazards.text([checked]):
+        for line in report_hazards.text([checked], every=session.verbosity > 0):
             session.err.print(line, soft_wrap=True)
     _say(session, found, one, checked, differing)
     code = launch_exit(one.status, checked, differing)

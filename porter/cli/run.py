@@ -94,7 +94,7 @@ def _report(
     runs = [record.outcome for record in outcome.launches if record.outcome]
     findings = [run_finding(f) for one in runs for f in one.findings]
     if checked is not None and not session.json and session.verbosity >= 0:
-        for line in report_hazards.text([checked]):
+        for line in report_hazards.text([checked], every=session.verbosity > 0):
             session.err.print(line, soft_wrap=True)
     elif checked is None:
         session.report([finding_diagnostic(f, path) for f in findings])

@@ -181,7 +181,7 @@ def _show(session: Session, result: VerifyResult) -> None:
         session.report(d for d in row.diagnostics if d not in said)
         said += row.diagnostics
         if session.verbosity > 0 and not session.json:
-            for line in report_hazards.text(row.hazards):
+            for line in report_hazards.text(row.hazards, every=session.verbosity > 1):
                 session.out.print(Text(line), soft_wrap=True)
     session.report(result.errors)
     session.report(

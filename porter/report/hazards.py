@@ -14,6 +14,7 @@ from porter.report.program import finding_body
 from porter.report.tables import quantity
 from porter.sim.check.causes import Cause, causes, places
 from porter.sim.check.hazard import Hazard, Site
+from porter.sim.check.rulings import Ruling
 from porter.verify.checked import likeness
 from porter.verify.hazards import HazardRun, worst
 from porter.verify.inherited import Inherited
@@ -22,23 +23,56 @@ from porter.verify.outcome import RunFinding, Verdict
 _PREFIX = "========="
 
 
-def text(runs: Sequence[HazardRun], earlier: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
-    """All runs, one block for each cause of hazards, then one line for each run. `earlier`: as of `document`."""
+def text(runs: Sequence[HazardRun], earlier: Sequence[Mapping[str, Any]] = (), every: bool = False) -> Iterator[str]:
+    """All runs, one block for each cause of hazards, one line for each ruling that lets some pass, then one line for
+    each run. `earlier`: as of `document`. `every`: those that a ruling lets pass have blocks too."""
     for run in runs:
         for number, finding in enumerate(run.findings):
             yield from _finding_block(run, finding, number)
         alike = {id(s.hazard): s for s in run.similar}
-        for cause in causes(run.hazards):
+        told, ruled = _by_ruling(causes(run.hazards), every)
+        for cause in told:
             yield from _cause_block(run, cause, similar=_first(alike, cause))
         had = {id(i.hazard): i for i in run.inherited}
-        for cause in causes([i.hazard for i in run.inherited]):
+        told, ruled_before = _by_ruling(causes([i.hazard for i in run.inherited]), every)
+        for cause in told:
             yield from _cause_block(run, cause, inherited=_first(had, cause))
+        for weight, rulings in (("Review", ruled), ("Also in the original", ruled_before)):
+            for ruling, found in rulings.items():
+                yield _ruling_line(weight, ruling, found)
+        if ruled or ruled_before:
+            yield f"{_PREFIX}     `porter hazards -v` shows the accesses, docs/rulings.md why practice lets them pass"
+            yield _PREFIX
     for run in runs:
         yield f"{_PREFIX} {_summary(run)}"
     if earlier:
         yield f"{_PREFIX} {len(earlier)} of the earlier run"
     if len(runs) != 1 or earlier:
         yield f"{_PREFIX} verdict: {_worst(runs, earlier).value}"
+
+
+def _by_ruling(found: Sequence[Cause], every: bool) -> tuple[list[Cause], dict[Ruling, list[Cause]]]:
+    """Causes that are told one by one; the others by the ruling that lets them pass. With `every` all are told."""
+    told, ruled = list[Cause](), dict[Ruling, list[Cause]]()
+    for cause in found:
+        rulings = {h.ruling for h in cause.hazards}
+        ruling = next(iter(rulings)) if len(rulings) == 1 and cause.lead.severity == "review" else None
+        if every or ruling is None:
+            told.append(cause)
+        else:
+            ruled.setdefault(ruling, []).append(cause)
+    return told, ruled
+
+
+def _ruling_line(weight: str, ruling: Ruling, found: Sequence[Cause]) -> str:
+    """What one ruling lets pass, with the place that was seen most."""
+    kinds = ", ".join(dict.fromkeys(f"{cause.lead.kind.id} [{cause.lead.kind.code.id}]" for cause in found))
+    most = max(found, key=lambda cause: cause.count)
+    pairs = sum(len(cause.hazards) for cause in found)
+    return (
+        f"{_PREFIX} {weight}: ruling {ruling}, {kinds}: {quantity(len(found), 'cause')} "
+        f"({quantity(pairs, 'pair')} of accesses), most at {most.lead.second.place}, {most.count} times"
+    )
 
 
 def _worst(runs: Sequence[HazardRun], earlier: Sequence[Mapping[str, Any]]) -> Verdict:
@@ -63,6 +97,8 @@ def _summary(run: HazardRun) -> str:
         counts += f" ({len(run.hazards)} pairs of accesses)"
     if run.inherited:
         counts += f", {len(causes([i.hazard for i in run.inherited]))} also in the original"
+    if run.known:
+        counts += f", {len(causes(run.known))} known before"
     if run.findings:
         counts += f", the run ended with {run.findings[0].code.id}"
     return (
@@ -171,6 +207,7 @@ def run_body(run: HazardRun) -> dict[str, Any]:
         "causes": [cause_body(c, run.hazards) for c in causes(run.hazards)],
         "baseline": run.baseline,
         "inherited": [{**hazard(i.hazard), "original": hazard(i.original)} for i in run.inherited],
+        "known": [hazard(h) for h in run.known],
         "digest": run.digest or None,
     }
 
@@ -200,6 +237,7 @@ def hazard(h: Hazard) -> dict[str, Any]:
         "ruling": h.ruling,
         "race": h.race or None,
         "title": h.kind.title,
+        "kernel": display_name(h.kernel),
         "where": h.where,
         "first": None if h.first is None else _site_json(h.first),
         "second": _site_json(h.second),

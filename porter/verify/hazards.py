@@ -51,6 +51,8 @@ class HazardRun:
     inherited: tuple[Inherited, ...] = ()
     similar: tuple[Inherited, ...] = ()
     baseline: bool = False
+    known: tuple[Hazard, ...] = ()
+    """What an earlier run has told, where only what is new is asked for: to review."""
     digest: str = ""
     """Of all that it depends on; empty where nothing is kept of it."""
     lacks_fences: bool = False
@@ -64,7 +66,7 @@ class HazardRun:
             return Verdict.ERROR
         if self.status == "incomplete":
             return Verdict.INCOMPLETE
-        return Verdict.REVIEW if self.hazards or self.inherited else Verdict.CLEAN
+        return Verdict.REVIEW if self.hazards or self.inherited or self.known else Verdict.CLEAN
 
     @property
     def counted(self) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -20,6 +21,7 @@ from porter.report.json import schema
 from porter.sim.check.catalog import KINDS
 from porter.sim.check.causes import causes, places
 from porter.sim.check.hazard import Hazard, Severity, Site
+from porter.sim.check.rulings import Ruling
 from porter.verify.hazards import HazardRun
 
 KERNEL = "_ZN5flash6kernelILi128ELb1EEEvPKfi"
@@ -137,3 +139,39 @@ def test_a_kernel_with_one_barrier_too_few(tmp_path: Path) -> None:
     jsonschema.validate(document, schema("hazards"))
     (cause,) = [c for c in document["runs"][0]["causes"] if c["hazard"] == "G1"]
     assert len(cause["hazards"]) == 6
+
+
+def ruled(line: int, ruling: Ruling, kind: str = "G1", count: int = 2) -> Hazard:
+    """To review, by a ruling."""
+    found = hazard(site(10), site(line), kind, severity="review")
+    return replace(found, ruling=ruling, count=count)
+
+
+def test_what_a_ruling_lets_pass_is_one_line() -> None:
+    found = [
+        ruled(40, Ruling.INIT_FENCE),
+        ruled(200, Ruling.INIT_FENCE, "G2", count=9),
+        ruled(300, Ruling.BLOCK_END, "X1"),
+        hazard(site(500), site(600), "H1", severity="review"),
+        hazard(site(700), site(800), "H2"),
+    ]
+    lines = list(report_hazards.text([run_of(found)]))
+    of_rulings = [line for line in lines if "ruling" in line]
+    assert len(of_rulings) == 3
+    fence, end, hint = of_rulings
+    assert "Review: ruling init-fence, G1 [" in fence
+    assert "2 causes (2 pairs of accesses), most at kernel.cu:200" in fence
+    assert "9 times" in fence
+    assert "ruling block-end, X1 [" in end
+    assert "1 cause (1 pair of accesses)" in end
+    assert "-v" in hint
+    assert sum(" access: " in line for line in lines) == 4, "of those that no ruling lets pass"
+    every = list(report_hazards.text([run_of(found)], every=True))
+    assert sum(" access: " in line for line in every) == 10
+    assert any("ruling: init-fence (docs/rulings.md)" in line for line in every)
+
+
+def test_an_error_has_its_block_whatever_the_ruling() -> None:
+    found = [replace(ruled(40, Ruling.INIT_FENCE), severity="error")]
+    lines = list(report_hazards.text([run_of(found)]))
+    assert sum(" access: " in line for line in lines) == 2

@@ -41,6 +41,8 @@ from porter.cli.commands.shared import (
               help="Processes; each takes whole runs: of a program, at a size, with a seed.")  # fmt: skip
 @seconds_option
 @resume_option
+@click.option("--baseline", "baseline_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="Tell only what the JSON document of an earlier run has not; the rest is to review.")  # fmt: skip
 @click.option("--sizes", default="default", show_default=True, help="Problem size, with a case.")
 @click.option("--sarif", "sarif_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Also write the hazards as SARIF 2.1.0.")  # fmt: skip
