@@ -89,3 +89,39 @@ KEEP_UNUSED = warning(
     "misspelt, or the comment stands on another line than the first of the statement.",
     "Remove the comment, or move it to the line of the finding or above it.",
 )
+SM100_REFUSED = error(
+    "PT7013",
+    ExitCode.FINDINGS,
+    "`{name}` is no instruction of {target}: {why}",
+    "ptxas refuses the form: it is of no version of the PTX ISA (9.7.16), or of other targets. Listings that go around "
+    "have such forms.",
+    "Write the form that the message names.",
+)
+HOPPER_PTX = error(
+    "PT7014",
+    ExitCode.FINDINGS,
+    "{name} is Hopper's own{times}",
+    "The PTX was compiled for sm_90a. Porter ports sources: registers of accumulators in PTX have no names and no "
+    "types that a port could keep.",
+    "Port the source that the PTX was compiled from (`porter port`), and compile that for sm_100a.",
+)
+MMA_BY_ALL = warning(
+    "PT7015",
+    "every thread of {kernel} issues {name}",
+    "A tcgen05.mma is issued by one thread; each further one multiplies and adds once more (PTX ISA 9.0 9.7.16.5).",
+    "Issue it under `elect.sync`, or under a condition that one thread of the block meets.",
+)
+TMA_UNCOUNTED = warning(
+    "PT7016",
+    "a copy completes bytes on an mbarrier, and nothing that was read expects bytes",
+    "A phase that no bytes are expected in ends with its arrivals, before the copy has written: what is read then is "
+    "what was there before.",
+    "Arrive by mbarrier.arrive.expect_tx with the bytes of the copies of the phase.",
+)
+DESCRIPTOR_VERSION = warning(
+    "PT7017",
+    "{what}: {advice}",
+    "A matrix descriptor of SM100 has 0b001 in bits 46-48 and its swizzle in bits 61-63 (PTX ISA 9.0 9.7.16.4.1); one "
+    "of Hopper is illegal there. `porter explain 0x4000004000010840` shows both.",
+    "Set bit 46, and encode the swizzle as SM100 does.",
+)

@@ -302,6 +302,11 @@ class Code(Enum):
     PLAIN_TARGET = checking.PLAIN_TARGET
     TMEM_KEPT = checking.TMEM_KEPT
     KEEP_UNUSED = checking.KEEP_UNUSED
+    SM100_REFUSED = checking.SM100_REFUSED
+    HOPPER_PTX = checking.HOPPER_PTX
+    MMA_BY_ALL = checking.MMA_BY_ALL
+    TMA_UNCOUNTED = checking.TMA_UNCOUNTED
+    DESCRIPTOR_VERSION = checking.DESCRIPTOR_VERSION
 
     @property
     def id(self) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
@@ -32,6 +32,7 @@ _PIECE = re.compile(
 _READ: WeakKeyDictionary[CudaFile, dict[frozenset[tuple[str, str]], list[AsmStatement]]] = WeakKeyDictionary()
 _NODES: WeakKeyDictionary[CudaFile, list[Node]] = WeakKeyDictionary()
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]+|[0-7]{1,3}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\r?\n|.)", re.DOTALL)
+_OPCODE_CONSTANT = re.compile(r"::%(\d+)\b")
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 
 MacroDefinition = MacroText
@@ -103,6 +104,18 @@ class AsmStatement:
         """(template, ptx, error) with macro pieces replaced by `values`; names not in it stay unread."""
         text = re.sub(r"\x00([^\x00]*)\x00", lambda m: values.get(m.group(1), m.group()), self.template)
         return text, *_read_ptx(text, len(self.operands))
+
+    def with_opcode_constants(self) -> AsmStatement:
+        """The statement with its PTX read as it is where `%N` inside an opcode (`cta_group::%2`) is the integer of
+        that operand; one that only a compiler knows counts as 1. Itself where that cannot be read either."""
+
+        def constant(match: re.Match[str]) -> str:
+            number = int(match[1])
+            known = number < len(self.operands) and self.operands[number].expr.strip().isdigit()
+            return f"::{self.operands[number].expr.strip() if known else 1}"
+
+        ptx, error = _read_ptx(_OPCODE_CONSTANT.sub(constant, self.template), len(self.operands))
+        return self if ptx is None else replace(self, ptx=ptx, ptx_error=error)
 
 
 def unescape(text: str) -> str:

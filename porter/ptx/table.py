@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
 from typing import cast
 
@@ -228,6 +229,27 @@ def decode(instruction: Instruction, any_value: bool = False) -> Decoded:
     if found is None:
         raise UnknownInstruction(instruction)
     return found
+
+
+_LIKE = 0.75
+"""How much of two names is the same, of 1, where one may be meant by the other."""
+
+
+def nearest(instruction: Instruction) -> Form | None:
+    """Of an instruction that no row describes, the row that is likest: the one that most of its parts are of, among
+    those with the likest name; None where no name is like it."""
+    rows, given = _BY_FIRST_PART.get(instruction.parts[0], ()), set(instruction.parts)
+    if not rows:
+        return None
+
+    def likeness(row: Form) -> tuple[float, int]:
+        own, name = (text[len(instruction.parts[0]) :] for text in (row.name, instruction.opcode[: len(row.name)]))
+        known = {choice for part in row.parts for choice in part.choices}
+        lacking = sum(not part.optional and not given.intersection(part.choices) for part in row.parts)
+        return SequenceMatcher(None, own, name, autojunk=False).ratio(), len(known & given) - lacking
+
+    found = max(rows, key=likeness)
+    return found if likeness(found)[0] > _LIKE else None
 
 
 def lookup(instruction: Instruction) -> Form | None:

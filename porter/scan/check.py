@@ -21,6 +21,9 @@ from porter.rules.load import load_rules
 from porter.scan.inventory import Tell, files_of, take_inventory
 
 _BUILD_ENDINGS = frozenset({".mk", ".cmake"})
+_TELLS_TARGETS = frozenset({"CMakePresets.json", "CMakeUserPresets.json", "Dockerfile"})
+"""Files that name architectures and need not be all that a build is made by; scripts and Dockerfiles too, by ending."""
+_TELLING_ENDINGS = frozenset({".sh", ".dockerfile"})
 
 
 @dataclass(frozen=True)
@@ -144,4 +147,5 @@ def _is_build(path: Path) -> bool:
 
 
 def _is_read(path: Path) -> bool:
-    return path.suffix.lower() in {*CUDA_ENDINGS, *PYTHON_ENDINGS, PTX_ENDING} or _is_build(path)
+    endings = {*CUDA_ENDINGS, *PYTHON_ENDINGS, PTX_ENDING, *_TELLING_ENDINGS}
+    return path.suffix.lower() in endings or path.name in _TELLS_TARGETS or _is_build(path)

@@ -228,6 +228,28 @@ def test_what_is_left(tmp_path: Path, text: str, found: list[str]) -> None:
         ("CMakeLists.txt", "set_target_properties(k PROPERTIES CUDA_ARCHITECTURES 100)\n", ["PLAIN_TARGET"]),
         ("CMakeLists.txt", 'set_target_properties(k PROPERTIES CUDA_ARCHITECTURES "90a;100a")\n', []),
         ("CMakeLists.txt", "set_target_properties(k PROPERTIES CUDA_ARCHITECTURES 90a)\n", ["PLAIN_TARGET"]),
+        ("CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES 100)\n", ["PLAIN_TARGET"]),
+        ("CMakeLists.txt", 'set(CMAKE_CUDA_ARCHITECTURES "80;90a;100;120a")\n', ["PLAIN_TARGET"]),
+        ("CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES\n  90a\n  103)\n", ["PLAIN_TARGET"]),
+        ("CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES 90a)\n", ["PLAIN_TARGET"]),
+        ("CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES 90a 100a)\n", []),
+        ("CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES native)\n", []),
+        ("CMakePresets.json", '{"CMAKE_CUDA_ARCHITECTURES": "100f"}\n', []),
+        (
+            "CMakePresets.json",
+            '{"CMAKE_CUDA_ARCHITECTURES": {"type": "STRING", "value": "90a;100"}}\n',
+            ["PLAIN_TARGET"],
+        ),
+        ("build.sh", "cmake -DCMAKE_CUDA_ARCHITECTURES=90a -B build\nmake -j 100\n", []),
+        ("build.sh", "cmake -DCMAKE_CUDA_ARCHITECTURES='90a;100' -B build\n", ["PLAIN_TARGET"]),
+        ("build.sh", "export TORCH_CUDA_ARCH_LIST=${TORCH_CUDA_ARCH_LIST:-10.0}\n", ["PLAIN_TARGET"]),
+        ("build.sh", "TORCH_CUDA_ARCH_LIST='9.0a 10.0a' python setup.py\n", []),
+        ("build.sh", "nvcc -arch=sm_100 -c k.cu\n", ["PLAIN_TARGET"]),
+        ("Dockerfile", 'ENV TORCH_CUDA_ARCH_LIST="8.0;10.0"\n', ["PLAIN_TARGET"]),
+        ("Dockerfile", 'ENV FLASHINFER_CUDA_ARCH_LIST="9.0a 10.3"\n', ["PLAIN_TARGET"]),
+        ("setup.py", 'os.environ["TORCH_CUDA_ARCH_LIST"] = "10.0"\n', ["PLAIN_TARGET"]),
+        ("jit.py", 'os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "9.0a;10.0")\n', ["PLAIN_TARGET"]),
+        ("jit.py", 'os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "9.0a;10.0a")\n', []),
         ("setup.py", 'flags = ["-DCUTLASS_ENABLE_GDC_FOR_SM90"]\n', ["SWITCH_LOST"]),
         ("setup.py", 'flags = ["-DCUTLASS_ENABLE_GDC_FOR_SM90", "-DCUTLASS_ENABLE_GDC_FOR_SM100"]\n', []),
     ],
@@ -267,7 +289,7 @@ USE = "add.s32 %r3, %r1, 1;\n"
         (MANY + PTX_WAIT, ".maxnreg 96", "sm_100a", ["T2R_WIDE", "T2R_REGISTERS"]),
         (ONE + PTX_WAIT + "call.uni __assertfail, (%rd1);\n", "", "sm_100a", ["T2R_NARROW", "T2R_ASSERTS"]),
         ("call.uni __assertfail, (%rd1);\n", "", "sm_100a", []),
-        ("wgmma.fence.sync.aligned;\n", "", "sm_90a", ["HOPPER_LEFT"]),
+        ("wgmma.fence.sync.aligned;\n", "", "sm_90a", ["HOPPER_PTX"]),
         ("tcgen05.fence::after_thread_sync;\n", "", "sm_100", ["PLAIN_TARGET"]),
         ("tcgen05.fence::after_thread_sync;\n", "", "sm_100f", []),
     ],
@@ -318,3 +340,162 @@ def test_ports_have_no_findings(tmp_path: Path, name: str) -> None:
         (tmp_path / Path(path).name).write_bytes(text)
     for path in tmp_path.iterdir():
         assert [str(d) for d in sm100_findings(path)] == []
+
+
+MMA = 'asm volatile("tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %1, %2, 1;" :: "r"(d), "l"(a), "r"(i));'
+ELECTED = (
+    'asm volatile("{ .reg .pred p; elect.sync _|p, -1; @p tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %1, %2, p; }"'
+    ' :: "r"(d), "l"(a), "r"(i));'
+)
+HEAD = "__global__ void k(unsigned d, unsigned long a, unsigned i)"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "said"),
+    [
+        ("tcgen05.alloc.sync.aligned.shared::cta.b32 [%0], 32;", "there is `tcgen05.alloc.<cta_group>.sync"),
+        ("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], 48;", "its operands are those of"),
+        ("tcgen05.wait.ld.sync.aligned;", "there is `tcgen05.wait::ld.sync.aligned`"),
+        ("tcgen05.fence::after_thread_sync.sync;", "there is `tcgen05.fence::after_thread_sync`"),
+        ("tcgen05.commit.cta_group::1.mbarrier::arrive.b64 [%0];", "mbarrier::arrive::one"),
+        ("tcgen05.ld.sync.aligned.32x32b.x3.b32 {%0}, [%0];", "x1|x2|x4"),
+        ("tcgen05.mma.kind::f16 [%0], %1, %1, %0, 1;", "tcgen05.mma.<cta_group>"),
+        ("tcgen05.mma.cta_group::1.kind::fp16 [%0], %1, %1, %0, 1;", "kind::f16"),
+        ("tcgen05.shuffle.cta_group::1 [%0];", "nothing is called so"),
+    ],
+)
+def test_forms_that_ptxas_refuses(tmp_path: Path, instruction: str, said: str) -> None:
+    path = tmp_path / "kernel.cu"
+    path.write_text(f'{HEAD} {{ if (i) asm volatile("{instruction}" :: "r"(d), "l"(a)); }}\n')
+    refused = [d for d in sm100_findings(path) if d.code.name == "SM100_REFUSED"]
+    assert len(refused) == 1
+    assert said in str(refused[0].values["why"])
+
+
+def test_constants_inside_an_opcode_are_read(tmp_path: Path) -> None:
+    alloc = 'asm volatile("tcgen05.{0}.cta_group::%2.sync.aligned{1}.b32 {2}, %1;" :: "r"(d), "r"(i), "n"({3}));'
+    allocated = alloc.format("alloc", ".shared::cta", "[%0]", "1")
+    freed = alloc.format("dealloc", "", "%0", "Group")
+    assert codes(tmp_path, f"{HEAD} {{ {allocated} }}\n") == ["TMEM_KEPT"]
+    assert codes(tmp_path, f"template <int Group> {HEAD} {{ {allocated} {freed} }}\n") == []
+    wrong = alloc.format("alloc", ".shared::cta", "[%0]", "3")
+    assert "SM100_REFUSED" in codes(tmp_path, f"{HEAD} {{ {wrong} {freed} }}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"{HEAD} {{ {MMA} }}", 1),
+        (f"{HEAD} {{ for (int j = 0; j < 4; ++j) {{ {MMA} }} }}", 1),
+        (f"__device__ void f(unsigned d, unsigned long a, unsigned i) {{ {MMA} }}\n{HEAD} {{ f(d, a, i); }}", 1),
+        (f"template <int N> __device__ void f(unsigned d, unsigned long a, unsigned i) {{ {MMA} }}\n"
+         "__device__ void g(unsigned d, unsigned long a, unsigned i) { f<2>(d, a, i); }\n"
+         f"{HEAD} {{ g(d, a, i); }}", 1),
+        (f"{HEAD} {{ if (threadIdx.x == 0) {{ {MMA} }} }}", 0),
+        (f"{HEAD} {{ if (threadIdx.x) return; {MMA} }}", 0),
+        (f"{HEAD} {{ switch (threadIdx.x) {{ case 0: {MMA} }} }}", 0),
+        (f"{HEAD} {{ {ELECTED} }}", 0),
+        (f"__device__ void f(unsigned d, unsigned long a, unsigned i) {{ {MMA} }}\n{HEAD} {{ if (i) f(d, a, i); }}", 0),
+        (f"__device__ bool f(unsigned d, unsigned long a, unsigned i) {{ {MMA} return true; }}\n"
+         f"{HEAD} {{ bool b = threadIdx.x == 0 && f(d, a, i); }}", 0),
+        (f"{HEAD} {{ auto f = [&] {{ {MMA} }}; if (threadIdx.x == 0) f(); }}", 0),
+        (f"__device__ void f(unsigned d, unsigned long a, unsigned i) {{ {MMA} }}", 0),
+    ],
+)  # fmt: skip
+def test_mmas_that_every_thread_issues(tmp_path: Path, text: str, found: int) -> None:
+    assert codes(tmp_path, text + "\n").count("MMA_BY_ALL") == found
+
+
+COPY = ('asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%0];"'
+        ' :: "r"(d), "l"(a), "r"(i));')  # fmt: skip
+EXPECT = 'asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(d), "r"(i));'
+
+
+def test_copies_whose_bytes_nothing_expects(tmp_path: Path) -> None:
+    assert codes(tmp_path, f"{HEAD} {{ {COPY} {COPY} }}\n") == ["TMA_UNCOUNTED"]
+    assert codes(tmp_path, f"{HEAD} {{ {COPY} {EXPECT} }}\n") == []
+    assert codes(tmp_path, f"{HEAD} {{ {COPY} barrier.arrive_and_expect_tx(i); }}\n") == []
+    assert codes(tmp_path, f"{HEAD} {{ {COPY} set_barrier_transaction_bytes(b, i); }}\n") == []
+    (tmp_path / "expect.cuh").write_text(f"__device__ void expect(unsigned d, unsigned i) {{ {EXPECT} }}\n")
+    assert codes(tmp_path, f'#include "expect.cuh"\n{HEAD} {{ {COPY} expect(d, i); }}\n') == []
+
+
+SHIFTS = "__device__ unsigned long desc(unsigned long s) {{ return (s >> 4) | (64ul << 32) | {0}; }}\n"
+
+
+@pytest.mark.parametrize(
+    ("bits", "found"),
+    [
+        ("(1ul << 62)", 1),
+        ("(uint64_t(2) << 61)", 1),
+        ("(1ul << 46) | (2ul << 61)", 0),
+        ("((version ? 1ull : 0ull) << 46) | (2ul << 61)", 0),
+        ("(1ul << 60)", 0),
+    ],
+)
+def test_descriptors_without_a_version(tmp_path: Path, bits: str, found: int) -> None:
+    text = SHIFTS.format(bits) + f"{HEAD} {{ if (i) {{ {MMA} }} }}\n"
+    assert codes(tmp_path, text).count("DESCRIPTOR_VERSION") == found
+    assert "DESCRIPTOR_VERSION" not in codes(tmp_path, SHIFTS.format(bits)), "nothing of SM100 uses it"
+
+
+ASM_FENCE = 'asm volatile("tcgen05.fence::after_thread_sync;");'
+
+
+def test_tcgen05_in_functions_that_a_condition_is_around(tmp_path: Path) -> None:
+    helper = f"__device__ void f() {{ {ASM_FENCE} }}\n"
+    called = "__global__ void k() {{\n#if {0}\n f();\n#endif\n}}\n"
+    assert codes(tmp_path, helper + called.format("__CUDA_ARCH__ >= 1000")) == ["SM100_ADMITS_HOPPER"]
+    assert codes(tmp_path, helper + called.format("__CUDA_ARCH__ == 900")) == ["SM100_LEFT_OUT"]
+    assert codes(tmp_path, helper + called.format("defined(__CUDA_ARCH_FEAT_SM100_ALL)")) == []
+    guarded = f"__device__ void f() {{\n#if defined(__CUDA_ARCH_FEAT_SM100_ALL)\n {ASM_FENCE}\n#endif\n}}\n"
+    assert codes(tmp_path, guarded + called.format("__CUDA_ARCH__ >= 1000")) == []
+
+
+def test_atoms_that_macros_stand_for(tmp_path: Path) -> None:
+    assert codes(tmp_path, "#define T2R_ATOM SM100_TMEM_LOAD_32dp32b1x\nusing A = T2R_ATOM;\n") == ["T2R_NARROW"]
+    assert codes(tmp_path, "#define T2R_ATOM SM100_TMEM_LOAD_32dp32b32x\n") == []
+
+
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        ('asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");', 1),
+        ('asm volatile("setmaxnreg.inc.sync.aligned.u32 200;");', 0),
+        ("give<40>();", 1),
+        ("give<LEFT>();", 1),
+        ("give<N>();", 0),
+        ("if (i) { give<40>(); }", 0),
+    ],
+)
+def test_registers_that_a_warp_has_given_away(tmp_path: Path, before: str, found: int) -> None:
+    give = (
+        'template <int N> __device__ void give() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }\n'
+    )
+    text = "#define LEFT 24\n" + give + kernel(f"if (base) {{ {before} {load(64)} {WAIT} out[0] = v[0]; }}")
+    assert codes(tmp_path, text.replace("unsigned* out", "unsigned* out, int i")).count("T2R_REGISTERS") == found
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("setmaxnreg.dec.sync.aligned.u32 40; LOAD", 1),
+        ("@%p1 bra WORK; setmaxnreg.dec.sync.aligned.u32 40; ret; WORK: setmaxnreg.inc.sync.aligned.u32 200; LOAD", 0),
+        ("@%p1 bra WORK; setmaxnreg.dec.sync.aligned.u32 24; ret; WORK: setmaxnreg.dec.sync.aligned.u32 56; LOAD", 1),
+        ("@%p1 bra WORK; setmaxnreg.dec.sync.aligned.u32 24; ret; WORK: LOAD", 0),
+        ("setmaxnreg.dec.sync.aligned.u32 40; @%p1 bra WORK; setmaxnreg.inc.sync.aligned.u32 200; WORK: LOAD", 0),
+        ("LOOP: LOAD setmaxnreg.dec.sync.aligned.u32 40; @%p1 bra LOOP;", 0),
+    ],
+)
+def test_registers_by_the_way_to_a_load(tmp_path: Path, body: str, found: int) -> None:
+    registers = ", ".join(f"%r{i}" for i in range(64))
+    text = body.replace("LOAD", f"tcgen05.ld.sync.aligned.32x32b.x64.b32 {{{registers}}}, [%r70];").replace("; ", ";\n")
+    module = PTX.format(target="sm_100a", bounds=".maxntid 384", body=text)
+    assert codes(tmp_path, module, "k.ptx").count("T2R_REGISTERS") == found
+
+
+def test_a_wait_may_stand_in_a_header_that_is_missing(tmp_path: Path) -> None:
+    used = kernel(load(16) + "wait_ld(); out[0] = v[0];")
+    assert codes(tmp_path, '#include "own/helpers.cuh"\n' + used) == ["UNRESOLVED_INCLUDE"]
+    assert codes(tmp_path, '#include "own/helpers.cuh"\n' + kernel(load(16) + WAIT + "out[0] = v[0];")) == []
+    assert codes(tmp_path, used) == ["T2R_UNWAITED"]

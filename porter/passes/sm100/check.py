@@ -6,14 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
-from porter.diagnostics import Diagnostic, Location
+from porter.diagnostics import Code, Diagnostic, Location
 from porter.diagnostics.reading import read_file
+from porter.lang.coverage import missing_includes
 from porter.lang.cute_dsl import parse_dsl
 from porter.lang.lexical import lexed
 from porter.lang.sources import CUDA_ENDINGS, SourceSet, is_python, load_sources, read_source
 from porter.lang.text import LineIndex
-from porter.passes.sm100.cuda import Checked, cuda_findings
+from porter.passes.sm100.cuda import Checked, cuda_findings, learn_tcgen05
 from porter.passes.sm100.instructions import ptx_findings
+from porter.passes.sm100.issue import learn_issuers, uncounted
 from porter.passes.sm100.python import python_findings
 from porter.passes.sm100.signs import advice_rules, signs_in, stated_findings
 from porter.passes.sm100.waits import Own
@@ -67,7 +69,18 @@ def _cuda(
     own = Own(frozenset().union(*(checked.defined for checked in files)))
     for checked in files:
         own.learn(checked.file, checked.statements, checked.of("wait"))
-    return [d for checked in files for d in cuda_findings(checked, own, asserts)]
+        learn_tcgen05(checked, own)
+    texts = [(checked.file, checked.statements) for checked in files]
+    learn_issuers(texts, own)
+    found = [d for checked in files for d in cuda_findings(checked, own, asserts)]
+    return [*_as_far_as_read(found, sources), *uncounted(texts)]
+
+
+def _as_far_as_read(found: Sequence[Diagnostic], sources: SourceSet) -> list[Diagnostic]:
+    """What is found, but where headers of the project are missing: a wait may stand in a function of theirs."""
+    missing = missing_includes(sources)
+    unwaited = [d for d in found if d.code is Code.T2R_UNWAITED]
+    return [*missing, *(d for d in found if d not in unwaited)] if missing and unwaited else list(found)
 
 
 def _asserts(advice: Sequence[Rule], builds: Iterable[Path]) -> bool | None:

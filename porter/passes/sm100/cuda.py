@@ -7,26 +7,36 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from tree_sitter import Node
 
 from porter.diagnostics import Code, Diagnostic
-from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions
+from porter.lang.asm import AsmStatement, MacroDefinition, asm_in_macro, asm_statements, macro_definitions
 from porter.lang.cuda import CudaFile, enclosing, find, function_specifiers, location
 from porter.lang.text import Span
 from porter.passes.sm100.conditions import Branch, Conditions
 from porter.passes.sm100.findings import Budget, Load, budget_of_block, load_findings
-from porter.passes.sm100.instructions import HOPPER, absent_findings, access_of, is_tcgen05, only_hopper
+from porter.passes.sm100.instructions import (
+    HOPPER,
+    absent_findings,
+    access_of,
+    is_tcgen05,
+    only_hopper,
+    refused_findings,
+)
+from porter.passes.sm100.issue import issued_by_all
+from porter.passes.sm100.registers import asked_of
 from porter.passes.sm100.signs import Sign, load_shape, signs_in, stated_findings
-from porter.passes.sm100.waits import Own, named, unwaited
+from porter.passes.sm100.waits import Own, calls_of, function_at, named, unwaited
 from porter.ptx.arch import SM100A, TARGETS, PortTarget
 from porter.ptx.ast import Instruction
-from porter.rules.match import matches
-from porter.rules.rule import Rule
+from porter.rules.match import Match, matches
+from porter.rules.rule import Region, Rule
 
 _BOUNDS = re.compile(r"__launch_bounds__\s*\(\s*(\w+)\s*(?:,\s*(\w+)\s*)?[,)]")
 _CONSTANT = r"(?:\bconstexpr\s+(?:static\s+)?(?:\w+\s+)+{0}\s*=|#[ \t]*define[ \t]+{0}[ \t])\s*(\d+)\b"
+_FIRST_ARGUMENT = re.compile(r"<\s*(\w+)\s*>")
 _SAYING = re.compile(rb"^[ \t]*#[ \t]*(?:error|warning|pragma)\b[^\n]*", re.MULTILINE)
 """Directives that are no code."""
 _WITHOUT_TCGEN05 = tuple(name for name, t in TARGETS.items() if t.suffix == "a" and t.sm in (90, 120))
@@ -47,6 +57,7 @@ class Checked:
         self, file: CudaFile, rules: Sequence[Rule], hopper: Sequence[Rule], target: PortTarget = SM100A
     ) -> None:
         self.file, self.target = file, target
+        self.rules = rules
         self.signs = signs_in(rules, lambda rule: matches(rule, file))
         self.hopper_rules = hopper
         self.conditions = Conditions(file, {s.given["name"] for s in self.signs.get("macro", ())})
@@ -54,12 +65,20 @@ class Checked:
     def of(self, sign: str) -> list[Sign]:
         return self.signs.get(sign, [])
 
+    def in_macros(self, sign: str) -> list[Sign]:
+        """Signs of a kind in what macros stand for."""
+        found: list[Sign] = []
+        for macro in macro_definitions(self.file):
+            found += signs_in(self.rules, partial(_in_macro, self.file, macro)).get(sign, [])
+        return found
+
     @cached_property
     def statements(self) -> list[AsmStatement]:
         if b"asm" not in self.file.source:
             return []
         in_macros = [s for m in macro_definitions(self.file) for s in asm_in_macro(self.file, m)]
-        return [s for s in (*asm_statements(self.file), *in_macros) if s.ptx is not None]
+        read = (s if s.ptx is not None else s.with_opcode_constants() for s in (*asm_statements(self.file), *in_macros))
+        return [s for s in read if s.ptx is not None]
 
     @cached_property
     def instructions(self) -> list[tuple[AsmStatement, Instruction]]:
@@ -85,6 +104,23 @@ class Checked:
         return found
 
 
+def _in_macro(file: CudaFile, macro: MacroDefinition, rule: Rule) -> Iterator[Match]:
+    if rule.region is not Region.CODE or rule.pattern is None:
+        return
+    for found in rule.pattern.finditer(macro.body.decode("latin-1")):
+        where = Span(macro.body_span.start + found.start(), macro.body_span.start + found.end())
+        yield Match(rule, file.path, where, found[0], None)
+
+
+def learn_tcgen05(checked: Checked, own: Own) -> None:
+    """Functions that are made of tcgen05, unless a condition on architectures is around that."""
+    for mark in checked.blackwell:
+        name, _ = named(checked.file, function_at(checked.file, mark.where))
+        around = checked.conditions.around(mark.where.start)
+        if name and not any(map(checked.conditions.about_arch, around)):
+            own.of_tcgen05.add(name)
+
+
 def cuda_findings(checked: Checked, own: Own, asserts: bool | None) -> list[Diagnostic]:
     """Everything that is found in one file. `own`: what functions of the sources do. `asserts`: whether the build keeps
     assertions, None if nothing says so."""
@@ -92,11 +128,14 @@ def cuda_findings(checked: Checked, own: Own, asserts: bool | None) -> list[Diag
     found = list(
         stated_findings(checked.of("finding"), file.lexed.source_text, lambda match: location(file, match.span))
     )
-    found += _under_conditions(checked)
+    found += _under_conditions(checked, own)
     found += _hopper_left(checked, own)
-    found += absent_findings(((s.where, i) for s, i in checked.instructions), checked.target)
-    found += _loads(checked)
+    placed = [(s.where, i) for s, i in checked.instructions]
+    found += absent_findings(placed, checked.target)
+    found += refused_findings(placed)
+    found += _loads(checked, own)
     found += unwaited(checked.file, checked.statements, checked.of("copy"), checked.of("use"), own)
+    found += issued_by_all(file, checked.statements, own)
     found += _kept(checked)
     found += _asserts(checked, asserts)
     return found
@@ -105,12 +144,13 @@ def cuda_findings(checked: Checked, own: Own, asserts: bool | None) -> list[Diag
 # Conditions -------------------------------------------------------------------------------------------
 
 
-def _under_conditions(checked: Checked) -> Iterator[Diagnostic]:
+def _under_conditions(checked: Checked, own: Own) -> Iterator[Diagnostic]:
     conditions, file = checked.conditions, checked.file
+    called = [Mark(name, where) for where, name in calls_of(file, own.of_tcgen05)]
     for branch in conditions.branches:
         if not branch.condition or not conditions.about_arch(branch):
             continue
-        inside = [m for m in checked.blackwell if _innermost(conditions, m, branch)]
+        inside = [m for m in (*checked.blackwell, *called) if _innermost(conditions, m, branch)]
         hopper = any(_innermost(conditions, m, branch) for m in checked.hopper)
         on_hopper, on_sm100 = conditions.taken(branch, HOPPER), conditions.taken(branch, checked.target.name)
         values = {"condition": branch.condition, "target": checked.target.name}
@@ -149,27 +189,54 @@ def _hopper_left(checked: Checked, own: Own) -> Iterator[Diagnostic]:
 # Loads ------------------------------------------------------------------------------------------------
 
 
-def _loads(checked: Checked) -> Iterator[Diagnostic]:
+def _loads(checked: Checked, own: Own) -> Iterator[Diagnostic]:
     file = checked.file
-    for sign in checked.of("load"):
+    for sign in (*checked.of("load"), *checked.in_macros("load")):
         shape = load_shape(sign)
         if shape is not None:
             load = Load(sign.match.text, shape, int(sign.given["count"]), location(file, sign.match.span))
-            yield from load_findings(load, _budget(file, sign.match.span))
+            yield from load_findings(load, _budget(checked, own, sign.match.span))
     times = Counter((statement.where, i.opcode) for statement, i in checked.instructions)
     for statement, instruction in checked.instructions:
         access, number = access_of(instruction), times.pop((statement.where, instruction.opcode), 0)
         if access is not None and number:
             load = Load(instruction.opcode, access.shape, access.count, statement.where, number)
-            yield from load_findings(load, _budget(file, statement.span))
+            yield from load_findings(load, _budget(checked, own, statement.span))
 
 
-def _budget(file: CudaFile, where: Span) -> Budget | None:
-    """What the launch bounds of the kernel around a place leave to a thread, if they are numbers or constants of the
-    file."""
+def _budget(checked: Checked, own: Own, where: Span) -> Budget | None:
+    """What a thread has at a place: what the block of statements around it, or one around that, has asked for ahead of
+    it, else what the launch bounds of the kernel leave, as far as these are numbers or constants of the file."""
+    file = checked.file
     node: Node | None = file.root.descendant_for_byte_range(where.start, where.start + 1)
     function = enclosing(node, "function_definition") if node is not None else None
-    if function is None or "__global__" not in function_specifiers(file, function):
+    if node is None or function is None:
+        return None
+    asked = dict(_asked(checked, own))
+    while node is not None and node.id != function.id:
+        if node.type == "compound_statement":
+            for before in reversed([child for child in node.children if child.end_byte <= where.start]):
+                if before.start_byte in asked:
+                    return asked[before.start_byte]
+        node = node.parent
+    return _of_launch(file, function)
+
+
+def _asked(checked: Checked, own: Own) -> Iterator[tuple[int, Budget]]:
+    """Where statements ask for registers, by numbers or by constants."""
+    file = checked.file
+    for statement, instruction in checked.instructions:
+        if (budget := asked_of(instruction)) is not None:
+            yield statement.span.start, budget
+    for where, name in calls_of(file, own.registers):
+        given = _FIRST_ARGUMENT.search(file.lexed.plain_text, where.start, where.end)
+        number = _number(file, given[1]) if given is not None else None
+        if number is not None:
+            yield where.start, Budget(number, f"{own.registers[name]} {number}")
+
+
+def _of_launch(file: CudaFile, function: Node) -> Budget | None:
+    if "__global__" not in function_specifiers(file, function):
         return None
     body = function.child_by_field_name("body")
     head = file.lexed.plain_text[function.start_byte : body.start_byte if body is not None else function.end_byte]

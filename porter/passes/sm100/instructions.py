@@ -7,17 +7,20 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.passes.sm100.findings import Budget, Load, budget_of_block, load_findings
+from porter.passes.sm100.registers import budgets
 from porter.passes.targets import absent
 from porter.ptx.arch import PORT_TARGETS, SM100A, PortTarget
-from porter.ptx.ast import Block, Function, Imm, Instruction, Module, Placeholder, Reg, Statement, Sym
+from porter.ptx.ast import Block, Function, Instruction, Module, Placeholder, Reg, Statement, Sym
+from porter.ptx.forms.grammar import OperandForm
 from porter.ptx.launch_bounds import threads_at_most
 from porter.ptx.parser import parse_module
-from porter.ptx.table import UnknownInstruction, check, destinations, opcode_modifiers, sources
+from porter.ptx.table import UnknownInstruction, check, destinations, nearest, opcode_modifiers, sources
 from porter.ptx.tmem_access import TmemAccess
 
 HOPPER = "sm_90a"
 SM100 = SM100A.name
 _ASSERTION = "__assertfail"
+_UNBOUND = 1 << 16
 _ENDS = ("bra", "brx", "call", "exit", "ret")
 """Opcodes behind which another basic block, or code that is not followed, may have waited."""
 
@@ -36,8 +39,10 @@ def ptx_findings(path: str, text: str, target: PortTarget = SM100A) -> list[Diag
         body = list(flat(function.body or ()))
         instructions = [s for s in body if isinstance(s, Instruction)]
         found += _hopper(path, instructions)
-        found += absent_findings(((Location(path, i.line), i) for i in instructions), target)
-        found += _loads(path, function, instructions)
+        placed = [(Location(path, i.line), i) for i in instructions]
+        found += absent_findings(placed, target)
+        found += refused_findings(placed)
+        found += _loads(path, function, body)
         found += _unwaited(path, body)
         for instruction in instructions:
             if is_tcgen05(instruction, "alloc"):
@@ -87,6 +92,38 @@ def absent_findings(instructions: Iterable[tuple[Location, Instruction]], target
             yield Diagnostic(Code.TARGET_LACKS, where, {"target": target.name, "why": why})
 
 
+def refused_findings(instructions: Iterable[tuple[Location, Instruction]]) -> Iterator[Diagnostic]:
+    """Forms of tcgen05 that sm_100a does not have, each once."""
+    said: set[str] = set()
+    for where, instruction in instructions:
+        if instruction.parts[0] != "tcgen05" or instruction.text in said:
+            continue
+        try:
+            why = check(instruction, SM100, (99, 0))
+        except UnknownInstruction:
+            why = _other_form(instruction)
+        if why is not None:
+            said.add(instruction.text)
+            yield Diagnostic(Code.SM100_REFUSED, where, {"name": instruction.opcode, "target": SM100, "why": why})
+
+
+def _other_form(instruction: Instruction) -> str:
+    """What there is in place of an instruction that there is not."""
+    form = nearest(instruction)
+    if form is None:
+        return "nothing is called so"
+    operands = ", ".join(map(_operand, form.operands))
+    written = f"`{form.pattern}{' ' if operands else ''}{operands}`"
+    if form.modifiers(instruction.parts) is not None:
+        return f"its operands are those of {written}"
+    return f"there is {written}"
+
+
+def _operand(form: OperandForm) -> str:
+    written = f"[{form.name}]" if form.kind == "memory" else form.name
+    return f"{written}?" if form.optional else written
+
+
 def _target(path: str, module: Module, target: PortTarget) -> Iterator[Diagnostic]:
     plain = module.target in {f"sm_{t.sm}" for t in PORT_TARGETS}
     other = target != SM100A and module.target in {t.name for t in PORT_TARGETS} - {target.name}
@@ -101,38 +138,30 @@ def _hopper(path: str, instructions: Sequence[Instruction]) -> Iterator[Diagnost
     left = [i for i in instructions if only_hopper(i)]
     if left:
         times = f" ({len(left)} instructions)" if len(left) > 1 else ""
-        yield Diagnostic(Code.HOPPER_LEFT, Location(path, left[0].line), {"name": left[0].opcode, "times": times})
+        yield Diagnostic(Code.HOPPER_PTX, Location(path, left[0].line), {"name": left[0].opcode, "times": times})
 
 
-def _loads(path: str, function: Function, instructions: Sequence[Instruction]) -> Iterator[Diagnostic]:
-    by_opcode: dict[str, list[Instruction]] = {}
-    for instruction in instructions:
-        if access_of(instruction) is not None:
-            by_opcode.setdefault(instruction.opcode, []).append(instruction)
-    budget = _budget(function, instructions)
+def _loads(path: str, function: Function, body: Sequence[Statement]) -> Iterator[Diagnostic]:
+    has = budgets(body, _at_entry(function))
+    by_opcode: dict[str, list[tuple[Instruction, Budget | None]]] = {}
+    for at, statement in enumerate(body):
+        if isinstance(statement, Instruction) and access_of(statement) is not None:
+            by_opcode.setdefault(statement.opcode, []).append((statement, has.get(at)))
     for opcode, same in by_opcode.items():
-        access = access_of(same[0])
+        first, budget = min(same, key=lambda one: one[1].registers if one[1] is not None else _UNBOUND)
+        access = access_of(first)
         assert access is not None
-        load = Load(opcode, access.shape, access.count, Location(path, same[0].line), len(same))
+        load = Load(opcode, access.shape, access.count, Location(path, first.line), len(same))
         yield from load_findings(load, budget)
-    asserts = [i for i in instructions if i.parts[0] == "call" and Sym(_ASSERTION) in i.operands]
+    asserts = [s for s in body if isinstance(s, Instruction) and s.parts[0] == "call" and Sym(_ASSERTION) in s.operands]
     if by_opcode and asserts:
         what = f"{len(asserts)} assertions stand beside {sum(map(len, by_opcode.values()))} loads of Tensor Memory"
         values = {"what": what, "advice": "build with -DNDEBUG"}
         yield Diagnostic(Code.T2R_ASSERTS, Location(path, asserts[0].line), values)
 
 
-def _budget(function: Function, instructions: Sequence[Instruction]) -> Budget | None:
-    """What the directives of an entry leave to a thread; warps that ask for more registers have those."""
-    asked = [
-        o.value
-        for i in instructions
-        if i.parts[:2] == ("setmaxnreg", "inc")
-        for o in i.operands
-        if isinstance(o, Imm) and isinstance(o.value, int)
-    ]
-    if asked:
-        return Budget(max(asked), f"setmaxnreg.inc {max(asked)}")
+def _at_entry(function: Function) -> Budget | None:
+    """What the directives of an entry leave to a thread."""
     stated = function.directives
     if "maxnreg" in stated:
         return Budget(stated["maxnreg"][0], f".maxnreg {stated['maxnreg'][0]}")

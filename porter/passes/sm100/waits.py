@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
@@ -15,6 +15,7 @@ from porter.lang.cuda import CudaFile, enclosing, find, location, span
 from porter.lang.text import Span
 from porter.passes.sm100.instructions import access_of
 from porter.passes.sm100.signs import Sign
+from porter.ptx.ast import Placeholder
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -27,14 +28,22 @@ class Own:
     defined: frozenset[str] = frozenset()
     waits: set[str] = field(default_factory=set)
     loads: dict[str, frozenset[int]] = field(default_factory=dict)
+    issuers: dict[str, str] = field(default_factory=dict)
+    """Functions whose callers all issue an MMA, with what issues."""
+    of_tcgen05: set[str] = field(default_factory=set)
+    """Functions made of tcgen05 that no condition on architectures is around."""
+    registers: dict[str, str] = field(default_factory=dict)
+    """Functions that ask for as many registers as their first template argument says, with the instruction."""
 
     def learn(self, file: CudaFile, statements: Iterable[AsmStatement], waits: Iterable[Sign]) -> None:
         for sign in waits:
             self.waits.add(sign.given.get("name", sign.match.text))
         for statement in statements:
-            name, parameters = named(file, _function(file, statement.span))
+            name, parameters = named(file, function_at(file, statement.span))
             if not name:
                 continue
+            if (asks := _asks(statement)) is not None:
+                self.registers[name] = asks
             if _waits(statement):
                 self.waits.add(name)
             elif _loads(statement):
@@ -54,6 +63,15 @@ class _Event:
     loaded: frozenset[str] = frozenset()
 
 
+def calls_of(file: CudaFile, names: Collection[str]) -> Iterator[tuple[Span, str]]:
+    """Where functions of these names are called, template arguments or not."""
+    if not names:
+        return
+    call = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\s*(?:<[^<>;()]*>\s*)?\(")
+    for match in call.finditer(file.lexed.plain_text):
+        yield Span(match.start(), match.end()), match[1]
+
+
 def unwaited(
     file: CudaFile, statements: Sequence[AsmStatement], copies: Sequence[Sign], uses: Sequence[Sign], own: Own
 ) -> Iterator[Diagnostic]:
@@ -62,7 +80,7 @@ def unwaited(
     said: set[tuple[int, str]] = set()
     for function in find(file.root, "function_definition"):
         body = function.child_by_field_name("body")
-        if body is None or _function(file, span(body)) not in (None, function):
+        if body is None or function_at(file, span(body)) not in (None, function):
             continue
         events = sorted(_events(file, span(body), statements, uses, names, own), key=lambda e: e.where)
         for event in events:
@@ -121,11 +139,19 @@ def _waits(statement: AsmStatement) -> bool:
     )
 
 
+def _asks(statement: AsmStatement) -> str | None:
+    """The setmaxnreg of a statement whose number is one of its operands."""
+    assert statement.ptx is not None
+    found = [i for i in statement.ptx.instructions() if i.parts[0] == "setmaxnreg"]
+    named_ones = [i for i in found if i.operands and isinstance(i.operands[0], Placeholder)]
+    return ".".join(named_ones[0].parts[:2]) if named_ones else None
+
+
 def _loads(statement: AsmStatement) -> bool:
     return statement.ptx is not None and any(access_of(i) is not None for i in statement.ptx.instructions())
 
 
-def _function(file: CudaFile, where: Span) -> Node | None:
+def function_at(file: CudaFile, where: Span) -> Node | None:
     node = file.root.descendant_for_byte_range(where.start, where.start)
     return enclosing(node, "function_definition") if node is not None else None
 
