@@ -21,7 +21,15 @@ from porter.verify.equality import Place, SizeCompared
 from porter.verify.expr import Number
 from porter.verify.problem import Problem
 from porter.verify.proving import OF_PROGRAM, Count, Proof, Sizes, firsts, launched_case
-from porter.verify.symbol_sizes import OtherFormsError, SymbolSide, reach, require_bounds, require_same, telling_sizes
+from porter.verify.symbol_sizes import (
+    OtherFormsError,
+    SymbolSide,
+    alike_firsts,
+    reach,
+    require_bounds,
+    require_same,
+    telling_sizes,
+)
 
 
 class OtherSizesError(Exception):
@@ -135,12 +143,14 @@ class AllSizes:
 
     def _period_of_symbols(self, size: str, step: int, units: int, start: int) -> int:
         """That of each block, with the symbols. Raises NotAllError, OtherError, PorterError."""
-        forms, symbol_sides = Forms(), self._symbol_sides(self.symbols, self.base)
-        sides = [
-            self._side(side.name, side.program, size, step, partial(_launched_of, side), forms) for side in symbol_sides
-        ]
-        period = AllTurns(sides, units, start, self._left).period()
-        require_bounds(*(side.noted.bounds for side in sides))
+        forms, symbol_sides, period = Forms(), self._symbol_sides(self.symbols, self.base), 1
+        for first in alike_firsts(symbol_sides):
+            sides = [
+                self._side(side.name, side.program, size, step, partial(_launched_of, side, first), forms)
+                for side in symbol_sides
+            ]
+            period = math.lcm(period, AllTurns(sides, units, start, self._left).period())
+            require_bounds(*(side.noted.bounds for side in sides))
         return period
 
     def _period_of_numbers(self, size: str, step: int, units: int, start: int) -> int:
@@ -194,5 +204,5 @@ class AllSizes:
                     forms=forms)  # fmt: skip
 
 
-def _launched_of(side: SymbolSide, problem: Problem, flow: Flow) -> Launched:
-    return side.launched(problem)
+def _launched_of(side: SymbolSide, first: Triple, problem: Problem, flow: Flow) -> Launched:
+    return side.launched(problem, first)
