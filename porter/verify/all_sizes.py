@@ -31,6 +31,9 @@ from porter.verify.symbol_sizes import (
     telling_sizes,
 )
 
+_MOST_INDUCTIONS = 4
+"""Clusters for each of which turns are looked at with symbols; of more the first and the last are, with numbers."""
+
 
 class OtherSizesError(Exception):
     """Sizes at which something else is left."""
@@ -144,7 +147,10 @@ class AllSizes:
     def _period_of_symbols(self, size: str, step: int, units: int, start: int) -> int:
         """That of each block, with the symbols. Raises NotAllError, OtherError, PorterError."""
         forms, symbol_sides, period = Forms(), self._symbol_sides(self.symbols, self.base), 1
-        for first in alike_firsts(symbol_sides):
+        clusters = alike_firsts(symbol_sides)
+        if len(clusters) > _MOST_INDUCTIONS:
+            raise NotAllError("more clusters than inductions are made for")
+        for first in clusters:
             sides = [
                 self._side(side.name, side.program, size, step, partial(_launched_of, side, first), forms)
                 for side in symbol_sides
