@@ -9,7 +9,7 @@ one directory for each repository, named `owner+name`.
 
     python scripts/ecosystem.py verify --clones ~/src --include ~/cutlass/include --include ~/cutlass/tools/util/include
 
-    python scripts/ecosystem.py equal --clones ~/src --include ... > docs/results/equality-ecosystem.txt
+    python scripts/ecosystem.py equal --clones ~/src --include ... --into docs/results/equality-ecosystem.txt
 
 `run` and `verify` add to `docs/results/ecosystem.json`, file by file, `page` writes `docs/ecosystem.md` from it. A port
 counts as compiled if nvcc makes PTX of it that has tcgen05.mma, no wgmma, and no kernel around a mainloop of Hopper,
@@ -58,6 +58,9 @@ SAME = "same bits"
 STYLES = ("compat", "full-rate")
 AS_ORIGINAL = "as the original"
 """Equal in the schedule that was executed; the original has hazards, and the port of these and no other."""
+STATUS = ("equal", AS_ORIGINAL, "unknown", "differs")
+_NAME, _HEAD, _STATUS = 60, 71, 86
+"""Where the name, the style and the status of a row end."""
 
 
 def manifest() -> list[Entry]:
@@ -294,40 +297,71 @@ def verified(outcome: Outcome, said: str) -> Outcome:
     return outcome | {"verified": said}
 
 
-def equal_rows(entry: Entry, clones: Path, include: Sequence[str], style: str) -> Iterator[tuple[str, str]]:
-    """What `porter equal` says of each kernel that a program launches, and a line of it."""
+def _short(entry: Entry) -> str:
+    return f"{entry['repository']} {Path(entry['path']).name}"
+
+
+def equal_rows(entry: Entry, clones: Path, include: Sequence[str], style: str) -> Iterator[str]:
+    """What `porter equal` says of each kernel that a program launches."""
     from equal_corpus import said_of
 
-    name = f"{entry['repository']} {Path(entry['path']).name}"
+    head = f"{_short(entry):{_NAME}} {style:{_HEAD - _NAME - 2}} "
     done = _of_program(entry, clones, include, style, "equal")
     try:
         found = json.loads(done.stdout)
     except ValueError:
-        yield "none", f"{name:60} {style:9} exit status {done.returncode}"
+        yield f"{head}exit status {done.returncode}"
         return
     for one in found.get("cases", ()):
         kernel = one["name"].partition(", ")[2].partition("<")[0]
         status = AS_ORIGINAL if one["as_original"] else one["status"]
-        yield status, f"{name:60} {style:9} {status:15} {one['seconds']:6.1f} s  {kernel}: {said_of(one)}"
+        yield f"{head}{status:{_STATUS - _HEAD}} {one['seconds']:6.1f} s  {kernel}: {said_of(one)}"
     if not found.get("cases"):
         said = next((d["message"] for d in found["diagnostics"] if d["severity"] == "error"), "nothing was launched")
-        yield "none", f"{name:60} {style:9} {_plain(said)}"
+        yield f"{head}{_plain(said)}"
 
 
 def _compare(options: argparse.Namespace) -> None:
-    """docs/results/equality-ecosystem.txt."""
-    print("python scripts/ecosystem.py equal --clones CLONES INC")
-    seen: Counter[tuple[str, str]] = Counter()
+    """docs/results/equality-ecosystem.txt, of which rows of other files and styles stay."""
+    rows = _kept_rows(options.into.read_text("utf-8")) if options.into is not None else {}
     for entry in (e for e in manifest() if options.only in name_of(e)):
         if not can_be_verified(entry) or _unlike(entry, options.clones):
             continue
         for style in options.styles or STYLES:
-            for status, line in equal_rows(entry, options.clones, options.include, style):
-                seen[style, status] += 1
-                print(line, flush=True)
+            lines = list(equal_rows(entry, options.clones, options.include, style))
+            rows[_short(entry), style] = lines
+            print(*lines, sep="\n", flush=True)
+            if options.into is not None:
+                options.into.write_text(equality_text(rows), "utf-8")
+
+
+_COMPARED = (
+    "python scripts/ecosystem.py equal --clones CLONES INC --into FILE "
+    "(file by file, with --only and --style; times of comparisons under load)"
+)
+Rows = dict[tuple[str, str], list[str]]
+"""Lines by the name of the file and the style."""
+
+
+def _kept_rows(text: str) -> Rows:
+    rows: Rows = {}
+    for line in text.splitlines():
+        name, style = line[:_NAME].rstrip(), line[_NAME:_HEAD].strip()
+        if style in STYLES:
+            rows.setdefault((name, style), []).append(line)
+    return rows
+
+
+def equality_text(rows: Rows) -> str:
+    """The rows in the order of the manifest, and how many there are of each status."""
+    lines = [_COMPARED]
+    names = list(dict.fromkeys(map(_short, manifest())))
+    lines += [line for name in names for style in STYLES for line in rows.get((name, style), ())]
     for style in STYLES:
-        counted = [f"{count} {status}" for (s, status), count in sorted(seen.items()) if s == style]
-        print(f"{style}: {', '.join(counted)}")
+        of_style = (line[_HEAD:_STATUS].strip() for key, some in rows.items() if key[1] == style for line in some)
+        counted = Counter(status if status in STATUS else "none" for status in of_style)
+        lines.append(f"{style}: {', '.join(f'{count} {status}' for status, count in sorted(counted.items()))}")
+    return "\n".join(lines) + "\n"
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -358,6 +392,8 @@ def main() -> int:
         command.add_argument("--style", dest="styles", action="append", choices=STYLES)
         if name == "run":
             command.add_argument("--no-compile", action="store_true")
+        if name == "equal":
+            command.add_argument("--into", type=Path, help="a file whose rows of these files are replaced")
     what.add_parser("page")
     options = parser.parse_args()
     if options.what == "equal":

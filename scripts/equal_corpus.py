@@ -22,7 +22,7 @@ from typing import Any
 
 from packed import CORPUS, Unpacker, asked, options, pack, unpacked
 
-STYLES = ("compat", "full-rate", "native")
+STYLES = ("compat", "full-rate", "idiomatic", "native")
 Row = tuple[str, str, list[dict[str, Any]], str]
 """Name, style, comparisons, and what kept others from being made."""
 

@@ -139,3 +139,14 @@ def test_another_version_of_a_file_is_not_run(ecosystem: ModuleType, tmp_path: P
     found = ecosystem.run_one(entry, tmp_path, [], False)
     assert (found["outcome"], found["exit"]) == ("refused", 3)
     assert [cause.split(" ")[1] for cause in found["causes"]] == ["cutlass::arch::Sm90"]
+
+
+def test_rows_of_comparisons_are_replaced_file_by_file(ecosystem: ModuleType) -> None:
+    text = (ecosystem.RESULTS.parent / "equality-ecosystem.txt").read_text("utf-8")
+    rows = ecosystem._kept_rows(text)
+    assert ecosystem.equality_text(rows) == text
+    (key, (line, *_)), *_ = rows.items()
+    more = line.replace(" equal ", " differs ", 1)
+    rows[key] = [line, more]
+    assert ecosystem.equality_text(ecosystem._kept_rows(ecosystem.equality_text(rows))).count("\n" + more) == 1
+    assert "1 differs" in ecosystem.equality_text(rows)

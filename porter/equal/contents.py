@@ -23,10 +23,10 @@ from porter.facts.state import Group, Warp
 from porter.facts.values import ALL, Value, bits
 from porter.ptx import ast
 from porter.ptx.arch import SHARED_LIMIT, WARP
+from porter.ptx.initial import initial_bytes
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT, SYSTEM_SHARED
 from porter.ptx.symbols import without_file
 from porter.ptx.tmem import COLUMNS, LANES
-from porter.sim.launch import initial_bytes
 
 Addresses = npt.NDArray[np.int64]
 UNDEFINED = word("undefined")

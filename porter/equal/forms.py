@@ -184,11 +184,28 @@ class Forms:
         size = form.width // 8
         if not form.products:
             return constant(form.number, size)[0]
+        moved = self._in_bytes(form, size)
+        if moved is not None:
+            return moved
         key = word(f"sum {form}")
         if form.width == 32 or not self._is_of_symbols(form):
             return spread(np.asarray(key), size)
         low = self.row(_reduced(dict(form.terms), 32))
         return np.concatenate((low, spread(mixed(word("high half"), key), 4)))
+
+    def _in_bytes(self, form: Form, size: int) -> Words | None:
+        """The bytes of what puts unknowns into bytes of their own, as shifts by whole bytes do and what packs them."""
+        found = np.frombuffer(unsigned(form.number, form.width).to_bytes(size, "little"), np.uint8).astype(np.uint64)
+        for monomial, factor in form.products:
+            place = (factor.bit_length() - 1) // 8
+            unknown = self._rows.get(Form(form.width, ((monomial, 1),)))
+            if factor != 1 << 8 * place or len(monomial) > 1 or monomial[0] in self.symbols or unknown is None:
+                return None
+            put = np.concatenate((np.zeros(place, np.uint64), unknown[: size - place]))
+            if bool(((found != 0) & (put != 0)).any()):
+                return None
+            found |= put
+        return found
 
     def of(self, row: Words) -> Form:
         """The form of four or eight bytes; what is made in another way is an unknown of its own."""

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, partial
 from math import prod
 
 from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.ptx import ast
 from porter.ptx.arch import limits
+from porter.ptx.initial import initial_bytes
 from porter.ptx.layout import DYNAMIC_ALIGNMENT, Layout, Variable, lay_out, named_in
 from porter.ptx.register_file import entry_registers
 from porter.ptx.shared_window import SYSTEM_SHARED
@@ -83,7 +84,8 @@ class Symbols:
 class Launched:
     """`parameters`: the bytes of each, tensor maps in Porter's form. `maps`: those in global memory, by address.
     `allocated`: the first byte of each allocation of global memory and the first one behind it, if they are known.
-    `moved`: bytes that dynamic shared memory lies higher than where it would begin. `symbols`: what is no number."""
+    `moved`: bytes that dynamic shared memory lies higher than where it would begin. `symbols`: what is no number.
+    `as_begun`: the variables of the module that hold what they begin with; without it all of them."""
 
     flow: Flow
     geometry: Geometry
@@ -93,6 +95,17 @@ class Launched:
     allocated: Sequence[tuple[int, int]] = ()
     moved: int = 0
     symbols: Symbols | None = None
+    as_begun: Collection[str] | None = None
+
+    @cached_property
+    def tables(self) -> list[Area]:
+        """The variables of the module that begin with numbers, and hold them."""
+        return [
+            Area(self.variable_addresses[v.name], v.size, cache(partial(_begun, v)))
+            for v in self.module_variables
+            if v.initial and not any(isinstance(item, str) for item in v.initial)
+            and (self.as_begun is None or v.name in self.as_begun)
+        ]  # fmt: skip
 
     @cached_property
     def parameter_addresses(self) -> dict[str, int]:
@@ -199,6 +212,10 @@ class Launched:
     def _declared(self) -> list[ast.VarDecl]:
         code = self.flow.code
         return [*code.module.variables, *_declared(code.entry.body or ())]
+
+
+def _begun(variable: ast.VarDecl) -> bytes:
+    return initial_bytes(variable, {}).ljust(variable.size, b"\0")
 
 
 def static_shared(code: Code) -> tuple[int, int]:

@@ -29,7 +29,7 @@ from porter.facts.events import (
     Remote,
     Space,
 )
-from porter.facts.launched import PARAMETERS, Area, Launched
+from porter.facts.launched import PARAMETERS, VARIABLES, Area, Launched
 from porter.facts.names import SharedNames
 from porter.facts.state import Block, Group, Warp
 from porter.facts.tensor_maps import TensorMaps
@@ -40,6 +40,7 @@ from porter.ptx.shared_window import RANK_SHIFT, SYSTEM_SHARED
 
 DATA = "up to these data: integers loaded from global memory are the case's, and no other block writes them"
 """What holds for these data alone."""
+TABLES = "variables of the module hold what they begin with, and no block writes them"
 _BY_THREADS = frozenset((Engine.THREAD, Engine.ATOMIC, Engine.CP_ASYNC, Engine.STORE))
 """Accesses that no other entry of a trace stands for."""
 _COPIES = frozenset((Engine.CP_ASYNC, Engine.LOAD, Engine.STORE_ASYNC, Engine.RED_ASYNC))
@@ -139,7 +140,7 @@ class Machine:
         if area in self.written:
             return None
         self.taken.add(area)
-        self.history.assumed.add(DATA)
+        self.history.assumed.add(TABLES if address >= VARIABLES else DATA)
         return int.from_bytes(area.contents()[address - area.start : address - area.start + size], "little")
 
     def overwrite(self, address: int, at: int) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import re
 import struct
 import time
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,8 @@ import numpy as np
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.arch import LOCAL_LIMIT, SHARED_LIMIT, WARP, Limits, limits
+from porter.ptx.initial import initial_bytes
 from porter.ptx.shared_window import SYSTEM_SHARED
-from porter.ptx.special import TYPE_BYTES
 from porter.sim.check.hazard import Hazard, collect
 from porter.sim.comparisons import Comparisons
 from porter.sim.executor import Executor, instruction_at
@@ -66,22 +65,6 @@ def pack_params(function: ast.Function, values: Sequence[int | float | bytes]) -
                 raise ValueError(f"parameter {p.name}: {value} does not fit {p.size} bytes")
             image += (bits & ((1 << 8 * p.size) - 1)).to_bytes(p.size, "little")
     return bytes(image)
-
-
-def initial_bytes(v: ast.VarDecl, addresses: dict[str, int]) -> bytes:
-    """A module variable's initial contents."""
-    out = bytearray()
-    item = TYPE_BYTES.get(v.type, 1)
-    for x in v.initial:
-        if isinstance(x, str):
-            m = re.match(r"(?:generic\()?([\w$.%]+)\)?(?:\+(-?\d+))?", x)
-            value = addresses.get(m.group(1), 0) + int(m.group(2) or 0) if m else 0
-            out += value.to_bytes(8, "little")[:item]
-        elif isinstance(x, float):
-            out += struct.pack({2: "<e", 4: "<f", 8: "<d"}[item], x)
-        else:
-            out += (x & ((1 << 8 * item) - 1)).to_bytes(item, "little")
-    return bytes(out)
 
 
 def _module_variables(

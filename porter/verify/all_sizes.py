@@ -21,7 +21,18 @@ from porter.verify.equality import Place, SizeCompared
 from porter.verify.expr import Number
 from porter.verify.problem import Problem
 from porter.verify.proving import OF_PROGRAM, Count, Proof, Sizes, firsts, launched_case
-from porter.verify.symbol_sizes import OtherFormsError, SymbolSide, reach, require_bounds, require_same, telling_sizes
+from porter.verify.symbol_sizes import (
+    OtherFormsError,
+    SymbolSide,
+    alike_firsts,
+    reach,
+    require_bounds,
+    require_same,
+    telling_sizes,
+)
+
+_MOST_INDUCTIONS = 4
+"""Clusters for each of which turns are looked at with symbols; of more the first and the last are, with numbers."""
 
 
 class OtherSizesError(Exception):
@@ -135,12 +146,17 @@ class AllSizes:
 
     def _period_of_symbols(self, size: str, step: int, units: int, start: int) -> int:
         """That of each block, with the symbols. Raises NotAllError, OtherError, PorterError."""
-        forms, symbol_sides = Forms(), self._symbol_sides(self.symbols, self.base)
-        sides = [
-            self._side(side.name, side.program, size, step, partial(_launched_of, side), forms) for side in symbol_sides
-        ]
-        period = AllTurns(sides, units, start, self._left).period()
-        require_bounds(*(side.noted.bounds for side in sides))
+        forms, symbol_sides, period = Forms(), self._symbol_sides(self.symbols, self.base), 1
+        clusters = alike_firsts(symbol_sides)
+        if len(clusters) > _MOST_INDUCTIONS:
+            raise NotAllError("more clusters than inductions are made for")
+        for first in clusters:
+            sides = [
+                self._side(side.name, side.program, size, step, partial(_launched_of, side, first), forms)
+                for side in symbol_sides
+            ]
+            period = math.lcm(period, AllTurns(sides, units, start, self._left).period())
+            require_bounds(*(side.noted.bounds for side in sides))
         return period
 
     def _period_of_numbers(self, size: str, step: int, units: int, start: int) -> int:
@@ -194,5 +210,5 @@ class AllSizes:
                     forms=forms)  # fmt: skip
 
 
-def _launched_of(side: SymbolSide, problem: Problem, flow: Flow) -> Launched:
-    return side.launched(problem)
+def _launched_of(side: SymbolSide, first: Triple, problem: Problem, flow: Flow) -> Launched:
+    return side.launched(problem, first)

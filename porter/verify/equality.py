@@ -183,6 +183,10 @@ class Comparison:
             return Answer("equal", bytes=count)
         places = places_of(found, self.flow_of(original[0]), self.flow_of(port[0]))
         shown = self.show(original, port)
+        if shown.how not in ("bits", "end"):
+            again, count = with_tables(found, count, *self._sides(original, port))
+            if again is None:
+                return Answer("equal", bytes=count)
         status: Status = "differs" if shown.how in ("bits", "end") else "unknown"
         return Answer(status, f"{_what(original[1], found)}; {shown}", places)
 
@@ -193,22 +197,25 @@ class Comparison:
             UnknownError: something is not understood.
         """
 
-        def left(firsts: Sequence[Triple]) -> Outcome:
-            key = original[0].ptx, listed(original[1].sizes), tuple(firsts)
+        return difference_between(*self._sides(original, port))
+
+    def _sides(self, original: Built, port: Built) -> tuple[Side, Side]:
+        def left(firsts: Sequence[Triple], knows_tables: bool) -> Outcome:
+            key = original[0].ptx, listed(original[1].sizes), tuple(firsts), knows_tables
             if key not in self._outcomes:
-                self._outcomes[key] = self._outcome("original", original, firsts)
+                self._outcomes[key] = self._outcome("original", original, firsts, knows_tables)
             return self._outcomes[key]
 
         launches = original[1].launch, port[1].launch
-        return difference_between(
+        return (
             Side(launches[0].grid, launches[0].cluster, self.flow_of(original[0]), left),
             Side(launches[1].grid, launches[1].cluster, self.flow_of(port[0]), partial(self._outcome, "port", port)),
         )
 
-    def _outcome(self, program: str, built: Built, firsts: Sequence[Triple]) -> Outcome:
+    def _outcome(self, program: str, built: Built, firsts: Sequence[Triple], knows_tables: bool) -> Outcome:
         flow = self.flow_of(built[0])
         launched_at = partial(launched_case, built[1], flow)
-        return left_by_clusters(program, flow, launched_at, firsts, self._assumed, self.schedule)
+        return left_by_clusters(program, flow, launched_at, firsts, self._assumed, self.schedule, knows_tables)
 
     def flow_of(self, kernel: BuiltKernel) -> Flow:
         found = self._flows.get(kernel.ptx)
@@ -220,15 +227,31 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Side:
-    """A launch of one of two programs. `left` gives what the clusters with these first blocks leave."""
+    """A launch of one of two programs. `left` gives what the clusters with these first blocks leave, and with what the
+    variables of the module begin with as numbers, if asked for."""
 
     grid: Triple
     cluster: Triple
     flow: Flow
-    left: Callable[[Sequence[Triple]], Outcome]
+    left: Callable[[Sequence[Triple], bool], Outcome]
 
 
-def difference_between(original: Side, port: Side) -> tuple[Difference | None, int]:
+def with_tables(found: Difference, count: int, original: Side, port: Side) -> tuple[Difference | None, int]:
+    """The same again, of two that are not known to differ, where what a table holds has become part of what is computed
+    and compared: numbers may be tested and combined in one way or another."""
+    if not all(_has_tables(side.flow) for side in (original, port)):
+        return found, count
+    try:
+        return difference_between(original, port, knows_tables=True)
+    except UnknownError:
+        return found, count
+
+
+def _has_tables(flow: Flow) -> bool:
+    return any(v.initial and v.name in flow.symbols for v in flow.code.module.variables)
+
+
+def difference_between(original: Side, port: Side, knows_tables: bool = False) -> tuple[Difference | None, int]:
     """Where two launches differ, or how many bytes are the same.
 
     Raises:
@@ -236,8 +259,8 @@ def difference_between(original: Side, port: Side) -> tuple[Difference | None, i
     """
 
     def compared(of_original: Sequence[Triple], of_port: Sequence[Triple]) -> tuple[Difference | None, int]:
-        ours = original.left(of_original)
-        return difference(ours, port.left(of_port)), len(ours.addresses) + len(ours.reductions)
+        ours = original.left(of_original, knows_tables)
+        return difference(ours, port.left(of_port, knows_tables)), len(ours.addresses) + len(ours.reductions)
 
     all_ours, all_theirs = (list(_clusters(side.grid, side.cluster)) for side in (original, port))
     if (original.grid, original.cluster) == (port.grid, port.cluster):
@@ -254,7 +277,7 @@ def difference_between(original: Side, port: Side) -> tuple[Difference | None, i
 
 def left_by_clusters(
     program: str, flow: Flow, launched_at: Callable[[Triple], Launched], firsts: Sequence[Triple], assumed: set[str],
-    schedule: Schedule = IN_TURN,
+    schedule: Schedule = IN_TURN, knows_tables: bool = False,
 ) -> Outcome:  # fmt: skip
     """What clusters leave, by their first blocks; what is assumed of it is added.
 
@@ -264,7 +287,7 @@ def left_by_clusters(
     geometry = launched_at(firsts[0]).geometry
     if (count := prod(geometry.grid) // prod(geometry.cluster)) > len(firsts):
         assumed.add(f"of {count} clusters those do alike that are not looked at, as {len(firsts)} do")
-    clusters = _Clusters(program, flow, launched_at, assumed, count > len(firsts), schedule)
+    clusters = _Clusters(program, flow, launched_at, assumed, count > len(firsts), schedule, knows_tables)
     try:
         return clusters.together(firsts)
     except NotUnderstood as error:
@@ -282,6 +305,7 @@ class _Clusters:
     assumed: set[str]
     some_alone: bool
     schedule: Schedule
+    knows_tables: bool
 
     def together(self, firsts: Sequence[Triple]) -> Outcome:
         """Raises NotUnderstood, UnknownError."""
@@ -313,13 +337,14 @@ class _Clusters:
                 raise NotUnderstood("what a block leaves that is handed the work of others is not what they leave", at)
 
     def _of(self, launched: Launched, watched: frozenset[int] = frozenset()) -> tuple[Outcome, GlobalUses]:
-        """Small tensors of integers are those of the launch only where they decide something."""
+        """Small tensors of integers, and tables, are those of the launch only where they decide something."""
+        known = [*launched.areas, *launched.tables]
         try:
-            return self._executed(replace(launched, areas=()), watched)
+            return self._executed(replace(launched, areas=launched.tables if self.knows_tables else ()), watched)
         except NotUnderstood:
-            if not launched.areas:
+            if not known:
                 raise
-        return self._executed(launched, watched)
+        return self._executed(replace(launched, areas=known), watched)
 
     def _executed(self, launched: Launched, watched: frozenset[int]) -> tuple[Outcome, GlobalUses]:
         machine = Machine(launched, self.schedule)

@@ -345,7 +345,7 @@ def _shape(problem: Problem) -> _Shape:
     for extents in shape.extents.values():
         extents.discard(1)
     for axis, expression in enumerate(case.launch.grid if case.dsl is None else ()):
-        growing = tuple(sorted(_closed(case, [expression]) & set(case.sizes) - fixed))
+        growing = tuple(sorted(names_within(case, [expression]) & set(case.sizes) - fixed))
         if any(_widened(case, problem, name, axis) is not None for name in growing):
             shape.axes[axis] = growing
     for tensor in problem.outputs if case.dsl is not None else ():
@@ -361,10 +361,10 @@ def _fixed(case: Case) -> frozenset[str]:
     fields: list[object] = [*case.template, *case.defines.values()]
     if case.dsl is not None:
         fields += [case.dsl.init, case.dsl.call]
-    return _closed(case, fields)
+    return names_within(case, fields)
 
 
-def _closed(case: Case, fields: Sequence[object]) -> frozenset[str]:
+def names_within(case: Case, fields: Sequence[object]) -> frozenset[str]:
     """The names in expressions, and in the constants that they name."""
     found: set[str] = set()
     waiting = [name for item in fields for name in _names(item)]
@@ -578,7 +578,7 @@ def _occupied(case: Case, problem: Problem) -> Problem:
 def _grown_alone(case: Case, problem: Problem) -> set[str]:
     """Sizes that tiles grow with, and the grid does not."""
     symbols = {s for t in problem.outputs for s in _of_tile(problem, t.symbolic) if isinstance(s, str)}
-    return symbols & set(case.sizes) - _closed(case, case.launch.grid) - _fixed(case)
+    return symbols & set(case.sizes) - names_within(case, case.launch.grid) - _fixed(case)
 
 
 def _persistent(case: Case) -> Mapping[str, Number] | None:

@@ -32,6 +32,7 @@ from porter.verify.equality import (
     how,
     left_by_clusters,
     places_of,
+    with_tables,
 )
 from porter.verify.hazards import usual_level
 from porter.verify.line_map import LineMap
@@ -115,7 +116,7 @@ def launched_record(
     geometry = Geometry(record.block, record.grid, record.cluster, record.dynamic_smem, first)
     areas = [Area(address, len(data), partial(bytes, data)) for address, data in (held or {}).items()]
     allocated = [(address, address + size) for address, size in record.allocations]
-    return Launched(flow, geometry, parameters, record.maps, areas, allocated)
+    return Launched(flow, geometry, parameters, record.maps, areas, allocated, as_begun=record.as_begun)
 
 
 def prove_programs(
@@ -164,7 +165,7 @@ class _Pairs:
             if (why := self._unlike(number)) is not None:
                 return result("unknown", why, at)
             try:
-                found, count = difference_between(self._side("original", number), self._side("port", number))
+                found, count = self._difference(number)
             except UnknownError as error:
                 return result("unknown", error.why, at, (Place(error.program, error.flow, error.at),))
             if found is not None:
@@ -180,6 +181,14 @@ class _Pairs:
         if not total:
             return result("unknown", "neither writes anything")
         return at_any_place(result("equal"), self._party("original", numbers[0]), self._party("port", numbers[0]))
+
+    def _difference(self, number: int) -> tuple[Difference | None, int]:
+        """Raises UnknownError: something is not understood."""
+        original, port = self._side("original", number), self._side("port", number)
+        found, count = difference_between(original, port)
+        if found is None or number in self.differing:
+            return found, count
+        return with_tables(found, count, original, port)
 
     def _unlike(self, number: int) -> str | None:
         if len(self.original.records) != len(self.port.records):
@@ -199,8 +208,9 @@ class _Pairs:
         if program == "port":
             record = self.port.records[number]
 
-        def left(firsts: Sequence[Triple]) -> Outcome:
-            return left_by_clusters(program, party.flow, party.launched_at, firsts, self._assumed, self.schedule)
+        def left(firsts: Sequence[Triple], knows_tables: bool) -> Outcome:
+            return left_by_clusters(program, party.flow, party.launched_at, firsts, self._assumed, self.schedule,
+                                    knows_tables)  # fmt: skip
 
         return Side(record.grid, record.cluster, party.flow, left)
 

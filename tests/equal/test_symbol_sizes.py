@@ -115,7 +115,7 @@ def test_a_larger_size_shows_what_symbols_tell_apart(compared) -> None:
 def test_what_is_computed_of_a_size_has_room(tmp_path: Path, size: str, is_all: bool) -> None:
     """The upper half of a product of 64 bits is no zero for all."""
     (tmp_path / "kernel.cu").write_text("")
-    (tmp_path / "case.yaml").write_text(CASE.replace("out, N]", "out, N * N]"))
+    (tmp_path / "case.yaml").write_text(CASE.replace("out, N]", "out, N * N]").replace("N: 128", "N: 8"))
     program = Program(load_case(tmp_path / "case.yaml"), Given(STORE, HEAD.replace(".param .u32", f".param .{size}")))
     assert said_of(program)[0].is_all is is_all
 
@@ -125,3 +125,53 @@ def test_a_launch_of_other_blocks_is_not_for_all(compared, tmp_path: Path, launc
     text = CASE.replace("block: [32, 1, 1]", launch if launch[0] == "b" else f"block: [32, 1, 1], {launch}")
     (tmp_path / "case.yaml").write_text(text)
     assert "other blocks are launched" in said_of(Program(load_case(tmp_path / "case.yaml"), Given(STORE)))[0].why
+
+
+BY_ROW = """mov.u32 %r4, %ctaid.y;
+setp.eq.u32 %p3, %r4, 0;
+@%p3 bra $L;
+bar.sync 0;
+$L:
+"""
+"""Whether threads meet follows the block's other index."""
+
+
+@pytest.mark.parametrize(
+    ("added", "is_all"),
+    [
+        ("", True),
+        ("setp.eq.u32 %p4, %r4, 0;\n@%p4 add.f32 %f0, %f0, %f0;\n", False),
+        ("setp.eq.u32 %p4, %r4, 1;\n@%p4 add.f32 %f0, %f0, %f0;\n", False),
+        ("setp.eq.u32 %p4, %r4, 2;\n@%p4 add.f32 %f0, %f0, %f0;\n", False),
+        ("setp.eq.u32 %p4, %r4, 3;\n@%p4 add.f32 %f0, %f0, %f0;\n", True),
+    ],
+)
+def test_each_index_that_follows_no_size(tmp_path: Path, added: str, is_all: bool) -> None:
+    """Three rows of blocks, whatever the size: each is looked at, and there is no fourth one."""
+    original = BY_ROW + STORE
+    port = original.replace("@%p1 st", f"{added}@%p1 st")
+    programs = _programs(tmp_path, CASE.replace('32)", 1, 1]', '32)", ROWS, 1]').replace("N: 128", "N: 128, ROWS: 3"),
+                         [original, port])  # fmt: skip
+    assert said_of(*programs)[0].is_all == is_all
+
+
+def test_a_grid_of_one_block_for_small_sizes_has_more_for_others(tmp_path: Path) -> None:
+    """A port that leaves out the index of the block, which is 0 at all sizes that are run."""
+    port = STORE.replace("@%p1 st", "sub.s64 %d1, %d1, %d3;\n@%p1 st")
+    of_index = "mul.wide.u32 %d3, %r1, 128;\n"
+    programs = _programs(tmp_path, CASE.replace("N: 128", "N: 8"), [of_index + STORE, of_index + port])
+    assert not said_of(*programs)[0].is_all
+
+
+def test_a_count_of_one_for_small_sizes_is_another_for_others(tmp_path: Path) -> None:
+    """A port that takes 1 in place of the number of tiles, which it is at all sizes that are run."""
+    port = STORE.replace("@%p1 ld", "setp.lt.u32 %p1, %r2, 1;\n@%p1 ld", 1)
+    case = CASE.replace("N: 128", "N: 8").replace("out, N]", 'out, "ceil_div(N, 32)"]')
+    assert not said_of(*_programs(tmp_path, case, [STORE, port]))[0].is_all
+
+
+def _programs(folder: Path, case: str, bodies: list[str]) -> list[Program]:
+    (folder / "kernel.cu").write_text("")
+    (folder / "case.yaml").write_text(case)
+    loaded = load_case(folder / "case.yaml")
+    return [Program(loaded, Given(body)) for body in bodies]

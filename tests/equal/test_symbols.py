@@ -95,6 +95,39 @@ def test_what_is_the_same_at_one_size_alone(name: str) -> None:
     assert not are_equal_for_all(*OTHER[name])
 
 
+HALVES = "ld.global.u16 %r20, [%d0];\nld.global.u16 %r21, [%d0+2];\n"
+PACKED = ROW + COLUMN + PLACE + HALVES + "{}" + STORE.replace("f32 [%d3], %f0", "u32 [%d3], %r22")
+WIDE_HALVES = "cvt.u64.u32 %d8, %r21;\nshl.b64 %d8, %d8, 16;\ncvt.u64.u32 %d9, %r20;\n"
+HALF_ABOVE = "prmt.b32 %r22, %r20, %r21, 21520;\n"
+ABOVE = "shl.b32 %r22, %r21, {};\n{}.b32 %r22, %r22, %r20;\n"
+
+
+@pytest.mark.parametrize(
+    ("packed", "is_same"),
+    [
+        (ABOVE.format(16, "or"), True),
+        (ABOVE.format(16, "xor"), True),
+        (ABOVE.format(16, "add").replace("add.b32", "add.u32"), True),
+        ("mad.lo.u32 %r22, %r21, 65536, %r20;\n", True),
+        (WIDE_HALVES + "or.b64 %d8, %d8, %d9;\ncvt.u32.u64 %r22, %d8;\n", True),
+        (WIDE_HALVES + "add.u64 %d8, %d8, %d9;\ncvt.u32.u64 %r22, %d8;\n", True),
+        (ABOVE.format(15, "or"), False),
+        (ABOVE.format(8, "add").replace("add.b32", "add.u32"), False),
+        (ABOVE.format(16, "or").replace("%r21, 16", "%r20, 16").replace("%r22, %r20", "%r22, %r21"), False),
+        (ABOVE.format(16, "and"), False),
+        ("mad.lo.u32 %r22, %r21, 65537, %r20;\n", False),
+        ("sub.u32 %r22, %r20, %r21;\n", False),
+    ],
+)
+def test_data_that_is_packed_beside_symbols(packed: str, is_same: bool) -> None:
+    assert are_equal_for_all(PACKED.format(HALF_ABOVE), PACKED.format(packed)) is is_same
+
+
+def test_sums_of_bytes_that_overlap_are_no_bytes_side_by_side() -> None:
+    pair = [PACKED.format(ABOVE.format(8, head).replace("add.b32", "add.u32")) for head in ("or", "add")]
+    assert not are_equal_for_all(*pair)
+
+
 BLOCK = "mov.u32 %r9, %ctaid.x;\nmul.wide.u32 %d4, %r9, 8192;\nadd.s64 %d0, %d0, %d4;\n"
 FIELD = "mul.lo.u32 %r3, %r9, 128;\nadd.u32 %r3, %r3, %r2;\n{}mul.wide.u32 %d4, %r3, 512;\nadd.s64 %d4, %d0, %d4;\n"
 BITS = FIELD + "ld.global.f32 %f0, [%d4];\n" + ADD

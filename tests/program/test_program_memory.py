@@ -40,6 +40,8 @@ def test_variables_keep_what_launches_and_copies_leave_in_them(run: Run) -> None
     assert outcome.status == "ok"
     # Variables are none of the program's allocations.
     assert [size for _, size in outcome.allocations] == [4, 16]
+    begun = [{name for name in ("counter", "factors") if name in launch.as_begun} for launch in outcome.launches]
+    assert begun == [{"counter", "factors"}, {"factors"}, {"factors"}, set()]
 
 
 def test_managed_variables_are_the_hosts_too(run: Run) -> None:

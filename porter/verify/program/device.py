@@ -20,6 +20,7 @@ from porter.build.ptxas import assemble
 from porter.build.toolchain import find_toolkit
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.ptx import arch, ast
+from porter.ptx.initial import initial_bytes
 from porter.ptx.occupancy import Taken, resident
 from porter.ptx.parser import PtxSyntaxError, parse_module
 from porter.ptx.tensormap import (
@@ -32,7 +33,6 @@ from porter.ptx.tensormap import (
     maps_in,
 )
 from porter.sim import GlobalMemory, Launch, Options, Outcome, Stats, pack_params, simulate
-from porter.sim.launch import initial_bytes
 from porter.verify.program.arena import Arena
 from porter.verify.program.fatbin import KIND_PTX, FatbinError, Image, images
 from porter.verify.program.kernel_facts import Dim, KernelFacts, kernel_facts, runs_on
@@ -50,10 +50,10 @@ class LaunchRecord:
     """One launch: grid in blocks, block in threads, `dynamic_smem` in bytes, `params` one item each.
 
     `allocations` are address and size of what was allocated when it began, oldest first, `maps` the tensor maps in
-    device memory then, by address. `overlaps`: it may begin before the launch ahead of it ends (programmatic stream
-    serialization). `ptx` is the kernel's module. `outcome` is None before the run. `repeated` says that the launch was
-    not simulated again, because the one before it was the same, ran on the same memory and left it as it was; its
-    statistics are empty.
+    device memory then, by address, `as_begun` the variables of its module that held what they begin with. `overlaps`:
+    it may begin before the launch ahead of it ends (programmatic stream serialization). `ptx` is the kernel's module.
+    `outcome` is None before the run. `repeated` says that the launch was not simulated again, because the one before it
+    was the same, ran on the same memory and left it as it was; its statistics are empty.
     """
 
     kernel: str
@@ -70,6 +70,7 @@ class LaunchRecord:
     repeated: bool = False
     ptx: str = field(default="", repr=False, compare=False)
     maps: Mapping[int, bytes] = field(default_factory=dict, repr=False, compare=False)
+    as_begun: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
 
 LaunchHook = Callable[[Literal["before", "after"], LaunchRecord, GlobalMemory], None]
@@ -80,6 +81,8 @@ class _Module:
     images: list[Image]
     parsed: ast.Module | None = None
     variables: dict[str, int] | None = None
+    begun: dict[str, bytes] = field(default_factory=dict)
+    """What variables begin with."""
     text: str = ""
 
 
@@ -318,9 +321,19 @@ class SimulatedDevice:
                     addresses[v.name] = address
             for v in placed:
                 if v.initial and v.name in addresses:
-                    self.arena.memory.write(addresses[v.name], initial_bytes(v, addresses)[: v.size])
+                    module.begun[v.name] = initial_bytes(v, addresses)[: v.size].ljust(v.size, b"\0")
+                    self.arena.memory.write(addresses[v.name], module.begun[v.name])
             module.variables = addresses
         return module.variables
+
+    def _as_begun(self, module: _Module, parsed: ast.Module) -> frozenset[str]:
+        """The variables of a module that nobody has written to."""
+        addresses = self._variables(module, parsed)
+        return frozenset(
+            name
+            for name, data in module.begun.items()
+            if self.arena.memory.read(addresses[name], len(data)).tobytes() == data
+        )
 
     def _alias(self, request: Reader) -> tuple[Status, bytes]:
         self.arena.alias(request.u64(), request.u64(), request.u64())
@@ -368,7 +381,7 @@ class SimulatedDevice:
         text = kernel.module.text
         record = LaunchRecord(
             kernel.name, grid, block, cluster, dynamic_smem, params, live, cooperative, overlaps, ptx=text,
-            maps=self._maps(),
+            maps=self._maps(), as_begun=self._as_begun(kernel.module, loaded.module),
         )  # fmt: skip
         refused = self._refused(record, loaded.facts, kernel)
         if refused is not None:

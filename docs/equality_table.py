@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many ports are equal to their originals on PTX: the rows of results/equality*.txt, counted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+_RESULTS = Path(__file__).resolve().parent / "results"
+_MANIFEST = Path(__file__).resolve().parent.parent / "scripts" / "ecosystem.yaml"
+_STATUS = ("equal", "as the original", "unknown", "differs")
+_STYLES = ("compat", "full-rate", "idiomatic", "native", "by hand")
+_WITHOUT_STEPS = ("compat", "full-rate", "idiomatic")
+"""Styles whose ports are compared kernel by kernel: an idiomatic port is the full rate of its kernel."""
+_ROW = re.compile(
+    rf"^(?P<name>\S.*?) +(?P<style>{'|'.join(_STYLES)}) +"
+    rf"(?:(?P<status>{'|'.join(_STATUS)}) +[\d.]+ s )? *(?P<said>.*)$"
+)
+_EVERY = re.compile(r"[(,] ?\w+ all[,)]")
+_LANGUAGES = {"wgmma": "raw CUDA", "CuTe": "CuTe C++"}
+
+
+class Compared(NamedTuple):
+    """A row of the results. `status` is empty where nothing was compared, and `said` tells why."""
+
+    programs: str
+    name: str
+    style: str
+    status: str
+    said: str
+
+
+def rows_of(text: str, programs: dict[str, str], otherwise: str) -> list[Compared]:
+    """Those of a file. `programs`: what they are counted with, by name or by what a name begins with."""
+    found = []
+    for line in text.splitlines():
+        match = _ROW.match(line)
+        if match is None or line.startswith("python "):
+            continue
+        kind = next((k for begins, k in programs.items() if match["name"].startswith(begins)), otherwise)
+        found.append(Compared(kind, match["name"], match["style"], match["status"] or "", match["said"]))
+    return found
+
+
+def equality_table() -> str:
+    files = yaml.safe_load(_MANIFEST.read_text("utf-8"))["files"]
+    public = {f"{f['repository']} {Path(f['path']).name}": f"public, {_LANGUAGES[f['kind']]}" for f in files
+              if f["kind"] in _LANGUAGES}  # fmt: skip
+    corpus = {"cute_": "corpus, CuTe C++", "dsl_": "corpus, CuTe DSL"}
+    rows = rows_of((_RESULTS / "equality.txt").read_text("utf-8"), corpus, "corpus, raw CUDA")
+    rows += rows_of((_RESULTS / "equality-ecosystem.txt").read_text("utf-8"), public, "public")
+    return "\n".join(counted(rows))
+
+
+def counted(rows: Sequence[Compared]) -> Iterator[str]:
+    """Lines of Markdown: how many are equal, by programs and style, and each one that is not, with its reason."""
+    yield "| ports | style | compared | equal | for all of a size | as the original | not known | differ |"
+    yield "|---|---|--:|--:|--:|--:|--:|--:|"
+    compared = [row for row in rows if row.status]
+    keys = sorted({(row.programs, row.style) for row in compared}, key=lambda k: (k[0], _STYLES.index(k[1])))
+    for key in keys:
+        yield f"| {' | '.join(key)} | {_figures([row for row in compared if (row.programs, row.style) == key])} |"
+    plain = [row for row in compared if row.style in _WITHOUT_STEPS]
+    for style in _WITHOUT_STEPS:
+        yield f"| all | {style} | {_figures([row for row in plain if row.style == style])} |"
+    yield f"| all | these three | {_figures(plain)} |"
+    yield ""
+    equal = sum(row.status == "equal" for row in plain)
+    yield f"{equal} of {len(plain)} are equal, {100 * equal / max(len(plain), 1):.0f} %."
+    rest = [row for row in rows if row.status != "equal"]
+    if rest:
+        yield ""
+        yield "| not equal | style | | |"
+        yield "|---|---|---|---|"
+        for row in rest:
+            said = row.said.replace("|", "\\|")
+            yield f"| {row.name} | {row.style} | {row.status or 'not compared'} | {said} |"
+
+
+def _figures(rows: Sequence[Compared]) -> str:
+    of_status = Counter(row.status for row in rows)
+    every = sum(bool(_EVERY.search(row.said)) for row in rows if row.status == "equal")
+    figures = [len(rows), of_status["equal"], every, *(of_status[status] for status in _STATUS[1:])]
+    return " | ".join(map(str, figures))
