@@ -8,6 +8,9 @@ cute::
 //@ section header_of_allocator
 cute/arch/tmem_allocator_sm100.hpp
 
+//@ section header_of_loads_of_pairs
+cute/arch/copy_sm100_tma.hpp
+
 //@ section header_of_barriers
 cutlass/arch/barrier.h
 
@@ -60,19 +63,76 @@ decltype(cute::tile_size<2>($mma))::value * decltype(cute::size<2>($operand))::v
 //@ section atom
 //@ if narrow
 ${c}MMA_Atom<${c}MMA_Traits<
-    ${c}SM100_MMA_F8F6F4_SS, $a, $b, $d, ${c}Int<$m>, ${c}Int<$n>,
+    ${c}SM100_MMA_F8F6F4_${of_pair}SS, $a, $b, $d, ${c}Int<$m>, ${c}Int<$n>,
     ${c}integral_constant<${c}UMMA::Major, ${c}UMMA::Major::K>, ${c}integral_constant<${c}UMMA::Major, ${c}UMMA::Major::K>,
     ${c}integral_constant<${c}UMMA::ScaleIn, ${c}UMMA::ScaleIn::$scale_a>,
     ${c}integral_constant<${c}UMMA::ScaleIn, ${c}UMMA::ScaleIn::$scale_b>>>${braces}
 //@ else
-${c}SM100_MMA_${kind}_${operands}<$a, $b, $d, $m, $n, $arguments>${braces}
+${c}SM100_MMA_${kind}_${of_pair}${operands}<$a, $b, $d, $m, $n, $arguments>${braces}
 //@ end
+
+//@ section pair_of_ctas
+2x1SM_
+
+//@ section shape_of_pair
+${c}Shape<${c}_2, ${c}_1, ${c}_1>
+
+//@ section operand_of_pair
+${c}tiled_divide($tensor, ${c}make_shape(${c}size<0>($tensor), ${c}tile_size<2>($mma)))
+
+//@ section fragment
+$slice.make_fragment_$operand($tensor)
+
+//@ section load_of_pair
+SM100_TMA_2SM_LOAD::copy
+
+//@ section rank
+int(${c}block_rank_in_cluster())
+
+//@ section half_of_box
+$coordinate + $rank * ${c}size<0>($tensor)
+
+//@ section leads
+$leads && ${c}block_rank_in_cluster() == 0
+
+//@ section row_of_pair
+2 * $row + $rank
+
+//@ section rows_of_pairs
+${c}ceil_div($size, 2 * $rows) * $rows
+
+//@ section declared_row
+const int $name = $row;
+
+//@ section outside
+// A pair may have a tile more than there are.
+if ($row * $rows >= ${c}size<$index>($tensor)) $leave;
+
+//@ section clusters
+ __cluster_dims__($dims)
 
 //@ section allocation
 //@ if declares
 const int $warp = cutlass::canonical_warp_idx_sync();
 //@ end
+//@ if rotates
+using $Accumulators = cutlass::PipelineUmmaAsync<$buffers$of_pair>;
+$Accumulators::Params ${accumulators}_params;
+${accumulators}_params.role =
+    $warp == $issuer ? $Accumulators::ThreadCategory::Producer : $Accumulators::ThreadCategory::Consumer;
+${accumulators}_params.producer_arv_count = 1;
+${accumulators}_params.consumer_arv_count = $threads;
+$Accumulators $accumulators($storage$accumulators, ${accumulators}_params, $cluster{});
+//@ end
+//@ if pair
+cute::TMEM::Allocator2Sm $tmem;
+cute::cluster_sync();
+//@ else
 cute::TMEM::Allocator1Sm $tmem;
+//@ end
+//@ if rotates
+if ($warp == $first) $tmem.allocate($columns, &$storage$base);
+//@ else
 if ($warp == $first) {
 //@ if several
     if (${c}elect_one_sync()) {
@@ -94,10 +154,14 @@ if ($warp == $first) {
     cutlass::arch::fence_barrier_init();
     $tmem.allocate($columns, &$storage$base);
 }
+//@ end
 //@ if stores
 asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
 //@ end
-//@ if meets
+//@ if meets and pair
+cute::cluster_sync();
+//@ end
+//@ if meets and not pair
 __syncthreads();
 //@ end
 //@ if meets and stores
@@ -112,6 +176,12 @@ struct alignas(1024) $kind {  // so that dynamic shared memory keeps its alignme
 };
 __shared__ $kind $name;
 
+//@ section shape_of_one
+${c}Shape<${c}_1, ${c}_1, ${c}_1>
+
+//@ section meeting_of_pair
+cute::cluster_sync();
+
 //@ section meeting
 __syncthreads();
 
@@ -124,15 +194,21 @@ const auto $part = ${c}make_coord($index, ${c}_0{});  // each warpgroup takes 12
 using $Part = ${c}Shape<${c}Int<128>, ${c}Int<$n>>;
 //@ end
 //@ if by_rows
-${c}Tensor $tensor_part = $tensor(${c}make_coord(${c}_, ${c}_), $index, ${c}_0{});
+${c}Tensor $tensor_part = $share_of_rows;
 //@ end
 //@ if by_columns
 const auto $part = ${c}make_coord(${c}_0{}, $index);  // each warpgroup takes its share of the columns
 using $Part = ${c}Shape<${c}Int<$m>, ${c}Int<$share>>;
-${c}Tensor $tensor_part = ${c}local_tile($tensor(${c}make_coord(${c}_, ${c}_), ${c}_0{}, ${c}_0{}), $Part{}, $part);
+${c}Tensor $tensor_part = $share_of_columns;
 //@ end
 auto $t2r = ${c}make_tmem_copy(${c}SM100_TMEM_LOAD_${how}${repeat}x$suffix{}, $tensor_part);
 auto $thread = $t2r.get_slice(threadIdx.x % 128);
+
+//@ section share_of_columns
+${c}local_tile($tensor(${c}make_coord(${c}_, ${c}_), ${c}_0{}, ${c}_0{}), $Part{}, $part)
+
+//@ section share_of_rows
+$tensor(${c}make_coord(${c}_, ${c}_), $index, ${c}_0{})
 
 //@ section operand
 ${c}Tensor $tensor = $slice.make_fragment_A(${c}partition_shape_A($mma, ${c}Shape<${c}Int<$m>, ${c}Int<$k>>{}));
@@ -195,13 +271,67 @@ ${c}local_tile($tensor, ${c}make_shape(${c}size<0>($tensor), ${c}size<1>($tensor
 int $phase = 0;
 
 //@ section commit
+//@ if pair
+cutlass::arch::umma_arrive_multicast_2x1SM(&$storage$full, 3);
+//@ else
 cutlass::arch::umma_arrive(&$storage$full);
+//@ end
 
 //@ section commit_of_warp
 if ($warp == $first) cutlass::arch::umma_arrive(&$storage$full);
 
 //@ section release
 cutlass::arch::umma_arrive($barrier);
+
+//@ section member_of_accumulators
+cutlass::PipelineUmmaAsync<$buffers$of_pair>::SharedStorage $accumulators;
+
+//@ section role
+if (cutlass::canonical_warp_idx_sync() == $issuer) $params.role = ${role}Consumer;  // it issues MMAs
+
+//@ section role_of
+decltype($params.role)::
+
+//@ section issues
+//@ if pair
+$warp == $issuer && ${c}block_rank_in_cluster() == 0
+//@ else
+$warp == $issuer
+//@ end
+
+//@ section next_accumulator
+auto $next = cutlass::make_producer_start_state<$kind>();
+
+//@ section state_of_accumulators
+cutlass::PipelineState<$buffers> $full;
+
+//@ section acquire
+//@ if pair
+// Threads of both CTAs give it back, so that the wait has the scope of the cluster.
+for (uint32_t empty = 0; empty == 0;) {
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                 : "=r"(empty)
+                 : "r"(${c}cast_smem_ptr_to_uint(&$storage$accumulators.empty_barrier_[$next.index()])), "r"($next.phase())
+                 : "memory");
+}
+//@ else
+$accumulators.producer_acquire($next);
+//@ end
+asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+//@ if turns
+$tensor.data() = $storage$base + $next.index() * $columns;
+//@ end
+
+//@ section hand_over
+$accumulators.producer_commit($next);
+++$next;
+
+//@ section take
+$accumulators.consumer_wait($full);
+asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+//@ if turns
+$tensor.data() = $storage$base + $full.index() * $columns;
+//@ end
 
 //@ section wait
 ${c}wait_barrier($storage$full, $phase);
@@ -214,14 +344,37 @@ asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 ${c}copy($t2r, $thread.partition_S($tensor), $registers);
 cutlass::arch::fence_view_async_tmem_load();
 asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+//@ if rotates
+//@ if pair
+asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(${c}set_block_rank(
+                 ${c}cast_smem_ptr_to_uint(&$storage$accumulators.empty_barrier_[$full.index()]), 0))
+             : "memory");
+//@ else
+$accumulators.consumer_release($full);
+//@ end
+++$full;
+//@ else
+//@ if pair
+cute::cluster_sync();
+//@ else
 //@ if whole
 __syncthreads();
 //@ else
 cutlass::arch::NamedBarrier::sync($threads, cutlass::arch::ReservedNamedBarriers::TmemAllocBarrier);
 //@ end
+//@ end
 asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+//@ end
 
 //@ section free
+//@ if rotates
+//@ if pair
+cute::cluster_sync();
+//@ else
+cutlass::arch::NamedBarrier::sync($threads, cutlass::arch::ReservedNamedBarriers::TmemAllocBarrier);
+//@ end
+asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+//@ end
 if ($warp == $first) {
     $tmem.release_allocation_lock();
     $tmem.free($storage$base, $columns);

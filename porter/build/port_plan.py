@@ -23,9 +23,9 @@ another one."""
 @dataclass(frozen=True)
 class Relaunch:
     """What the host code of a port changes of a launch: bytes of dynamic shared memory, None where they stay, and
-    arguments of the kernel's template by their index. `pairs`: clusters of two along a grid of one dimension, or, with
-    `tiles`, along the first of two whose blocks are tiles. `rows`: of the boxes of tensor maps, by the index of the
-    kernel's parameter. `halved`: the dimension of the grid that has half the blocks, rounded up."""
+    arguments of the kernel's template by their index. `pairs`: clusters of two along the dimension `axis` of the grid,
+    or, with `tiles`, along the first of two whose blocks are tiles. `rows`: of the boxes of tensor maps, by the index
+    of the kernel's parameter. `halved`: the dimension of the grid that has half the blocks, rounded up."""
 
     dynamic_smem: int | None
     template: tuple[tuple[int, str], ...] = ()
@@ -33,6 +33,7 @@ class Relaunch:
     rows: tuple[tuple[int, int], ...] = ()
     tiles: bool = False
     halved: int | None = None
+    axis: int = 0
 
     @property
     def changes_turns(self) -> bool:
@@ -46,12 +47,13 @@ class Relaunch:
             grid = [_half(blocks) if i == self.halved else blocks for i, blocks in enumerate(grid)]
             launch = {"grid": list(grid)}
         if self.pairs:
-            first, *others = grid or (1,)
+            *front, first = (grid or (1,))[: self.axis + 1]
+            others = list(grid[self.axis + 1 :])
             even = first + first % 2 if isinstance(first, int) else f"({first} + 1) // 2 * 2"
             if self.tiles and others:
                 second = others[0]
                 others[0] = (second + 1) // 2 if isinstance(second, int) else f"({second} + 1) // 2"
-            launch = {"grid": [even, *others], "cluster": [2, 1, 1]}
+            launch = {"grid": [*front, even, *others], "cluster": [2 if i == self.axis else 1 for i in range(3)]}
         if self.dynamic_smem is not None:
             launch["dynamic_smem"] = self.dynamic_smem
         found: dict[str, Any] = {"launch": launch} if launch else {}

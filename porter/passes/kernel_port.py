@@ -47,12 +47,14 @@ from porter.passes.full_rate.asked import asked_of_runs
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import NAMESPACE, Helpers, Placement
+from porter.passes.idiom.asked import Asked
 from porter.passes.idiom.port import port_idiomatic
 from porter.passes.idiom.types import Ask
 from porter.passes.linkage import called_from_elsewhere
 from porter.passes.moves import Moves, place_moves
 from porter.passes.native import promotion, scales
 from porter.passes.native import step as native_steps
+from porter.passes.native.own_words import OwnWords
 from porter.passes.native.sites import Left
 from porter.passes.native.taking import Launches, Taken
 from porter.passes.needs import NOTHING, Common, Need, with_helpers
@@ -162,6 +164,10 @@ def _port_kernels(
     tiled = find_tiled(program)
     accumulators = find_accumulators(program)
     if tiled is not None:
+        if types is not None and native:
+            stepped = _port_idiomatic(program, accumulators, tiled, placement, types, host, native, stages)
+            if isinstance(stepped, KernelPort) and any(p.native for p in stepped.plans):
+                return stepped
         beside = partial(_port_tiled, program, accumulators, tiled, placement, full_rate, native, stages, launches)
         # steps of the native style are those of ports with a header beside them
         ported = beside() if native else None
@@ -226,21 +232,32 @@ def _port_idiomatic(
     placement: Placement,
     types: Ask,
     host: step.HostSide | None,
+    native: tuple[str, ...] = (),
+    stages: int = 0,
 ) -> KernelPort | Diagnostic:
-    """The port in SM100's own words, or the fact that keeps kernels from it."""
-    context = new_context(program, accumulators, placement, NOTHING)
+    """The port in SM100's own words, with the steps that it can have, or the fact that keeps kernels from it."""
+
+    def make(asked: Asked) -> KernelPort:
+        context = new_context(program, accumulators, placement, NOTHING)
+        plans = port_idiomatic(context, tiled, types, asked, host.boxes if host is not None else None)
+        findings = model_findings(program, accumulators) + context.diagnostics
+        return KernelPort(program, findings, context.edits, plans, libraries=frozenset(tiled.libraries))
+
     try:
         if host is not None and host.both_chips:
             # host code, which is compiled once, makes the types and asks for their sizes
             caller = tiled.calls[0].caller
             raise Left(caller, caller.head, "sources for one chip: these keep their form for Hopper")
-        plans = port_idiomatic(context, tiled, types)
+        words = OwnWords(make, next((k for k in program.kernels if id(k) in tiled.active), program.kernels[0]), stages)
+        port, taken = words.take(native_steps.wanted("own words", native, {"stages": stages}))
     except Left as left:
         names = ", ".join(dict.fromkeys(k.name for k in program.kernels if id(k) in tiled.active))
         where = left.function.file.location(left.span)
         return Diagnostic(Code.IDIOM_LEFT, where, {"kernel": names or left.function.name, "what": left.what})
-    findings = model_findings(program, accumulators) + context.diagnostics
-    return KernelPort(program, findings, context.edits, plans, libraries=frozenset(tiled.libraries))
+    port.diagnostics += words.said
+    stages = words.asked.stages
+    port.plans = [replace(p, native=taken, stages=stages) for p in port.plans]
+    return port
 
 
 def _port_tiled(

@@ -146,7 +146,7 @@ def run_example(
         registers=registers,
         launches=launches,
         boxes=boxes,
-        types=answering(*example.types) if example.style == "idiomatic" else None,
+        types=answering(*example.types) if example.types else None,
         blocks=frozenset({path.as_posix()} if example.blocks > 1 else ()),
         bulk_stores=frozenset({path.as_posix()} if example.bulk_stores else ()),
         aheads=frozenset({path.as_posix()} if example.ahead else ()),

@@ -30,7 +30,6 @@ from porter.passes.targets import port_target
 from porter.rules.load import load_rules
 from porter.rules.rule import Rule
 from porter.scan.boxes import boxes_of
-from porter.scan.draft.host import HOPPER
 from porter.scan.library_ring import held_stages, most_stages
 from porter.scan.native import native_steps
 from porter.scan.pipeline import launched, pipelines
@@ -130,12 +129,14 @@ def stages_said(session: Searching, ported: Ported, root: PortedRoot) -> list[Di
 def _relaunch(session: Searching | None, plan: PortPlan, root: PortedRoot) -> Relaunch | None:
     """What the host code of a port launches its kernel with; None where it does not say so in numbers."""
     pairs = PAIR in root.native
-    rows = _rows(session, plan, root) if root.permuted or root.halved is not None else ()
+    other_boxes = root.permuted or root.halved is not None or (pairs and root.idiomatic)
+    rows = _rows(session, plan, root) if other_boxes else ()
     if rows is None:
         return None
     original, rules = Path(root.path), rules_of(session)
-    tiles = pairs and _launches_tiles(original, root, rules)
-    if not root.stages and root.halved is None:
+    tiles = pairs and not root.idiomatic and _launches_tiles(original, root, rules)
+    axis = int(pairs and _ALONG_ROWS in plan.files[root.path])
+    if not root.stages and root.halved is None and not (pairs and root.idiomatic):
         return Relaunch(None, pairs=pairs, rows=rows, tiles=tiles)
     before = asked_of(original, root.kernels[0], rules, root.include_dirs)
     after = asked_of(materialize(plan, original), root.kernels[0], rules, root.include_dirs, major_of(session))
@@ -144,7 +145,7 @@ def _relaunch(session: Searching | None, plan: PortPlan, root: PortedRoot) -> Re
     smem = after.dynamic_smem if after.dynamic_smem != before.dynamic_smem else None
     both = zip(before.template, after.template, strict=False)
     template = tuple((i, new) for i, (old, new) in enumerate(both) if old != new)
-    return Relaunch(smem, template, pairs, rows, tiles, root.halved)
+    return Relaunch(smem, template, pairs, rows, tiles, root.halved, axis)
 
 
 def _launches_tiles(original: Path, root: PortedRoot, rules: Sequence[Rule]) -> bool:
@@ -207,6 +208,8 @@ def problem_of(session: Searching) -> Problem:
     return read_problem(session.problem) if session.problem else STANDARD
 
 
+_ALONG_ROWS = b"__cluster_dims__(1, 2, 1)"
+"""In ports whose pairs are CTAs below each other in a grid."""
 _PAIRS = ("pairs reach", "single CTAs")
 _TAKING = ("blocks that take tiles over reach", "blocks of one tile")
 
@@ -339,15 +342,14 @@ class _Choice:
 
         def asks(count: int) -> int:
             """What a launch asks for with so many stages."""
-            root, port = self.root, path
+            root, made = self.root, self.ported
             if count > held:
-                more = self.make(stages=frozenset({(self.root.path, count)}))
-                root = next(r for r in more.roots if r.path == self.root.path)
+                made = self.make(stages=frozenset({(self.root.path, count)}))
+                root = next(r for r in made.roots if r.path == self.root.path)
                 if not root.stages:
-                    raise self._refused(more, root)
-                port = materialize(PortPlan(files=more.of_root(root), layout=layout_of(more)), path)
-            major = major_of(self.session) if count > held else HOPPER
-            found = asked_of(port, kernel, rules, root.include_dirs, major)
+                    raise self._refused(made, root)
+            port = materialize(PortPlan(files=made.of_root(root), layout=layout_of(made)), path)
+            found = asked_of(port, kernel, rules, root.include_dirs, major_of(self.session))
             if found is None or found.dynamic_smem is None:
                 raise self._none("the dynamic shared memory of the launch, as a number")
             return found.dynamic_smem

@@ -41,19 +41,33 @@ def allocate(site: Site, storage: Storage, stores: bool) -> Node | None:
     met = site.name("registers_stored") if site.groups and not site.meets_whole else ""
     text = cpp("allocation", site.unit, declares=not warp, warp=site.name("warp"), first=site.first_warp, c=site.c,
                tmem=site.name("tmem"), storage=storage.front, full=site.name("accumulator_full"),
-               columns=site.columns_text, base=site.name("tmem_base"), meets=meeting is None,
-               stores=stores, several=site.groups > 1, groups=site.groups, met=met)  # fmt: skip
+               columns=site.allocated_columns, base=site.name("tmem_base"), meets=meeting is None,
+               stores=stores, several=site.groups > 1, groups=site.groups, met=met,
+               rotates=site.rotates, buffers=site.asked.buffers, issuer=site.issuing_warp,
+               threads=_of_both(site) if site.rotates else "", pair=site.asked.pair,
+               of_pair=f", {site.cluster}" if site.asked.pair else "",
+               cluster=site.cluster or cpp("shape_of_one", c=site.c),
+               accumulators=site.name("accumulators") if site.rotates else "",
+               Accumulators=site.name("Accumulators") if site.rotates else "")  # fmt: skip
     text = f"{storage.lines}\n{text}" if storage.lines else text
     lead = "" if _stands_alone(site, at) else "\n"
     site.draft.before(RULE, kernel, at, lead + text + ("\n" if meeting is None else ""), above_comments=True)
     if meeting is None:
         return None
-    _, last, publishes = meeting
+    first, last, publishes = meeting
+    if site.asked.pair and first is last:
+        site.draft.replace(RULE, kernel, kernel.span(last), cpp("meeting_of_pair"))
     if not publishes:
         site.draft.behind(RULE, kernel, last, cpp("meeting"))
     if stores:
         site.draft.behind(RULE, kernel, last, cpp("after"))
     return last if last.start_byte > site.handle.declaration.start_byte else None
+
+
+def _of_both(site: Site) -> str:
+    """Threads that read sums, of all CTAs that multiply together."""
+    text = site.multiplying_threads
+    return text if not site.asked.pair else f"2 * ({text})" if not text.isdigit() else str(2 * int(text))
 
 
 def _meetings(site: Site, statements: list[Node]) -> list[tuple[Node, Node, bool]]:

@@ -216,8 +216,11 @@ def _write(site: Site, place: _Place) -> None:
     ):
         raise Left(site.kernel, site.kernel.head, f"majors of operands by their names: `{', '.join(place.asked)}`")
     ends = [a.rpartition("::")[2].strip() for a in scales] or ["One", "One"]
+    if site.asked.pair:
+        m = f"2 * {m}" if not m.isdigit() else str(2 * int(m))
     text = cpp(
         "atom",
+        of_pair=cpp("pair_of_ctas") if site.asked.pair else "",
         c=c,
         narrow=narrow,
         a=place.kinds[0],

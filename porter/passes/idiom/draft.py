@@ -5,15 +5,34 @@ from __future__ import annotations
 
 import bisect
 import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tree_sitter import Node
 
 from porter.lang.cuda import CudaFile
-from porter.lang.text import Edit, Span, as_bytes
+from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups, as_bytes, as_text
 from porter.model.functions import Function
 from porter.passes.context import PortContext
 from porter.passes.native.sites import Left, whole_line
+
+
+class Ported(Protocol):
+    """What a part of a file becomes, without parts of it that go."""
+
+    def __call__(self, span: Span, gone: Sequence[Span] = ()) -> str: ...
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Text that stands at `at` in the file of `function`, and parts that go, as `write` makes both of what others want
+    of the file."""
+
+    rule: str
+    function: Function
+    at: int
+    write: Callable[[Ported], tuple[str, list[Span]]]
 
 
 @dataclass(eq=False)
@@ -27,6 +46,7 @@ class Draft:
     _inserted: list[tuple[str, Edit, Function]] = field(default_factory=list)
     _removed: dict[int, tuple[str, Function, Node]] = field(default_factory=dict)
     _shifted: list[tuple[str, Function, Span, str]] = field(default_factory=list)
+    _moved: list[Moved] = field(default_factory=list)
 
     def end_of(self, function: Function, node: Node) -> int:
         """Where lines begin that stand behind a statement: behind a comment that ends its line, too."""
@@ -107,6 +127,10 @@ class Draft:
         """Indent the lines that begin in a span by one unit more."""
         self._shifted.append((rule, function, span, unit))
 
+    def move(self, rule: str, function: Function, at: int, write: Callable[[Ported], tuple[str, list[Span]]]) -> None:
+        """Text that is made of parts of a file as they will be, and parts that go."""
+        self._moved.append(Moved(rule, function, at, write))
+
     def _insertions(self) -> dict[tuple[str, int], list[tuple[str, Edit, Function]]]:
         """What is inserted at each place. It is one edit there, as edits of several rules have the rules' order."""
         found: dict[tuple[str, int], list[tuple[str, Edit, Function]]] = {}
@@ -139,8 +163,36 @@ class Draft:
             for at in _lines(function.file, span):
                 if not any(s.start <= at < s.end for s in cut):
                     made.setdefault(rule, []).append(Edit(function.file.path, Span(at, at), as_bytes(unit)))
+        for moved in self._moved:
+            _move(made, moved)
         for rule, edits in made.items():
             self.port.edits.setdefault(rule, []).extend(edits)
+
+
+def _move(made: dict[str, list[Edit]], moved: Moved) -> None:
+    path, source = moved.function.file.path, moved.function.file.source
+
+    def inside(span: Span, edit: Edit) -> bool:
+        within = span.start < edit.span.start < span.end
+        return edit.path == path and span.contains(edit.span) and (bool(len(edit.span)) or within)
+
+    def ported(span: Span, gone: Sequence[Span] = ()) -> str:
+        edits = [e for edits in made.values() for e in edits if not any(inside(part, e) for part in gone)]
+        edits += [Edit(path, part, b"") for part in gone]
+        moved = tuple(
+            Edit(path, Span(e.span.start - span.start, e.span.end - span.start), e.replacement)
+            for e in edits if inside(span, e)
+        )  # fmt: skip
+        groups = [EditGroup("", "", Safety.SAFE, moved)]
+        return as_text(apply_groups({path: source[span.start : span.end]}, groups)[path])
+
+    text, gone = moved.write(ported)
+    for rule, edits in made.items():
+        made[rule] = [e for e in edits if not any(inside(span, e) for span in gone)]
+    newline = moved.function.file.newline
+    new = [Edit(path, span, b"") for span in gone]
+    new.append(Edit(path, Span(moved.at, moved.at), as_bytes(text.replace("\n", newline))))
+    made.setdefault(moved.rule, []).extend(new)
 
 
 def _blank_between(function: Function, first: Node, second: Node | None) -> bool:

@@ -20,6 +20,9 @@ def include(site: Site, pipelines: bool) -> None:
     allocator, barriers, pipelined = (cpp(f"header_of_{what}") for what in ("allocator", "barriers", "pipelines"))
     hoppers, both = cpp("header_of_hoppers_pipelines"), cpp("header_of_all_pipelines")
     wanted = [] if allocator in everywhere else [allocator]
+    loads = cpp("header_of_loads_of_pairs")
+    if site.asked.pair and loads not in everywhere:
+        wanted.append(loads)
     folder = pipelined.rpartition("/")[0]
     if barriers not in everywhere and not any(name.startswith(f"{folder}/") for name in everywhere):
         wanted.append(barriers)

@@ -12,6 +12,7 @@ from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.model.tiled.accumulators import Multiply
+from porter.passes.idiom.issuer import Issuer
 from porter.passes.idiom.mainloop import RULE, Mainloop, names_after
 from porter.passes.idiom.operands import RULE as OPERAND_RULE
 from porter.passes.idiom.operands import Operand
@@ -33,6 +34,9 @@ class Issuing:
     load: str
     free: str
     operand: Operand | None = None
+    issuer: Issuer | None = None
+    guard: str = ""
+    """What leaves behind where sums are in registers."""
     keeps_wait: bool = False
     gone_states: set[str] = field(default_factory=set)
 
@@ -44,6 +48,8 @@ class Issuing:
             self._function()
         elif loop.is_pure:
             self._whole()
+        elif self.issuer is not None:
+            raise self.site.left(loop.mma, "a loop that does nothing but multiply", loop.function)
         else:
             self._part()
         self._freed()
@@ -64,11 +70,16 @@ class Issuing:
         return self._phase != "0"
 
     def _commit(self) -> str:
-        return cpp("commit", storage=self.storage, full=self._full)
+        if self.site.rotates:
+            return cpp(
+                "hand_over", accumulators=self.site.name("accumulators"), next=self.site.name("next_accumulator")
+            )
+        return cpp("commit", storage=self.storage, full=self._full, pair=self.site.asked.pair)
 
     @property
     def _loaded(self) -> str:
-        return self.load if self._frees_later else f"{self.load}\n{self.free}"
+        loaded = self.load if self._frees_later else f"{self.load}\n{self.free}"
+        return f"{loaded}\n{self.guard}" if self.guard else loaded
 
     @property
     def _frees_later(self) -> bool:
@@ -76,8 +87,18 @@ class Issuing:
         return self.loop.turns or (self.loop.uses_sums and self.keeps_wait)
 
     def _wait(self) -> str:
+        if self.site.rotates:
+            site = self.site
+            return cpp("take", accumulators=site.name("accumulators"), full=site.name("full_accumulator"),
+                       turns=site.asked.buffers > 1, tensor=site.tensor, storage=self.storage,
+                       base=site.name("tmem_base"), columns=site.columns_text)  # fmt: skip
         turns = self.declares_phase
         return cpp("wait", c=self.site.c, storage=self.storage, full=self._full, phase=self._phase, turns=turns)
+
+    @property
+    def _deeper(self) -> str:
+        """By how much more what multiplies is indented where it stands."""
+        return "" if self.loop.call is not None or self.issuer is not None else self.site.unit
 
     def _condition(self) -> str:
         return f"{self.site.name('warp')} == {self.site.first_warp}"
@@ -103,8 +124,7 @@ class Issuing:
         site, function, statement = self.site, multiply.call.caller, multiply.call.node.parent
         if statement is None or statement.parent is None or statement.parent.type != "compound_statement":
             raise site.left(multiply.call.node, "braces around the statement with MMAs", function)
-        extra = "" if self.loop.call is not None else site.unit
-        pad = site.port.indent(function, function.span(statement)) + extra
+        pad = site.port.indent(function, function.span(statement)) + self._deeper
         text = f"\n{pad}{function.text(multiply.mma)}.accumulate_ = {site.c}UMMA::ScaleOut::One;"
         site.draft.insert(RULE, function, site.draft.end_of(function, statement), text)
 
@@ -120,7 +140,7 @@ class Issuing:
             raise site.left(multiply.call.node, "MMAs over all of k as a statement of their own", function)
         c, unit = site.c, site.unit
         index, operand = site.name("k_block"), k
-        pad = site.port.indent(function, function.span(statement)) + ("" if self.loop.call is not None else unit)
+        pad = site.port.indent(function, function.span(statement)) + self._deeper
         inner = pad + unit
         at = function.span(statement).start
         head = cpp("over_k", c=c, index=index, operand=operand).replace("\n", f"\n{pad}")
@@ -177,7 +197,7 @@ class Issuing:
         text = "\n".join(dict.fromkeys(text for _, text, _ in releases))
         if text:
             span = loop.function.span(loop.mma)
-            pad = self.site.port.indent(loop.function, span) + ("" if loop.call is not None else self.site.unit)
+            pad = self.site.port.indent(loop.function, span) + self._deeper
             lines = "".join(f"\n{pad}{line}" for line in text.split("\n"))
             self.site.draft.insert(RULE, loop.function, self.site.draft.end_of(loop.function, loop.mma), lines)
         self._states({t for n, t, _ in releases for t in self._lagging(n)})
@@ -231,8 +251,11 @@ class Issuing:
         loop = self.loop
         assert loop.loop is not None
         self._inner()
-        start = self._open(self._ahead(loop.loop))
-        self._close(start, loop.loop, [self._commit()])
+        first = self._ahead(loop.loop)
+        if self.issuer is not None:
+            self.issuer.take(first, self._commit())
+        else:
+            self._close(self._open(first), loop.loop, [self._commit()])
         self._tail(loop.loop)
         self._behind(loop.loop, f"{self._wait()}\n{self._loaded}")
 
@@ -255,6 +278,10 @@ class Issuing:
             if site.tiled.handle_of(kernel, node) is site.handle:
                 site.draft.replace(RULE, kernel, kernel.span(node), site.tensor)
         inner = pad + site.unit
+        if self.issuer is not None:
+            self.issuer.take(loop.call, self._commit())
+            self._behind(loop.call, "\n".join([self._wait(), self._loaded]), kernel)
+            return
         site.draft.insert(RULE, kernel, span.start, f"if ({self._condition()}) {{\n{inner}")
         site.draft.shift(RULE, kernel, Span(span.start + 1, span.end), site.unit)
         behind = "\n".join([self._wait(), self._loaded])

@@ -33,6 +33,8 @@ def rewrite_pipelines(site: Site, loop: Mainloop) -> None:
 
 def _change_class(site: Site) -> None:
     shape = _cluster(site)
+    if site.asked.pair:
+        shape = _paired(site)
     count = 0
     for function in site.program.functions:
         if function.style is not Style.HOST and site.is_shared(function) and "ipeline" in function.text(function.body):
@@ -50,6 +52,17 @@ def _change_class(site: Site) -> None:
             count += 1
     if not count:
         raise site.left(site.kernel.body, "the type of the pipeline, `PipelineTmaAsync` with its stages")
+
+
+def _paired(site: Site) -> str:
+    """The cluster of a pair, and how many CTAs an MMA has, for a pipeline of one CTA."""
+    if not re.fullmatch(r"(?:\w+::)*Shape\s*<\s*(?:(?:\w+::)*_1\s*,?\s*){3}>", _cluster(site)):
+        raise site.left(site.kernel.body, "a pipeline of one CTA")
+    for node in _constructors(site):
+        arguments = [n for n in node.named_children if n.type != "comment"]
+        if len(arguments) >= 3 and _SHAPE.match(site.kernel.text(arguments[2])):
+            site.draft.replace(RULE, site.kernel, site.kernel.span(arguments[2]), f"{site.cluster}{{}}")
+    return f"{site.cluster}, {site.cluster}"
 
 
 def _locals(site: Site) -> set[str]:

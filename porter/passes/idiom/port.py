@@ -8,18 +8,23 @@ from dataclasses import replace
 
 from porter.model.tiled.accumulators import Tiled
 from porter.passes.context import PortContext
+from porter.passes.full_rate.permuting import Boxes
 from porter.passes.idiom.allocation import allocate
+from porter.passes.idiom.asked import Asked
 from porter.passes.idiom.atoms import rewrite_atoms
 from porter.passes.idiom.comments import speaking_of_hopper
 from porter.passes.idiom.copies import Copies
 from porter.passes.idiom.draft import Draft
 from porter.passes.idiom.includes import include
+from porter.passes.idiom.issuer import Issuer
 from porter.passes.idiom.issuing import Issuing
 from porter.passes.idiom.mainloop import Mainloop
 from porter.passes.idiom.operands import find_operand
+from porter.passes.idiom.pairing import Pairing
 from porter.passes.idiom.pipelines import rewrite_pipelines
 from porter.passes.idiom.preserving import port_preserving
 from porter.passes.idiom.site import Site, sites_of
+from porter.passes.idiom.stages import more_stages
 from porter.passes.idiom.storage import find_storage
 from porter.passes.idiom.sums import Sums
 from porter.passes.idiom.text import cpp
@@ -28,9 +33,15 @@ from porter.passes.idiom.types import Ask, Question, Types, answered
 from porter.passes.native.sites import Left
 from porter.passes.plan import KernelPlan
 
+_PLAIN = Asked()
+OWN_WARP = "a warp of its own that issues MMAs"
 
-def port_idiomatic(port: PortContext, tiled: Tiled, ask: Ask) -> list[KernelPlan]:
-    """Add the edits of all kernels to the port; gives a plan of each.
+
+def port_idiomatic(
+    port: PortContext, tiled: Tiled, ask: Ask, asked: Asked = _PLAIN, boxes: Boxes | None = None
+) -> list[KernelPlan]:
+    """Add the edits of all kernels to the port, with what steps ask of it; gives a plan of each. `boxes`: the tensor
+    maps that host code makes.
 
     Raises:
         Left: a fact is missing, of one of them; nothing is added then.
@@ -41,16 +52,21 @@ def port_idiomatic(port: PortContext, tiled: Tiled, ask: Ask) -> list[KernelPlan
         function = first.function or program.kernels[0]
         raise Left(function, function.head, first.what)
     try:
-        return _ported_by(port, tiled, ask, _with_rows_anew)
+        return _ported_by(port, tiled, ask, _with_rows_anew, asked, boxes)
     except Left as left:
+        if asked != _PLAIN:
+            raise
         try:
-            return _ported_by(port, tiled, ask, _with_rows_kept)
+            return _ported_by(port, tiled, ask, _with_rows_kept, asked, boxes)
         except Left as other:
             what = left.what if left.what == other.what else f"{left.what}; and {other.what}"
             raise Left(left.function, left.span, what) from None
 
 
-def _ported_by(port: PortContext, tiled: Tiled, ask: Ask, mode: Callable[[Site, Ask], KernelPlan]) -> list[KernelPlan]:
+def _ported_by(
+    port: PortContext, tiled: Tiled, ask: Ask, mode: Callable[[Site, Ask], KernelPlan], asked: Asked,
+    boxes: Boxes | None,
+) -> list[KernelPlan]:  # fmt: skip
     """Add the edits that a mode writes for the only kernel that multiplies."""
     program, draft, refusals = port.program, Draft(port), list(tiled.refusals)
     try:
@@ -58,6 +74,7 @@ def _ported_by(port: PortContext, tiled: Tiled, ask: Ask, mode: Callable[[Site, 
         if len(sites) != 1:
             where = program.kernels[0] if program.kernels else tiled.multiplies[0].call.caller
             raise Left(where, where.head, f"one kernel that multiplies: there are {len(sites)}")
+        sites[0].asked, sites[0].boxes = asked, boxes
         plan = mode(sites[0], ask)
         if len(tiled.refusals) > len(refusals):
             refusal = tiled.refusals[-1]
@@ -111,7 +128,19 @@ def _ask(site: Site, ask: Ask) -> None:
 
 
 def _ported(site: Site) -> KernelPlan:
-    loop, atom, storage = Mainloop(site), rewrite_atoms(site), find_storage(site)
+    loop = Mainloop(site)
+    site.rotates = site.asked.issuer and loop.turns
+    if site.asked.buffers > 1 and not site.rotates:
+        raise site.left(site.handle.declaration, "a next tile: a block has one")
+    if site.asked.pair and not site.asked.issuer:
+        raise site.left(site.handle.declaration, OWN_WARP)
+    pairing = Pairing(site, loop, site.boxes) if site.asked.pair else None
+    if pairing is not None:
+        pairing.operands()
+        pairing.take()
+    if site.asked.stages:
+        more_stages(site)
+    atom, storage = rewrite_atoms(site), find_storage(site)
     operand = find_operand(site)
     late = allocate(site, storage, operand is not None)
     if operand is not None and (late is not None or loop.is_pure):
@@ -120,14 +149,19 @@ def _ported(site: Site) -> KernelPlan:
     copies.find()
     sums = Sums(site, loop, atom, storage.front, copies.by_matrix, operand, late)
     words = {"warp": site.name("warp"), "tmem": site.name("tmem"), "base": site.name("tmem_base")}
-    free = cpp("free", site.unit, first=site.first_warp, storage=storage.front, columns=site.columns_text, **words)
-    issuing = Issuing(site, loop, storage.front, sums.load(), free, operand)
+    free = cpp("free", site.unit, first=site.first_warp, storage=storage.front, columns=site.allocated_columns,
+               rotates=site.rotates, pair=site.asked.pair, threads=site.multiplying_threads, **words)  # fmt: skip
+    if site.asked.issuer and (late is not None or operand is not None):
+        raise site.left(site.handle.declaration, "sums that are declared behind the barrier of all, and A in memory")
+    issuer = Issuer(site, loop, storage.front) if site.asked.issuer else None
+    issuing = Issuing(site, loop, storage.front, sums.load(), free, operand, issuer,
+                      pairing.guard if pairing is not None else "")  # fmt: skip
     issuing.take()
     sums.take(issuing.declares_phase)
     copies.take(sums.by_rows)
     rewrite_pipelines(site, loop)
     rewrite_sizes(site, atom)
-    include(site, any(by for _, _, by in loop.releases()))
+    include(site, site.rotates or any(by for _, _, by in loop.releases()))
     what = "it is in SM100's own words: one warp issues MMAs of 128 rows, and results are partitioned anew"
     mode = "W'" if copies.by_matrix else "W"
     return _plan(site, mode, site.columns, 128, len(site.every) == 1, what)

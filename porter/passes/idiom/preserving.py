@@ -391,7 +391,7 @@ class Preserving:
                 self._multiplies(top)
             draft.shift(BATCH_RULE, kernel, Span(start + 1, kernel.span(last).end), site.unit)
             full = self._member("accumulator_full")
-            commit = cpp("commit", storage=self.storage.front, full=full)
+            commit = cpp("commit", storage=self.storage.front, full=full, pair=False)
             commit = f"{inner}{commit}" if last.id in self._commits else ""
             draft.insert(BATCH_RULE, kernel, draft.end_of(kernel, last), f"{commit}\n{pad}}}")
         for statement in find(kernel.body, "expression_statement"):
@@ -475,8 +475,9 @@ class Preserving:
             # one is that of the warpgroups in front, which do not multiply
             raise site.left(ends[-1], "one end of the part of the kernel that multiplies")
         text = cpp("leave", whole=self._all, threads=self._threads)
+        names = {"warp": site.name("warp"), "tmem": site.name("tmem"), "base": site.name("tmem_base")}
         free = cpp("free", site.unit, first=site.first_warp, storage=self.storage.front, columns=site.columns_text,
-                   warp=site.name("warp"), tmem=site.name("tmem"), base=site.name("tmem_base"))  # fmt: skip
+                   rotates=False, **names)  # fmt: skip
         site.draft.behind(FREE_RULE, kernel, last, f"{text}\n{free}")
 
 

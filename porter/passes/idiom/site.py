@@ -22,8 +22,10 @@ from porter.model.thread_values import several_dimensions
 from porter.model.tiled.accumulators import Handle, Multiply, Tiled
 from porter.model.tiled.activity import Activity
 from porter.passes.context import PortContext
+from porter.passes.full_rate.permuting import Boxes
+from porter.passes.idiom.asked import Asked
 from porter.passes.idiom.draft import Draft
-from porter.passes.idiom.text import qualifier
+from porter.passes.idiom.text import cpp, qualifier
 from porter.passes.idiom.types import Types
 from porter.passes.native.sites import Left
 from porter.ptx.arch import WARP
@@ -63,6 +65,12 @@ class Site:
     """Warpgroups that issue MMAs, each with mbarriers of its own; 0 where one warp issues those of all."""
     meets_whole: bool = False
     """Whether a warpgroup meets by the barrier of all threads."""
+    asked: Asked = field(default_factory=Asked)
+    boxes: Boxes | None = None
+    rewritten: list[Node] = field(default_factory=list)
+    """Calls of threads' parts that are written anew as a whole."""
+    rotates: bool = False
+    """Whether accumulators are handed over by a pipeline, from a warp of its own that issues, tile by tile."""
 
     def __post_init__(self) -> None:
         self.c = qualifier(self.port.program)
@@ -193,6 +201,24 @@ class Site:
         return self.first_warpgroup * (WARPGROUP // WARP)
 
     @property
+    def issuing_warp(self) -> int:
+        """The warp that issues MMAs: of its own it is the last one of the warpgroup in front of those that multiply."""
+        return self.first_warp - self.asked.issuer
+
+    @property
+    def multiplying_threads(self) -> str:
+        """How many threads multiply: as the kernel says it of its pipeline, else a number."""
+        count = self.types.threads
+        for node in find(self.kernel.body, "assignment_expression"):
+            left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+            field = left.child_by_field_name("field") if left is not None else None
+            if field is not None and right is not None and self.kernel.text(field) == "num_consumers":
+                text = self.kernel.text(right)
+                if self.program.constants_in(self.kernel).evaluate(text) == count:
+                    return text
+        return str(count)
+
+    @property
     def is_whole(self) -> bool:
         """Whether all threads of a block multiply."""
         if self.first_warpgroup or self.threads is None:
@@ -215,6 +241,17 @@ class Site:
         named = names is not None and self.types.rows == 128 and not self.types.depth
         whole = all(t.columns >= 32 and t.columns & (t.columns - 1) == 0 for t in self.every)
         return names[1] if names is not None and named and whole else str(self.columns)
+
+    @property
+    def cluster(self) -> str:
+        """The shape of a cluster of a pair; empty where CTAs multiply alone."""
+        return cpp("shape_of_pair", c=self.c) if self.asked.pair else ""
+
+    @property
+    def allocated_columns(self) -> str:
+        """Columns of all accumulators that take turns."""
+        text = self.columns_text
+        return text if self.asked.buffers == 1 else f"{self.asked.buffers} * {text}"
 
     @property
     def unit(self) -> str:

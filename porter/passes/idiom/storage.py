@@ -18,7 +18,7 @@ from porter.passes.idiom.atoms import owner_of
 from porter.passes.idiom.site import Site
 from porter.passes.idiom.text import cpp
 
-RULE = "PTR761"
+RULE, TURNS_RULE = "PTR761", "PTR782"
 _TAKEN = re.compile(
     r"(?P<name>\w+)\s*=\s*(?P<star>\*)?\s*(?:reinterpret_cast\s*<\s*(?P<cast>[^()]*?)\s*\*\s*>\s*\(|"
     r"\(\s*(?P<old>[^()]*?)\s*\*\s*\)\s*)"
@@ -121,17 +121,22 @@ def _add_members(site: Site, file: CudaFile, body: Node) -> None:
     if not members:
         raise site.left(site.handle.declaration, "a member of the structure for shared memory")
     last, owner = members[-1], owner_of(site, file)
-    lines = declared_members(site)
+    lines, rule = declared_members(site), TURNS_RULE if site.asked.buffers > 1 else RULE
     if body.start_point[0] == body.end_point[0]:
-        site.draft.insert(RULE, owner, last.end_byte, " " + lines.replace("\n", " "))
+        site.draft.insert(rule, owner, last.end_byte, " " + lines.replace("\n", " "))
         return
     pad = "\n" + site.port.indent(owner, Span(last.start_byte, last.end_byte))
-    site.draft.insert(RULE, owner, last.end_byte, "".join(pad + line for line in lines.split("\n")))
+    site.draft.insert(rule, owner, last.end_byte, "".join(pad + line for line in lines.split("\n")))
 
 
 def declared_members(site: Site) -> str:
     """The declarations of mbarriers, of each warpgroup that issues, and of the address of Tensor Memory."""
+    address = f"uint32_t {site.name('tmem_base')};"
+    if site.rotates:
+        buffers, name = site.asked.buffers, site.name("accumulators")
+        pair = f", {site.cluster}" if site.asked.pair else ""
+        return cpp("member_of_accumulators", buffers=buffers, of_pair=pair, accumulators=name) + f"\n{address}"
     own = f"[{site.groups}]" if site.groups > 1 else ""
     names = [site.name("accumulator_full")]
     names += [site.name("registers_stored")] if site.groups and not site.meets_whole else []
-    return f"uint64_t {', '.join(name + own for name in names)};\nuint32_t {site.name('tmem_base')};"
+    return f"uint64_t {', '.join(name + own for name in names)};\n{address}"

@@ -78,20 +78,21 @@ class Sums:
 
     def load(self) -> str:
         site = self.site
-        return cpp("load", c=site.c, t2r=site.name("t2r"), thread=self._thread(), tensor=self._tensor,
-                   registers=site.handle.name, whole=site.is_whole, threads=self._threads())  # fmt: skip
+        tensor = self._tensor
+        if site.asked.buffers > 1 and site.types.warpgroups > 1:
+            tensor = self._share("rows" if self.by_rows else "columns")
+        accumulators = site.name("accumulators") if site.rotates else ""
+        full = site.name("full_accumulator") if site.rotates else ""
+        return cpp("load", c=site.c, t2r=site.name("t2r"), thread=self._thread(), tensor=tensor,
+                   registers=site.handle.name, whole=site.is_whole, threads=site.multiplying_threads,
+                   rotates=site.rotates, pair=site.asked.pair, storage=self.storage,
+                   accumulators=accumulators, full=full)  # fmt: skip
 
-    def _threads(self) -> str:
-        """How many threads multiply: as the kernel says it of its pipeline, else a number."""
-        site, count = self.site, str(self.site.types.threads)
-        for node in find(site.kernel.body, "assignment_expression"):
-            left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-            field = left.child_by_field_name("field") if left is not None else None
-            if field is not None and right is not None and site.kernel.text(field) == "num_consumers":
-                text = site.kernel.text(right)
-                if site.program.constants_in(site.kernel).evaluate(text) == site.types.threads:
-                    return text
-        return count
+    def _share(self, of: str) -> str:
+        """The part of the accumulator that a warpgroup has."""
+        site = self.site
+        return cpp(f"share_of_{of}", c=site.c, tensor=site.tensor, index=site.warpgroup_index,
+                   Part=site.name("Part"), part=site.name("part"))  # fmt: skip
 
     # --- conditions
 
@@ -127,7 +128,7 @@ class Sums:
         for node in find(kernel.body, "call_expression"):
             callee = node.child_by_field_name("function")
             arguments = node.child_by_field_name("arguments")
-            if callee is None or arguments is None or callee.type != "field_expression":
+            if callee is None or arguments is None or callee.type != "field_expression" or self._is_rewritten(node):
                 continue
             of, named = callee.child_by_field_name("argument"), callee.child_by_field_name("field")
             if of is None or named is None:
@@ -141,8 +142,12 @@ class Sums:
                 raise site.left(node, f"`{kernel.text(named)}` of a part of the tiled MMA")
         for name in slices:
             for node in find(kernel.body, "identifier"):
-                if kernel.text(node) == name and not self._is_moved(node) and not self._is_partition(node):
+                stays = self._is_moved(node) or self._is_partition(node) or self._is_rewritten(node)
+                if kernel.text(node) == name and not stays:
                     site.draft.replace(SLICE_RULE, kernel, kernel.span(node), self._slice)
+
+    def _is_rewritten(self, node: Node) -> bool:
+        return any(n.start_byte <= node.start_byte < n.end_byte for n in self.site.rewritten)
 
     def _is_partition(self, node: Node) -> bool:
         """Whether a part of the tiled MMA is what results are partitioned by, and is written anew with that."""
@@ -269,7 +274,10 @@ class Sums:
             *self.moved,
             f"{head}{site.handle.name} = {cpp('registers', c=site.c, type=self._sum(), like=like)};",
         ]  # fmt: skip
-        if declares_phase:
+        if site.rotates:
+            state = cpp("state_of_accumulators", buffers=site.asked.buffers, full=site.name("full_accumulator"))
+            lines.append(state)
+        elif declares_phase:
             lines.append(cpp("phase", phase=site.name("accumulator_phase")))
         site.draft.behind(RULE, kernel, declaration, "\n".join(lines))
         if self.late is not None:
@@ -298,6 +306,8 @@ class Sums:
             part=site.name("part") if several else "",
             Part=site.name("Part") if several else "",
             index=site.warpgroup_index,
+            share_of_rows=self._share("rows") if self.by_rows else "",
+            share_of_columns=self._share("columns") if self.by_columns else "",
             m=m,
             n=n,
             share=f"{n} / {types.warpgroups}" if names else str(self._columns_each),

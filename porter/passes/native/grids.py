@@ -25,18 +25,30 @@ def in_pairs(program: Program, kernel: Function, changes: Changes, tiles: bool =
     Raises:
         Left: a launch is not understood.
     """
+    places = list(even_grid(program, kernel, 0))
+    if tiles and len(places) > 1:
+        raise Place(*places[1][:2]).left("one launch: whose first dimension is that of rows, or of columns")
+    for caller, at, text in places:
+        changes.replace(caller, caller.span(at), text)
+    for caller, at, text in even_grid(program, kernel, 1) if tiles else ():
+        changes.replace(caller, caller.span(at), text.removesuffix(" * 2"))
+
+
+def even_grid(program: Program, kernel: Function, axis: int) -> Iterator[tuple[Function, Node, str]]:
+    """A dimension of each grid, with an even number in its place.
+
+    Raises:
+        Left: a launch is not understood, or there is none.
+    """
     places = list(_grids(program, kernel))
     if not places:
         raise Left(kernel, kernel.span(kernel.body), "a launch by host code in these files")
-    if tiles and len(places) > 1:
-        raise Place(*places[1]).left("one launch: whose first dimension is that of rows, or of columns")
     for caller, node in places:
-        for index, halved in enumerate(("({} + 1) / 2 * 2", "({} + 1) / 2")[: 1 + tiles]):
-            at = _dimension(caller, node, index)
-            text = caller.text(at)
-            if at.type in ("binary_expression", "conditional_expression"):
-                text = f"({text})"
-            changes.replace(caller, caller.span(at), halved.format(text))
+        at = _dimension(caller, node, axis)
+        text = caller.text(at)
+        if at.type in ("binary_expression", "conditional_expression"):
+            text = f"({text})"
+        yield caller, at, f"({text} + 1) / 2 * 2"
 
 
 def _grids(program: Program, kernel: Function) -> Iterator[tuple[Function, Node]]:

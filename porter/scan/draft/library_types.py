@@ -15,7 +15,7 @@ MBARRIER = 8
 ARRAYS: Mapping[str, int] = MappingProxyType({"array": 1, "array_aligned": 16, "ArrayEngine": 16})
 """Classes that hold as many elements as they are told, with the bytes that they begin at a multiple of
 (CUTLASS include/cute/container/array_aligned.hpp, include/cute/tensor_impl.hpp)."""
-PIPELINES = ("PipelineTmaAsync", "PipelineTmaUmmaAsync")
+PIPELINES = ("PipelineTmaAsync", "PipelineTmaUmmaAsync", "PipelineUmmaAsync")
 """Classes of pipelines whose `SharedStorage` is two mbarriers for each stage (CUTLASS
 include/cutlass/pipeline/sm90_pipeline.hpp, sm100_pipeline.hpp)."""
 STORAGE = "SharedStorage"

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of the native style as text in SM100's own words of CuTe C++: kernels written in several ways, and what keeps a
+step from one."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+
+import pytest
+from cute_pair_kernels import BY_ROWS, GRID, GRIDS, KERNEL, WRITINGS, Change, source
+
+from porter.cli.porting import boxes_of
+from porter.diagnostics import Code
+from porter.lang.sources import load_sources
+from porter.passes.idiom.types import answering
+from porter.passes.port import PortOptions, PortResult, port_sources
+
+STEPS = ("mma-thread", "double-buffer", "pair", "stages")
+PRODUCER = "if (threadIdx.x == 0) produce(pipeline, storage, map_a, map_b, M, N, steps);"
+
+
+def ported(
+    folder: Path, changes: list[Change], kernel: Path = KERNEL, columns: int = 128, stages: int = 6
+) -> tuple[str, PortResult]:
+    path = folder / kernel.name
+    path.write_text(source(changes, kernel))
+    options = PortOptions(
+        full_rate=True, native=STEPS, types=answering(128, columns, 256, 4, 16), boxes=partial(boxes_of, ()),
+        stages=frozenset({(str(path), stages)}),
+    )  # fmt: skip
+    result = port_sources(load_sources(path), options)
+    assert set(result.files) == {str(path)}, "nothing stands beside the kernel"
+    return result.files[str(path)].decode(), result
+
+
+def left(result: PortResult) -> dict[str, str]:
+    return {str(d.values["step"]): str(d.values["what"]) for d in result.diagnostics if d.code is Code.NATIVE_LEFT}
+
+
+@pytest.mark.spread(3)
+@pytest.mark.parametrize("name", ["", *(n for n in WRITINGS if WRITINGS[n] is not BY_ROWS)])
+def test_tiles_of_a_loop_are_those_of_pairs(tmp_path: Path, name: str) -> None:
+    narrow = "64 columns" in name
+    text, result = ported(tmp_path, WRITINGS.get(name, []), columns=64 if narrow else 128)
+    assert result.plans[0].native == STEPS
+    assert "porter" not in text
+    for expected in (
+        "SM100_MMA_F16BF16_2x1SM_SS<Element, Element, float, 2 * kM, kN,", "Int<kN / 2>{}",
+        "constexpr int kStages = 6;", "cute::TMEM::Allocator2Sm tmem;", "__cluster_dims__(2, 1, 1)",
+        "kN / 2, kK) != CUDA_SUCCESS",
+        "if (warp == 3 && block_rank_in_cluster() == 0) {", "tmem.allocate(2 * kN, &storage.tmem_base)",
+        "if (tile_row * kM >= size<0>(mD)) continue;", "<<<(blocks + 1) / 2 * 2,",
+    ):  # fmt: skip
+        assert expected in text
+    assert text.count("SM100_TMA_2SM_LOAD::copy") == 2, "of a function that is called"
+    issuing = text[
+        text.index("if (warp == 3") : text.index("        return;\n    }\n    cutlass::arch::warpgroup_reg_a")
+    ]
+    assert issuing.count("gemm(mma, ") == 1
+    behind = text[text.index("warpgroup_reg_alloc<232>") :]
+    assert not re.search(r"\bgemm\(|tCr[AB]\b|\bread\b", behind)
+    assert len(re.findall(r"blockIdx\.x / 2|gridDim\.x / 2", text)) >= 2
+
+
+@pytest.mark.spread(3)
+@pytest.mark.parametrize("name", ["", *GRIDS])
+def test_blocks_below_each_other_are_a_pair(tmp_path: Path, name: str) -> None:
+    text, result = ported(tmp_path, GRIDS.get(name, []), GRID)
+    assert result.plans[0].native == ("mma-thread", "pair", "stages")
+    assert left(result) == {"double-buffer": "a next tile: a block has one"}
+    axis = "x" if name == "rows first" else "y"
+    assert f"__cluster_dims__({'2, 1, 1' if axis == 'x' else '1, 2, 1'})" in text
+    assert f"if (int(blockIdx.{axis}) * BM >= size<0>(mC)) return;" in text
+    assert "umma_arrive_multicast_2x1SM(&storage.accumulator_full, 3);" in text
+    rows = "(M + BM - 1) / BM" if "edges" in name else "M / BM"
+    assert f"(({rows}) + 1) / 2 * 2" in text
+
+
+LEFT: dict[str, tuple[list[Change], str, str]] = {
+    "places in rows": (BY_ROWS, "pair", "rows of A as a tile's index times `kM`"),
+    "one layout for both operands": ([("LayoutB{}", "LayoutA{}")], "pair", "layouts of A and B with names of their own"),
+    "bytes that do not name a side": (
+        [("(kM + kN) * kK * sizeof(Element)", "32768")], "pair", "who leads a pipeline, and its bytes with `kN`",
+    ),
+    "a launch in brackets": (
+        [("cute_gemm_persistent<<<blocks, kThreads, bytes, stream>>>(map_a, map_b, D, M, N, K);",
+          "void* given[] = {&map_a, &map_b, &D, &M, &N, &K};\n"
+          "    cudaLaunchKernel((void*)cute_gemm_persistent, blocks, kThreads, given, bytes, stream);")],
+        "pair", "a launch in brackets: a cluster is the kernel's own here",
+    ),
+    "a warpgroup that loads as a whole": (
+        [(PRODUCER, PRODUCER.removeprefix("if (threadIdx.x == 0) "))], "mma-thread", "a branch of a thread that loads",
+    ),
+    "a number of stages with two meanings": (
+        [("constexpr int kStages = 3;", "constexpr int kStages = 1 + 2;")], "stages", "that `kStages` is a number",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.spread(3)
+@pytest.mark.parametrize("name", LEFT)
+def test_a_fact_that_is_missing_keeps_a_step_away(tmp_path: Path, name: str) -> None:
+    changes, step, what = LEFT[name]
+    _, result = ported(tmp_path, changes)
+    assert step not in result.plans[0].native
+    assert what in left(result)[step]
+
+
+def test_those_that_load_may_stand_behind_those_that_multiply(tmp_path: Path) -> None:
+    text = KERNEL.read_text()
+    branch = text[text.index("    if (warpgroup == 0) {") : text.index("    cutlass::arch::warpgroup_reg_alloc")]
+    rest = text[text.index("    cutlass::arch::warpgroup_reg_alloc") : text.index("\nstatic CUresult")]
+    inner = rest.rstrip().removesuffix("}").rstrip()
+    other = f"    if (warpgroup != 0) {{\n{inner}\n    }} else {{\n        {PRODUCER}\n    }}\n}}\n"
+    ported_text, result = ported(tmp_path, [(branch, ""), (rest, other)])
+    assert result.plans[0].native[:2] == ("mma-thread", "double-buffer")
+    issuing = ported_text[ported_text.index("} else {") :]
+    assert "gemm(mma, " in issuing
+    assert "accumulators.producer_commit(next_accumulator);" in issuing
