@@ -30,14 +30,9 @@ LEFT = {
 pytestmark = [pytest.mark.slow, pytest.mark.spread(4)]
 
 
-SLOWER = ("dsl_gemm_gated",)
-"""Kernels that the grade finds faster as compat ports, which the default style gives."""
-
-
 def port(kernel: str, out: Path) -> dict[str, object]:
     path = CORPUS / kernel / f"{kernel}.py"
-    style = ["--style", "idiomatic"] if kernel in SLOWER else []
-    command = [sys.executable, "-m", "porter", "port", *style, "--trust", "--format", "json", "-o", str(out), str(path)]
+    command = [sys.executable, "-m", "porter", "port", "--trust", "--format", "json", "-o", str(out), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     document: dict[str, object] = json.loads(done.stdout)
