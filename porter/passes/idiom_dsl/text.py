@@ -7,8 +7,8 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TypeVar
+from functools import cache, lru_cache
+from typing import TypeVar, cast
 
 import libcst as cst
 import libcst.matchers as m
@@ -148,13 +148,47 @@ class Text:
 
 def found_in(inside: cst.CSTNode, kind: type[Node]) -> list[Node]:
     """All nodes of a kind, in the order of the text."""
-    return [node for node in _below(inside) if isinstance(node, kind)]
+    kinds = _kinds(kind)
+    return [cast("Node", node) for node in _below(inside) if type(node) in kinds]
 
 
-@lru_cache(maxsize=1 << 12)
+@cache
+def _kinds(kind: type[cst.CSTNode]) -> frozenset[type[cst.CSTNode]]:
+    """A class of nodes and those that are made of it: asking an abstract class takes longer than all else here."""
+    return frozenset({kind}.union(*map(_kinds, kind.__subclasses__())))
+
+
+_PLACES: dict[cst.CSTNode, tuple[list[cst.CSTNode], int, int]] = {}
+"""Where a node stands in a list of nodes in the order of the text, and where what it is made of ends there."""
+_MOST = 1 << 18
+
+
+class _Order(cst.CSTVisitor):
+    """Notes the places of all nodes that are visited: libcst makes the children of a node anew each time that they are
+    asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[cst.CSTNode] = []
+        self.open: list[int] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        self.open.append(len(self.nodes))
+        self.nodes.append(node)
+        return True
+
+    def on_leave(self, original_node: cst.CSTNode) -> None:
+        _PLACES[original_node] = self.nodes, self.open.pop(), len(self.nodes)
+
+
 def _below(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
-    """A node and all that it is made of. libcst makes the children of a node anew each time that they are asked for."""
-    return [node, *(inner for child in node.children for inner in _below(child))]
+    """A node and all that it is made of."""
+    if node not in _PLACES:
+        if len(_PLACES) > _MOST:
+            _PLACES.clear()
+        node.visit(_Order())
+    nodes, start, end = _PLACES[node]
+    return nodes[start:end]
 
 
 @lru_cache(maxsize=4)
