@@ -75,7 +75,7 @@ ACQUIRED = "                acc_full.producer_acquire(acc_fill_state)\n"
 IN_TURNS: dict[str, tuple[tuple[str, str], ...]] = {
     "an accumulator that is filled before it was read": ((ACQUIRED, ""),),
     "an accumulator that is the other one's": (("0, epi_idx, acc_state.index)", "0, epi_idx, 1 - acc_state.index)"),),
-    "one accumulator with the barriers of two": (("(None, None, None, acc_fill_state.index)", "(None, None, None, 0)"),),
+    "one accumulator with barriers of two": (("(None, None, None, acc_fill_state.index)", "(None, None, None, 0)"),),
 }  # fmt: skip
 WRONG = {(kernel, name): plants[name] for kernel, plants in (("dsl_gemm", PLANTS), ("dsl_gemm_fp8_scaled", IN_SHARES),
          ("dsl_gemm_persistent", IN_TURNS)) for name in plants}  # fmt: skip
