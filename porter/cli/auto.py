@@ -6,18 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from porter.build.toolchain import find_toolkit
 from porter.build.trust import is_granted
 from porter.cli.building import make_builder
 from porter.cli.context import COMPAT, Session, styled
-from porter.cli.full_rate import M128, OWN_WORDS, Compares, Make, Proofs, compared
+from porter.cli.full_rate import M128, OWN_WORDS, Compares, Make, Proofs, compared, without_steps
 from porter.cli.rates import slower
 from porter.diagnostics import Code, Diagnostic, Location, PorterError, unforeseen
 from porter.passes.full_rate.given import IN_STRINGS, given, not_in_own_words, taken, unproved
 from porter.passes.full_rate.step import ALONE
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune import given as native
 from porter.verify.budget import Budget
 from porter.verify.known import Known
 from porter.verify.proof import SPENT, outlook
@@ -106,11 +108,32 @@ class Auto:
 
     def choose(self, ported: Ported, make: Make) -> Ported:
         """The port with M=128 MMAs where that is known to be right and no slower; one note a kernel says why not."""
+        steps = native.given(ported, make, lambda made, root: self._against_steps(made, root, make))
+        ported, make = steps.ported, partial(make, without=steps.without)
         half = _Half(make, frozenset(r.path for r in taken(ported)))
         found = given(ported, half.with_m64, lambda made, root: self._said(made, root, half))
         found.diagnostics[:] = _together(found.diagnostics, self.budget)
         found.diagnostics[:] = one_each(found.diagnostics, found.roots, self.session.verbosity > 0)
+        found.diagnostics[:] = [d for d in found.diagnostics if d.code is not Code.NATIVE_LEFT]
+        if self.proves:
+            found.diagnostics += [d for root in found.roots for d in self.proofs.native(found, root)]
         return found
+
+    def _against_steps(self, ported: Ported, root: PortedRoot, make: Make) -> str:
+        """What grade and runs say against steps that a root has."""
+        if not root.native:
+            return ""
+        if not (self.asks or is_granted()) or self.budget.is_spent:
+            return "nothing could be run"
+        bare = partial(without_steps, make, frozenset({root.path}))
+        try:
+            lost = slower(self.session, ported, bare, root.path, self.proofs.builder)
+            if lost is None and self.proves:
+                return self.proofs.missing(ported, root)
+        except Exception as error:
+            known = error.diagnostic if isinstance(error, PorterError) else unforeseen(error)
+            return f"it could not be run: {known.message}"
+        return "" if lost is None else "it is slower by the grade"
 
     @property
     def proofs(self) -> Proofs:

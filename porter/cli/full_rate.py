@@ -301,14 +301,14 @@ def verified(
 
 def _faster_without_steps(session: Session, found: Ported, make: Make, proofs: Proofs) -> tuple[Ported, Make]:
     """The port without the steps of roots that the grade finds faster in SM100's own words, and how it is made."""
-    paths = frozenset(r.path for r in found.roots if r.native and not r.dsl)
-    bare = partial(_without_steps, make, paths)
+    paths = frozenset(r.path for r in found.roots if r.native)
+    bare = partial(without_steps, make, paths)
     plain = bare() if paths else found
     own = sorted(r.path for r in plain.roots if r.path in paths and r.idiomatic)
     lost = {path for path in own if slower(session, found, lambda: plain, path, proofs.builder) is not None}
     if not lost:
         return found, make
-    again = partial(_without_steps, make, frozenset(lost))
+    again = partial(without_steps, make, frozenset(lost))
     return _in_style(session, again(), again, proofs), again
 
 
@@ -324,10 +324,10 @@ def _path(said: Diagnostic) -> str:
 
 def _of_compat(make: Make, these: frozenset[str], *, half_rate: frozenset[str] = frozenset(), **asked: Any) -> Ported:
     """The same port, in which some roots are as in the compat style."""
-    return _without_steps(make, these, half_rate=half_rate | these, **asked)
+    return without_steps(make, these, half_rate=half_rate | these, **asked)
 
 
-def _without_steps(
+def without_steps(
     make: Make,
     these: frozenset[str],
     *,

@@ -23,7 +23,7 @@ from porter.passes.chip_text import Ask
 from porter.passes.full_rate.step import RULE
 from porter.passes.helpers import Placement
 from porter.passes.idiom_dsl.facts import Trace, Traces
-from porter.passes.native.step import steps_of
+from porter.passes.native.step import OF_DSL, steps_of
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
 from porter.passes.targets import port_target
@@ -117,7 +117,7 @@ def port_options(session: Session) -> PortOptions:
         keep_hopper=session.keep_hopper,
         target=port_target(session.target),
         full_rate=session.style in (AUTO, FULL_RATE, NATIVE),
-        native=steps if session.style == NATIVE else (),
+        native={NATIVE: steps, AUTO: OF_DSL}.get(session.style or "", ()),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
         boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
         types=partial(types_of, GateOptions(toolkit=session.toolkit)) if session.style not in (None, COMPAT) else None,

@@ -7,6 +7,7 @@ concluded rather than read is in `assumed`.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -51,7 +52,20 @@ class Stages:
             if chosen is not None:
                 best[chosen] += 1
         inner = [loop for loop in best if not any(other.members < loop.members for other in best)]
-        return max(inner, key=lambda loop: best[loop], default=None)
+        return max(inner, key=lambda loop: best[loop], default=self._written_out())
+
+    def _written_out(self) -> Loop | None:
+        """The first pass of a loop that the compiler wrote out: each pass waits for a stage and then issues MMAs that
+        add to the same sums in Tensor Memory. None where MMAs stand otherwise."""
+        waits, turns = sorted(set(self.code.waits.values())), dict[int, list[str]]()
+        for at in self.mmas:
+            place = bisect(waits, at)
+            turns.setdefault(waits[place - 1] if place else -1, []).append(str(self.code.code[at].operands[0]))
+        first, *others = turns or [-1]
+        if first < 0 or not others or any(sums != turns[first] for sums in turns.values()):
+            return None
+        self.assumed.append(f"a loop over K that is written out {len(turns)} times")
+        return Loop(first, tuple(range(first, others[0])))
 
     def _synchronizes(self, loop: Loop) -> bool:
         events = {*self.code.waits, *self.loads, *self.commits}

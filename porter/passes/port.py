@@ -37,6 +37,7 @@ from porter.passes.native.ahead import NAME as AHEAD
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.bulk_store import NAME as BULK_STORE
 from porter.passes.native.sites import Left
+from porter.passes.native.step import OF_DSL
 from porter.passes.native.taking import Launches
 from porter.passes.native.wide import NAME as WIDE
 from porter.passes.native.wide import RULE as WIDE_RULE
@@ -333,7 +334,7 @@ def _port_what_can_be(
         placement=options.placement,
         common=options.common,
         full_rate=options.full_rate and sources.root not in options.half_rate,
-        native=tuple(s for s in options.native if s != WIDE and options.asks(s, sources.root)),
+        native=tuple(s for s in options.native if s not in (WIDE, *OF_DSL) and options.asks(s, sources.root)),
         stages=dict(options.stages).get(sources.root, 0),
         registers=dict(options.registers).get(sources.root, 0),
         launches=options.launches,

@@ -193,7 +193,7 @@ class Ported:
         full_rate = tuple(p.kernel for p in rows if p.has_full_rate or p.mode)
         if isinstance(result, DslPortResult):
             kernels = tuple(result.kernels)
-            full_rate = kernels if result.idiomatic else ()
+            full_rate, native = kernels if result.idiomatic else (), result.native
         permuted = tuple(p.kernel for p in rows if p.permuted)
         halved, joined = rows[0].halved if rows else None, any(p.joined for p in rows)
         modes = tuple(dict.fromkeys(p.mode for p in rows if p.mode))
@@ -401,6 +401,7 @@ def port_root(
         search,
         options.target,
         traces,
+        [name for name in options.native if options.asks(name, str(root))],
     )
     if options.keep_hopper and result.groups:
         raise PorterError(Code.NOT_FOR_BOTH_CHIPS, Location(str(root)), what="a CuTe DSL kernel")

@@ -110,6 +110,12 @@ def try_examples(
             yield Tried(rule, number, found, tuple(problems))
 
 
+def _write(example: Example, folder: Path) -> None:
+    for name, text in (*example.others, (example.file, example.before)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+
+
 def run_example(
     rule: Rule,
     example: Example,
@@ -120,9 +126,7 @@ def run_example(
 ) -> Found:
     """What an example comes to, with its files written to `folder`. `launches`, `boxes`: see `PortOptions`."""
     path = folder / example.file
-    for name, text in (*example.others, (example.file, example.before)):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, "utf-8")
+    _write(example, folder)
     if rule.names and not _ports(example):
         return _python_facts(path, rule)
     if rule.recognizers and not _ports(example):
@@ -155,8 +159,9 @@ def run_example(
     root = path
     result: PortResult | DslPortResult
     if is_python(path) and rule.language == "python":
-        traced = [stated(path, path.read_bytes(), *example.traced)] if example.style == "idiomatic" else []
-        result = port_python(path, rule_directories=directories, traces=(lambda *_: traced) if traced else None)
+        traced = [stated(path, path.read_bytes(), *example.traced)] if example.traced else []
+        traces = (lambda *_: traced) if traced else None
+        result = port_python(path, rule_directories=directories, traces=traces, steps=native)
     else:
         if path.suffix not in (".cu", ".cuh", ".h", ".hpp", ".cpp"):
             root = folder / "kernel.cu"

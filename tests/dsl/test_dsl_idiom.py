@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import libcst as cst
 import pytest
 import yaml
 
@@ -18,6 +19,7 @@ from porter.passes.idiom_dsl.facts import Trace
 from porter.passes.idiom_dsl.names import OPTIONAL
 from porter.passes.idiom_dsl.port import Idiomatic, idiomatic
 from porter.passes.idiom_dsl.stated import stated
+from porter.passes.idiom_dsl.text import found_in
 from porter.rules.load import load_rules
 
 GEMM = next(r for r in load_rules() if r.id == "PTR580").examples[0].before
@@ -57,6 +59,18 @@ BASE = text_of(GEMM)
 def mostly_slow(forms: Iterable[str], quick: int = 7) -> list[object]:
     """A form takes a quarter of a second, most of it libcst's."""
     return [pytest.param(form, marks=pytest.mark.slow if i >= quick else ()) for i, form in enumerate(forms)]
+
+
+def test_nodes_are_found_in_the_order_of_the_text_in_one_visit(monkeypatch: pytest.MonkeyPatch) -> None:
+    visited: list[cst.CSTNode] = []
+    inner = cst.Module.visit
+    monkeypatch.setattr(cst.Module, "visit", lambda node, visitor: visited.append(node) or inner(node, visitor))
+    module = cst.parse_module("def f(a, b=g(1)):\n    return h(a)(b) if k(a) else [x() for x in b]\n")
+    calls = found_in(module, cst.Call)
+    assert [cst.Module([]).code_for_node(c.func) for c in calls] == ["g", "h(a)", "h", "k", "x"]
+    assert found_in(calls[1], cst.BaseExpression)[:3] == [calls[1], calls[2], calls[2].func]
+    assert found_in(module, cst.Return)[0] in found_in(module, cst.CSTNode)
+    assert visited == [module]
 
 
 def test_nothing_of_hopper_but_layouts_is_left() -> None:

@@ -106,3 +106,31 @@ def test_loads_of_first_stages_have_a_loop_of_their_own(mmas_apart: bool, in_a_l
     assert found is not None
     assert found.roles == roles
     assert (found.stages == 1) is (roles == "serial")
+
+
+def written_out(times: int, apart: bool) -> Reading:
+    """The ring's kernel with its loop over K written out, each pass on one accumulator or (`apart`) on its own."""
+    lines = kernel(RING).splitlines()
+    start, end = lines.index("$L_5:") + 1, lines.index("@%p24 bra $L_5;")
+    body = lines[start : end - 2]
+    turns = [line.replace("[%r15]", f"[%r{16 + i if apart else 15}]") for i in range(times) for line in body]
+    lines[start - 1 : end + 1] = turns
+    return read("\n".join(lines), Launch(128, RING.residency.smem, row_bytes=128))
+
+
+def test_a_loop_over_k_that_is_written_out() -> None:
+    found, looped = (
+        written_out(4, apart=False).shape,
+        read(kernel(RING), Launch(128, RING.residency.smem, row_bytes=128)),
+    )
+    assert found is not None
+    assert looped.shape is not None
+    assert "a loop over K that is written out 4 times" in found.assumed
+    assert (found.mmas, found.stages, found.roles) == (looped.shape.mmas, looped.shape.stages, looped.shape.roles)
+
+
+@pytest.mark.parametrize(("times", "apart"), [(4, True), (1, False)])
+def test_mmas_of_several_sums_or_of_one_pass_are_one_stage(times: int, apart: bool) -> None:
+    found = written_out(times, apart).shape
+    assert found is not None
+    assert "no loop over K was found: what is graded is all MMAs as one stage" in found.assumed

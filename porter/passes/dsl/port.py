@@ -31,6 +31,7 @@ from porter.passes.idiom_dsl.facts import Traces
 from porter.passes.idiom_dsl.names import ALL_OBSERVED
 from porter.passes.idiom_dsl.port import Idiomatic, idiomatic
 from porter.passes.keeping import Kept
+from porter.passes.native.step import steps_for
 from porter.passes.python_flow import Given
 from porter.passes.targets import retargeted
 from porter.ptx.arch import SM100A, PortTarget
@@ -38,6 +39,7 @@ from porter.rules.engine import Planned, Selection, pass_groups
 from porter.rules.load import load_rules, names_of
 from porter.rules.recognize import spellings
 from porter.rules.rule import Region, Rule
+from porter.steps.step import Step
 
 FRAME_RULE = "PTR500"
 IMPORT_RULE = "PTR501"
@@ -69,6 +71,8 @@ class DslPortResult:
     """Whether it is in Blackwell's own words, with no support module."""
     absent: tuple[str, ...] = ()
     """Names that the installed DSL lacks for that."""
+    native: tuple[str, ...] = ()
+    """Steps that its kernels have then."""
     build_files: dict[str, bytes] = field(default_factory=dict)
     scaffold: dict[str, bytes] = field(default_factory=dict)
     left_over: list[Diagnostic] = field(default_factory=list)
@@ -87,10 +91,11 @@ def port_python(
     search: Sequence[Path] = (),
     target: PortTarget = SM100A,
     traces: Traces | None = None,
+    steps: Sequence[str] = (),
 ) -> DslPortResult:
     """Port a Python file and the modules that it imports; nothing is changed if something in them cannot be ported.
     Modules are looked for beside the file, in `search`, and where the interpreter looks. `traces` of the original are
-    asked for a port in Blackwell's own words, which comes first.
+    asked for a port in Blackwell's own words, which comes first; it has those of the `steps` that its kernels may have.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE; RULE_FILE, RULE_DUPLICATE.
@@ -109,7 +114,8 @@ def port_python(
             result.diagnostics.append(nothing_read(closure.root.path, missing))
         return result
     result.diagnostics += missing
-    own_words = port.in_own_words(traces, result) if traces is not None else None
+    taken = [s for s in steps_for("dsl") if s.name in steps]
+    own_words = port.in_own_words(traces, result, taken) if traces is not None else None
     planned = own_words or port.plan()
     result.diagnostics += planned.diagnostics
     if has_errors(planned.diagnostics) or not planned.groups:
@@ -234,8 +240,9 @@ class _Port:
         paths = {self.closure.modules[n].path: path for n, path in self.places.items()}
         return Planned([_placed(group, paths) for group in groups], [*said, *planned.diagnostics])
 
-    def in_own_words(self, traces: Traces, result: DslPortResult) -> Planned | None:
-        """The groups of a port in Blackwell's own words; None, with the reason in `result`, where it cannot be one."""
+    def in_own_words(self, traces: Traces, result: DslPortResult, steps: Sequence[Step]) -> Planned | None:
+        """The groups of a port in Blackwell's own words, with those of the `steps` that there can be; None, with the
+        reason in `result`, where it cannot be one."""
         modules = [self.closure.modules[name] for name in sorted(self.hopper - self.native)]
         module = modules[0]
         if len(modules) > 1 or not module.own:
@@ -244,7 +251,11 @@ class _Port:
             found = Idiomatic(what="rules that are chosen or left out one by one")
         else:
             said = traces(Path(self.closure.root.path), ALL_OBSERVED)
-            found = Idiomatic(what=said) if isinstance(said, str) else idiomatic(module.path, module.file.source, said)
+            found = (
+                Idiomatic(what=said)
+                if isinstance(said, str)
+                else idiomatic(module.path, module.file.source, said, steps)
+            )
         if found.what:
             names = ", ".join(k.name.value for k in kernels_of(self.closure, module, self.known)) or module.path
             where = Location(module.path, found.line) if found.line else Location(module.path)
@@ -252,7 +263,11 @@ class _Port:
             return None
         self.places = {name: one.path for name, one in self.closure.modules.items() if one.own}
         self.patched = {module.name}
-        result.kernels, result.absent = list(found.kernels), tuple(found.absent)
+        result.kernels, result.absent, result.native = list(found.kernels), tuple(found.absent), tuple(found.steps)
+        result.diagnostics += (
+            Diagnostic(Code.NATIVE_LEFT, Location(module.path, line), {"kernel": kernel, "step": step, "what": what})
+            for kernel, step, what, line in found.without
+        )
         texts = {module.path: module.file.source}
         planned = pass_groups(self.rules, _by_rule(found.edits), self.selection, texts)
         kept = Kept(texts).refused(planned.groups)

@@ -91,6 +91,8 @@ def by_tiles(kernel: Kernel, acc: str = "") -> ByTiles:
 
 def edit(kernel: Kernel, how: ByTiles, draft: Draft, words: Words) -> None:
     words.update(values(how))
+    if how.acc_dtype == f"{kernel.accumulator.name}.element_type":
+        words["acc_dtype"] = f"{words['acc']}.element_type"
     draft.above(RULE, kernel.text.statement(how.atom), words.text("tile_load", slice=how.slice))
     store_as_loaded(kernel, how, draft, words)
     draft.remove(RULE, how.retiled)

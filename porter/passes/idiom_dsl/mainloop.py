@@ -13,14 +13,15 @@ from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
 from porter.passes.idiom_dsl.regions import Region, is_whole_wait
 from porter.passes.idiom_dsl.shapes import advanced, binds, first_of
+from porter.passes.idiom_dsl.site import Placed
 from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, assigned, found_in, method, operand
 from porter.passes.idiom_dsl.words import Words
 
 RULE = "PTR585"
 
 
-def edit(kernel: Kernel, draft: Draft, words: Words, slice_: str) -> None:
-    """`slice_`: the thread among those that read the accumulator."""
+def edit(kernel: Kernel, draft: Draft, words: Words, slice_: str, placed: Placed | None = None) -> None:
+    """`slice_`: the thread among those that read the accumulator. `placed`: what a step does with the main loop."""
     region = kernel.region
     _cleared(kernel, draft, words)
     _released(kernel, draft, region)
@@ -36,7 +37,9 @@ def edit(kernel: Kernel, draft: Draft, words: Words, slice_: str) -> None:
     for turn in region.turns:
         draft.above(RULE, turn.first, f"if {condition}:")
         draft.indent(RULE, turn.first, turn.last)
-    if not region.turns:
+    if placed is not None:
+        placed(draft, words)
+    elif not region.turns:
         _under_one_warp(kernel, draft, words, region, condition)
 
 

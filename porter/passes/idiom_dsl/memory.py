@@ -81,7 +81,7 @@ def pipelines(kernel: Kernel, draft: Draft, words: Words, slice_: str, warpgroup
     )
     words["allocating"] = words["readers"] if words["apart"] or everybody else _block(kernel, warpgroups)
     words["barrier"] = _free_barrier(kernel)
-    words["allocator"] = _first_warp(kernel, slice_) if words["apart"] else 0
+    words["allocator"] = first_warp(kernel, slice_) if words["apart"] else 0
     draft.below(PIPELINE, kernel.text.statement(create), words.text("pipeline"))
 
 
@@ -90,7 +90,7 @@ def _threads(warpgroups: str) -> str:
     return str(THREADS * int(warpgroups)) if warpgroups.isdecimal() else f"{THREADS} * {warpgroups}"
 
 
-def _first_warp(kernel: Kernel, slice_: str) -> int:
+def first_warp(kernel: Kernel, slice_: str) -> int:
     """The first warp of those that multiply, by what is taken from the thread's index to count them from 0."""
     value = cst.parse_expression(slice_)
     minus = m.BinaryOperation(m.Name(), m.Subtract(), m.Integer())
@@ -187,10 +187,10 @@ def accumulator(kernel: Kernel, draft: Draft, words: Words) -> None:
             raise Left("an accumulator that is made like another tensor", acc.call)
         fragment = f"{kernel.mma}.make_fragment_C({text.code(shape.value)})"
     several = len(acc.names) > 1
-    if several:
+    if several or words["stages"] > 1:
         shape = argument(acc.call, 0)
         assert shape is not None
-        both = f"{words['cute']}.append({text.code(shape.value)}, {len(acc.names)})"
+        both = f"{words['cute']}.append({text.code(shape.value)}, {max(len(acc.names), words['stages'])})"
         fragment = f"{kernel.mma}.make_fragment_C({both})"
     parts = [f"{name} = {words['acc']}[(None, None, None, {i})]" for i, name in enumerate(acc.names) if several]
     draft.instead(ACCUMULATOR, acc.statement, "\n".join([words.text("accumulator", fragment=fragment), *parts]))

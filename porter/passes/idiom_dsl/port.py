@@ -17,9 +17,11 @@ from porter.passes.idiom_dsl.kernel import Kernel, kernels
 from porter.passes.idiom_dsl.names import OPTIONAL
 from porter.passes.idiom_dsl.promoted import Promoted
 from porter.passes.idiom_dsl.registers import InRegisters
-from porter.passes.idiom_dsl.text import Draft, Left, Text, read
+from porter.passes.idiom_dsl.site import Site
+from porter.passes.idiom_dsl.text import Draft, Left, read
 from porter.passes.idiom_dsl.unused import remove_unused
 from porter.passes.idiom_dsl.words import Words
+from porter.steps.step import Step
 
 
 @dataclass(frozen=True)
@@ -32,38 +34,58 @@ class Idiomatic:
     what: str = ""
     line: int = 0
     absent: Sequence[str] = ()
+    steps: Sequence[str] = ()
+    """Those that its kernels have; `without` others, and what is missing for each, as (kernel, step, what, line)."""
+    without: Sequence[tuple[str, str, str, int]] = ()
 
 
-def idiomatic(path: str, source: bytes, traces: Sequence[Trace]) -> Idiomatic:
-    text: Text | None = None
+def idiomatic(path: str, source: bytes, traces: Sequence[Trace], steps: Sequence[Step] = ()) -> Idiomatic:
+    """`steps` are taken in all kernels in which they can be."""
+    text, left = None, list[tuple[str, str, str, int]]()
     try:
         text = read(path, source)
         facts, draft = Facts(text, traces), Draft(text)
         facts.require_here("multiply", "make_mma", "load_pipeline", "epilogue_tile")
         imports, found = Imports(text, draft), kernels(text, facts)
         for kernel in found:
-            _edit(kernel, draft, imports)
+            _edit(kernel, draft, imports, steps, left)
         imports.rename()
         remove_unused(text, draft)
         imports.finish()
         absent = sorted(facts.absent & set(OPTIONAL.values()))
-        return Idiomatic(draft.finished(), [k.function.name.value for k in found], absent=absent)
+        names = [k.function.name.value for k in found]
+        return Idiomatic(draft.finished(), names, absent=absent, steps=_taken(steps, names, left), without=left)
     except cst.ParserSyntaxError as error:
         return Idiomatic(what=str(error.message), line=error.raw_line)
-    except Left as left:
-        return Idiomatic(what=left.what, line=text.line(left.node) if text is not None and left.node is not None else 0)
+    except Left as why:
+        return Idiomatic(what=why.what, line=text.line(why.node) if text is not None and why.node is not None else 0)
 
 
-def _edit(kernel: Kernel, draft: Draft, imports: Imports) -> None:
-    """All rules, for one kernel."""
+def _taken(steps: Sequence[Step], kernels: Sequence[str], left: Sequence[tuple[str, str, str, int]]) -> list[str]:
+    """Steps that a kernel has."""
+    return [s.name for s in steps if sum(name == s.name for _, name, _, _ in left) < len(kernels)]
+
+
+def _edit(
+    kernel: Kernel, draft: Draft, imports: Imports, steps: Sequence[Step], left: list[tuple[str, str, str, int]]
+) -> None:
+    """All rules, for one kernel. `left` gets the steps that it is without."""
     mma.require(kernel)
     words, how = Words(kernel, imports), _epilogue(kernel)
     words["load_whole"] = not isinstance(how, ByTiles)
+    site = Site(kernel, words, how.slice, isinstance(how, ByTiles))
+    for step in steps:
+        try:
+            assert step.write is not None
+            step.write(site)
+        except Left as why:
+            line = kernel.text.line(why.node or kernel.function)
+            left.append((kernel.function.name.value, step.name, why.what, line))
     mma.edit(kernel, draft, imports, how.tile, not isinstance(how, ByTiles))
     memory.storage(kernel, draft, words)
     memory.pipelines(kernel, draft, words, how.slice, how.warpgroups, how.number)
     memory.accumulator(kernel, draft, words)
-    mainloop.edit(kernel, draft, words, how.slice)
+    mainloop.edit(kernel, draft, words, how.slice, site.placed)
     if isinstance(how, InRegisters):
         registers.edit(kernel, how, draft, words)
     elif isinstance(how, Promoted):

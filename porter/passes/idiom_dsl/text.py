@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from typing import TypeVar, cast
 
 import libcst as cst
 import libcst.matchers as m
@@ -19,7 +19,7 @@ from libcst.metadata import (
     QualifiedNameProvider,
 )
 
-from porter.lang.text import Edit, Span
+from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 
 Node = TypeVar("Node", bound=cst.CSTNode)
 Statement = cst.BaseStatement
@@ -148,13 +148,47 @@ class Text:
 
 def found_in(inside: cst.CSTNode, kind: type[Node]) -> list[Node]:
     """All nodes of a kind, in the order of the text."""
-    return [node for node in _below(inside) if isinstance(node, kind)]
+    kinds = _kinds(kind)
+    return [cast("Node", node) for node in _below(inside) if type(node) in kinds]
 
 
-@lru_cache(maxsize=1 << 12)
+@cache
+def _kinds(kind: type[cst.CSTNode]) -> frozenset[type[cst.CSTNode]]:
+    """A class of nodes and those that are made of it: asking an abstract class takes longer than all else here."""
+    return frozenset({kind}.union(*map(_kinds, kind.__subclasses__())))
+
+
+_PLACES: dict[cst.CSTNode, tuple[list[cst.CSTNode], int, int]] = {}
+"""Where a node stands in a list of nodes in the order of the text, and where what it is made of ends there."""
+_MOST = 1 << 18
+
+
+class _Order(cst.CSTVisitor):
+    """Notes the places of all nodes that are visited: libcst makes the children of a node anew each time that they are
+    asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[cst.CSTNode] = []
+        self.open: list[int] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        self.open.append(len(self.nodes))
+        self.nodes.append(node)
+        return True
+
+    def on_leave(self, original_node: cst.CSTNode) -> None:
+        _PLACES[original_node] = self.nodes, self.open.pop(), len(self.nodes)
+
+
 def _below(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
-    """A node and all that it is made of. libcst makes the children of a node anew each time that they are asked for."""
-    return [node, *(inner for child in node.children for inner in _below(child))]
+    """A node and all that it is made of."""
+    if node not in _PLACES:
+        if len(_PLACES) > _MOST:
+            _PLACES.clear()
+        node.visit(_Order())
+    nodes, start, end = _PLACES[node]
+    return nodes[start:end]
 
 
 @lru_cache(maxsize=4)
@@ -199,6 +233,20 @@ def assigned(statement: cst.CSTNode) -> tuple[str, cst.BaseExpression] | None:
     return cst.Module([]).code_for_node(line.targets[0].target), line.value
 
 
+@dataclass(frozen=True)
+class _Moved:
+    """Lines that stand elsewhere, with a margin of their own and new lines around."""
+
+    rule: str
+    span: Span
+    at: int
+    margin: str
+    before: str
+    behind: str
+    last: str = ""
+    """What was put in right behind them."""
+
+
 @dataclass
 class Draft:
     """Edits of one file, each with the rule that it is of."""
@@ -208,6 +256,7 @@ class Draft:
     gone: list[Span] = field(default_factory=list)
     """Of what is removed or replaced, so that names in it are used no more."""
     _indented: list[tuple[str, Span]] = field(default_factory=list)
+    _moved: list[_Moved] = field(default_factory=list)
 
     def replace(self, rule: str, node: cst.CSTNode, new: str, keeps: Sequence[cst.CSTNode] = ()) -> None:
         """`keeps` are parts whose names the new text has too."""
@@ -278,10 +327,32 @@ class Draft:
     def indent(self, rule: str, first: cst.CSTNode, last: cst.CSTNode) -> None:
         """The lines from one statement to another stand a step deeper."""
         span = Span(self.lines(first, banner=True).start, self.lines(last).end)
+        self._require_lines(span)
+        self._indented.append((rule, span))
+
+    def _require_lines(self, span: Span) -> None:
+        """Raises Left: a text has several lines there, which may not stand deeper."""
         for node in (*found_in(self.text.module, cst.SimpleString), *found_in(self.text.module, cst.FormattedString)):
             if span.contains(self.text.span(node)) and "\n" in self.text.code(node):
                 raise Left("a text of several lines in a main loop that moves", node)
-        self._indented.append((rule, span))
+
+    def move(
+        self, rule: str, these: tuple[cst.CSTNode, cst.CSTNode], to: cst.CSTNode, deeper: int, before: str, behind: str
+    ) -> None:
+        """The lines from the first of two statements to the last, with all edits in them, stand in front of another
+        statement, so many steps deeper, between new lines. What was put in behind them until then stays there."""
+        margin, rest = self.text.margin(to), list[tuple[str, Edit]]()
+        span = Span(self.lines(these[0], banner=True).start, self.lines(these[1]).end)
+        self._require_lines(span)
+        last = ""
+        for one in self.edits:
+            if one[1].span == Span(span.end, span.end):
+                last += one[1].replacement.decode()
+            else:
+                rest.append(one)
+        self.edits = rest
+        at, around = self.lines(to, banner=True).start, (_laid_out(before, margin), _laid_out(behind, margin))
+        self._moved.append(_Moved(rule, span, at, margin + _STEP * deeper, *around, last))
 
     def cut(self, rule: str, first: cst.CSTNode, stays: cst.CSTNode) -> None:
         """What stands from the begin of one node up to another."""
@@ -304,23 +375,46 @@ class Draft:
     def finished(self) -> list[tuple[str, Edit]]:
         """All edits, those of lines that stand deeper with them. What is put in at one place is one edit, in the order
         in which it was asked for."""
+        for moved in self._moved:
+            self._carry_out(moved)
         removed = [e.span for _, e in self.edits if len(e.span)]
-        at_point: dict[int, tuple[str, bytes]] = {}
-        found = [one for one in self.edits if len(one[1].span)]
-        for rule, edit in [*((r, e) for r, e in self.edits if not len(e.span)), *self._steps(removed)]:
-            first, before = at_point.get(edit.span.start, (rule, b""))
-            at_point[edit.span.start] = first, before + edit.replacement
-        found += ((rule, Edit(self.text.path, Span(at, at), new)) for at, (rule, new) in at_point.items())
-        return found
+        return _together([*self.edits, *self._steps(removed, self._indented)])
 
-    def _steps(self, removed: Sequence[Span]) -> Iterator[tuple[str, Edit]]:
-        for rule, span in self._indented:
+    def _carry_out(self, moved: _Moved) -> None:
+        """Edits in lines that move are made in these."""
+        ends = (moved.span.start, moved.span.end)
+        inside = [
+            (r, e) for r, e in self.edits if moved.span.contains(e.span) and (len(e.span) or e.span.start not in ends)
+        ]
+        self.edits = [one for one in self.edits if one not in inside]
+        # new lines in them are laid out for a main loop that stands a step deeper
+        removed = [e.span for _, e in inside if len(e.span)]
+        edits = tuple(e for _, e in _together([*inside, *self._steps(removed, [(moved.rule, moved.span)])]))
+        whole = apply_groups({self.text.path: self.text.source}, [EditGroup(moved.rule, "", Safety.REVIEW, edits)])
+        longer = sum(len(e.replacement) - len(e.span) for e in edits)
+        text = whole[self.text.path][moved.span.start : moved.span.end + longer].decode() + moved.last
+        self._add(moved.rule, moved.span, "")
+        lines = _laid_out(textwrap.dedent(text), moved.margin)
+        self._add(moved.rule, Span(moved.at, moved.at), moved.before + lines + moved.behind)
+
+    def _steps(self, removed: Sequence[Span], deeper: Sequence[tuple[str, Span]]) -> Iterator[tuple[str, Edit]]:
+        for rule, span in deeper:
             at = span.start
             while at < span.end:
                 end = self.text.line_end(at)
                 if self.text.source[at:end].strip() and not any(r.start <= at < r.end for r in removed):
                     yield rule, Edit(self.text.path, Span(at, at), _STEP.encode())
                 at = end
+
+
+def _together(edits: Sequence[tuple[str, Edit]]) -> list[tuple[str, Edit]]:
+    """What is put in at one place as one edit."""
+    at_point: dict[int, tuple[str, Edit]] = {}
+    for rule, edit in edits:
+        if not len(edit.span):
+            first, before = at_point.get(edit.span.start, (rule, replace(edit, replacement=b"")))
+            at_point[edit.span.start] = first, replace(edit, replacement=before.replacement + edit.replacement)
+    return [*(one for one in edits if len(one[1].span)), *at_point.values()]
 
 
 def _laid_out(new: str, margin: str) -> str:

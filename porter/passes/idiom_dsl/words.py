@@ -40,7 +40,8 @@ class Words(dict[str, Any]):
     """Values for the sections of `mappings/emit/sm100_dsl.py.txt`, each made when it is first asked for."""
 
     def __init__(self, kernel: Kernel, imports: Imports) -> None:
-        super().__init__(mma=kernel.mma, repeats=kernel.repeats)
+        super().__init__(mma=kernel.mma, repeats=kernel.repeats, fills_here=kernel.repeats)
+        self.update(stages=1, counters=2, all_stages="", one_stage="", this_stage="")
         self["fences"] = OPTIONAL["fence"] not in kernel.facts.absent
         self._kernel, self._imports = kernel, imports
         names = kernel.accumulator.names
@@ -55,6 +56,11 @@ class Words(dict[str, Any]):
         new = self._imports.of(IN_SECTIONS[name]) if name in IN_SECTIONS else self._kernel.fresh(_OWN[name])
         self[name] = new
         return new
+
+    def with_stages(self, stages: int, acc: str) -> None:
+        """With so many accumulators, called `acc`, which take turns: who fills them counts for itself."""
+        self.update(stages=stages, counters=2 * stages, acc=acc, fills_here=False)
+        self.update(all_stages=", None", one_stage=", 0", this_stage=f", {self['reads']}.index")
 
     def text(self, section: str, **more: Any) -> str:
         """A section's lines."""

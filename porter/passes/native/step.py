@@ -25,13 +25,14 @@ def steps_for(dialect: Dialect) -> tuple[Step, ...]:
 
 def declared(names: Collection[str]) -> list[Declared]:
     """What steps of some names say that they change."""
-    return [s.changes for s in steps_for("cuda") if s.name in names]
+    return [s.changes for s in (*steps_for("cuda"), *steps_for("dsl")) if s.name in names]
 
 
 def steps_of(drop_promotion: bool = False, block_scale: bool = False) -> tuple[str, ...]:
     """Names of all steps that are asked for."""
     asked = {"promotion": drop_promotion, "scales": block_scale}
-    return tuple(s.name for s in steps_for("cuda") if not s.on_request or asked.get(s.name, False))
+    steps = (*steps_for("cuda"), *steps_for("dsl"))
+    return tuple(s.name for s in steps if not s.on_request or asked.get(s.name, False))
 
 
 def wanted(dialect: Dialect, names: Sequence[str], asked: Mapping[str, int]) -> list[Step]:
@@ -95,5 +96,7 @@ def _all_seen(context: TiledContext, found: list[TiledPipelined]) -> None:
 
 STEPS = steps_of()
 """Names of the steps that a port has where nobody asks for one by name."""
+OF_DSL = tuple(s.name for s in steps_for("dsl"))
+"""Those of CuTe DSL, which the default style has, too."""
 ON_REQUEST = tuple(s.name for s in steps_for("cuda") if s.on_request)
 """Those that are taken only where they are asked for by name, as results differ with them."""
