@@ -174,7 +174,12 @@ struct alignas(1024) $kind {  // so that dynamic shared memory keeps its alignme
     $line
 //@ end
 };
+//@ if rotates
+alignas($kind) __shared__ char $bytes[sizeof($kind)];
+auto& $name = *reinterpret_cast<$kind*>($bytes);
+//@ else
 __shared__ $kind $name;
+//@ end
 
 //@ section shape_of_one
 ${c}Shape<${c}_1, ${c}_1, ${c}_1>

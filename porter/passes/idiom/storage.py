@@ -60,7 +60,9 @@ def find_storage(site: Site) -> Storage:
         raise site.left(statement, f"one struct `{kind}`: there are {len(found)}")
     own, name = site.name("AccumulatorStorage"), site.name("accumulator_storage")
     fields = [{"line": line} for line in declared_members(site).split("\n")]
-    return Storage(f"{name}.", lines=cpp("storage", site.unit, kind=own, name=name, fields=fields))
+    bytes_of, rotates = site.name("accumulator_bytes") if site.rotates else "", site.rotates
+    lines = cpp("storage", site.unit, kind=own, name=name, fields=fields, rotates=rotates, bytes=bytes_of)
+    return Storage(f"{name}.", lines=lines)
 
 
 def _is_asked_for(site: Site, file: CudaFile, body: Node) -> bool:
