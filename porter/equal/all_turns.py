@@ -8,11 +8,11 @@ stands for all is what `porter.equal.periods` and `porter.equal.places` require.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from porter.diagnostics import PorterError
 from porter.equal.forms import Forms, Noted
@@ -20,7 +20,8 @@ from porter.equal.induction import Classes, classes
 from porter.equal.outcome import difference
 from porter.equal.periods import Entered, Growing, IrregularError, Regular, are_alike, growing, periods_of, regular
 from porter.equal.places import Behind, Fixed, LoopLines, Room, given_as_lines, loops_of_lines
-from porter.equal.turning import Log, State, Stop, TurnFollower
+from porter.equal.tails import Marks, marks_of
+from porter.equal.turning import Log, ReachedError, State, Stop, TurnFollower
 from porter.facts.events import NotUnderstood
 from porter.facts.executor import run
 from porter.facts.flow import Flow
@@ -34,9 +35,10 @@ from porter.sync.turns import Recorder, comparisons, moved_apart
 _STEPS = 3
 """Periods between the first and the last cut of a proof: of three turns two have operands that commute in one order,
 and lines that two turns share are one."""
+_PERIODS = (2, 3, 4)
+"""Of synchronization, behind the first turns, in which it is looked for what repeats; that of data may be shorter."""
 _LEAST = (8, 24)
-"""Units of a size behind the first ones that are looked at for what repeats, and where nothing does: loops that are
-unrolled make few turns."""
+"""Units of a size that are at least looked at for that, and in the end: loops that are unrolled make few turns."""
 _MOST_CLASSES = 6
 """How often classes are made smaller."""
 
@@ -126,20 +128,21 @@ class Side:
         return self.launched(1).shared_offsets
 
     def run(
-        self, units: int, stops: Mapping[Stop, int], given: Mapping[int, State], records: bool = True
-    ) -> TurnFollower:
+        self, units: int, stops: Mapping[Stop, int], given: Mapping[int, State], records: bool = True,
+        marks: Marks | None = None, ends: bool = False,
+    ) -> TurnFollower:  # fmt: skip
         """Raises NotAllError."""
         if self.flow.changes_maps:
             raise NotAllError("tensor maps that are changed", self.name)
         machine = Machine(self.launched(units))
-        follower = TurnFollower(machine, stops, given, self.forms, records)
+        follower = TurnFollower(machine, stops, given, self.forms, records, marks, ends)
         if self.forms is not None and not given:
             # sums with what classes stand for are none of symbols alone
             follower.contents.noted = self.noted
-        with self.placed():
-            history = run(machine)
-        if history.blocked:
-            raise NotAllError("a deadlock", self.name, history.blocked[0].at)
+        with self.placed(), suppress(ReachedError):
+            run(machine)
+        if blocked := machine.history.blocked:
+            raise NotAllError("a deadlock", self.name, blocked[0].at)
         if follower.contents.loads_what_it_stores:
             raise NotAllError(f"the {self.name} loads what it has stored")
         if self.noted.unsteady:
@@ -168,6 +171,8 @@ class AllTurns:
         self.most = 0
         """Units of the longest execution."""
         self.longest: list[TurnFollower] = []
+        self._known: dict[int, list[TurnFollower]] = {}
+        """By units executions with what they come to."""
         self._settled = 0
         """Units from which on comparisons have one result."""
         self._compared: set[int] = set()
@@ -179,31 +184,46 @@ class AllTurns:
         Raises:
             NotAllError, OtherError: that is not known, or they do not.
         """
-        few, more = (self.start + max(4 * self.units, least) + 2 for least in _LEAST)
-        if 3 * few < 2 * more:
+        (*few, many), (least, more) = _PERIODS, _LEAST
+        counts = {*(max(count * self.units, least) for count in few), max(many * self.units, more)}
+        *some, most = (self.start + count + 2 for count in sorted(counts))
+        for units in some:
             with suppress(_NoPeriodError):
-                return self._period(few)
-        return self._period(more)
+                return self._proved(*self._repeating(units))
+        return self._proved(*self._repeating(most))
 
-    def _period(self, most: int) -> int:
+    def _repeating(self, most: int) -> tuple[Sequence[Growing], Sequence[Log], Regular, Sequence[Sequence[LoopLines]]]:
+        """What an execution of so many units and one that is a period shorter show of loops and of what repeats.
+
+        Raises:
+            NotAllError, OtherError: nothing, or what is no line, or both programs leave something else.
+        """
         self.most = most
-        began = time.process_time()
-        shorter, self.longest = (self._run(units, records=True) for units in (self.most - self.units, self.most))
-        of_unit = (time.process_time() - began) / (2 * self.most - self.units)
+        shorter, self.longest = (self._recorded(units) for units in (most - self.units, most))
         self._settled = 0
         found: list[Growing] = []
         for side, before, now in zip(self.sides, shorter, self.longest, strict=True):
-            with side.placed():
+            try:
                 found.append(growing(side.flow, before.log, now.log, self.units))
                 more = (LARGEST_SIZE // side.step - self.most) // self.units
                 for why, at in comparisons(before.recorder, now.recorder, more):
                     raise IrregularError(why, at)
-                self._settle(before.recorder, now.recorder)
+            except IrregularError as error:
+                raise _NoPeriodError(str(error), side.name, error.at) from error
+            self._settle(before.recorder, now.recorder)
         logs = [follower.log for follower in shorter]
-        repeats, lines = self._regular(found, logs)
-        self._require_time(repeats, of_unit)
+        return found, logs, *self._regular(found, logs)
+
+    def _recorded(self, units: int) -> list[TurnFollower]:
+        if units not in self._known:
+            self._known[units] = self._run(units, records=True)
+        return self._known[units]
+
+    def _proved(
+        self, found: Sequence[Growing], shorter: Sequence[Log], repeats: Regular, lines: Sequence[Sequence[LoopLines]]
+    ) -> int:  # fmt: skip
         self._induction(found, repeats)
-        self._require_lines(found, logs, lines, repeats.period)
+        self._require_lines(found, shorter, lines, repeats.period)
         return repeats.period
 
     def _settle(self, shorter: Recorder, longer: Recorder) -> None:
@@ -232,13 +252,6 @@ class AllTurns:
                 given, blocks = side.given(period)
                 in_size = Lines(period, LARGEST_SIZE // (side.step * period) + 1)
                 Behind(side.flow, one.log, loops, given, room, blocks, side.symbols, in_size).require()
-
-    def _require_time(self, repeats: Regular, of_unit: float) -> None:
-        """Raises NotAllError: there is none for as many executions as have to be made."""
-        most = self._least(repeats) + repeats.period
-        seconds = of_unit * (most * most // 2 + 3 * (most + repeats.period))
-        if self.seconds_left() < seconds:
-            raise NotAllError(f"no time for all turns up to {most}")
 
     def is_like(self, other: AllTurns) -> bool:
         """Whether a cluster does what another one does, but for numbers that are the same ones away in each turn, so
@@ -282,17 +295,17 @@ class AllTurns:
 
     def _induction(self, found: Sequence[Growing], repeats: Regular) -> None:
         """Raises NotAllError, OtherError: from one of the cuts to the next it does not hold."""
-        cuts = [_Cuts(one, repeats) for one in found]
-        try:
-            self._ends(cuts, repeats, self._classes(cuts, repeats))
-        except NotAllError:
+        ahead = _ahead(found, repeats.period, self.most)
+        if ahead:
+            with suppress(NotAllError):
+                self._cut([_Cuts(one, repeats) for one in found], repeats, is_last=False)
+                return
             # the compiler may have put a turn of one of both ahead of its loop
-            later = replace(repeats, first=repeats.first + 1)
-            ahead = _ahead(found, repeats.period, self.most)
-            cuts = [_Cuts(one, later, more) for one, more in zip(found, ahead, strict=False)]
-            if not cuts:
-                raise
-            self._ends(cuts, later, self._classes(cuts, later))
+            repeats = replace(repeats, first=repeats.first + 1)
+        self._cut([_Cuts(one, repeats, more) for one, more in zip(found, ahead or (None, None), strict=True)], repeats)
+
+    def _cut(self, cuts: Sequence[_Cuts], repeats: Regular, is_last: bool = True) -> None:
+        self._ends(cuts, repeats, self._classes(cuts, repeats), is_last)
 
     def _classes(self, found: Sequence[_Cuts], repeats: Regular) -> _Known:
         """What both programs hold at each cut of each loop, which is shown to follow from what they hold at the one
@@ -303,12 +316,12 @@ class AllTurns:
         """
         units, cuts = (repeats.first + _STEPS) * repeats.period + repeats.rest, _STEPS + 1
         stops = self._stops(found, cuts)
-        seen = self._run(units, stops)
+        seen = self._run(units, stops, ends=True)
         loops = range(0, len(set(stops[0].values())), cuts)
         at = [[[one.states[loop + cut] for one in seen] for cut in range(cuts)] for loop in loops]
         known = _Known([first for first, *_ in at], [classes(*states) for states in at])
         for _ in range(_MOST_CLASSES):
-            followed = self._run(units, stops, known.given(cuts, (1, 2)))
+            followed = self._run(units, stops, known.given(cuts, (1, 2)), ends=True)
             smaller = [
                 self._followed(words, [
                     [[one.states[loop + cut] for one in ran] for ran in (followed, seen)] for cut in (1, 2, 3)
@@ -340,32 +353,76 @@ class AllTurns:
                 known = known.refined(states, seen)
         return known
 
-    def _ends(self, found: Sequence[_Cuts], repeats: Regular, known: _Known) -> None:
+    def _ends(self, found: Sequence[_Cuts], repeats: Regular, known: _Known, is_last: bool) -> None:
         """Whether both leave the same for fewer units, and from the first cut on for all that come to the same end.
 
         Raises:
-            NotAllError, OtherError: they do not.
+            NotAllError, OtherError: they do not; if `is_last`, also at which units both leave something else.
         """
-        most = self._least(repeats)
-        stops = self._stops(found, 1)
-        for units in set(range(1, most)) - self._compared:
-            self._run(units)
-        for units in range(most, most + repeats.period):
+        most, stops = self._least(repeats), self._stops(found, 1)
+        ends = [_End(units) for units in range(1, most) if units not in self._compared]
+        ends += [_End(units, stops, known.given(1, (0,))) for units in range(most, most + repeats.period)]
+        marks = [self._marks(side, one.loops, repeats.period) for side, one in zip(self.sides, found, strict=True)]
+        alike = self._alike(ends, known, marks)
+        left = [end for end in ends if end.units not in alike]
+        # what is given is the first that does not hold
+        for end in sorted(left, key=lambda end: not any(end.stops)):
             try:
-                followed = self._run(units, stops, known.given(1, (0,)))
+                self._require_held(known, self._run(end.units, end.stops, end.given), end)
             except NotAllError:
-                # or is it another one for this size?
-                self._run(units)
+                # or is it another one for this size, or for fewer?
+                for units in [end.units, *(other.units for other in left if not any(other.stops))] if is_last else ():
+                    self._run(units)
                 raise
-            for loop, of_loop in enumerate(known.classes):
-                if not of_loop.hold([one.states[loop] for one in followed]):
-                    raise NotAllError("what is held at the first cut depends on the size")
+
+    @staticmethod
+    def _require_held(known: _Known, followed: Sequence[TurnFollower], end: _End) -> None:
+        """Raises NotAllError: what is given is not held."""
+        for loop, of_loop in enumerate(known.classes) if any(end.given) else ():
+            if not of_loop.hold([one.states[loop] for one in followed]):
+                raise NotAllError("what is held at the first cut depends on the size")
+
+    @staticmethod
+    def _marks(side: Side, found: Growing, period: int) -> Marks:
+        with side.placed():
+            return marks_of(found, side.given(period)[0])
+
+    def _alike(self, ends: Sequence[_End], known: _Known, marks: Sequence[Marks]) -> set[int]:
+        """The units of those of which one execution behind the loops of both programs shows what all leave, and which
+        leave the same. Raises OtherError: both programs do not."""
+        tails: list[_Tail] = []
+        for end in ends if all(one.places for one in marks) else ():
+            with suppress(NotAllError):
+                ran = self._run(end.units, end.stops, end.given, marks=marks, ends=True)
+                self._require_held(known, ran, end)
+                if not any(tail.takes(end, ran) for tail in tails):
+                    tails.append(_Tail([end], ran, classes([one.states[-1] for one in ran])))
+        return {end.units for tail in tails if self._holds_behind(tail, marks) for end in tail.ends}
+
+    def _holds_behind(self, tail: _Tail, marks: Sequence[Marks]) -> bool:
+        """Whether both leave the same from what is held behind their loops."""
+        one = tail.ends[0]
+        cut = len(tail.ran[0].states) - 1
+        held = tail.held.parted([follower.states[cut] for follower in tail.ran])
+        given = [{**of_side, cut: state} for of_side, state in zip(one.given, held, strict=True)]
+        try:
+            ran = self._run(one.units, one.stops, given, marks=marks)
+        except NotAllError:
+            return False
+        for side, of_side, follower in zip(self.sides, marks, ran, strict=True):
+            maps = follower.maps
+            first, *rest = (of_side.given(Machine(side.launched(end.units)), maps) for end in tail.ends)
+            if follower.loads_far or any(given != first for given in rest):
+                return False
+        return True
 
     def _run(
         self, units: int, stops: Sequence[Mapping[Stop, int]] = ({}, {}),
         given: Sequence[Mapping[int, State]] = ({}, {}), records: bool = False,
+        marks: Sequence[Marks | None] = (None, None), ends: bool = False,
     ) -> list[TurnFollower]:  # fmt: skip
-        """Both programs, which leave the same between all of their cuts. `records`: what they come to.
+        """Both programs, which leave the same between all of their cuts. `records`: what they come to; with `marks`
+        there is a cut behind their loops, and with `ends` nothing behind the last one.
 
         Raises:
             NotAllError, OtherError: they do not, or there is no time.
@@ -373,18 +430,22 @@ class AllTurns:
         if self.seconds_left() < 0:
             raise NotAllError("no time for as many turns as are needed")
         ran = [
-            side.run(units, some, words, records) for side, some, words in zip(self.sides, stops, given, strict=True)
+            side.run(units, some, words, records, behind, ends)
+            for side, some, words, behind in zip(self.sides, stops, given, marks, strict=True)
         ]
         ours, theirs = (follower.outcomes for follower in ran)
-        if [len(one.states) for one in ran] != [len(set(some.values())) for some in stops] or len(ours) != len(theirs):
+        cuts = [len(set(some.values())) + (behind is not None) for some, behind in zip(stops, marks, strict=True)]
+        if [len(one.states) for one in ran] != cuts or len(ours) != len(theirs):
             raise NotAllError("loops that are not come to as often")
+        if any(behind is not None and one.control is None for behind, one in zip(marks, ran, strict=True)):
+            raise NotAllError("behind the loops more is asked for than numbers that are compared")
         if self.sides[0].reach(units) != self.sides[1].reach(units):
             raise NotAllError("tensor maps of other tensors")
         if any(difference(one, other) is not None for one, other in zip(ours, theirs, strict=True)):
             if not any(given):
                 raise OtherError(units)
             raise NotAllError("what is left does not follow from what was held before the last turns")
-        if not any(given):
+        if not any(given) and not ends:
             self._compared.add(units)
         return ran
 
@@ -399,6 +460,35 @@ def _ahead(found: Sequence[Growing], period: int, units: int) -> list[dict[Enter
     turns = [one.of_period(period) or {} for one in found]
     fits = all(n <= of_one[key] for counts, of_one in zip(more, turns, strict=False) for key, n in counts.items())
     return more if len(known) == len(found) and fits and any(any(counts.values()) for counts in more) else []
+
+
+class _End(NamedTuple):
+    """An execution for so many units, which goes from its `stops` on with what is `given`, if anything is."""
+
+    units: int
+    stops: Sequence[Mapping[Stop, int]] = ({}, {})
+    given: Sequence[Mapping[int, State]] = ({}, {})
+
+
+@dataclass
+class _Tail:
+    """Executions that hold the same numbers behind their loops, what one of them `ran`, and what both programs hold
+    there in all of them."""
+
+    ends: list[_End]
+    ran: Sequence[TurnFollower]
+    held: Classes
+
+    def takes(self, end: _End, ran: Sequence[TurnFollower]) -> bool:
+        """Add an execution, if it is like that."""
+        states, first = ([one.states[-1] for one in some] for some in (ran, self.ran))
+        if [(one.control, state.shape) for one, state in zip(ran, states, strict=True)] != [
+            (one.control, state.shape) for one, state in zip(self.ran, first, strict=True)
+        ] or not self.held.hold_sums(states):
+            return False
+        self.ends.append(end)
+        self.held = self.held.refined(states, first)
+        return True
 
 
 @dataclass(frozen=True)

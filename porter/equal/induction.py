@@ -50,6 +50,11 @@ class Classes:
         same = self.words[order][1:] == self.words[order][:-1]
         return order[1:][same], order[:-1][same]
 
+    def hold_sums(self, states: Sequence[State]) -> bool:
+        """Whether sums of symbols are the same in these states."""
+        words, sums = _words(states), _sums(states)
+        return bool((self.sums == sums).all()) and not bool((self.sums & (words != self.words)).any())
+
     def refined(self, states: Sequence[State], seen: Sequence[State]) -> Classes:
         """Smaller classes, whose bytes have one word in these states as well."""
         words = _words(states)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from porter.equal.turning import Log, LoopOf, Stop, Stream, Turn
+from porter.facts.code import is_test
 from porter.facts.events import WarpName
 from porter.facts.flow import Flow
 from porter.facts.values import Value, of_lane
@@ -38,6 +39,12 @@ class Growing:
     units: int
     turns: dict[Entered, list[Turn]]
     more: dict[Entered, int]
+
+    @property
+    def takes_data(self) -> set[int]:
+        """The instructions that take numbers for data. A wait does not: which phase of which mbarrier it is for decides
+        about order alone, which is proved by itself."""
+        return {at for at in self.log.on_data if not is_test(self.flow.code.code[at])}
 
     def of_period(self, period: int) -> dict[Entered, int] | None:
         """Turns that come with a period of the size; None if that is no whole number."""
@@ -144,8 +151,8 @@ def regular(found: Growing, period: int, units: int, least: int) -> Regular | No
 
 def moved(found: Growing, key: Entered, window: Sequence[Turn], period: int) -> set[tuple[int, str]]:
     """Instructions with data, and registers of theirs whose numbers do not repeat in some turns."""
-    streams = found.log.streams[key[0]]
-    bodies = [_body(streams, one, other, found.log.on_data) for one, other in pairwise(window)]
+    streams, takes = found.log.streams[key[0]], found.takes_data
+    bodies = [_body(streams, one, other, takes) for one, other in pairwise(window)]
     moving: set[tuple[int, str]] = set()
     for one, other in zip(bodies, bodies[period:], strict=False):
         for (at, before), (_, now) in zip(one[1], other[1], strict=True):
@@ -160,11 +167,11 @@ Body = tuple[object, list[tuple[int, tuple[Value, ...]]]]
 
 
 def _bodies(found: Growing, key: Entered, turns: Sequence[Turn]) -> list[Body]:
-    streams = found.log.streams[key[0]]
-    return [_body(streams, one, other, found.log.on_data) for one, other in pairwise(turns)]
+    streams, takes = found.log.streams[key[0]], found.takes_data
+    return [_body(streams, one, other, takes) for one, other in pairwise(turns)]
 
 
-def _body(streams: dict[int, Stream], begins: Turn, ends: Turn, on_data: set[int]) -> Body:
+def _body(streams: dict[int, Stream], begins: Turn, ends: Turn, takes_data: set[int]) -> Body:
     """What the lanes of a turn come to, together and apart."""
     shape: list[object] = []
     numbers: list[tuple[int, tuple[Value, ...]]] = []
@@ -173,7 +180,7 @@ def _body(streams: dict[int, Stream], begins: Turn, ends: Turn, on_data: set[int
             continue
         part = streams[lane][begins.begins.get(lane, 0) : stop]
         shape.append((lane, tuple(entry for entry, _ in part)))
-        numbers += [(entry[0], values) for entry, values in part if entry[0] in on_data]
+        numbers += [(entry[0], values) for entry, values in part if entry[0] in takes_data]
     return tuple(shape), numbers
 
 

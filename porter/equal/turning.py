@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from porter.equal.contents import Stored, Taken
+from porter.equal.contents import Contents, Stored, Taken
 from porter.equal.forms import Forms
 from porter.equal.meaning import Follower, Then
 from porter.equal.outcome import Outcome, of_cluster
@@ -88,15 +88,42 @@ class State:
     sums: Mask
 
 
+class Behind(Protocol):
+    """Places behind the loops of some warps."""
+
+    @property
+    def warps(self) -> frozenset[WarpName]: ...
+
+    @property
+    def places(self) -> frozenset[int]: ...
+
+    @property
+    def ask(self) -> frozenset[int]: ...
+
+    def control(self, machine: Machine, contents: Contents) -> object: ...
+
+
+class ReachedError(Exception):
+    """The last cut that is asked for."""
+
+
 class TurnFollower(Follower):
-    """`stops`: the cut at which a warp stops there. At those of `given` the words that stand there are taken for what
-    the cluster holds, if they are of the same shape. Unless it `records`, of what is come to only the instructions that
-    have to do with data are told."""
+    """`stops`: the cut at which a warp stops there; behind these comes one at `marks`, if there are any. At those of
+    `given` the words that stand there are taken for what the cluster holds, if they are of the same shape. Unless it
+    `records`, of what is come to only the instructions that have to do with data are told. `ends`: whether nothing is
+    executed behind the last cut, which raises ReachedError."""
 
     def __init__(self, machine: Machine, stops: Mapping[Stop, int] | None = None,
                  given: Mapping[int, State] | None = None, forms: Forms | None = None,
-                 records: bool = True) -> None:  # fmt: skip
+                 records: bool = True, marks: Behind | None = None, ends: bool = False) -> None:  # fmt: skip
         super().__init__(machine, forms)
+        self.control: object = None
+        """At the cut behind the loops, all numbers that what follows takes."""
+        self.loads_far = False
+        """Whether a number came from global memory behind that."""
+        self._behind, self._ends = marks, ends
+        if marks is not None:
+            machine.marks, machine.on_mark = marks.places, self._mark
         self.log = Log()
         self.recorder = Recorder(machine)
         self._records = records
@@ -110,6 +137,7 @@ class TurnFollower(Follower):
         self._counts: dict[tuple[WarpName, int, int, int], int] = defaultdict(int)
         self._around: dict[LoopOf, int] = defaultdict(int)
         self._marks = [0]
+        self._cuts = len(set(self._stops.values()))
         machine.on_head, machine.on_rest = self._turn, self._cut
         machine.on_comparison, machine.on_load = (self._compared, self._loaded) if records else (None, None)
 
@@ -120,6 +148,11 @@ class TurnFollower(Follower):
         ends = [*self._marks[1:], len(stored)]
         parts: list[Sequence[Stored]] = [stored[a:b] for a, b in zip(self._marks, ends, strict=True)]
         return [of_cluster(part) for part in parts]
+
+    @property
+    def maps(self) -> frozenset[int]:
+        """The addresses of tensor maps that were looked at, since the cut behind the loops if there was one."""
+        return frozenset(self._machine.maps.known)
 
     # What is come to ----------------------------------------------------------------------------------
 
@@ -227,9 +260,10 @@ class TurnFollower(Follower):
 
         Raises:
             NotUnderstood: some are not.
+            ReachedError: there are no more.
         """
         if not self._waiting:
-            return False
+            return self._cut_behind()
         number = len(self.states)
         groups = [group for block in self._machine.blocks for warp in block.warps for group in warp.groups]
         here = all(cut == number and group in groups and group.ready is not None
@@ -237,6 +271,44 @@ class TurnFollower(Follower):
         if not here or self._waiting.keys() != self._all:
             raise NotUnderstood("turns of loops that do not come to one cut")
         self._waiting.clear()
+        self._stand(number)
+        if self._ends and self._behind is None and number + 1 == self._cuts:
+            raise ReachedError
+        return True
+
+    def _mark(self, warp: Warp, group: Group) -> bool:
+        """Have a group wait behind its loops until all do."""
+        assert self._behind is not None
+        if len(self.states) != self._cuts or warp.name not in self._behind.warps:
+            return False
+        group.wait(lambda: len(self.states) > self._cuts, lambda: "other warps have to leave their loops")
+        return True
+
+    def _cut_behind(self) -> bool:
+        """Nothing moves: whether all warps with a loop are behind it."""
+        machine, number = self._machine, len(self.states)
+        if self._behind is None or number != self._cuts:
+            return False
+        held = [group for warp, group in self._groups() if warp.name in self._behind.warps]
+        if not any(group.pc in self._behind.places for group in held) or any(g.pc in self._behind.ask for g in held):
+            return False
+        self.control = self._behind.control(machine, self.contents)
+        machine.maps.known.clear()
+        machine.on_load = machine.on_load or self._loaded_behind
+        self._stand(number)
+        if self._ends:
+            raise ReachedError
+        return True
+
+    def _loaded_behind(self, warp: Warp, at: int, found: Mapping[str, Value]) -> None:
+        self.loads_far |= bool(found) and "global" in self._machine.code.code[at].parts
+
+    def _stand(self, number: int) -> None:
+        """Note what the cluster holds, or have it hold what is given.
+
+        Raises:
+            NotUnderstood: that is of something else.
+        """
         pieces, shape = self._pieces()
         sums = np.concatenate([self._sums(piece, of).reshape(-1) for piece, of in zip(pieces, shape, strict=True)])
         self.states.append(State(np.concatenate([piece.reshape(-1) for piece in pieces]), tuple(shape), sums))
@@ -246,7 +318,6 @@ class TurnFollower(Follower):
             if given.shape != tuple(shape):
                 raise NotUnderstood("a cut that holds something else than the one before")
             self._put(np.where(given.sums, self.states[-1].words, given.words))
-        return True
 
     def _pieces(self) -> tuple[list[Words], list[object]]:
         contents, flow = self.contents, self._machine.flow

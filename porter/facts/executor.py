@@ -92,8 +92,9 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
     """Have a warp execute until it waits, has waited, or has ended."""
     moved = False
     flow, events, on_head = machine.flow, machine.history.events, machine.on_head
+    marks, on_mark = machine.marks, machine.on_mark
     step = _step if machine.follow is not None else None
-    in_a_row = stretches(flow, machine.reads_global, step, machine.on_numbers is not None)
+    in_a_row = stretches(flow, machine.reads_global, step, machine.on_numbers is not None, marks)
     while warp.groups:
         alone = len(warp.groups) == 1
         if not alone and _merge(machine, warp):
@@ -110,6 +111,8 @@ def _go(machine: Machine, warp: Warp, most: int) -> bool:
                 what = f"{most} instructions" if machine.steps > most else f"{MOST_EVENTS} events"
                 raise NotUnderstood(f"more than {what} are executed", group.pc)
             place = group.pc
+            if place in marks and on_mark is not None and on_mark(warp, group):
+                return True
             stretch = in_a_row.at(place, warp)
             if stretch is not None and _is_for(stretch, warp, group):
                 stretch.run(machine, warp, group)

@@ -14,11 +14,12 @@ class LocalMemory:
     """What is there, by address and in pieces as they are stored; what is data is not there."""
 
     def __init__(self) -> None:
-        self._pieces: dict[int, tuple[int, Value]] = {}
+        self.pieces: dict[int, tuple[int, Value]] = {}
+        """By address, with their bytes."""
 
     def forget(self) -> None:
         """Something may have been stored anywhere."""
-        self._pieces.clear()
+        self.pieces.clear()
 
     def store(self, address: Value, size: int, value: Value, lanes: int) -> None:
         if not is_known(address, lanes):
@@ -33,11 +34,11 @@ class LocalMemory:
 
     def _store(self, address: int, size: int, value: Value, lanes: int) -> None:
         for start in range(address - _WIDEST + 1, address + size):
-            known = self._pieces.get(start)
+            known = self.pieces.get(start)
             if known is not None and start + known[0] > address and (start, known[0]) != (address, size):
-                del self._pieces[start]
-        _, old = self._pieces.get(address, (size, None))
-        self._pieces[address] = size, merged(old, value, lanes, ALL)
+                del self.pieces[start]
+        _, old = self.pieces.get(address, (size, None))
+        self.pieces[address] = size, merged(old, value, lanes, ALL)
 
     def load(self, address: Value, size: int, lanes: int) -> Value:
         """None where it is data, or was stored in other pieces."""
@@ -53,5 +54,5 @@ class LocalMemory:
         return squeezed(tuple(found), lanes)
 
     def _load(self, address: int, size: int) -> Value:
-        known = self._pieces.get(address)
+        known = self.pieces.get(address)
         return known[1] if known is not None and known[0] == size else None

@@ -96,6 +96,9 @@ class Machine:
         """Memory whose contents at the launch were taken for what is there."""
         self.written: set[Area] = set()
         self.on_head: Callable[[Warp, Group, int], None] | None = None
+        self.marks: frozenset[int] = frozenset()
+        """Instructions at which `on_mark` is asked whether a group that comes to them waits."""
+        self.on_mark: Callable[[Warp, Group], bool] | None = None
         self.branched: set[tuple[int, int]] = set()
         """Branches, each with an instruction that it has led to; noted for who is told of heads."""
         self.on_rest: Callable[[], bool] | None = None

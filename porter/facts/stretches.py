@@ -42,10 +42,12 @@ Steps = Callable[[Machine, Warp, Group], object]
 class Stretches:
     """The stretches of an entry by the instruction that they begin with, made when they are come to. `reads_global`:
     whether what is loaded from global memory may decide something. `step` executes one instruction of a machine whose
-    data are followed; None where they are not. `notes`: whether numbers are told of then."""
+    data are followed; None where they are not. `notes`: whether numbers are told of then. They end ahead of `marks`."""
 
-    def __init__(self, flow: Flow, reads_global: bool, step: Steps | None, notes: bool) -> None:
-        self._flow, self._step, self._notes = flow, step, notes
+    def __init__(
+        self, flow: Flow, reads_global: bool, step: Steps | None, notes: bool, marks: frozenset[int]
+    ) -> None:  # fmt: skip
+        self._flow, self._step, self._notes, self._ends = flow, step, notes, marks | flow.heads.keys()
         self._deciding = [*deciding(flow, reads_global), frozenset[str]()]
         self._known: tuple[dict[int, Stretch | None], ...] = ({}, {}, {}, {})
         """By whether registers are in flight, and whether those of wgmma are fenced."""
@@ -64,7 +66,7 @@ class Stretches:
     def _made(self, start: int, in_flight: bool, fenced: bool) -> Stretch | None:
         flow, at = self._flow, start
         text = _Text(flow, self._deciding) if self._step is None else _FollowedText(flow, self._step, self._notes)
-        while at < min(len(flow.decoded), start + _MOST) and (at == start or at not in flow.heads):
+        while at < min(len(flow.decoded), start + _MOST) and (at == start or at not in self._ends):
             ins = flow.decoded[at]
             if ins is None or not computes(ins):
                 break
@@ -75,18 +77,20 @@ class Stretches:
             except NotUnderstood:
                 break
             at += 1
-        branches = at < len(flow.decoded) and (at == start or at not in flow.heads) and text.branch(at)
+        branches = at < len(flow.decoded) and (at == start or at not in self._ends) and text.branch(at)
         if at == start and not branches:
             return None
         last = at if branches else at - 1
         return Stretch(text.function(at, start), at, last, frozenset().union(*flow.named[start : last + 1]))
 
 
-def stretches(flow: Flow, reads_global: bool, step: Steps | None = None, notes: bool = False) -> Stretches:
+def stretches(
+    flow: Flow, reads_global: bool, step: Steps | None = None, notes: bool = False, marks: frozenset[int] = frozenset()
+) -> Stretches:
     known: dict[object, Stretches] = flow.__dict__.setdefault("_stretches", {})
-    key = reads_global, step, notes
+    key = reads_global, step, notes, marks
     if key not in known:
-        known[key] = Stretches(flow, reads_global, step, notes)
+        known[key] = Stretches(flow, reads_global, step, notes, marks)
     return known[key]
 
 

@@ -40,16 +40,16 @@ class TensorMaps:
     def __init__(self, launched: Launched) -> None:
         self._launched = launched
         self._bytes: dict[int, int | None] = {}
-        self._known: dict[int, bytes | None] = {}
+        self.known: dict[int, bytes | None] = {}
         """What `at` has found, until something is written there."""
         self.boxes: dict[tuple[int, str], Box] = {}
         """What copies have moved, by the address of their map and their mode."""
 
     def at(self, address: int) -> bytes | None:
         """The bytes of a map; None where they are not known."""
-        if address not in self._known:
-            self._known[address] = self._read(address)
-        return self._known[address]
+        if address not in self.known:
+            self.known[address] = self._read(address)
+        return self.known[address]
 
     def box(self, address: int, mode: str) -> Box | None:
         """What a copy moves; None where its map is not known. Raises ValueError as `box_of` does."""
@@ -78,7 +78,7 @@ class TensorMaps:
     def store(self, address: int, size: int, value: int | None) -> None:
         """Threads write to global memory; None is data."""
         for place in places(address, size):
-            self._known.pop(place, None)
+            self.known.pop(place, None)
         for i in range(size):
             self._bytes[address + i] = None if value is None else value >> 8 * i & 255
 
