@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import gcd, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -399,12 +399,18 @@ def without_region(addresses: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def implied(bound: Bound, known: Iterable[Bound]) -> bool:
-    """Whether a bound follows from others: from one of no higher limit whose sum is nowhere less."""
+    """Whether a bound follows from others: from one whose products are nowhere less, and add up to a multiple of what
+    divides all of them."""
     own = dict(bound.terms)
-    return any(
-        limit <= bound.limit and all(dict(terms).get(monomial, 0) >= factor for monomial, factor in own.items())
-        for terms, limit in known
-    )  # fmt: skip
+    number = own.pop((), 0)
+    for terms, limit in known:
+        products = dict(terms)
+        room = limit - 1 - products.pop((), 0)
+        if all(products.get(monomial, 0) >= factor for monomial, factor in own.items()):
+            step = gcd(*products.values()) or 1
+            if room // step * step + number < bound.limit:
+                return True
+    return False
 
 
 def _reduced(terms: Mapping[Monomial, int], width: int) -> Form:

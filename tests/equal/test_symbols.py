@@ -95,6 +95,37 @@ def test_what_is_the_same_at_one_size_alone(name: str) -> None:
     assert not are_equal_for_all(*OTHER[name])
 
 
+PRODUCT = "mul.lo.u32 %r8, %r3, %r2;\nshl.b32 %r8, %r8, 7;\n"
+WIDE_SUM = PRODUCT + "cvt.u64.u32 %d4, %r8;\nadd.s64 %d4, %d4, {};\n" + STORE_WIDE
+NARROW_SUM = PRODUCT + "add.u32 %r8, %r8, {};\ncvt.u64.u32 %d4, %r8;\n" + STORE_WIDE
+
+
+@pytest.mark.parametrize(("added", "is_same"), [(4, True), (64, True), (127, True), (128, False), (256, False)])
+def test_what_is_added_below_a_product_does_not_wrap_before_it(added: int, is_same: bool) -> None:
+    """A product of 128 that does not wrap leaves room for less than 128."""
+    assert are_equal_for_all(WIDE_SUM.format(added), NARROW_SUM.format(added)) is is_same
+
+
+@pytest.mark.parametrize(
+    ("limit", "terms", "follows"),
+    [
+        (1024, {(): 127, (1,): 128}, True),
+        (1023, {(): 126, (1,): 128}, True),
+        (1023, {(): 127, (1,): 128}, False),
+        (1023, {(): 128, (1,): 128}, False),
+        (1024, {(): 1, (1,): 64}, True),
+        (1024, {(): 127, (1,): 256}, False),
+        (1024, {(): 1, (1,): 128, (2,): 1}, False),
+    ],
+)
+def test_bounds_that_follow(limit: int, terms: dict[tuple[int, ...], int], follows: bool) -> None:
+    """From 128 x < 1000, by which x is 7 at the most, and which no number shows to be more."""
+    known = forms.Bound((((1,), 128),), 1000)
+    assert forms.implied(forms.Bound(tuple(sorted(terms.items())), limit), [known]) is follows
+    most = 7 * terms[1,] + terms[()] + (10**6 if (2,) in terms else 0)
+    assert (most < limit) is follows
+
+
 HALVES = "ld.global.u16 %r20, [%d0];\nld.global.u16 %r21, [%d0+2];\n"
 PACKED = ROW + COLUMN + PLACE + HALVES + "{}" + STORE.replace("f32 [%d3], %f0", "u32 [%d3], %r22")
 WIDE_HALVES = "cvt.u64.u32 %d8, %r21;\nshl.b64 %d8, %d8, 16;\ncvt.u64.u32 %d9, %r20;\n"
