@@ -28,6 +28,16 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/passes")]
 
 ACCEPTED = {
     "as it is, stages that go back": "right",
+    "as it is, a product that is issued ahead": "right",
+    "more stages": "right",
+    "more stages, by types": "right",
+    "a turn that ends early": "right: no turn has more rows ahead of it than there are",
+    "results by bulk copies": "right",
+    "tiles of twice the width": "right",
+    "two outputs": "right: of the second one threads store all by themselves",
+    "lanes that meet in the loop": "right: all of them come there",
+    "a way out for all": "right: no size has no rows",
+    "a block that stores nothing, late": "right: neither does the port's",
     "as it is, a thread of its own": "right",
     "a phase that is kept": "right: the token is used where k < 0, which never comes",
     "a predicate of the instruction": "right: one thread of each consumer arrived, and one commit does",
@@ -37,6 +47,9 @@ ACCEPTED = {
     "late, a second arrival": "right: where it comes, the kernel itself ends in a deadlock",
 }
 """Why what is accepted is right, by the name of the kernel."""
+
+STAGES = 6
+"""What is asked for."""
 
 CASE = """\
 version: 1
@@ -121,12 +134,16 @@ def judged(
     from porter.diagnostics import Code
     from porter.passes.port import PortOptions
     from porter.passes.ported import port_paths
+    from porter.scan.boxes import boxes_of
     from porter.verify.gate import GateOptions
 
     path = written(folder, parts)
     made = partial(port_paths, [path], include_dirs=(), look=look)
     options = PortOptions(full_rate=True, launches=partial(launches_of, ()))
-    ported = made(replace(options, native=steps, aheads=frozenset([str(path)])))
+    roots, stages = frozenset([str(path)]), frozenset([(str(path), STAGES)])
+    if "wide" in steps:
+        options = replace(options, wide=roots, boxes=partial(boxes_of, ()))
+    ported = made(replace(options, native=steps, aheads=roots, bulk_stores=roots, stages=stages))
     left = [d for d in ported.diagnostics if d.code in (Code.NATIVE_LEFT, Code.FULL_RATE_LEFT)]
     if not ported.roots or steps[-1] not in ported.roots[0].native:
         errors = [str(d.message) for d in ported.diagnostics if d.severity.value == "error"]

@@ -67,14 +67,12 @@ class Scope:
 
 
 class Affine:
-    """Asks about one program, and those threads (`who`) of blocks of `threads`, of one dimension, that come to a place.
-    `roots` are identifiers that addresses begin with or come by, by id; `pointers` variables that they come by."""
+    """Asks about one program, and those threads (`who`) of blocks of `threads`, of one dimension, that come to a
+    place."""
 
     def __init__(self, program: Program, threads: int, who: Sequence[int]) -> None:
         self.program, self._who, self.threads = program, tuple(who), len(who)
         self._values, self._differ, self._wording = ThreadValues(program, threads), Threads(program), Wording(program)
-        self.roots: dict[int, str] = {}
-        self.pointers: dict[tuple[int, int, str], Variable] = {}
         self._apart: dict[tuple[int, int, str], bool] = {}
         self._depth = 0
 
@@ -439,7 +437,6 @@ class Affine:
         kind = self.program.names.expressions.variable(variable)
         if not kind.is_pointer or kind.reference:
             return None
-        self.roots[at.id] = name
         if variable.param is not None:
             if function.style is not Style.KERNEL:
                 return None
@@ -447,7 +444,6 @@ class Affine:
         value = first_value(variable)
         if value is None or variable.function is not function:
             return None
-        self.pointers[variable.key] = variable
         base = self.address(scope, value)
         return Address(base.at, size_of(kind.pointed())) if base is not None else None
 

@@ -12,6 +12,7 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.model.accumulators import Accumulator
 from porter.model.constants import Constants
+from porter.model.counted import counted
 from porter.model.functions import Call, Function, declared_name
 from porter.model.program import Program
 from porter.model.pure import is_toolkit
@@ -219,19 +220,11 @@ def _only_statement(node: Node | None) -> Node | None:
 
 def counted_loop(function: Function, loop: Node) -> tuple[str, str, int] | None:
     """(variable, bound, step) of `for (int i = 0; i < bound; ++i)`."""
-    initializer, condition = loop.child_by_field_name("initializer"), loop.child_by_field_name("condition")
-    update = loop.child_by_field_name("update")
-    if initializer is None or condition is None or update is None:
+    found = counted(function, loop)
+    zero = found is not None and function.text(found.first).rstrip("uU") == "0"
+    if found is None or not zero or found.sign == "<=" or found.step != "1":
         return None
-    start = re.fullmatch(r"(?:[\w:]+\s+)*(\w+)\s*=\s*0u?\s*;?", function.text(initializer).strip())
-    test = re.fullmatch(r"(\w+)\s*(?:<|!=)\s*(.+)", function.text(condition).strip(), re.DOTALL)
-    step = re.fullmatch(r"(?:\+\+(\w+)|(\w+)\+\+|(\w+)\s*\+=\s*1)", function.text(update).strip())
-    if not start or not test or not step:
-        return None
-    name = start.group(1)
-    if test.group(1) != name or name not in step.groups():
-        return None
-    return name, test.group(2), 1
+    return found.name, function.text(found.end), 1
 
 
 def same_number(constants: Constants, left: str, right: str) -> bool:

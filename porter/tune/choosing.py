@@ -28,10 +28,6 @@ class Chosen:
     roots: frozenset[str] = frozenset()
     said: tuple[Diagnostic, ...] = ()
 
-    def say(self, ported: Ported) -> None:
-        """Add to a port, which may have been made again, why it is without the step."""
-        ported.diagnostics += [d for d in self.said if d not in ported.diagnostics]
-
 
 class WithoutError(Exception):
     """A root is without a step; says why."""

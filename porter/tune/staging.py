@@ -69,10 +69,6 @@ class Staged:
     said: tuple[Diagnostic, ...] = ()
     without: Left = frozenset()
 
-    def say(self, ported: Ported) -> None:
-        """Add to a port, which may have been made again, why it has as many stages as it had."""
-        ported.diagnostics += [d for d in self.said if d not in ported.diagnostics]
-
 
 def remade(
     make: Callable[..., Ported],

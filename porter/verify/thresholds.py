@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sizes at which a program does what it does at none of those that are looked at: a comparison that comes to one result
-at these has the other one for more turns, or more blocks."""
+at these has the other one for more turns, or more blocks, or a comparison of one program has it between two of them
+where the other program has none."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 from porter.diagnostics import PorterError
 from porter.facts.code import Code
@@ -100,6 +102,43 @@ class Thresholds:
             if len(numbers_of) == len(values) and (unit := math.gcd(*numbers_of)):
                 yield from self._of(name, math.lcm(unit, _TILES), held)
 
+    def flips(self) -> Iterator[tuple[Sizes, Sizes]]:
+        """Where, between two sizes that are looked at, a comparison comes to its other result: the last size ahead of
+        that and the first one with it, as if its sides went by the size."""
+        for name in self.chosen[0]:
+            alike: dict[str, list[Sizes]] = defaultdict(list)
+            for sizes in self.chosen:
+                if isinstance(sizes[name], int) and not isinstance(sizes[name], bool):
+                    alike[listed({n: v for n, v in sizes.items() if n != name})].append(sizes)
+            unit = math.gcd(*(int(sizes[name]) for group in alike.values() for sizes in group))
+            for group in alike.values():
+                ordered = sorted(group, key=lambda sizes: int(sizes[name]))
+                numbers_of = [int(sizes[name]) // (unit or 1) for sizes in ordered]
+                for index, (one, other) in enumerate(pairwise(ordered)):
+                    before = self._slopes(ordered[index - 1], one, numbers_of[index] - numbers_of[index - 1], 0)
+                    found = before if index else set[int]()
+                    found |= self._slopes(one, other, numbers_of[index + 1] - numbers_of[index], 1)
+                    for steps in (n for n in found if n <= numbers_of[index + 1] - numbers_of[index]):
+                        first = (numbers_of[index] + steps) * unit
+                        yield {**one, name: first - unit}, {**one, name: first}
+
+    def _slopes(self, one: Sizes, other: Sizes, steps: int, within: int) -> set[int]:
+        """After how many steps behind the second of two sizes sides meet that came nearer to each other; `within`: how
+        many behind the first one they met that have met at the second one."""
+        before, behind = self._at(one), self._at(other)
+        if before is None or behind is None:
+            return set()
+        found = set()
+        for (place, lane), apart in before.apart.items():
+            then = behind.apart.get((place, lane))
+            if then is None or len(before.held[place]) != 1:
+                continue
+            if within and behind.held[place].isdisjoint(before.held[place]):
+                found.add(-(-apart * steps // (apart + then - 1)))
+            elif not within and then < apart and len(behind.held[place]) == 1:
+                found.add(-(-then * steps // (apart - then)))
+        return found
+
     def _of(self, name: str, unit: int, held: Mapping[Place, set[bool]]) -> Iterator[Sizes]:
         sizes = max(self.chosen, key=lambda chosen: int(chosen[name]))
         first = int(sizes[name])
@@ -172,15 +211,22 @@ def _told(found: _Sides, flow: Flow, cluster: int) -> Callable[[Warp, int, tuple
 
 
 def sizes_beyond(programs: Mapping[str, Program], chosen: Sequence[Sizes], seconds: float) -> list[Sizes]:
-    """The sizes at which some program does what it does at none of those that are chosen.
+    """The sizes at which some program does what it does at none of those that are chosen, and those at which one of
+    them begins to do what the other one does not begin to do there.
 
     Raises:
         UnreachedError: one of them is not looked at.
     """
     found: list[Sizes] = []
+    flips: list[list[tuple[Sizes, Sizes]]] = []
     for name, program in programs.items():
+        thresholds = Thresholds(program, chosen, seconds)
         try:
-            found += [s for s in Thresholds(program, chosen, seconds).sizes() if s not in found]
+            found += [s for s in thresholds.sizes() if s not in found]
         except UnreachedError as error:
             raise UnreachedError(f"the {name} has {error}") from error
+        flips.append(list(thresholds.flips()))
+    alone = [flip for mine in flips for flip in mine if not all(flip in theirs for theirs in flips)]
+    for sizes in (s for flip in alone for s in flip):
+        found += [sizes] if sizes not in chosen and sizes not in found else []
     return found

@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import attention_kernels
 import persistent_kernels
+import stage_kernels
+import store_kernels
 import tile_kernels
+import wide_kernels
 from attention_kernels import Pairs
 from native_kernels import BATCH
 
@@ -173,6 +177,7 @@ HIDDEN: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 
 V_WAIT = "        mbarrier_wait(&smem.v_full[ring.stage], ring.phase);\n        warpgroup_arrive();"
 STORED = "        const int key0 = block * kBlockN + lane % 4 * 2;\n"
+FIRST = "        mbarrier_wait(&smem.k_full[ring.stage], ring.phase);\n"
 LOOP = "    Ring ring;\n    for (int block = 0; block < blocks; ++block) {\n        float scores"
 TURN = "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n"
 QUAD = "__device__ __forceinline__ float quad_max"
@@ -197,6 +202,54 @@ TURNS: dict[str, Pairs] = {
     "a stage that an object turns": ((QUAD, OBJECT + QUAD), *_turned("Turning turning{ring};", "turning.next()")),
 }
 """Of `attention_kernels`: what the next turn begins with, changed in ways that its text hides."""
+COMMIT = "        warpgroup_commit();\n        // the last turn"
+V_DONE = "        warpgroup_commit();\n        warpgroup_wait<0>();\n        mbarrier_arrive(&smem.v_empty"
+GOES_ON = "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n"
+EARLY: dict[str, Pairs] = {
+    "a turn that ends early": (
+        ("        float keep[2];\n", "        if (seqlen < block) break;\n        float keep[2];\n"),
+    ),
+    "a turn that is left out": (
+        (COMMIT, COMMIT.replace("        //", "        if (seqlen < 0) continue;\n        //")),
+    ),
+    "a wait for some MMAs": (
+        (V_DONE, V_DONE.replace("        warpgroup_wait<0>", "        warpgroup_commit();\n        warpgroup_wait<1>")),
+    ),
+    "no commit of its own": ((V_DONE, V_DONE.partition("\n")[2]),),
+    "a ring that counts its copies": (
+        ("    int stage = 0;\n    uint32_t phase = 0;\n\n    __device__ void next",
+         "    int stage = 0;\n    uint32_t phase = 0;\n    __device__ ~Ring() { stage = 0; }\n"
+         "    __device__ void next"),
+    ),
+    "a ring that a copy turns": (
+        ("    int stage = 0;\n    uint32_t phase = 0;\n\n    __device__ void next",
+         "    int stage = 0;\n    uint32_t phase = 0;\n    __device__ Ring() {}\n"
+         "    __device__ Ring(const Ring& r) : stage(r.stage ^ 1), phase(r.phase) {}\n    __device__ void next"),
+    ),
+    "a phase that depends on sums": (
+        (GOES_ON, GOES_ON.replace(
+            "        ring", "        if (__any_sync(0xffffffff, row_max[0] > 1e30f)) ring.phase ^= 1;\n        ring")),
+    ),
+    "a stage that turns under MMAs": (
+        (GOES_ON, ""), (V_WAIT, V_WAIT.replace("ring.", "old.")),
+        ("smem.v[ring.stage][0] + k * 16", "smem.v[old.stage][0] + k * 16"),
+        ("        float keep[2];\n", "        const Ring old = ring;\n        float keep[2];\n"),
+        ("        warpgroup_commit();\n        warpgroup_wait<0>();\n    }",
+         "        if (block >= 0) {\n            warpgroup_commit();\n            ring.next();\n"
+         "            mbarrier_arrive(&smem.v_empty[old.stage]);\n        }\n        warpgroup_wait<0>();\n    }"),
+    ),
+    "consumers that load": (
+        (STORED, "        if (threadIdx.x == 128 && seqlen > 4000) {\n"
+                 "            tma_load_3d(smem.k[0][0], &map_k, &smem.k_full[ring.stage], 0, 0, head);\n"
+                 "        }\n" + STORED),
+    ),
+    "a turn that counts how often it was begun": (
+        ("        float keep[2];\n", "        float keep[2];\n        row_sum[0] += 0.f * begun;\n"),
+        (FIRST, FIRST + "        ++begun;\n"), (LOOP, "    int begun = 0;\n" + LOOP),
+    ),
+}  # fmt: skip
+"""What begins a turn early is not only what the next one begins with."""
+ONE_RING = tuple((old, new.replace("kStages = 4", "kStages = 2 ")) for old, new in attention_kernels.ONE_RING)
 
 
 Writes = Callable[[Path], Path]
@@ -229,8 +282,19 @@ def cases() -> Iterator[Kernel]:
         yield "sizes", f"late, {name}", _seen(parts), steps
     for name, (head, ahead, write) in ALL_WRITE.items():
         yield "writes", name, _seen({"HEAD": head, "AHEAD": ahead, "BATCH": f"{BATCH} {write}"}), THREAD
-    for name, pairs in TURNS.items():
+    yield "right", "as it is, a product that is issued ahead", (), AHEAD_OF
+    for name, pairs in (*TURNS.items(), *EARLY.items()):
         yield "turns", name, pairs, AHEAD_OF
+    few = (("constexpr int kStages = 2;", "constexpr int kStages = 1;"),)
+    yield "turns", "one stage", partial(attention_kernels.written, pairs=few, heads=(64,), stages=1), AHEAD_OF
+    one = partial(attention_kernels.written, pairs=ONE_RING, heads=(64,), one_ring=True)
+    yield "turns", "two stages of one ring", one, AHEAD_OF
+    for name in stage_kernels.EVERY:
+        yield "stages", name, partial(stage_kernels.write, name=name), ("stages",)
+    for name, parts in store_kernels.JUDGED.items():
+        yield "stores", name, partial(store_kernels.write, **parts), ("bulk-store",)
+    for name, parts in wide_kernels.JUDGED.items():
+        yield "wide", name, partial(wide_kernels.write, **parts), ("wide",)
     for name, parts in tile_kernels.JUDGED.items():
         yield "tiles", name, partial(tile_kernels.write, **parts), (*THREAD, "tiles")
     for name, parts in persistent_kernels.JUDGED.items():

@@ -1,63 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step whose results leave by bulk copies: ways of writing stores that are understood, and what is refused with
-which missing fact. That ports are right is shown by the slow tests of `tests/cli/test_cli_native_bulk_store.py`."""
+"""The step whose results leave by bulk copies: ways of writing stores that are understood, and what has no
+place. That ports are right is shown by the slow tests of `tests/cli/test_cli_native_bulk_store.py`; what they are wrong
+for stands in `store_kernels`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from native_kernels import HEAD, missing, taken
+from native_kernels import missing, taken
+from store_kernels import DEFAULTS, ROWS, loop, source
 
 from porter.lang.sources import load_sources
 from porter.passes.port import PortOptions, PortResult, port_sources
 
-KERNEL = """\
-#include <cuda_bf16.h>
-@HELP@
-__global__ void __launch_bounds__(@THREADS@)
-kernel(@OUT@, uint64_t a, uint64_t b, int rows, int columns, int ld@MORE@) {
-    float acc[8] = {};
-    fence(); wgmma_m64n16k16(acc, a, b); commit(); drain<0>();
-    @BEHIND@
-    const int lane = threadIdx.x % 32;
-    const int row = blockIdx.y * 128 + threadIdx.x / 32 * 16 + lane / 4;
-    const int column = blockIdx.x * 16 + lane % 4 * 2;
-    @STORE@
-    @AFTER@
-}
-"""
-DEFAULTS = {
-    "HELP": "",
-    "THREADS": "128",
-    "OUT": "float* out",
-    "MORE": "",
-    "BEHIND": "",
-    "STORE": """\
-for (int n = 0; n < 2; ++n) {
-        float* at = out + size_t(row) * ld + column + 8 * n;
-        at[0] = acc[4 * n];
-        at[1] = acc[4 * n + 1];
-        at[8 * ld] = acc[4 * n + 2];
-        at[8 * ld + 1] = acc[4 * n + 3];
-    }""",
-    "AFTER": "",
-}
-
 
 def ported(folder: Path, asked: bool = True, steps: tuple[str, ...] = ("bulk-store",), **parts: str) -> PortResult:
-    text = HEAD + KERNEL
-    for name, value in {**DEFAULTS, **parts}.items():
-        text = text.replace(f"@{name}@", value)
     path = folder / "kernel.cu"
-    path.write_text(text)
+    path.write_text(source(**parts))
     sources = load_sources(path)
     roots = frozenset({sources.root}) if asked else frozenset[str]()
     return port_sources(sources, PortOptions(full_rate=False, native=steps, bulk_stores=roots))
-
-
-def loop(body: str, head: str = "int n = 0; n < 2; ++n") -> dict[str, str]:
-    return {"STORE": f"for ({head}) {{ {body} }}"}
 
 
 BF16 = {"OUT": "__nv_bfloat16* __restrict__ out"}
@@ -195,17 +158,10 @@ def helpers(folder: Path, parts: dict[str, str]) -> str:
     return next(t.decode() for p, t in result.files.items() if p.endswith("tcgen05.cuh"))
 
 
-ROWS = "for (int h = 0; h < 2; ++h) for (int e = 0; e < 2; ++e) "
 REFUSED = {
     "added to what is there": (
         loop(ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] += acc[4 * n + 2 * h + e];"),
         "results that are stored, not added",
-    ),
-    "what was there": (
-        {"OUT": "float* __restrict__ out",
-         **loop(ROWS + "{ float* at = &out[size_t(row + 8 * h) * ld + column + 8 * n + e]; "
-                "*at = acc[4 * n + 2 * h + e] + 2 * *at; }")},
-        "nothing but these stores uses",
     ),
     "every other column": (
         loop(ROWS + "out[size_t(row + 8 * h) * ld + 2 * (column + 8 * n + e)] = acc[4 * n + 2 * h + e];"),
@@ -219,12 +175,6 @@ REFUSED = {
         {"OUT": "float* __restrict__ out", "MORE": ", const int* order",
          **loop(ROWS + "out[size_t(row + 8 * h) * ld + order[column + 8 * n + e]] = acc[4 * n + 2 * h + e];")},
         "where this stores",
-    ),
-    "two outputs": (
-        {"MORE": ", float* other",
-         **loop("for (int e = 0; e < 2; ++e) { out[size_t(row) * ld + column + 8 * n + e] = acc[4 * n + e];"
-                "other[size_t(row) * ld + column + 8 * n + e] = acc[4 * n + 2 + e]; }")},
-        "one output",
     ),
     "half of the columns": (
         loop("for (int h = 0; h < 2; ++h) out[size_t(row + 8 * h) * ld + column + 8 * n] = acc[4 * n + 2 * h];"),
@@ -249,70 +199,30 @@ REFUSED = {
         "which threads `(int(threadIdx.x / 4) >= rows)` lets through",
     ),
     "as many turns as a lane has columns": (
-        {"STORE": DEFAULTS["STORE"].replace("n < 2", "column + 8 * n < columns")}, "as many turns of this loop for all",
-    ),
-    "rows that some lanes leave out": (
-        {"STORE": """\
-for (int h = 0; h < 2; ++h) {
-        for (int n = 0; n < 2; ++n) {
-            out[size_t(row + 8 * h) * ld + column + 8 * n] = acc[4 * n + 2 * h];
-            out[size_t(row + 8 * h) * ld + column + 8 * n + 1] = acc[4 * n + 2 * h + 1];
-        }
-        if (row + 8 >= rows) break;
-    }"""},
-        "a loop over columns that does nothing but store",
+        {"STORE": DEFAULTS["STORE"].replace("n < 2", "column + 8 * n < columns")}, "counted up from a number",
     ),
     "a macro that is the place": (
         {"HELP": "#define PLACE(r, c) out[size_t(r) * ld + (c)]",
          **loop(ROWS + "PLACE(row + 8 * h, column + 8 * n + e) = acc[4 * n + 2 * h + e];")},
         "a loop over columns in which threads store",
     ),
-    "a macro that names it": (
-        {"HELP": "#define CLEAR out[0] = 0", "AFTER": "CLEAR;"}, "what `CLEAR` names",
+    "a flag for others": (
+        {"MORE": ", int* done", "AFTER": "__threadfence(); atomicAdd(done, 1);"}, "nobody waits for results",
+    ),
+    "copies of its own": (
+        {"AFTER": 'asm volatile("cp.async.bulk.commit_group;" ::: "memory");'}, "nobody waits for results",
     ),
     "some lanes alone": (
         {"STORE": "if (row < rows) {\n" + DEFAULTS["STORE"] + "\n}"}, "which threads `(row < rows)` lets through",
     ),
-    "a flag for others": (
-        {"MORE": ", int* done", "AFTER": "__threadfence(); atomicAdd(done, 1);"}, "nobody waits for results",
-    ),
-    "results that are read again": (
-        {"AFTER": "if (out[0] > 1e30f) __trap();"}, "nothing but these stores uses `out`",
-    ),
-    "an array that may be the output": (
-        {"MORE": ", const float* bias",
-         **loop(ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e] + bias[e];")},
-        "neither it nor the output is declared __restrict__",
-    ),
-    "a call of which nothing is known": (
-        {"HELP": "__device__ float scaled(float x);",
-         **loop(ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = scaled(acc[4 * n + 2 * h + e]);")},
-        "that `scaled` only computes",
-    ),
-    "a macro that calls something": (
-        {"HELP": "__device__ float scaled(float x);\n#define SCALED(x) scaled(x)",
-         **loop(ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = SCALED(acc[4 * n + 2 * h + e]);")},
-        "that `SCALED` only computes",
-    ),
-    "an object that does something": (
-        {"HELP": "struct Tick { __device__ Tick(int); int at; };",
-         **loop("Tick t(n); " + ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e];")},
-        "a declaration of numbers or pointers",
-    ),
-    "something else in the loop": (
-        loop(ROWS + "{ out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e]; __syncwarp(); }"),
-        "does nothing but store",
-    ),
     "a loop that is left": (
         loop("if (column + 8 * n >= columns) break;"
              + ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e];"),
-        "does nothing but store",
+        "a loop over columns that no lane leaves",
     ),
     "a store elsewhere": (
         {"MORE": ", float* sum", "AFTER": "sum[threadIdx.x] = acc[0];"}, "a loop over columns around this store",
     ),
-    "blocks of two dimensions": ({"AFTER": "if (threadIdx.y) return;"}, "blocks of one dimension"),
-    "blocks with a part of a warp": ({"THREADS": "144"}, "blocks of whole warps"),
     "no room": (
         {"THREADS": "1024"}, "room for 163840 bytes of rows",
     ),
@@ -322,18 +232,14 @@ for (int h = 0; h < 2; ++h) {
              "int n = 0; n < 1; ++n"),
         "which row and column each turn of an inner loop stores",
     ),
-    "a way out for all": ({"BEHIND": "if (rows == 0) return;"}, "no thread leaves between MMAs"),
     "half a warp": (
         {"STORE": "if (threadIdx.x % 32 < 16) {\n" + DEFAULTS["STORE"] + "\n}"}, "that whole warps come to this loop",
     ),
-    "stores that have to happen": ({"OUT": "volatile float* out"}, "an output that is not volatile"),
+    "stores that have to happen": ({"OUT": "volatile float* out"}, "a loop over columns in which threads store"),
     "an index that may wrap": (
         loop("for (int h = 0; h < 2; ++h) for (int e = 0; e < 2; ++e) "
              "out[size_t(row + 8 * h) * ld + (unsigned char)(column + 8 * n + e)] = acc[4 * n + 2 * h + e];"),
         "where this stores",
-    ),
-    "copies of its own": (
-        {"AFTER": 'asm volatile("cp.async.bulk.commit_group;" ::: "memory");'}, "nobody waits for results",
     ),
 }  # fmt: skip
 

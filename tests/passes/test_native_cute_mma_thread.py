@@ -139,7 +139,6 @@ def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
-    "sums that begin with zeros of threads": ({"AHEAD": "clear(acc);"}, "sums that begin with MMAs"),
     "one consumer": (
         {"WARPGROUPS": "_1", "THREADS": "256", "INIT": "Empty::init(&storage.empty[i], 128);"},
         "one MMA for two consumer warpgroups",
@@ -148,9 +147,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         {"FROM0": "        if (threadIdx.x == 0) {\n            \n",
          "TO0": "        if (threadIdx.x >= 32) Full::wait(&storage.full[0], 0);\n        if (threadIdx.x == 0) {\n"},
         "a warp beside that which loads stages",
-    ),
-    "a stage that is waited for behind the MMAs": (
-        {"AFTER": "Full::wait(&storage.full[0], 1);"}, "wait for nothing but stages",
     ),
 }  # fmt: skip
 

@@ -114,13 +114,6 @@ REFUSED: dict[str, tuple[list[Change], str]] = {
           "        mma.accumulate_ = GMMA::ScaleOut::Zero;"), (COORD, "make_coord(place, tiles.column())")],
         "that sums are stored by `tiles.row()`",
     ),
-    "stages that nobody waits for at the end": (
-        [("    pipeline.producer_tail(write);\n", "")], "that who loads waits for all stages of `pipeline` at its end",
-    ),
-    "CTAs that know of each other": (
-        [("    const int steps = K / kK;", "    cute::cluster_sync();\n    const int steps = K / kK;")],
-        "a kernel whose CTAs know nothing of each other",
-    ),
     "edges of both kinds": (
         [*EDGES[:1], ("make_shape(M, N), make_stride", "make_shape(M / 1, N), make_stride")],
         "whether tiles that are not whole are counted, of `M` in tiles",
@@ -173,11 +166,6 @@ def test_blocks_with_one_tile_each_are_paired(tmp_path: Path, name: str) -> None
 
 
 REFUSED_OF_GRIDS: dict[str, tuple[list[Change], str]] = {
-    "steps that follow from the block": (
-        [("produce<Traits, BM, BN, BK, STAGES>(pipeline, storage, map_a, map_b, tiles);",
-          "produce<Traits, BM, BN, BK, STAGES>(pipeline, storage, map_a, map_b, tiles + blockIdx.x);")],
-        "that loads and stores alone ask for the block",
-    ),
     "a grid of something else": (
         [("dim3(N / BN, M / BM)", "dim3(N / BN + 1, M / BM)")], "as many blocks as there are tiles of 128 in `N`",
     ),

@@ -13,7 +13,6 @@ from cute_native_kernels import (
     BATCH,
     CUTE,
     IN_FLIGHT,
-    MMAS,
     OBJECTS,
     OWN,
     PIPELINE,
@@ -234,21 +233,12 @@ REFUSED = {
         {"RELEASE": "Empty::arrive(&storage.empty[stage]); Empty::wait(&storage.empty[stage], tile / kStages % 2);"},
         "who waits for storage.empty[]",
     ),
-    "mbarriers that go elsewhere": ({"AHEAD": "watch(storage.empty);"}, "what is done with storage.empty[] here"),
-    "a pipeline that goes elsewhere": ({**PIPELINE, "AFTER": "watch(pipeline);"}, "what is done with pipeline"),
     "mbarriers by two ways": (
         {"AHEAD": "Empty::arrive(storage.empty + 1);"}, "who waits for storage.empty + 1",
     ),
     "a thread that nobody knows": ({"LOADS": "out[threadIdx.x] > 0"}, "lets through"),
-    "a wait behind the meeting": (
-        {"BATCH": f"warpgroup_arrive(); Full::wait(&storage.full[stage], 1); {MMAS} warpgroup_commit_batch();"},
-        "where all warps meet",
-    ),
     "A from registers": (
         {"ATOM": "SM90_64x64x16_F32F16F16_RS"}, "A in shared memory",
-    ),
-    "stages that go back behind what reads the sums": (
-        {"AFTER": "out[1] = acc(0); Empty::arrive(&storage.empty[0]);"}, "ahead of what reads the sums",
     ),
     "a condition that nobody knows": (
         {"RELEASE": "if (__shfl_sync(~0u, tile, threadIdx.x) == 0) Empty::arrive(&storage.empty[stage]);",

@@ -12,7 +12,6 @@ from persistent_kernels import DEFAULTS, SCHEDULE, ported
 
 STEPS = ("release", "mma-thread", "double-buffer", "pair")
 LOADS, STORE = DEFAULTS["LOADS"], DEFAULTS["STORE"]
-CLUSTER = '\nasm volatile("barrier.cluster.arrive;\\nbarrier.cluster.wait;");'
 UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
     "as it is": ({}, [
         "__global__ __cluster_dims__(2, 1, 1) void",
@@ -102,10 +101,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "blocks a fixed way apart": (
         {"LOOP": "for (int tile = blockIdx.x; tile < tiles; tile += 132)"},
         "as far apart as there are blocks",
-    ),
-    "who knows its cluster": (
-        {"COUNT": DEFAULTS["COUNT"] + CLUSTER},
-        "a kernel whose CTAs know nothing of each other",
     ),
     "rows that are no parameter": (
         {"SIZES": "int rows, int N, int K", "COUNT": "const int tiles = rows * (N / 16);",

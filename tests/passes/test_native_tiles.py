@@ -111,13 +111,6 @@ def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
-    "blocks that have nothing to do": (
-        {"COMMON": "if (row * 128 >= M) return;"}, "what `row` is for, apart from a tile",
-    ),
-    "a block that does something else": (
-        {"COMMON": "if (blockIdx.x == 0 && threadIdx.x == 0) out[0] = 0;"},
-        "what `blockIdx` is for, apart from a tile",
-    ),
     "clusters": (
         {"HEAD": "#define CLUSTERED __cluster_dims__(2, 1, 1)", "LAUNCH": "/* */"},
         "blocks that are launched one by one: `__cluster_dims__`",
@@ -127,23 +120,8 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
                    "cudaLaunchCooperativeKernel((void*)kernel, dim3(N / 16, M / 128), dim3(384), all, sizeof(Ring));"},
         "blocks that are launched one by one: `cudaLaunchCooperativeKernel`",
     ),
-    "an mbarrier of one phase": (
-        {"ACQUIRE": "wait(&ring.empty[@AT@], @PHASE@ ^ 1); wait(&ring.full[0], 1);"},
-        "that the phase `1` of ring.full[0] goes on from tile to tile",
-    ),
-    "a stage that the tile has a part in": (
-        {"STATE": "int n = 0;", "NEXT": "++k, ++n", "AT": "(n + row) % kStages", "PHASE": "n / kStages % 2"},
-        "a stage that `blockIdx`, the place of the tile, has no part in",
-    ),
     "stages from 1": ({"FIRST": "1"}, "that `k` counts stages from 0, one by one"),
     "every other stage": ({"NEXT": "k += 2"}, "that `k` counts stages from 0, one by one"),
-    "a loop that ends early": (
-        {"ADVANCE": "if (k > 1000) break;"}, "that each turn of the loop is a stage",
-    ),
-    "a coordinate that is no count": (
-        {"LOADS": LOADS.replace("k * 64, row", "k % 4 * 64, row")},
-        "coordinates that follow from `k` as a stage does not",
-    ),
     "consumers that wait for all": ({"STORE": "__syncthreads();\n" + STORE, "BESIDE": "__syncthreads();"}, ""),
     "something behind all tiles": ({"END": "if (threadIdx.x == 0) out[0] = out[0];"}, "that a tile ends where"),
     "consumers that wait behind their MMAs": (

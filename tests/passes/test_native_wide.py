@@ -36,7 +36,7 @@ QUICK = (
     "a wrapper that chooses the instruction", "registers in two dimensions", "a loop that a number ends",
     "a number of tiles that is rounded up", "results that leave by TMA", "sums that are stored one by one",
     "columns that the kernel does not know", "TMA, and tiles that are rounded down", "a grid of a number",
-    "a tile's number for something else", "another loop by the width", "sums of host code", "two launches",
+    "sums of host code", "two launches",
 )  # fmt: skip
 UNDERSTOOD: dict[str, tuple[dict[str, str], list[str]]] = {
     "a constant": ({}, ["constexpr int BN = 32;", GUARD, GRID, "N % (BN / 2)",
@@ -122,10 +122,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "a loop that ends by half of the registers": (
         {"STORE": STORE.replace("@BN@ / 8", "1")}, "a loop over all columns that this sum is one of",
     ),
-    "another loop by the width": (
-        {"STORE": "for (int i = 0; i < BN; ++i) C[i] = 0;" + STORE},
-        "that a loop by the width of a tile is one over sums",
-    ),
     "columns that the kernel does not know": (
         {"PARAMS": "float* C, int ld, int K", "ARGUMENTS": "C, 4096, K", "STORE": STORE.replace(" N", " ld")},
         "columns of the product as a parameter of the kernel, as the last tile may have fewer",
@@ -134,16 +130,8 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         {**BY_TMA, "CHECK": ""}, "that host code asks for whole tiles, or rounds their number up",
     ),
     "a grid of a number": ({"GRID": "N / 16", "CHECK": ""}, "a grid that host code makes of `BN`"),
-    "a tile's number for something else": (
-        {**BY_TILE, "PLACE": "const int tile = blockIdx.x; if (tile == 3) return;"},
-        "that `tile` is for the tile's place alone",
-    ),
     "columns by another block's index": (
         {"PLACE": "const int column0 = (blockIdx.x + blockIdx.y) * BN;"}, "follows from the block's index in the grid",
-    ),
-    "columns that change": (
-        {"PLACE": "int column0 = blockIdx.x * BN; if (K == 1) column0 += 16;"},
-        "that `column0` keeps its value",
     ),
     "columns that do not begin at tiles": (
         {"PLACE": "const int column0 = blockIdx.x * BN + 16;"}, "as a multiple of the tile's index",
@@ -165,15 +153,9 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "two launches": (
         {"MAP": "product<<<dim3(N / BN, M / BM), 128>>>(map_a, map_b, C, N, K);"}, "one place that launches",
     ),
-    "a block of columns in the kernel": (
-        {"STORE": STORE.replace("d[w * 4];", "d[w * 4] * C[column0 / BN];")}, "what `column0 / BN` has to do",
-    ),
     "registers whose order is not read": (
         {"MMA": mma(16, element="d[{i:#x}]")},
         "the registers of an MMA of 16 columns as elements of one array",
-    ),
-    "blocks that ask how many there are": (
-        {"PLACE": "const int column0 = blockIdx.x * BN; if (gridDim.x > 9) return;"}, "blocks that do not ask how many",
     ),
     "no host code": ({"GIVEN": "_of", "GRID": "1"}, "its launch"),
     "tiles as wide as an instruction can be": (

@@ -184,6 +184,16 @@ JUDGED: dict[str, dict[str, str]] = {
         "AHEAD": "float most = 0;",
         "STORE": STORE + "\nfor (int i = 0; i < 8; ++i) most += acc[i];",
     },
+    "blocks that have nothing to do": {"COMMON": "if (row * 128 >= M) return;"},
+    "an mbarrier of one phase": {"ACQUIRE": "wait(&ring.empty[@AT@], @PHASE@ ^ 1); wait(&ring.full[0], 1);"},
+    "a stage that the tile has a part in": {
+        "STATE": "int n = 0;",
+        "NEXT": "++k, ++n",
+        "AT": "(n + row) % kStages",
+        "PHASE": "n / kStages % 2",
+    },
+    "a loop that ends early": {"ADVANCE": "if (k > 1000) break;"},
+    "a coordinate that is no count": {"LOADS": LOADS.replace("k * 64, row", "k % 4 * 64, row")},
     "a parameter that changes": {"STORE": STORE + "\nout += 1;"},
 }
 """What takes part in a tile and goes on with others, or is told by a block: for the judge."""

@@ -225,3 +225,23 @@ def options(root: Path, steps: tuple[str, ...] = ("wide",)) -> PortOptions:
 def ported(folder: Path, steps: tuple[str, ...] = ("wide",), **parts: str) -> PortResult:
     path = write(folder, **parts)
     return port_sources(load_sources(path), options(path, steps))
+
+
+JUDGED: dict[str, dict[str, str]] = {
+    "tiles of twice the width": {},
+    "a tile's number for something else": {
+        **BY_TILE,
+        "PLACE": "const int tile = blockIdx.x; if (tile == 100) return;",
+    },
+    "columns that change, late": {"PLACE": "int column0 = blockIdx.x * BN; if (K > 3000) column0 += 16;"},
+    "a block of columns in the kernel": {
+        "STORE": STORE.replace("d[w * 4];", "d[w * 4] * (column0 / BN == 90 ? 2 : 1);")
+    },
+    "blocks that ask how many there are": {
+        "PLACE": "const int column0 = blockIdx.x * BN; if (gridDim.x > 90) return;",
+    },
+    "another loop by the width, late": {
+        "STORE": "if (blockIdx.x == 90) for (int i = 0; i < BN; ++i) d[i / 8] += i;\n" + STORE,
+    },
+}
+"""What goes by the width of a tile, or by its number, beside the place of the tile: for the judge."""

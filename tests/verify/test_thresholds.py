@@ -127,6 +127,25 @@ def test_what_there_is_no_time_for_is_said(tmp_path: Path) -> None:
         sizes_beyond({"port": program(tmp_path, late)}, CHOSEN, 1e-3)
 
 
+FLIPS = {
+    "with more turns than a number": ("setp.gt.u32 %p2, %r3, {}; @%p2 st.global.u32 [%d0], %r3;", "", [10, 11, 14, 15]),
+    "with a number of turns": ("setp.eq.u32 %p2, %r3, {}; @%p2 st.global.u32 [%d0], %r3;", "", [9, 10, 13, 14]),
+    "in later turns": ("", f"setp.gt.u32 %p2, %r5, {{}}; {ACT}", [11, 12, 15, 16]),
+}
+
+
+@pytest.mark.parametrize("name", FLIPS)
+def test_where_one_of_two_programs_begins_to_do_something(tmp_path: Path, name: str) -> None:
+    """Three, four and 67 turns are looked at."""
+    ahead, turn, turns = FLIPS[name]
+    chosen = [{"K": 16 * count, "N": 64} for count in (3, 4, 67)]
+    one, other = (program(tmp_path, Given(turn.format(n), ahead.format(n))) for n in (10, 14))
+    assert sizes_beyond({"original": one, "port": one}, chosen, 60) == []
+    found = sizes_beyond({"original": one, "port": other}, chosen, 60)
+    assert [s["K"] // 16 for s in found] == turns
+    assert {s["N"] for s in found} == {64}
+
+
 def test_loops_of_few_turns(tmp_path: Path) -> None:
     sizes = few_steps(program(tmp_path, Given()).case)
     assert [s["K"] for s in sizes] == [16, 32, 48, 272, 0]

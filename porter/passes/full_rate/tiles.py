@@ -18,6 +18,7 @@ from tree_sitter import Node
 from porter.lang.cuda import enclosing, find
 from porter.lang.text import Edit, as_bytes
 from porter.model.accumulators import Accumulator
+from porter.model.counted import counted
 from porter.model.functions import Function, Style, declared_name
 from porter.model.kernels import Kernel
 from porter.model.mentions import Mention
@@ -60,12 +61,12 @@ def tile_loop(program: Program, accumulator: Accumulator, function: Function, in
     loop = variable.declaration.parent if variable is not None and variable.declaration is not None else None
     if loop is None or loop.type != "for_statement":
         return None
-    parts = [loop.child_by_field_name(n) for n in ("initializer", "condition", "update")]
-    first, last, step = ("".join(function.text(p).split()) if p is not None else "" for p in parts)
-    extent = last.removeprefix(f"{index}<")
-    counted = program.value(function, extent) == TILES or extent == "".join(accumulator.home.tile_extents[0].split())
-    begins = program.value(function, first.partition("=")[2].rstrip(";")) == 0
-    if not begins or extent == last or not counted or step not in (f"++{index}", f"{index}++", f"{index}+=1"):
+    found = counted(function, loop)
+    if found is None or found.name != index or found.sign == "<=" or found.step != "1":
+        return None
+    extent = "".join(function.text(found.end).split())
+    whole = program.value(function, extent) == TILES or extent == "".join(accumulator.home.tile_extents[0].split())
+    if not whole or program.value(function, function.text(found.first)) != 0:
         return None
     return TileLoop(function, loop, index)
 

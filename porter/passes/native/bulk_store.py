@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results leave by bulk copies: a warp stages the rows that it stores in shared memory, a few columns at a time, and
 each row of these leaves by one `cp.async.bulk`. Whatever the kernel's text says of addresses, values and conditions
-stays; only the store itself goes to the stage."""
+stays; only the store itself goes to the stage. That nobody sees them earlier or otherwise is for PTX to say."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
@@ -15,19 +16,19 @@ from porter.diagnostics import Code
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.affine import Affine, Poly, Scope
+from porter.model.counted import counted
 from porter.model.dynamic_shared import asked_for
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, statements_in
-from porter.model.pipeline.frames import Frame
+from porter.model.pipeline.frames import Frame, first_value
 from porter.model.pipeline.operations import Site, operations_of
 from porter.model.pipeline.who import Who
 from porter.model.scopes import LOOPS, Variable, resolve
-from porter.model.thread_values import several_dimensions
 from porter.model.threads import Threads
 from porter.passes.context import PortContext, qualified
+from porter.passes.full_rate.renaming import reached
 from porter.passes.native.rows import Put, Rows, rows_of
-from porter.passes.native.sites import Changes, Left, Place, steps_below
-from porter.passes.native.storing import Effects
+from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.obstacles import shared_bytes
 from porter.ptx.arch import SHARED_LIMIT, WARP, Limits
 from porter.steps.step import Step
@@ -43,6 +44,13 @@ MOST_STATIC = 45056
 _MOST_TURNS = 16
 """Turns of a loop inside of the one over columns."""
 _MOST_STORES = 256
+_TELLS = re.compile(
+    r"\b(?:__threadfence\w*|atomic\w+|cudaTriggerProgrammaticLaunchCompletion|fence\.(?:acq_rel|sc)\.(?:gpu|sys)|"
+    r"(?:st|red|atom)\.(?:\w+\.)*(?:release|relaxed|acq_rel|global)|griddepcontrol\.launch\w*|volatile\s+(?:int|unsigned)|"
+    r"cp\.async\.bulk\.(?:commit|wait)_group|bulk_group)\b"
+)
+"""What tells others that results are there, or waits for copies of the kernel's own."""
+_DEEPEST = 4
 _JUMPS = ("return_statement", "break_statement", "continue_statement", "goto_statement")
 
 
@@ -95,8 +103,6 @@ class _BulkStore:
     def __post_init__(self) -> None:
         self.function: Function = self.kernel.function
         self.program = self.context.program
-        self.effects = Effects(self.program, self.function)
-        self.differ = Threads(self.program)
         threads = self.program.constants_in(self.function).evaluate(self.kernel.threads or "")
         self.known = threads
         self.threads = min(threads or Limits.threads_per_block, Limits.threads_per_block) // WARP * WARP
@@ -106,27 +112,29 @@ class _BulkStore:
 
     def take(self) -> None:
         function = self.function
-        if several_dimensions(self.program):
-            raise self._left(function.body, "blocks of one dimension")
-        if self.known is not None and self.known % WARP:
-            raise self._left(function.body, "blocks of whole warps")
         for operation in operations_of(self.program, function).operations:
             if operation.kind in ("store", "unread"):
                 raise Place(operation.sites[0].frame.function, operation.sites[0].node).left(BY_TMA)
-        self.effects.alone()
+        self._untold()
         nests = self._nests()
         if not nests:
             raise self._left(function.body, "a loop over columns in which threads store the results")
-        seen: set[int] = set()
         for loop, stores in nests:
-            self._comes_whole(loop.node)
             warps = self._warps(loop.node)
             affine = self._affine(self._runs(loop.node))
             rows = self._rows(affine, loop, stores)
-            seen |= self.effects.only_stored(affine, [s.left for s in stores])
             self._write(loop, stores, rows, warps)
-        self.effects.nowhere_else(seen)
         self._fits()
+
+    def _untold(self) -> None:
+        """That no other kernel or block is told of results, which bulk copies bring later: who reads them while this
+        kernel runs is nobody that is compared."""
+        mine = reached(self.program, [self.function])
+        for function in (f for f in self.program.functions if id(f) in mine):
+            body = function.span(function.body)
+            text = function.file.lexed.code[body.start : body.end].decode("utf-8", "replace")
+            for match in filter(None, map(_TELLS.search, [text, *(s.template for s in function.asm)])):
+                raise Left(function, body, f"that nobody waits for results in this kernel: `{match[0]}`")
 
     def _fits(self) -> None:
         """That shared memory holds what warps stage beside what launches ask for, as far as these say."""
@@ -163,11 +171,21 @@ class _BulkStore:
         left = assignment.child_by_field_name("left")
         if left is None or left.type not in ("subscript_expression", "pointer_expression", "call_expression"):
             return False
-        probe = Affine(self.program, WARP, range(WARP))
-        return any(
-            (v := resolve(self.function, n, self.function.text(n))) is not None and self.effects.is_handed(v, probe)
-            for n in find(left, "identifier")
-        )
+        names = (resolve(self.function, n, self.function.text(n)) for n in find(left, "identifier"))
+        return any(v is not None and self._is_handed(v, 0) for v in names)
+
+    def _is_handed(self, variable: Variable, depth: int) -> bool:
+        """Whether a variable is a pointer that the kernel is handed, or is made of one."""
+        if variable.function is not self.function or not self.program.names.expressions.variable(variable).is_pointer:
+            return False
+        if variable.param is not None:
+            # who waits for volatile stores is no thread of the kernel
+            return "volatile" not in self.function.text(variable.param.node or self.function.body)
+        value = first_value(variable)
+        if value is None or depth > _DEEPEST:
+            return False
+        names = (resolve(self.function, n, self.function.text(n)) for n in find(value, "identifier"))
+        return any(v is not None and v.key != variable.key and self._is_handed(v, depth + 1) for v in names)
 
     def _columns(self, node: Node) -> _Loop:
         """The loop whose turns are the columns: the innermost around a store each of whose turns is whole columns.
@@ -184,7 +202,6 @@ class _BulkStore:
                     raise self._left(above, "a loop over columns around this store, counted up from a number")
                 try:
                     self._rows(self._affine(self._runs(above)), loop, list(self._inside(loop)))
-                    self._turns_alike(above)
                 except Left as left:
                     why = left
                 else:
@@ -193,11 +210,6 @@ class _BulkStore:
                     break
             above = above.parent
         raise why
-
-    def _turns_alike(self, loop: Node) -> None:
-        condition = loop.child_by_field_name("condition")
-        if condition is not None and self.differ.differ(self.function, condition):
-            raise self._left(condition, "as many turns of this loop for all threads")
 
     def _affine(self, threads: frozenset[int]) -> Affine:
         warps = sorted({t // WARP for t in threads})
@@ -208,110 +220,71 @@ class _BulkStore:
         return body if body is not None and body.type == "compound_statement" else None
 
     def _loop(self, node: Node) -> _Loop | None:
-        begin, condition, update = (node.child_by_field_name(n) for n in ("initializer", "condition", "update"))
-        if node.type != "for_statement" or begin is None or condition is None or update is None:
+        found, evaluate = counted(self.function, node), self.program.constants_in(self.function).evaluate
+        if found is None:
             return None
-        declared = [c for c in begin.named_children if c.type == "init_declarator"]
-        if begin.type != "declaration" or len(declared) != 1:
+        first, step, end = (
+            evaluate(t) for t in (self.function.text(found.first), found.step, self.function.text(found.end))
+        )
+        variable = resolve(self.function, found.end, found.name)
+        if (
+            first is None
+            or first < 0
+            or not step
+            or step < 0
+            or variable is None
+            or self._turns_inside(node, found.name)
+        ):
             return None
-        name = declared[0].child_by_field_name("declarator")
-        value = declared[0].child_by_field_name("value")
-        if name is None or name.type != "identifier" or value is None:
-            return None
-        text = self.function.text
-        first = self.program.constants_in(self.function).evaluate(text(value))
-        step = self._step(update, text(name))
-        variable = resolve(self.function, update, text(name))
-        if first is None or first < 0 or not step or variable is None or self._turns_inside(node, text(name)):
-            return None
-        return _Loop(node, variable, first, step, self._count(condition, text(name), first, step))
-
-    def _step(self, update: Node, name: str) -> int:
-        """By how much a loop's variable grows; 0 where that is not known."""
-        text = "".join(self.function.text(update).split())
-        if text in (f"++{name}", f"{name}++"):
-            return 1
-        by = text.removeprefix(f"{name}+=")
-        value = self.program.constants_in(self.function).evaluate(by) if by != text else None
-        return value if value is not None and value > 0 else 0
+        last = None if end is None else end + (found.sign == "<=")
+        turns = None if last is None else max(0, -(-(last - first) // step))
+        return _Loop(node, variable, first, step, turns)
 
     def _turns_inside(self, loop: Node, name: str) -> bool:
         """Whether the body gives the variable of a loop another value."""
         body = loop.child_by_field_name("body")
-        if body is None:
-            return True
-        return any(
+        return body is None or any(
             (target := n.child_by_field_name("left") or n.child_by_field_name("argument")) is not None
             and self.function.text(target) == name
             for n in find(body, "assignment_expression", "update_expression")
         )
 
-    def _count(self, condition: Node, name: str, first: int, step: int) -> int | None:
-        left, right = condition.child_by_field_name("left"), condition.child_by_field_name("right")
-        operator = condition.child_by_field_name("operator")
-        if left is None or right is None or operator is None or self.function.text(left) != name:
-            return None
-        end = self.program.constants_in(self.function).evaluate(self.function.text(right))
-        sign = self.function.text(operator)
-        if end is None or sign not in ("<", "<=", "!="):
-            return None
-        end += sign == "<="
-        return max(0, -(-(end - first) // step))
-
     def _inside(self, loop: _Loop) -> Iterator[_Store]:
-        """The stores in a loop. Nothing else in it does anything but compute.
+        """The stores in a loop.
 
         Raises:
-            Left: something does.
+            Left: how often an inner loop runs is not known.
         """
-        body = self._body(loop.node)
+        body, condition = self._body(loop.node), loop.node.child_by_field_name("condition")
         if body is None:
             raise self._left(loop.node, "a loop over columns in braces")
-        yield from self._in_statements(body, ())
+        # which lanes leave may go by sizes that no case has
+        for leaving in find(body, *_JUMPS):
+            raise self._left(leaving, "a loop over columns that no lane leaves")
+        if condition is not None and Threads(self.program).differ(self.function, condition):
+            raise self._left(condition, "as many turns of this loop for all threads")
+        yield from self._below(body, ())
 
-    def _in_statements(self, block: Node, loops: tuple[_Loop, ...]) -> Iterator[_Store]:
-        for node in statements_in(block):
-            yield from self._in_statement(node, loops)
-
-    def _in_statement(self, node: Node, loops: tuple[_Loop, ...]) -> Iterator[_Store]:
-        if node.type == "compound_statement":
-            yield from self._in_statements(node, loops)
-        elif node.type == "declaration":
-            self.effects.declares_values(node)
-            self.effects.quiet(node)
-        elif node.type == "if_statement":
-            condition = node.child_by_field_name("condition")
-            if condition is not None:
-                self.effects.quiet(condition)
-            for name in ("consequence", "alternative"):
-                arm = node.child_by_field_name(name)
-                inner = arm.named_children if arm is not None and arm.type == "else_clause" else [arm] if arm else []
-                for one in inner:
-                    yield from self._in_statement(one, loops)
-        elif node.type == "for_statement":
-            loop, body = self._loop(node), node.child_by_field_name("body")
-            if loop is None or body is None or loop.turns is None or loop.turns > _MOST_TURNS:
+    def _below(self, node: Node, loops: tuple[_Loop, ...]) -> Iterator[_Store]:
+        if node.type == "for_statement":
+            loop = self._loop(node)
+            if loop is None or loop.turns is None or loop.turns > _MOST_TURNS:
                 raise self._left(node, "how often a loop in the one over columns runs")
-            yield from self._in_statement(body, (*loops, loop))
-        elif node.type == "expression_statement":
-            yield self._store(node, loops)
-        elif node.type not in ("comment", "preproc_call", "preproc_def", "preproc_function_def", ";",
-                               "static_assert_declaration", "using_declaration", "alias_declaration"):  # fmt: skip
-            raise self._left(node, "a loop over columns that does nothing but store")
+            loops = (*loops, loop)
+        for inner in node.named_children:
+            if inner.type == "assignment_expression" and self._stores(inner):
+                yield self._store(node, inner, loops)
+            else:
+                yield from self._below(inner, loops)
 
-    def _store(self, node: Node, loops: tuple[_Loop, ...]) -> _Store:
-        inner = [c for c in node.named_children if c.type != "comment"]
-        if len(inner) != 1 or inner[0].type != "assignment_expression":
-            raise self._left(node, "a loop over columns that does nothing but store")
-        operator = inner[0].child_by_field_name("operator")
-        left, value = inner[0].child_by_field_name("left"), inner[0].child_by_field_name("right")
+    def _store(self, statement: Node, assignment: Node, loops: tuple[_Loop, ...]) -> _Store:
+        operator = assignment.child_by_field_name("operator")
+        left, value = assignment.child_by_field_name("left"), assignment.child_by_field_name("right")
         if operator is None or self.function.text(operator) != "=" or left is None or value is None:
-            raise self._left(node, "results that are stored, not added to what is there")
-        if not self._stores(inner[0]):
-            raise self._left(node, "a loop over columns that does nothing but store to one output")
-        self.effects.quiet(left, stored=True)
-        self.effects.quiet(value)
-        return _Store(node, left, value, loops)
+            raise self._left(statement, "results that are stored, not added to what is there")
+        if statement.type != "expression_statement":
+            raise self._left(statement, "a store in a form of its own")
+        return _Store(statement, left, value, loops)
 
     # --- Who, and where
 
@@ -328,33 +301,6 @@ class _BulkStore:
         if not warps or len(threads) != WARP * len(warps) or warps[-1] - warps[0] + 1 != len(warps):
             raise self._left(node, "that whole warps come to this loop")
         return range(warps[0], warps[-1] + 1)
-
-    def _comes_whole(self, loop: Node) -> None:
-        """That all lanes of a warp come to a loop as often. Conditions around it ask for the index of a thread, which
-        says that of all lanes (`_warps`), or for what is the same in all threads; what else is around it is around
-        MMAs, which whole warpgroups come to."""
-        function = self.function
-        body = function.span(function.body)
-        places = [path[0].node for path, _ in steps_below(self.program, function, [body])]
-        node, end = loop, loop.end_byte
-        while node.parent is not None and node.parent.id != function.body.id:
-            above = node.parent
-            shared = any(above.start_byte <= p.start_byte < above.end_byte for p in places)
-            if above.type in ("switch_statement", "do_statement", "for_range_loop") and not shared:
-                raise self._left(above, "that whole warps come to this loop")
-            if above.type in LOOPS and not shared:
-                end = above.end_byte
-            if above.type in ("lambda_expression", "try_statement"):
-                raise self._left(above, "a loop over columns of the kernel itself")
-            node = above
-        ahead = [p.end_byte for p in places if p.start_byte < loop.start_byte]
-        if not ahead:
-            raise self._left(loop, "MMAs in the kernel itself, ahead of what it stores")
-        last = max(ahead)
-        jumps = [*find(function.body, *_JUMPS), *self.differ.leaving(function)]
-        for jump in jumps:
-            if last <= jump.start_byte < end or jump.type == "goto_statement":
-                raise self._left(jump, "that no thread leaves between MMAs and what it stores")
 
     # --- Rows
 

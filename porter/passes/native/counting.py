@@ -14,12 +14,14 @@ from porter.lang.text import Span
 from porter.model.constants import default_of
 from porter.model.functions import Function, declared_name
 from porter.model.program import Program
+from porter.passes.full_rate.renaming import reached
 from porter.passes.native.sites import Left
 
 _NAMES = ("identifier", "type_identifier", "field_identifier")
 _SUMS = ("binary_expression", "parenthesized_expression", "cast_expression", "sizeof_expression")
 _LITERAL = re.compile(r"(0[xX][0-9a-fA-F]+|[1-9]\d*)([uUlL]*)")
 _CONSTANT = {"const", "constexpr"}
+_TYPES = ("array_declarator", "template_argument_list", "decltype", "alias_declaration")
 _TEMPLATES = ("template_type", "template_function", "template_method")
 
 
@@ -76,6 +78,7 @@ class Counting:
         self.program, self.kernel = program, kernel
         self.files = tuple(program.sources.files.values())
         self.words: list[Word] = []
+        self._device: list[Function] | None = None
 
     def left(self, file: CudaFile, node: Node, what: str) -> Left:
         """The step is left out for what stands in a node of a file."""
@@ -83,6 +86,16 @@ class Counting:
         if inside[0].file is not file:
             return Left(self.kernel, self.kernel.span(self.kernel.body), what)
         return Left(inside[0], Span(node.start_byte, node.end_byte), what)
+
+    def is_of_device(self, mention: Mention) -> bool:
+        """Whether a mention stands where the kernel comes and host code does not, or makes a type: PTX judges it."""
+        if self._device is None:
+            mine = reached(self.program, [self.kernel])
+            self._device = [f for f in self.program.functions if id(f) in mine and not _is_for_both(f)]
+        around = [f for f in self.program.functions if f.file is mention.file and f.span(f.node).contains(mention.span)]
+        if not around:
+            return enclosing(mention.node, *_TYPES) is not None
+        return any(f is one for f in around for one in self._device)
 
     # --- Where it comes from
 
@@ -306,6 +319,10 @@ def initialized(node: Node) -> Iterator[tuple[Node, str, Node]]:
         name, value = declared_name(declarator), declarator.child_by_field_name("value")
         if name is not None and value is not None:
             yield declarator, (name.text or b"").decode("utf-8", "replace"), value
+
+
+def _is_for_both(function: Function) -> bool:
+    return "__host__" in function.text(function.node).partition("{")[0]
 
 
 def _qualifiers(file: CudaFile, node: Node) -> set[str]:

@@ -36,7 +36,7 @@ RULE = "PTR192"
 NAME = "mma-thread"
 OWN_THREAD = "a thread of its own that issues the MMAs"
 _CHOICES = ("if_statement", "conditional_expression", "switch_statement")
-_WORK = ("copy", "arrive", "arrive_tx", "expect_tx", "wait", "mma", "store")
+WORK = ("copy", "arrive", "arrive_tx", "expect_tx", "wait", "mma", "store")
 
 
 class Tiles(Protocol):
@@ -107,14 +107,11 @@ class Move:
         kernel = self.kernel
         if self.function is not kernel.kernel.function:
             raise kernel.begin.left("MMAs in the kernel itself, or in functions that get its accumulators")
-        if any(kernel.moves.stores[a] for a in kernel.accumulators):
-            raise kernel.begin.left("sums that no thread writes to")
         at, self.warp = self._place()
         roles = kernel.kernel.roles
         issuer = roles.first * WARPGROUP
         self.range = self._with_waits()
         self.slice = Slice(kernel, self.range, at, issuer)
-        self._reads()
         return at
 
     def take(self) -> None:
@@ -154,17 +151,25 @@ class Move:
 
     # --- Where it goes
 
+    def _loads(self) -> list[Operation]:
+        """Operations that bring stages."""
+        return [o for o in self.kernel.walk.operations if o.kind == "copy"]
+
+    def _is_work(self, operation: Operation) -> bool:
+        """Whether a warp with an operation has something to do."""
+        ahead = operation.kind in WORK and operation.kind != "copy" and self.kernel.is_ahead(operation)
+        return operation.kind in WORK and not ahead
+
     def _place(self) -> tuple[Node, int]:
         """The statement in front of which the thread's part goes, and its warp: a warp that comes to where stages are
         loaded and does nothing there, as in the rest of the kernel."""
         kernel = self.kernel
-        copies = [o for o in kernel.walk.operations if o.kind == "copy"]
+        copies = self._loads()
         if not copies:
             raise kernel.begin.left("a warp that loads stages by TMA")
         busy = set(kernel.consumers)
-        for operation in (o for o in kernel.walk.operations if o.kind in _WORK):
-            if not kernel.is_ahead(operation) or operation.kind == "copy":
-                busy |= kernel.runs(operation)
+        for operation in filter(self._is_work, kernel.walk.operations):
+            busy |= kernel.runs(operation)
         busy_warps = {t // WARP for t in busy}
         site = next((s for s in copies[0].sites if s.frame.function is self.function), None)
         if site is None:
@@ -182,19 +187,6 @@ class Move:
                 if set(range(warp * WARP, (warp + 1) * WARP)) <= there:
                     return node, warp
         raise Place(self.function, site.node).left("a warp beside that which loads stages, with nothing to do")
-
-    def _reads(self) -> None:
-        """That sums are read behind the MMAs, in the block that these stand in."""
-        kernel = self.kernel
-        block = kernel.first.parent
-        assert block is not None
-        for node in kernel.reads if self.slice.loops else ():
-            if not (block.start_byte <= node.start_byte and node.end_byte <= block.end_byte):
-                raise Place(self.function, node).left("that the sums of a tile are read where its MMAs stand")
-            if node.start_byte < self.range[-1].end_byte:
-                raise Place(self.function, node).left("that sums are read behind the MMAs of their tile")
-        if not any(True for _ in kernel.reads):
-            raise kernel.begin.left("where the sums are read")
 
     # --- What becomes of the consumers
 

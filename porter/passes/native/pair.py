@@ -21,7 +21,7 @@ from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.program import Program
-from porter.model.scopes import LOOPS, Variable, resolve
+from porter.model.scopes import LOOPS, resolve
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.renaming import reached
@@ -34,7 +34,6 @@ from porter.passes.native.sharing import is_ring
 from porter.passes.native.sites import Changes, Left, Place, path_of, statement_of
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
-from porter.ptx.table import find as decode
 from porter.ptx.tmem import COLUMNS, LANES
 from porter.ptx.umma import Kind, legal_n
 from porter.steps.step import Declared, Ring, Step
@@ -42,11 +41,8 @@ from porter.steps.step import Declared, Ring, Step
 RULE = "PTR194"
 NAME = "pair"
 CTAS = 2
-_PLAIN = frozenset({"cp", "async", "bulk", "tensor", "2d", "shared::cluster", "shared::cta", "global", "tile",
-                    "mbarrier::complete_tx::bytes"})  # fmt: skip
 _STATEMENTS = ("declaration", "expression_statement", "condition_clause")
 BLOCK = re.compile(rb"\b(blockIdx|gridDim)\b(?:\s*\.\s*([xyz])\b)?")
-_OF_CLUSTER = re.compile(r"%%?(?:n?ctaid|n?cluster|is_explicit)|\bmapa\b|barrier\.cluster|multicast")
 _NAME = re.compile(r"(?<![\w.>:])[A-Za-z_]\w*(?!\s*(?:::|\())")
 
 
@@ -155,10 +151,6 @@ class Pair:
     def _alone(self) -> None:
         """That no CTA knows of another, and each takes one tile after another."""
         kernel = self.kernel
-        for function in self._reached():
-            for statement in function.asm:
-                if _OF_CLUSTER.search(statement.template):
-                    raise Left(function, statement.span, "a kernel whose CTAs know nothing of each other")
         if "__cluster_dims__" in self.function.text(self.function.node):
             raise kernel.begin.left("a kernel without clusters")
         launch = self.launch
@@ -398,7 +390,6 @@ class Pair:
 
     def _load(self, copy: Operation, side: Side) -> None:
         place = path_of(copy)[0]
-        self._is_plain(copy)
         if any("?" in t for t in (copy.to, copy.map, copy.barrier, *copy.coords)) or len(copy.coords) != 2:
             raise place.left("what is loaded, in words of the kernel")
         param = self.function.param(copy.map)
@@ -408,16 +399,6 @@ class Pair:
         coords[side.index] += f" + {qualified('pair_rank')}() * {side.half}"
         text = f"{qualified('load_of_pair')}(&{copy.to}, &{copy.map}, &{copy.barrier}, {coords[0]}, {coords[1]});"
         self.changes.statement(self._statement(copy), text)
-
-    def _is_plain(self, copy: Operation) -> None:
-        site = copy.sites[-1]
-        for statement in site.frame.function.asm:
-            if statement.node.id != site.node.id or statement.ptx is None:
-                continue
-            for instruction in statement.ptx.instructions():
-                found = decode(instruction) if instruction.parts[0] == "cp" else None
-                if found is not None and (set(found.parts) - _PLAIN or instruction.guard is not None):
-                    raise path_of(copy)[0].left("a plain load of a box of two dimensions")
 
     # --- Sums of both halves of the columns
 
@@ -458,20 +439,7 @@ class Pair:
         name, factor = next(iter(found))
         if factor <= 0 or side.tile % factor:
             raise path_of(copy)[0].left(f"tiles of {side.tile}, counted in a part of that: `{copy.coords[side.index]}`")
-        here = resolve(self.function, path_of(copy)[0].node, name)
-        there = resolve(self.function, self.move.range[0], name)
-        if here is None or there is None or not self._same(here, there):
-            raise path_of(copy)[0].left(f"the same `{name}` where sums are stored")
         return name, factor
-
-    def _same(self, here: Variable, there: Variable) -> bool:
-        """Whether two variables of a name have the same values, tile by tile: it is one, or they are made of the same
-        text."""
-        if here.key == there.key:
-            return True
-        texts = [v.declarator.child_by_field_name("value") for v in (here, there) if v.declarator is not None]
-        values = [" ".join(self.function.text(t).split()) for t in texts if t is not None]
-        return len(values) == 2 and values[0] == values[1]
 
     def _factor(self, copy: Operation, text: str) -> tuple[str, int]:
         """The variable that a coordinate is a multiple of, and of what."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import enclosing, find
+from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.model.kernels import SHARED
@@ -22,9 +22,6 @@ from porter.passes.native.sites import Changes, Place
 from porter.passes.native.slicing import Slice
 
 _ROUNDS = ("%", "/", "&", ">>")
-_SIMPLE = ("primitive_type", "sized_type_specifier", "placeholder_type_specifier", "type_identifier",
-           "qualified_identifier")  # fmt: skip
-_LEAVING = ("break_statement", "continue_statement", "return_statement", "goto_statement")
 
 
 def _holds(outer: Node, inner: Node) -> bool:
@@ -33,11 +30,7 @@ def _holds(outer: Node, inner: Node) -> bool:
 
 @dataclass(eq=False)
 class Places:
-    """Declarations of a kernel that follow from where its block is in the grid, in the order of the text.
-
-    Raises:
-        Left: where the block is, is asked for in another way.
-    """
+    """Declarations of a kernel that follow from where its block is in the grid, in the order of the text."""
 
     kernel: Pipelined
     slice: Slice
@@ -66,34 +59,6 @@ class Places:
     def outside(self, nodes: Sequence[Node]) -> list[Node]:
         """The declarations that are no part of these statements."""
         return [d for d in self.declarations if not any(_holds(n, d) for n in nodes)]
-
-    def check(self, parts: Sequence[Part]) -> None:
-        """
-        Raises:
-            Left: the place of the block is asked for elsewhere, or what follows from it is changed.
-        """
-        nodes = [n for part in parts for n in part.nodes]
-        for declaration in self.outside(nodes):
-            self._plain(declaration)
-        mine = [*nodes, *self.declarations]
-        for name in find(self.function.body, "identifier"):
-            word = self.function.text(name)
-            if (word == BLOCK or word in self.names) and not any(_holds(n, name) for n in mine):
-                raise Place(self.function, name).left(f"what `{word}` is for, apart from a tile")
-            variable = resolve(self.function, name, word) if word in self.names else None
-            if variable is None or variable.declaration is None or _holds(variable.declaration, name):
-                continue
-            there = any(_holds(n, variable.declaration) for n in nodes)
-            if not there and self.slice.gives(self.function, name, variable) and not variable.is_reference:
-                raise Place(self.function, name).left(f"that `{word}` stays as the place of the tile says")
-
-    def _plain(self, declaration: Node) -> None:
-        """That a declaration does nothing but compute numbers and addresses."""
-        kind = declaration.child_by_field_name("type")
-        for declarator in declaration.children_by_field_name("declarator"):
-            value = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
-            if kind is None or kind.type not in _SIMPLE or value is None or "_list" in value.type:
-                raise Place(self.function, declaration).left("what it is made of, as a number or an address")
 
 
 @dataclass(frozen=True)
@@ -129,10 +94,11 @@ class Part:
     def _mine(self, node: Node) -> bool:
         return any(_holds(n, node) for n in self.nodes)
 
-    def check(self) -> None:
-        """
+    def follow(self) -> None:
+        """Find what goes on from tile to tile.
+
         Raises:
-            Left: it is not known what goes on from tile to tile, or something else does.
+            Left: it has no place to begin ahead of all tiles.
         """
         for operation in self.operations:
             self._follow(operation)
@@ -142,34 +108,19 @@ class Part:
     def _follow(self, operation: Operation) -> None:
         """What the mbarrier, its phase and its stage are made of goes on from tile to tile."""
         site = next(s for s in operation.sites if s.frame.function is self.function)
-        texts = [operation.barrier, operation.to]
-        timed = operation.kind == "wait" and operation.by_parity
-        phases = [operation.phase] if timed else []
-        turning = False
-        for text in (*texts, *phases):
-            for word in names_in(text):
-                first = re.split(r"\.|->", word)[0]
-                variable = resolve(self.function, site.node, first)
-                if first == BLOCK:
-                    raise self._left(site.node, f"a stage that `{first}`, the place of the tile, has no part in")
-                if variable is not None:
-                    goes_on = self._goes_on(variable, site.node)
-                    turning |= goes_on and text in phases
-        if timed and not turning:
-            what = f"that the phase `{operation.phase}` of {operation.barrier} goes on from tile to tile"
-            raise self._left(site.node, what)
+        phase = operation.phase if operation.kind == "wait" and operation.by_parity else ""
+        for word in (w for text in (operation.barrier, operation.to, phase) for w in names_in(text)):
+            variable = resolve(self.function, site.node, re.split(r"\.|->", word)[0])
+            if variable is not None:
+                self._goes_on(variable, site.node)
 
     def _goes_on(self, variable: Variable, at: Node, seen: tuple[tuple[int, int, str], ...] = ()) -> bool:
         """Whether a variable changes as stages do; it then goes on from tile to tile."""
         if variable.key in seen or variable.function is not self.function:
             return variable.key in self._keys
-        if variable.name in self.places.names:
-            raise self._left(at, f"a stage that `{variable.name}`, the place of the tile, has no part in")
         declared, given = variable.declaration, list(self._given(variable))
         inside = declared is not None and self._mine(declared)
         if declared is None or SHARED in self.function.text(declared):
-            if given and variable.param is not None:
-                raise self._left(at, f"that `{variable.name}` begins anew with each tile")
             return False
         if inside and declared.parent is not None and declared.parent.type == "for_statement":
             self._counts(variable, declared.parent, at)
@@ -265,60 +216,9 @@ class Part:
         alone = len(declared.children_by_field_name("declarator")) == 1
         if value is None or text(value).rstrip("uU") != "0" or not counted or not alone or kind is None:
             raise self._left(at, f"that `{variable.name}` counts stages from 0, one by one")
-        if body is None or body.type != "compound_statement" or any(True for _ in self._given_in(variable, body)):
+        if body is None or body.type != "compound_statement":
             raise self._left(at, f"that `{variable.name}` counts stages from 0, one by one")
-        for leaving in find(body, *_LEAVING):
-            if self._leaves(leaving, loop):
-                raise self._left(leaving, "that each turn of the loop is a stage")
-        for operation in self.operations:
-            site = next(s for s in operation.sites if s.frame.function is self.function)
-            if operation.barrier and not _holds(body, site.node):
-                raise self._left(site.node, "one loop that counts the stages of a tile")
-        turns = [n for n in find(body, "identifier") if text(n) == variable.name and _is_turn(text, n)]
-        if len(turns) != len(_pattern(variable.name).findall(text(body))):
-            raise self._left(at, f"which stage follows from `{variable.name}`")
-        for turn in turns:
-            self._is_stage(turn)
-        for operation in self.operations:
-            names = [n for c in operation.coords for n in re.findall(rf"\b{name}\b\s*(?:[%/&]|>>)", c)]
-            if names:
-                raise self._left(at, f"coordinates that follow from `{variable.name}` as a stage does not")
-        self._only_turns(variable, turns)
         self.counter = Counter(loop, variable.name, text(kind))
-
-    def _given_in(self, variable: Variable, body: Node) -> Iterator[Node]:
-        return (n for n in self._given(variable) if _holds(body, n))
-
-    @staticmethod
-    def _leaves(node: Node, loop: Node) -> bool:
-        if node.type in ("return_statement", "goto_statement"):
-            return True
-        inner = (*LOOPS, "switch_statement") if node.type == "break_statement" else LOOPS
-        around = enclosing(node, *inner)
-        return around is not None and around.id == loop.id
-
-    def _is_stage(self, turn: Node) -> None:
-        """That a turn chooses a stage or a phase: it stands in an index, in what a function is handed that waits, loads
-        or gives back, or in what a variable for these begins with."""
-        sites = {s.node.id for o in self.operations for s in o.sites if s.frame.function is self.function}
-        above = turn.parent
-        while above is not None and self._mine(above):
-            if above.type == "subscript_expression" or above.id in sites:
-                return
-            if above.type in ("init_declarator", "assignment_expression"):
-                return
-            above = above.parent
-        raise self._left(turn, f"that `{self.function.text(turn)}` is a stage here")
-
-    def _only_turns(self, variable: Variable, turns: Sequence[Node]) -> None:
-        """That mbarriers and their phases follow from the count by its turns alone."""
-        pattern = _pattern(variable.name)
-        word = re.compile(rf"\b{re.escape(variable.name)}\b")
-        for operation in self.operations:
-            for text in (operation.barrier, operation.to, operation.phase if operation.by_parity else ""):
-                if word.search(pattern.sub("", text)):
-                    site = next(s for s in operation.sites if s.frame.function is self.function)
-                    raise self._left(site.node, f"which stage follows from `{variable.name}`")
 
     def pattern(self, passed: str) -> tuple[re.Pattern[str], str] | None:
         """What stands for the count in a turn, and what does so across tiles."""

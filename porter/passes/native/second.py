@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
 from porter.model.events import Event, Kind
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
@@ -72,26 +71,17 @@ class Second:
                 raise self._left(node, "a statement that does nothing but wait")
         updates = {n.id for n in product.next.updates}
         for node in rest[at + 1 :]:
-            if node.id in updates or product.next.computes(node):
+            done = [o for o in product.walk if self._is_in(o, node)]
+            if node.id in updates or not (done or product.events_in([node], *Kind)):
                 continue
-            self._gives_back(node)
+            if not done or any(o.kind != "arrive" for o in done):
+                raise self._left(node, "that nothing but arrivals stands behind the wait for the last product")
             self.given.append(node)
         self.rest = rest[:at]
 
     @staticmethod
     def _statement(statements: Sequence[Node], event: Event) -> Node:
         return next(n for n in statements if inside(n, event.node))
-
-    def _gives_back(self, node: Node) -> None:
-        """That a statement does nothing but to tell others that operands are no longer read."""
-        what = "that nothing but arrivals stands behind the wait for the last product"
-        inner = [o for o in self.product.walk if self._is_in(o, node)]
-        if not inner or any(o.kind != "arrive" for o in inner):
-            raise self._left(node, what)
-        if node.type not in ("expression_statement", "if_statement") or self.product.events_in([node], *Kind):
-            raise self._left(node, what)
-        if any(True for _ in find(node, "assignment_expression", "update_expression", "declaration", *LOOPS)):
-            raise self._left(node, what)
 
     def _is_in(self, operation: Operation, node: Node) -> bool:
         return any(s.frame.function is self.function and inside(node, s.node) for s in operation.sites)
@@ -136,7 +126,6 @@ class Second:
                 if variable.key in seen or not product.next.varies(variable):
                     continue
                 seen.add(variable.key)
-                product.next.copies(variable)
                 declared = variable.declaration
                 if declared is not None and inside(product.loop, declared):
                     kind = declared.child_by_field_name("type")

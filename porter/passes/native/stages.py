@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ring has more stages: the constant that their number comes from is another one, and all that is made of it grows
-with it. A place that is made of it and is not one of a ring refuses the step, and so does a ring that is not."""
+with it. Device code is judged on PTX; what host code makes of the number is asked here, as nobody runs it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -17,7 +16,6 @@ from porter.model.dynamic_shared import ATTRIBUTES, amounts
 from porter.model.functions import declared_name
 from porter.model.kernels import SHARED
 from porter.model.pipeline.read import pipeline_of
-from porter.model.pipeline.rings import split_index
 from porter.passes.context import PortContext
 from porter.passes.native.counting import Counting, Literal, Mention, initialized
 from porter.passes.native.mainloop import Pipelined
@@ -27,14 +25,10 @@ from porter.steps.step import Declared, Ring, Step
 
 RULE = "PTR191"
 NAME = "stages"
-_ROUNDS = ("%", "/")
-_COMPARES = ("==", "!=", "<", "<=", ">", ">=")
-_MAKES_EMPTY = ("init", "arrive", "remap")
 _NAMING = ("template_function", "qualified_identifier", "pointer_expression", "cast_expression",
            "parenthesized_expression")  # fmt: skip
 _DECLARING = ("function_declarator", "init_declarator", "template_instantiation")
 _LISTED = ("type_descriptor", "template_argument_list")
-_AROUND = ("binary_expression", "parenthesized_expression", "cast_expression")
 
 
 def take(context: PortContext, found: list[Pipelined], count: int) -> tuple[Changes, int]:
@@ -64,8 +58,6 @@ class Stages:
         self.program = self.kernel.program
         self.facts = pipeline_of(self.program, self.function)
         self.counting = Counting(self.program, self.function)
-        self.masked = False
-        self.texts = [_plain(t) for t in self._texts()]
 
     def take(self) -> int:
         constant, literal = self._constant()
@@ -78,7 +70,6 @@ class Stages:
         self.mentions = list(self.counting.mentions(constant))
         for mention in self.mentions:
             self._judge(mention)
-        self._rings()
         self._memory()
         self._launches()
         return self._edit(literal)
@@ -95,86 +86,63 @@ class Stages:
 
     def _edit(self, literal: Literal) -> int:
         count = self.count
-        if self.masked:
+        masked = any(map(self._is_mask, self.mentions))
+        if masked:
             count = 1 << (count.bit_length() - 1)
         if count <= literal.value:
-            more = " by a power of two" if self.masked else ""
+            more = " by a power of two" if masked else ""
             raise self._left(f"room for more than {literal.value} stages{more}")
         own = next(f for f in self.program.functions if f.file is literal.file)
         at = Span(literal.node.start_byte, literal.node.end_byte)
         self.changes.replace(own, at, literal.instead(count))
         return count
 
-    # --- What the rings are
+    # --- What host code makes of it, which no PTX tells
 
-    def _texts(self) -> Iterator[str]:
-        """Texts in which a ring's index or phase is made, or goes on."""
-        found: list[str] = []
-        for operation in self.kernel.walk.operations:
-            found += [split_index(operation.barrier)[1], operation.phase]
-        for ring in self.facts.rings:
-            found += [ring.index, ring.advance, ring.phase]
-        yield from found
-        named = {w for text in found for w in re.findall(r"[A-Za-z_]\w*", text)}
-        for file in self.program.sources.files.values():
-            for _, name, value in initialized(file.root):
-                if name in named:
-                    yield file.text(value)
+    def _judge(self, mention: Mention) -> None:
+        """
+        Raises:
+            Left: host code makes something else of it than shared memory of a launch.
+        """
+        judged = self.counting.is_of_device(mention) or self._is_amount(mention)
+        if not judged:
+            node = mention.node.parent or mention.node
+            while node.type in _LISTED and node.parent is not None:
+                node = node.parent
+            text = " ".join(mention.text(node).split())[:60]
+            raise self.counting.left(mention.file, mention.node, f"what `{text}` has to do with stages")
 
-    def _rings(self) -> None:
-        """That mbarriers, phases and parameters are those of the constant."""
-        for ring in self.facts.rings:
-            assert ring.stages is not None
-            if not self.counting.is_one(ring.stages.text):
-                raise self._left(f"that {ring.barrier} has as many stages as the constant says")
-            for divisor in re.findall(r"/\s*([\w:]+)", ring.phase):
-                if not self.counting.is_one(divisor):
-                    raise self._left(f"that the phase of {ring.barrier} turns after all stages: `{ring.phase}`")
-            if ">>" in ring.phase:
-                raise self._left(f"that the phase of {ring.barrier} turns after all stages: `{ring.phase}`")
-        for barrier in self.facts.barriers:
-            words = re.findall(r"[\w:]+", barrier.extent.text) if barrier.extent is not None else []
-            if not any(self.counting.is_one(w) for w in words):
-                raise self._left(f"that there are as many mbarriers {barrier.name} as stages")
-        templates = [t for t in _templates(self.function.node) if self.function.template_params]
-        for name in self.function.template_params:
-            used = any(r.stages is not None and r.stages.text == name for r in self.facts.rings)
-            if used and not any(self.counting.binds(t, name) for t in templates):
-                raise self._left(f"what its template's `{name}` is in each launch")
+    def _is_amount(self, mention: Mention) -> bool:
+        """Whether it says how much shared memory a launch asks for."""
+        return any(
+            caller.file is mention.file and caller.span(node).contains(mention.span)
+            for caller, node in amounts(self.program, self.function)
+        )
+
+    @staticmethod
+    def _is_mask(mention: Mention) -> bool:
+        """Whether an index turns by it that takes powers of two alone."""
+        less = mention.node.parent
+        whole = less.parent if less is not None else None
+        while whole is not None and whole.type == "parenthesized_expression":
+            whole = whole.parent
+        if less is None or whole is None or whole.type != "binary_expression":
+            return False
+        return mention.text(less).endswith("1") and less.children[1].type == "-" and whole.children[1].type == "&"
 
     def _memory(self) -> None:
         """That stages lie in dynamic shared memory, whose size a launch says."""
-        dynamic = self._shared("extern")
-        for copy in self.facts.copies:
-            word = re.search(r"[A-Za-z_]\w*", copy.to)
-            if word is None or word[0] not in dynamic:
-                raise self._left(f"stages in dynamic shared memory: where `{copy.to}` is")
-
-    def _shared(self, among: str) -> set[str]:
-        """Variables that are shared memory, pointers and references to it among them."""
-        found: set[str] = set()
-        for node in find(self.function.body, "declaration"):
-            text = self.function.text(node)
-            if SHARED in text and among in text:
-                named = [declared_name(d) for d in node.children_by_field_name("declarator")]
-                found |= {self.function.text(n) for n in named if n is not None}
-        before = -1
-        while before < len(found):
-            before = len(found)
-            for declarator, name, value in initialized(self.function.body):
-                words = set(re.findall(r"[A-Za-z_]\w*", self.function.text(value)))
-                if words & found and self._is_address(declarator, value):
-                    found.add(name)
-        return found
-
-    def _is_address(self, declarator: Node, value: Node) -> bool:
-        inner = declarator.child_by_field_name("declarator")
-        if inner is not None and inner.type in ("pointer_declarator", "reference_declarator"):
-            return True
-        above = declarator.parent
-        kind = above.child_by_field_name("type") if above is not None else None
-        text = self.function.text(value)
-        return (kind is not None and self.function.text(kind) == "auto") or "shared" in text
+        barriers = {b.name.removesuffix("[]") for b in self.facts.barriers}
+        declared = [n for n in find(self.function.body, "declaration") if SHARED in self.function.text(n)]
+        if not any("extern" in self.function.text(n) for n in declared):
+            raise self._left("stages in dynamic shared memory")
+        for node in declared:
+            names = {self.function.text(n) for d in node.children_by_field_name("declarator")
+                     if (n := declared_name(d)) is not None}  # fmt: skip
+            if "extern" not in self.function.text(node) and not names <= barriers and self._grows(
+                self.function.file, node, 0
+            ):  # fmt: skip
+                raise self._left(f"stages in dynamic shared memory: where `{', '.join(sorted(names))}` is")
 
     def _launches(self) -> None:
         """That launches ask for as much memory as their attribute allows, each by the constant."""
@@ -202,117 +170,17 @@ class Stages:
                 named = kind.child_by_field_name("name")
                 if named is not None and other.text(named) in words and self._mentions(other, kind):
                     return True
-            for _, name, value in initialized(other.root) if depth < 4 else ():
-                if name in words and self._grows(other, value, depth + 1):
-                    return True
+            made = [(name, value) for _, name, value in initialized(other.root)]
+            for alias in find(other.root, "alias_declaration"):
+                name_of, made_of = alias.child_by_field_name("name"), alias.child_by_field_name("type")
+                made += [(other.text(name_of), made_of)] if name_of is not None and made_of is not None else []
+            if depth < 4 and any(name in words and self._grows(other, value, depth + 1) for name, value in made):
+                return True
         return False
 
     def _mentions(self, file: CudaFile, node: Node) -> bool:
         whole = Span(node.start_byte, node.end_byte)
         return any(m.file is file and whole.contains(m.span) for m in self.mentions)
-
-    # --- What the constant is used for
-
-    def _judge(self, mention: Mention) -> None:
-        """
-        Raises:
-            Left: a place that is not about stages.
-        """
-        ok = self._is_extent(mention) or self._is_amount(mention)
-        if not ok and not mention.word.derived:
-            ok = self._turns(mention) or self._is_loop(mention)
-        if not (ok or self._is_offset(mention)):
-            node = mention.node.parent or mention.node
-            while node.type in _LISTED and node.parent is not None:
-                node = node.parent
-            text = " ".join(mention.text(node).split())[:60]
-            raise self.counting.left(mention.file, mention.node, f"what `{text}` has to do with stages")
-
-    @staticmethod
-    def _is_extent(mention: Mention) -> bool:
-        """Whether it says how long an array in shared memory is."""
-        node, above = _climb(mention.node)
-        if above is None or above.type != "array_declarator":
-            return False
-        size = above.child_by_field_name("size")
-        while above is not None and above.type.endswith("declarator"):
-            above = above.parent
-        if above is None or size is None or size.id != node.id:
-            return False
-        return above.type == "field_declaration" or (above.type == "declaration" and SHARED in mention.text(above))
-
-    def _is_amount(self, mention: Mention) -> bool:
-        """Whether it says how much shared memory a launch asks for."""
-        return any(
-            caller.file is mention.file and caller.span(node).contains(mention.span)
-            for caller, node in amounts(self.program, self.function)
-        )
-
-    def _turns(self, mention: Mention) -> bool:
-        """Whether an index, or a phase, turns by it."""
-        above = mention.node.parent
-        if above is None or above.type != "binary_expression":
-            return False
-        sign = mention.text(above.children[1])
-        right = above.child_by_field_name("right")
-        if sign == "-" and mention.text(right or above) == "1":
-            mask = above.parent
-            while mask is not None and mask.type == "parenthesized_expression":
-                mask = mask.parent
-            if mask is None or mask.type != "binary_expression":
-                return False
-            above, sign = mask, mention.text(mask.children[1])
-            if sign == "&":
-                self.masked = True
-        elif right is None or right.id != mention.node.id:
-            return False
-        if sign not in (*_ROUNDS, "&", *_COMPARES):
-            return False
-        text = _plain(mention.text(above))
-        if sign in _COMPARES:
-            return any(text in _plain(r.advance) for r in self.facts.rings if not r.advance.startswith("for"))
-        return any(text in t for t in self.texts)
-
-    def _is_loop(self, mention: Mention) -> bool:
-        """Whether it is the end of a loop that makes mbarriers, or calls stages empty, one after the other."""
-        above = mention.node.parent
-        loop = above.parent if above is not None else None
-        if above is None or loop is None or loop.type != "for_statement" or above.type != "binary_expression":
-            return False
-        body, condition = loop.child_by_field_name("body"), loop.child_by_field_name("condition")
-        if body is None or condition is None or condition.id != above.id:
-            return False
-        if mention.text(above.children[1]) not in ("<", "!="):
-            return False
-        statements = body.named_children if body.type == "compound_statement" else [body]
-        whole = Span(body.start_byte, body.end_byte)
-        there = []
-        for operation in self.kernel.walk.operations:
-            for site in operation.sites:
-                span = site.frame.function.span(site.node)
-                if site.frame.function.file is mention.file and whole.contains(span):
-                    there.append((operation, span))
-        if any(o.kind not in _MAKES_EMPTY for o, _ in there):
-            return False
-        return all(
-            any(Span(s.start_byte, s.end_byte).contains(span) for _, span in there)
-            for s in statements if s.type != "comment"
-        )  # fmt: skip
-
-    def _is_offset(self, mention: Mention) -> bool:
-        """Whether it is a part of the address of something that lies behind the stages."""
-        node, above = _climb(mention.node)
-        while above is not None and above.type in ("argument_list", "call_expression"):
-            node, above = _climb(above)
-        if above is None or above.type != "init_declarator" or mention.file is not self.function.file:
-            return False
-        if not self.function.span(self.function.body).contains(Span(node.start_byte, node.end_byte)):
-            return False
-        inner, value = above.child_by_field_name("declarator"), above.child_by_field_name("value")
-        pointer = inner is not None and inner.type == "pointer_declarator"
-        if value is None or not (pointer or "reinterpret_cast" in mention.text(value)):
-            return False
-        return bool(set(re.findall(r"[A-Za-z_]\w*", mention.text(value))) & self._shared(SHARED))
 
 
 def _is_launch(file: CudaFile, node: Node) -> bool:
@@ -328,21 +196,6 @@ def _is_launch(file: CudaFile, node: Node) -> bool:
         return name in LAUNCHERS or name in ATTRIBUTES
     sizes = next((c.named_children for c in above.named_children if c.type == "kernel_call_syntax"), [])
     return above.type in _DECLARING or len(sizes) > 2
-
-
-def _climb(node: Node) -> tuple[Node, Node | None]:
-    """The largest sum or product that a node is a part of, and what that is in."""
-    above = node.parent
-    while above is not None and above.type in _AROUND:
-        if above.type == "binary_expression" and above.children[1].type not in ("+", "*"):
-            break
-        node, above = above, above.parent
-    return node, above
-
-
-def _templates(node: Node) -> list[Node]:
-    above = enclosing(node, "template_declaration")
-    return [above] if above is not None else []
 
 
 def _plain(text: str) -> str:

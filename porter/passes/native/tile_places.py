@@ -12,9 +12,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.model.functions import Function
-from porter.model.pipeline.frames import Frame, Wording
 from porter.model.program import Program
-from porter.model.scopes import Variable, resolve
 from porter.passes.native.sites import Place
 
 
@@ -65,64 +63,8 @@ def spelled(function: Function, node: Node) -> str:
     return "".join(function.text(node).split())
 
 
-def same(
-    program: Program, here: tuple[Frame, Node], there: tuple[Function, Node], seen: frozenset[str] = frozenset()
-) -> bool:
-    """Whether a name stands for the same values, tile by tile, in the function of a frame and in the kernel: it is one
-    variable, or both are made of the same text, in the kernel's words."""
-    frame, name = here
-    text = frame.function.text(name)
-    one, other = resolve(frame.function, name, text), resolve(there[0], there[1], text)
-    if one is None or other is None:
-        return one is None and other is None
-    if one.key == other.key:
-        return True
-    if one.declaration is None or other.declaration is None or one.function is not frame.function:
-        return False
-    wording = Wording(program)
-    if _said(wording, frame, one) != _said(wording, Frame(there[0]), other):
-        return False
-    return all(
-        same(program, (frame, inner), (there[0], other.declaration), seen | {text})
-        for inner in find(one.declaration, "identifier")
-        if not _is_declared(one.declaration, inner)
-        and _is_local(frame.function, inner)
-        and frame.function.text(inner) not in {text, *seen}
-    )
-
-
-def _said(wording: Wording, frame: Frame, variable: Variable) -> str:
-    """A declaration, with what stands for parameters of the function in the kernel's words."""
-    function, node = frame.function, variable.declaration
-    assert node is not None
-    found, at = "", node.start_byte
-    for name in find(node, "identifier", "type_identifier"):
-        if function.param(function.text(name)) is not None and name.start_byte >= at:
-            # `Tiles tiles(M, N);` may be read as the declaration of a function
-            given = frame.bound.get(function.text(name))
-            words = function.text(name) if given is None or frame.outer is None else wording.words(frame.outer, given)
-            found += as_text(function, at, name.start_byte) + words
-            at = name.end_byte
-    return "".join((found + as_text(function, at, node.end_byte)).split())
-
-
 def as_text(function: Function, start: int, end: int) -> str:
     return function.file.source[start + function.shift : end + function.shift].decode("utf-8", "replace")
-
-
-def _is_local(function: Function, name: Node) -> bool:
-    variable = resolve(function, name, function.text(name))
-    return variable is not None and variable.param is None
-
-
-def _is_declared(declaration: Node, name: Node) -> bool:
-    for declarator in declaration.children_by_field_name("declarator"):
-        inner: Node | None = declarator
-        while inner is not None and inner.type != "identifier":
-            inner = inner.child_by_field_name("declarator")
-        if inner is not None and inner.id == name.id:
-            return True
-    return False
 
 
 def _plain(node: Node) -> Node:

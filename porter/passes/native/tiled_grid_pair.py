@@ -5,7 +5,6 @@ blocks stand along the second dimension, and pairs along the first. Each has the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +16,6 @@ from porter.model.functions import Function
 from porter.model.pipeline.frames import Frame, Wording, first_value
 from porter.model.scopes import resolve
 from porter.passes.full_rate.renaming import reached
-from porter.passes.native.mainloop import inside
 from porter.passes.native.pair import BLOCK, RULE, Side, asking
 from porter.passes.native.sites import Changes, Left
 from porter.passes.native.tile_places import TilePlace, as_text
@@ -144,8 +142,6 @@ class TiledGridPair(TiledPair):
                     continue
                 if match[1] != _INDEX.encode() or match[2] is None or match[2].decode() not in _AXES:
                     raise Left(function, span, "that loads and stores alone ask for the block")
-                if not any(self._is_of_load(function, span, load) for load in self.boxes):
-                    raise Left(function, span, "that loads and stores alone ask for the block")
                 if match[2] == b"x":
                     pairs.replace(function, span, cpp("pair_index"))
         pairs.make()
@@ -165,29 +161,6 @@ class TiledGridPair(TiledPair):
     def _stands_in(self, function: Function) -> bool:
         """Whether it is a lambda, whose text is that of the function around it."""
         return function.parent is not None
-
-    def _is_of_load(self, function: Function, span: Span, load: Load) -> bool:
-        """Whether a part of a function is one of a load's place, or of a variable that only says this."""
-        if load.call.caller is not function:
-            return False
-        places = [coordinate for coordinate, _ in self._coordinates(load)]
-        if any(function.span(p).contains(span) for p in places):
-            return True
-        for place in places:
-            for name in [place] if place.type == "identifier" else find(place, "identifier"):
-                variable = resolve(function, name, function.text(name))
-                value = first_value(variable) if variable is not None and variable.function is function else None
-                if variable is None or value is None or not function.span(value).contains(span):
-                    continue
-                uses = [u for u in function.named(variable.name)
-                        if variable.declarator is None or not inside(variable.declarator, u)]  # fmt: skip
-                return all(any(inside(c, u) for one in self.boxes for c, _ in self._coordinates(one)) for u in uses)
-        return False
-
-    def _coordinates(self, load: Load) -> Iterator[tuple[Node, Side]]:
-        for group, side in zip(self.groups, self.sides, strict=True):
-            if load in group:
-                yield load.coords[side.index], side
 
     # --- Stores
 

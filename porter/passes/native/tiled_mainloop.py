@@ -10,7 +10,7 @@ from functools import cached_property
 from tree_sitter import Node
 
 from porter.lang.cuda import find
-from porter.model.facts import Commit, Fence, Layout, RegisterFence, TiledMma, Wait
+from porter.model.facts import Commit, Layout, RegisterFence, TiledMma, Wait
 from porter.model.functions import Call, Function, Style
 from porter.model.pipeline.frames import Frame, Wording, first_value
 from porter.model.pipeline.operations import Operation, Walk, operations_of
@@ -25,7 +25,6 @@ from porter.passes.native.mainloop import Pipelined, inside
 from porter.passes.native.sites import Left, Path, Place
 from porter.passes.tiled.context import TiledContext
 
-_MEETS = "the opening of a batch behind the wait for a stage, where all warps meet ahead of its MMAs"
 _ASKS = (Layout, RegisterFence, TiledMma)
 
 
@@ -195,44 +194,6 @@ class TiledPipelined(Pipelined):
 
     def _of_range(self, node: Node) -> bool:
         return self.spans[0].contains(self.function.span(node))
-
-    def check_meetings(self) -> None:
-        """That all warps meet behind each wait for a stage and ahead of its MMAs: else one of them might still wait
-        when the stage has been given back and filled again, and miss it.
-
-        Raises:
-            Left: they may not.
-        """
-        events: list[tuple[tuple[int, ...], str, Place]] = []
-        for operation in self.walk.operations:
-            at = tuple(s.node.start_byte for s in operation.sites)
-            place = Place(operation.sites[-1].frame.function, operation.sites[-1].node)
-            mine = bool(self.runs(operation) & self.consumers)
-            if operation.kind in ("mma", "arrive") or (operation.kind == "wait" and mine):
-                events += [(at, operation.kind, place)] if mine else []
-        for path, one in self.batches:
-            if isinstance(one.fact, Fence):
-                events.append((self._from_kernel(path), "open", path[-1]))
-        events.sort(key=lambda e: e[0])
-        waited: Place | None = None
-        for _, kind, place in events:
-            if kind == "wait":
-                waited = place
-            elif kind == "open":
-                waited = None
-            elif waited is not None and kind == "mma":
-                raise waited.left(_MEETS)
-        first = next((kind for _, kind, _ in events if kind in ("open", "mma")), "")
-        if waited is not None and first != "open":
-            raise waited.left(_MEETS)
-
-    def _from_kernel(self, path: Path) -> tuple[int, ...]:
-        """Places on the way from the kernel."""
-        front = next(
-            (tuple(s.node.start_byte for s in o.sites[: i]) for o in self.multiplies
-             for i, s in enumerate(o.sites) if s.frame.function is self.function), (),
-        )  # fmt: skip
-        return (*front, *(p.node.start_byte for p in path))
 
 
 class _WhoOfLibrary(Who):

@@ -19,8 +19,8 @@ from porter.model.tiled.accumulators import Handle
 from porter.passes.native import double_buffer, mma_thread, release
 from porter.passes.native.double_buffer import BUFFERS
 from porter.passes.native.mainloop import in_loop, inside
-from porter.passes.native.mma_thread import RULE, Move
-from porter.passes.native.sites import Changes, Place, path_of, prefix
+from porter.passes.native.mma_thread import RULE, WORK, Move
+from porter.passes.native.sites import Changes, Place, path_of
 from porter.passes.native.slicing import Level
 from porter.passes.native.texts import indented
 from porter.passes.native.tiled_mainloop import TiledPipelined, barriers_of
@@ -28,10 +28,7 @@ from porter.passes.native.tiled_pipeline import PipelineObject
 from porter.passes.native.tiled_slicing import TiledSlice
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.text import cpp
-from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
-
-_WORK = ("arrive", "arrive_tx", "expect_tx", "wait", "ask", "mma", "copy", "store")
 
 
 def take(context: TiledContext, found: list[TiledPipelined]) -> None:
@@ -88,18 +85,13 @@ class TiledMove(Move):
         kernel = self.kernel
         if self.function is not kernel.kernel.function:
             raise kernel.begin.left("MMAs in the kernel itself, or in functions that get its accumulators")
-        self._begins_alone()
         at, self.warp = self._place()
         self.range = self._with_waits()
         self.moved = self._given_back()
         issuer = kernel.kernel.roles.first * WARPGROUP
-        mmas = frozenset(h.mma[0].text(h.mma[1]) for h in self.handles if h.mma is not None)
         # whoever slices asks for accumulators as variables
         kernel.variables()
-        own = self._pipelines()
-        self.slice = TiledSlice(kernel, self.range, at, issuer, moved=self.moved, pipelines=own, mmas=mmas)
-        self._reads()
-        self._behind()
+        self.slice = TiledSlice(kernel, self.range, at, issuer, moved=self.moved)
         return at
 
     def _pipelines(self) -> frozenset[str]:
@@ -118,43 +110,13 @@ class TiledMove(Move):
                 raise Place(self.function, statement).left(f"the parameters of `{name}` as a variable")
             self.changes.before(Place(self.function, statement), cpp("consumer_role", params=params))
 
-    def _begins_alone(self) -> None:
-        """That no thread touches sums ahead of their MMAs: what registers hold, another warp does not see."""
-        kernel = self.kernel
-        for node in kernel.writes:
-            declared = any(inside(h.declaration, node) for h in self.handles)
-            if node.start_byte < kernel.first.start_byte and not declared:
-                raise Place(self.function, node).left("sums that begin with MMAs, and with nothing that threads write")
-
     def _loads(self) -> list[Operation]:
         """Where bytes of a stage are expected, by whoever loads it."""
-        return [o for o in self.kernel.walk.operations if o.kind in ("arrive_tx", "expect_tx")]
+        expected = [o for o in self.kernel.walk.operations if o.kind in ("arrive_tx", "expect_tx")]
+        return [o for o in expected if not self.kernel.runs(o) & self.kernel.consumers]
 
-    def _place(self) -> tuple[Node, int]:
-        kernel = self.kernel
-        loads = [o for o in self._loads() if not kernel.runs(o) & kernel.consumers]
-        if not loads:
-            raise kernel.begin.left("a warp that loads stages by TMA")
-        busy = set(kernel.consumers)
-        for operation in (o for o in kernel.walk.operations if o.kind in _WORK):
-            busy |= kernel.runs(operation)
-        busy_warps = {t // WARP for t in busy}
-        site = next((s for s in loads[0].sites if s.frame.function is self.function), None)
-        if site is None:
-            raise kernel.begin.left("loads of stages in the kernel itself")
-        node: Node | None = site.node
-        while node is not None and node.parent is not None and node.parent.id != self.function.body.id:
-            node = node.parent
-            block = node.parent
-            if block is None or block.type != "compound_statement" or in_loop(node, self.function):
-                continue
-            there = kernel.who.runs(prefix(loads[0], self.function, node)).threads
-            if there is None:
-                break
-            for warp in sorted({t // WARP for t in there} - busy_warps):
-                if set(range(warp * WARP, (warp + 1) * WARP)) <= there:
-                    return node, warp
-        raise Place(self.function, site.node).left("a warp beside that which loads stages, with nothing to do")
+    def _is_work(self, operation: Operation) -> bool:
+        return operation.kind in (*WORK, "ask")
 
     def _given_back(self) -> list[Node]:
         """Statements behind the range that do nothing but give stages back, and count on."""
@@ -179,26 +141,6 @@ class TiledMove(Move):
     def _fills(self, barrier: str) -> bool:
         name = split_index(barrier)[0]
         return any(split_index(o.barrier)[0] == name for o in self._loads())
-
-    def _behind(self) -> None:
-        kernel = self.kernel
-        for operation in kernel.walk.operations:
-            site = next((s for s in operation.sites if s.frame.function is self.function), None)
-            if operation.kind != "wait" or site is None or not kernel.runs(operation) & kernel.consumers:
-                continue
-            # ahead of all MMAs threads may wait for something else
-            ahead = kernel.is_ahead(operation) and not self._fills(operation.barrier)
-            if not ahead and not self.span.contains(self.function.span(site.node)):
-                what = "that consumers wait for nothing but stages, among their MMAs"
-                raise Place(self.function, site.node).left(what)
-
-    def _counts(self) -> None:
-        """Nobody but those who load arrives on what consumers wait for."""
-        kernel = self.kernel
-        for operation in kernel.walk.operations:
-            arrives = operation.kind in ("arrive", "arrive_tx", "expect_tx") and self._fills(operation.barrier)
-            if arrives and kernel.runs(operation) & kernel.consumers:
-                raise path_of(operation)[0].left("that consumers do not arrive on what they wait for")
 
     # --- What becomes of the consumers
 

@@ -8,22 +8,19 @@ half of the columns are stored as those of a tile were, one after the other.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
-from porter.lang.cuda import find
 from porter.model.functions import Style
-from porter.model.pipeline.operations import EMPTY
 from porter.passes.native import mma_thread, release
 from porter.passes.native.grids import in_pairs
-from porter.passes.native.mainloop import in_loop, inside
+from porter.passes.native.mainloop import in_loop
 from porter.passes.native.pair import CTAS, Side
-from porter.passes.native.sites import Changes, Place, path_of
+from porter.passes.native.sites import Changes, Place
 from porter.passes.native.texts import ported_text
 from porter.passes.native.tile_edges import counts_parts
-from porter.passes.native.tile_places import TilePlace, place_of_tile, same, summand
+from porter.passes.native.tile_places import TilePlace, place_of_tile, summand
 from porter.passes.native.tiled_loads import Load, Loads
 from porter.passes.native.tiled_mainloop import barriers_of
 from porter.passes.native.tiled_mma_thread import TiledMove
@@ -33,8 +30,6 @@ from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.text import cpp
 from porter.ptx.tmem import LANES
 from porter.ptx.umma import Kind, legal_n
-
-_CLUSTER = re.compile(r"cluster|this_grid", re.IGNORECASE)
 
 
 @dataclass(eq=False)
@@ -71,12 +66,6 @@ class TiledPair(TiledStores):
     def _alone(self) -> None:
         super()._alone()
         self.pipeline = self._pipeline()
-        mine = [self.pipeline.arguments[-1]]
-        for function in self._reached():
-            for name in find(function.body, "identifier", "type_identifier", "field_identifier"):
-                at_pipeline = function is self.function and any(inside(m, name) for m in mine)
-                if _CLUSTER.search(function.text(name)) and not at_pipeline:
-                    raise Place(function, name).left("a kernel whose CTAs know nothing of each other")
 
     def _pipeline(self) -> PipelineObject:
         """The pipeline whose stages both CTAs fill.
@@ -85,9 +74,6 @@ class TiledPair(TiledStores):
             Left: there is something else with mbarriers, or it begins where warps do different things.
         """
         kernel = self.kernel
-        for operation in kernel.walk.operations:
-            if operation.barrier and not barriers_of(operation):
-                raise path_of(operation)[0].left("stages of a pipeline of the library, and no other mbarriers")
         names = {n for o in kernel.walk.operations if (n := barriers_of(o))}
         if len(names) != 1:
             raise kernel.begin.left("stages of one pipeline of the library")
@@ -108,7 +94,6 @@ class TiledPair(TiledStores):
     def _sides(self) -> tuple[Side, Side]:
         launch, kernel = self.launch, self.kernel
         assert launch is not None
-        self._drained()
         maps = {m.param: m for m in launch.maps}
         self.groups: list[list[Load]] = []
         for operand in ("a", "b"):
@@ -161,26 +146,7 @@ class TiledPair(TiledStores):
         if found.factor not in (1, tile):
             text = load.place.function.text(load.coords[index])
             raise load.place.left(f"tiles of {tile}, counted one by one or as what they hold: `{text}`")
-        if not same(self.program, (load.frame, found.root), (self.function, self.move.range[0])):
-            raise load.place.left(f"the same `{found.text}` where sums are stored")
         return found
-
-    def _drained(self) -> None:
-        """That no CTA ends before the commits of the other have arrived: who loads waits for all stages."""
-        kernel = self.kernel
-        loading = {kernel.runs(o) for o in kernel.walk.operations if o.kind == "arrive_tx"}
-        for operation in kernel.walk.operations:
-            site = operation.sites[-1]
-            function = site.frame.function
-            mine = [o for o in kernel.walk.operations if o.sites[-1].node.id == site.node.id]
-            # who acquires a stage waits for it, and expects its bytes
-            of_all = operation.kind == "wait" and operation.barrier.endswith(f".{EMPTY}[]") and len(mine) == 1
-            once = not any(in_loop(s.node, s.frame.function) for s in operation.sites)
-            last = all(o.sites[-1].node.start_byte <= site.node.start_byte for o in kernel.walk.operations
-                       if o.kind == "arrive_tx" and o.sites[-1].frame.function is function)  # fmt: skip
-            if of_all and once and last and loading == {kernel.runs(operation)}:
-                return
-        raise kernel.begin.left(f"that who loads waits for all stages of `{self.pipeline.name}` at its end")
 
     # --- The kernel, for half of a product
 

@@ -128,8 +128,7 @@ class _Tiled:
         self.mmas = Part(self.places, [*self.issued, *self.range], self.slice.at, self._mine(self.range))
         self.stores = Part(self.places, self.storing, self.range[0], [])
         for part in (self.loads, self.mmas, self.stores):
-            part.check()
-        self.places.check([self.loads, self.mmas, self.stores])
+            part.follow()
 
     def _mine(self, nodes: Sequence[Node]) -> list[Operation]:
         return [o for o in self.kernel.walk.operations if self._inside(o, nodes)]

@@ -20,6 +20,7 @@ from porter.lang.cuda import CudaFile, enclosing, find
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.accumulators import find_accumulators
 from porter.model.constants import Constants, visible
+from porter.model.counted import counted
 from porter.model.functions import Function, array_extents
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation, operations_of
@@ -126,7 +127,6 @@ class _Wide:
         edits += judging.edits(self.mentions)
         if not judging.rounds:
             raise self._left(f"a grid that host code makes of `{constant}`")
-        self._tile(axis)
         names, registers = self._registers()
         follows = [(m.file.path, m.span) for m in self.mentions]
         named = 2 * self.width not in sizes
@@ -175,9 +175,6 @@ class _Wide:
 
     def _constant(self, copy: Operation, coordinate: str) -> tuple[str, int]:
         """The constant that columns of tiles are multiples of, and the dimension of the grid that counts tiles."""
-        for name in set(re.findall(_WORD, coordinate)) & self.offsets.keys():
-            if self._is_changed(name):
-                raise path_of(copy)[0].left(f"that `{name}` keeps its value")
         text = self._expanded(coordinate)
         axes = set(_AXIS.findall(text))
         if len(axes) != 1:
@@ -189,18 +186,6 @@ class _Wide:
         if len(names) != 1:
             raise path_of(copy)[0].left(f"the constant that `{coordinate}` is a multiple of")
         return names[0], "xyz".index(axes.pop())
-
-    def _is_changed(self, name: str) -> bool:
-        """Whether a variable of the kernel gets another value than its first."""
-        for node in self.function.named(name):
-            above = node.parent
-            left = above.child_by_field_name("left") if above is not None else None
-            if above is not None and (
-                above.type in ("update_expression", "pointer_expression")
-                or (above.type == "assignment_expression" and left is not None and left.id == node.id)
-            ):
-                return True
-        return False
 
     def _first_of(self, text: str) -> int | None:
         """The value of a coordinate, of the first of the blocks of a cluster that each load a part of a tile."""
@@ -224,50 +209,6 @@ class _Wide:
             raise self._left("clusters that are one block wide in columns")
         if "__cluster_dims__" in self.function.text(self.function.node):
             raise self._left("a kernel without clusters of its own")
-
-    def _tile(self, axis: int) -> None:
-        """That the number of a tile among the columns is for its place alone."""
-        counted = rf"blockIdx\s*\.\s*{'xyz'[axis]}"
-        number = next((n for n, t in self.offsets.items() if re.fullmatch(counted, t.strip())), None)
-        for function in self.program.functions:
-            for node in find(function.body, "field_expression"):
-                if not re.fullmatch(counted, function.text(node)) or self._is_multiplied(function, node):
-                    continue
-                above = node.parent
-                declares = above is not None and above.type == "init_declarator" and function is self.function
-                if not declares or number is None or not self._declares(above, number):
-                    if self._is_said(function, node):
-                        continue
-                    raise Left(function, function.span(node), "that the number of a tile is for its place alone")
-            if any(function.text(n) == "gridDim" for n in find(function.body, "identifier")):
-                raise Left(function, function.span(function.body), "blocks that do not ask how many there are")
-        for node in self.function.named(number) if number is not None else ():
-            above = node.parent
-            declared = above is not None and above.type == "init_declarator" and self._declares(above, number or "")
-            if not declared and not self._is_multiplied(self.function, node):
-                raise Left(self.function, self.function.span(node), f"that `{number}` is for the tile's place alone")
-
-    @staticmethod
-    def _is_said(function: Function, node: Node) -> bool:
-        """Whether it is only asked which block prints something."""
-        above = enclosing(node, "if_statement")
-        inner = above.child_by_field_name("consequence") if above is not None else None
-        return inner is not None and "printf" in function.text(inner)[:40]
-
-    def _declares(self, declarator: Node | None, name: str) -> bool:
-        named = declarator.child_by_field_name("declarator") if declarator is not None else None
-        return named is not None and self.function.text(named) == name
-
-    def _is_multiplied(self, function: Function, node: Node) -> bool:
-        above = node.parent
-        while above is not None and above.type in ("parenthesized_expression", "cast_expression"):
-            node, above = above, above.parent
-        if above is None or above.type != "binary_expression" or function.text(above.children[1]) != "*":
-            return False
-        whole = function.span(above)
-        return any(
-            m.file is function.file and whole.contains(m.span) and not m.word.derived for m in self.mentions
-        )  # fmt: skip
 
     # --- MMAs and the registers of their sums
 
@@ -348,12 +289,6 @@ class _Wide:
                     continue
                 taken.add(key)
                 yield from self._loop(function, loop, follow, half if loop.start_byte >= last else "")
-        for loop in follow:
-            holder = next((f for f in self.program.functions if f.body.start_byte <= loop.start_byte < f.body.end_byte
-                           and (f.file.path, loop.start_byte) in taken), None)  # fmt: skip
-            if holder is None:
-                raise Left(self.function, Span(loop.start_byte, loop.end_byte), "that a loop by the width of a tile "
-                           "is one over sums")  # fmt: skip
 
     def _accesses(self, function: Function, names: set[str]) -> Iterator[tuple[Node, list[Node]]]:
         """Elements of sums, and parts of these: the outermost expression and its indices, outermost first."""
@@ -450,16 +385,11 @@ class _Wide:
     @staticmethod
     def _head(function: Function, loop: Node) -> tuple[str, Node] | None:
         """The variable of a loop that counts up by one from zero, and what it stays below."""
-        first, condition, update = (loop.child_by_field_name(f) for f in ("initializer", "condition", "update"))
-        if first is None or condition is None or update is None or condition.type != "binary_expression":
+        found = counted(function, loop)
+        zero = found is not None and function.text(found.first).rstrip("uU") == "0"
+        if found is None or not zero or found.sign == "<=" or found.step != "1":
             return None
-        begins = re.fullmatch(r"[\w\s:]+?\b(\w+)\s*=\s*0[uU]?;?", function.text(first).strip())
-        left, right = condition.child_by_field_name("left"), condition.child_by_field_name("right")
-        if begins is None or left is None or right is None or function.text(left) != begins[1]:
-            return None
-        goes = "".join(function.text(update).split())
-        counts = goes in (f"++{begins[1]}", f"{begins[1]}++", f"{begins[1]}+=1")
-        return (begins[1], right) if counts and function.text(condition.children[1]) in ("<", "!=") else None
+        return found.name, found.end
 
     def _loop(self, function: Function, loop: Node, follow: Sequence[Node], half: str) -> Iterator[Edit]:
         """A loop over columns with twice as many turns."""

@@ -12,7 +12,6 @@ from tree_sitter import Node
 from porter.lang.cuda import enclosing, find
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.constants import Constants, returned
-from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.passes.native.counting import Counting, Mention
 from porter.passes.native.host_places import HostPlaces
@@ -52,8 +51,8 @@ class Widths(Counting):
 
 
 class Judging:
-    """What becomes of each mention, as edits of the text. `width` is how wide tiles are, `size` what host code calls
-    the columns of the product.
+    """What becomes of each mention in host code, as edits of the text; device code is judged on PTX. `width` is how
+    wide tiles are, `size` what host code calls the columns of the product.
 
     Raises:
         Left: a place is not understood.
@@ -78,53 +77,35 @@ class Judging:
             yield from self._judge(mention)
 
     def _judge(self, mention: Mention) -> Iterator[Edit]:
-        node, above = _climb(mention.node)
-        owner = self._owner(mention)
         self._ends_loop(mention.node)
-        host = owner is not None and owner.style is Style.HOST
+        if self.widths.is_of_device(mention):
+            return
+        node, above = _climb(mention.node)
         if above is None:
             raise self._left(mention)
         if above.type == "binary_expression":
-            yield from self._in_expression(mention, node, above, host)
+            yield from self._in_expression(mention, node, above)
         elif above.type in ("argument_list", "template_argument_list", "type_descriptor", "initializer_list"):
-            yield from self._argument(mention, above, host)
-        elif not self._is_by_itself(mention, node, above, host):
+            yield from self._argument(mention, above)
+        elif not self._is_of_host(mention, node):
             raise self._left(mention)
 
-    def _is_by_itself(self, mention: Mention, node: Node, above: Node, host: bool) -> bool:
-        """Whether a number that nothing is computed with may be another one where it stands."""
-        if host:
-            return self._is_of_host(mention, node)
-        if above.type == "gnu_asm_input_operand":
-            return mention.word.derived
-        return above.type in ("array_declarator", "sizeof_expression", "condition_clause")
-
-    def _in_expression(self, mention: Mention, node: Node, above: Node, host: bool) -> Iterator[Edit]:
+    def _in_expression(self, mention: Mention, node: Node, above: Node) -> Iterator[Edit]:
         sign = mention.text(above.children[1])
-        right = above.child_by_field_name("right")
+        left, right = above.child_by_field_name("left"), above.child_by_field_name("right")
         is_right = right is not None and right.id == node.id
-        if sign == "%" and is_right and host and not mention.word.derived and self.host.is_asked(mention.file, above):
-            left = above.child_by_field_name("left")
+        if sign == "%" and is_right and not mention.word.derived and self.host.is_asked(mention.file, above):
             self.checks |= left is not None and mention.text(left) == self.size
             yield self._as_it_was(mention)
-        elif sign == "/" and is_right and host and self.host.is_grid(mention.file, above):
+        elif sign == "/" and is_right and self.host.is_grid(mention.file, above):
             yield from self._count(mention, above)
-        elif sign == "/" and not is_right and (not host or self._is_of_host(mention, above)):
+        elif sign in ("+", "-") and self._is_rounding(mention, above):
+            return
+        elif not self._is_of_host(mention, above):
+            raise self._left(mention)
+        elif sign == "/" and not is_right:
             self._part(mention, right)
-        elif sign == "*" and (not host or self._is_of_host(mention, above)):
-            return
-        elif sign in ("+", "-"):
-            product = (not host or self._is_of_host(mention, above)) and self._is_summand(mention, above)
-            # what is made of a width is an amount of memory, of which others are made
-            product |= not host and mention.word.derived
-            if not (host and self._is_rounding(mention, above)) and not product:
-                raise self._left(mention)
-        elif sign in ("<", "!=") and is_right and self.loops and _holds(self.loops[-1], above):
-            return
-        elif sign in ("==", "!=") and enclosing(above, "condition_clause") is not None:
-            if "constexpr" not in mention.text(enclosing(above, "if_statement") or above)[:40]:
-                raise self._left(mention)
-        else:
+        elif sign != "*" and not (sign in ("+", "-") and self._is_summand(mention, above)):
             raise self._left(mention)
 
     def _count(self, mention: Mention, above: Node) -> Iterator[Edit]:
@@ -183,19 +164,17 @@ class Judging:
         if loop is not None and condition is not None and _holds(condition, node):
             self.loops.append(loop)
 
-    def _argument(self, mention: Mention, above: Node, host: bool) -> Iterator[Edit]:
+    def _argument(self, mention: Mention, above: Node) -> Iterator[Edit]:
         call = enclosing(mention.node, "call_expression")
         called = call.child_by_field_name("function") if call is not None else None
         name = mention.text(called) if called is not None else ""
-        if above.type == "argument_list" and host and _PRINTS.fullmatch(name):
+        if above.type == "argument_list" and _PRINTS.fullmatch(name):
             yield self._as_it_was(mention)
-        elif host and call is not None and self._rounds_up(name, mention, above):
+        elif call is not None and self._rounds_up(name, mention, above):
             if not self.host.is_grid(mention.file, call):
                 raise self._left(mention)
             self.rounds += 1
-        elif self._is_of_host(mention, mention.node) if host else mention.word.derived:
-            return
-        else:
+        elif not self._is_of_host(mention, mention.node):
             raise self._left(mention)
 
     def _rounds_up(self, name: str, mention: Mention, above: Node) -> bool:
@@ -215,10 +194,6 @@ class Judging:
     def _as_it_was(self, mention: Mention) -> Edit:
         name = mention.text(mention.node)
         return Edit(mention.file.path, mention.span, as_bytes(f"({name} / 2)"))
-
-    def _owner(self, mention: Mention) -> Function | None:
-        around = [f for f in self.program.functions if f.file is mention.file and f.span(f.node).contains(mention.span)]
-        return min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
 
     def _left(self, mention: Mention) -> Exception:
         node = mention.node.parent or mention.node
