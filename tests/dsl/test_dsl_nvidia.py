@@ -14,6 +14,7 @@ from porter.cli.porting import traces_of
 from porter.diagnostics import ExitCode
 from porter.lang.cute_dsl import parse_dsl
 from porter.passes.dsl.port import port_python
+from porter.passes.native.step import OF_DSL
 from porter.rules.load import own_names
 from porter.verify.backends import SimBackend
 from porter.verify.builder import ToolkitBuilder
@@ -88,8 +89,9 @@ def test_dense_gemms_in_own_words(name: str, variant: str, examples: Path, tmp_p
     kernel = tmp_path / name
     kernel.write_bytes((examples / name).read_bytes())
     (tmp_path / "case.yaml").write_text(CASE.format(kernel=name, **DENSE[name], **VARIANTS[variant]))
-    ported = port_python(kernel, traces=traces_of)
+    ported = port_python(kernel, traces=traces_of, steps=OF_DSL)
     assert ported.idiomatic, [d.message for d in ported.diagnostics]
+    assert ported.native == (("mma-warp",) if "persistent" in name else ())
     assert list(ported.files) == [str(kernel)]
     assert b"_mlir" not in ported.files[str(kernel)]
     plan = PortPlan(files=dict(ported.files))

@@ -60,6 +60,12 @@ def test_the_main_loop_is_the_new_branch_s_and_nobody_else_s() -> None:
     assert "store" not in branch(text)
 
 
+CLEARED: tuple[Change, ...] = (
+    ("                mma.set(warpgroup.Field.ACCUMULATE, False)\n",
+     "                sums.fill(0.0)\n                mma.set(warpgroup.Field.ACCUMULATE, True)\n"),
+    ("                        mma.set(warpgroup.Field.ACCUMULATE, True)\n                    warpgroup.commit",
+     "                    warpgroup.commit"),
+)  # fmt: skip
 TAKEN: dict[str, tuple[tuple[Change, ...], str]] = {
     "a loop with a number of tiles": (
         (
@@ -87,6 +93,13 @@ TAKEN: dict[str, tuple[tuple[Change, ...], str]] = {
         (("        warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())\n", ""),
          ("make_warp_uniform(warp // 4)", "make_warp_uniform(thread // 128)"), ("if warp == 0", "if thread // 32 == 0")),
         "if cute.arch.make_warp_uniform(cute.arch.warp_idx()) == 3:\n",
+    ),
+    "cleared sums": (CLEARED, "                multiplies = self.tiles > 0\n                if multiplies:\n                    acc_full.prod"),
+    "threads that are counted from a product": (
+        (("mma.get_slice(thread - 128)", "mma.get_slice(thread - self.ahead * 32)"),
+         ("store.get_slice(thread - 128)", "store.get_slice(thread - self.ahead * 32)"),
+         ("        mma = sm90_utils", "        self.ahead = 4\n        mma = sm90_utils")),
+        "if warp == 3:\n",
     ),
     "what only the epilogue needs of a tile": (
         ((NEXT, "                self.written(turns.num_tiles_executed)\n" + NEXT),), "turns.advance_to_next_work()"
@@ -128,10 +141,10 @@ LEFT: dict[str, tuple[tuple[Change, ...], str]] = {
           "                work = turns.get_current_work()\n        else:\n            self.idle()\n"),), "a branch of the kernel",
     ),
     "an accumulator that is asked for": (((NEXT, "                self.seen(sums.layout)\n" + NEXT),), "sums.layout"),
-    "cleared sums": (
-        (("                mma.set(warpgroup.Field.ACCUMULATE, False)\n",
-          "                sums.fill(0.0)\n                mma.set(warpgroup.Field.ACCUMULATE, True)\n"),),
-        "the first MMA of a tile",
+    "cleared sums, and a number of k tiles that the main loop says": (
+        (*CLEARED, ("                for k in cutlass.range(self.tiles):\n                    loads.consumer_wait",
+                    "                deep = cute.ceil_div(self.k, 64)\n                for k in cutlass.range(deep):\n"
+                    "                    loads.consumer_wait")), "known ahead",
     ),
 }  # fmt: skip
 

@@ -137,7 +137,7 @@ def _cleared(kernel: Kernel, draft: Draft, words: Words) -> None:
     if len(begins) != 1 or text.code(begins[0].args[-1].value) != "True":
         raise Left("an accumulator that is cleared, and not added to from the first MMA on", fills[0])
     draft.replace(RULE, begins[0].args[-1].value, "False")
-    words["known"] = " or ".join(f"{bound} > 0" for bound in _bounds(kernel))
+    words["known"] = " or ".join(f"{bound} > 0" for bound in bounds(kernel))
     for call in kernel.gemms:
         block, statement = text.block(text.statement(call)), text.statement(call)
         behind = list(block.body)[list(block.body).index(statement) + 1 :]
@@ -147,22 +147,22 @@ def _cleared(kernel: Kernel, draft: Draft, words: Words) -> None:
             draft.below(RULE, statement, f"{kernel.mma}.set({words['tcgen05']}.Field.ACCUMULATE, True)", 1)
 
 
-def _bounds(kernel: Kernel) -> list[str]:
+def bounds(kernel: Kernel) -> list[str]:
     """What all have to be 0 for the main loop to have no MMA: the ends of its loops, each of which begins at 0 or where
     the one before ends."""
     text, found = kernel.text, list[str]()
     for loop in (s for s in kernel.region.block.body if kernel.gemms_in(s)):
         count = loop.iter if isinstance(loop, cst.For) else None
-        bounds = [text.code(a.value) for a in count.args if a.keyword is None] if isinstance(count, cst.Call) else []
-        begin = [] if len(bounds) == 1 else bounds[:1]
+        ends = [text.code(a.value) for a in count.args if a.keyword is None] if isinstance(count, cst.Call) else []
+        begin = [] if len(ends) == 1 else ends[:1]
         if (
-            not bounds
-            or len(bounds) > 3
+            not ends
+            or len(ends) > 3
             or (begin and begin[0] != "0" and begin != found[-1:])
-            or bounds[2:] not in ([], ["1"])
+            or ends[2:] not in ([], ["1"])
         ):
             raise Left("a cleared accumulator whose loop does not begin at 0", loop)
-        found.append(operand(bounds[0] if len(bounds) == 1 else bounds[1]))
+        found.append(operand(ends[0] if len(ends) == 1 else ends[1]))
     return found
 
 

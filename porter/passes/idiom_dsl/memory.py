@@ -93,12 +93,12 @@ def _threads(warpgroups: str) -> str:
 def first_warp(kernel: Kernel, slice_: str) -> int:
     """The first warp of those that multiply, by what is taken from the thread's index to count them from 0."""
     value = cst.parse_expression(slice_)
-    minus = m.BinaryOperation(m.Name(), m.Subtract(), m.Integer())
-    first = 0
-    if m.matches(value, minus):
-        first = int(cst.ensure_type(cst.ensure_type(value, cst.BinaryOperation).right, cst.Integer).value)
-        value = cst.ensure_type(value, cst.BinaryOperation).left
-    if not isinstance(value, cst.Name) or value.value not in _thread_indices(kernel) or first % THREADS:
+    first: int | None = 0
+    if m.matches(value, m.BinaryOperation(m.Name(), m.Subtract())):
+        minus = cst.ensure_type(value, cst.BinaryOperation)
+        first, value = kernel.number(minus.right), minus.left
+    thread = isinstance(value, cst.Name) and value.value in _thread_indices(kernel)
+    if not thread or first is None or first % THREADS:
         raise Left("which warp is the first that multiplies is not said by a number", kernel.accumulator.statement)
     return first // 32
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -214,6 +215,20 @@ class Parts:
         is_plain = all(isinstance(n, plain) for n in found_in(value, cst.BaseExpression))  # type: ignore[type-abstract]
         return is_plain and names <= ({"self"} & params) | (constants - params)
 
+    def number(self, value: cst.BaseExpression, deep: int = 4) -> int | None:
+        """What an expression of integers is, and of attributes that the file sets at one place alone; else None."""
+        if isinstance(value, cst.Integer):
+            return value.evaluated_value
+        if isinstance(value, cst.BinaryOperation):
+            left, right = self.number(value.left, deep), self.number(value.right, deep)
+            how = _COUNTS.get(type(value.operator))
+            return how(left, right) if left is not None and right is not None and how is not None else None
+        name = cst.Module([]).code_for_node(value)
+        said = [
+            a[1] for s in found_in(self.text.module, cst.SimpleStatementLine) if (a := assigned(s)) and a[0] == name
+        ]
+        return self.number(said[0], deep - 1) if len(said) == 1 and deep else None
+
     def uses(self, names: AbstractSet[str]) -> list[cst.Name]:
         """Where registers of these names are used: neither made, nor multiplied, cleared or asked for their shape."""
         own = {id(operand_of(c, i, k)) for c in self.gemms for i, k in ((1, "d"), (4, "c"))}
@@ -234,4 +249,7 @@ class Parts:
         return [c for c in found_in(node, cst.Call) if id(c) in own]
 
 
+_COUNTS: dict[type[cst.BaseBinaryOp], Callable[[int, int], int]] = {
+    cst.Add: operator.add, cst.Subtract: operator.sub, cst.Multiply: operator.mul
+}  # fmt: skip
 _NOT_READ = ("fill", "shape", "layout", "element_type")

@@ -14,6 +14,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from porter.passes.idiom_dsl.kernel import Kernel
+from porter.passes.idiom_dsl.mainloop import bounds
 from porter.passes.idiom_dsl.memory import first_warp
 from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
 from porter.passes.idiom_dsl.shapes import binds, whole_call
@@ -50,8 +51,6 @@ def _write(site: Site) -> None:
         raise Left("loads by a warp that does not multiply", kernel.region.first)
     if any(_STAGES * columns > COLUMNS for _, columns in kernel.tiles.values()):
         raise Left(f"columns for {_STAGES} accumulators")
-    if any(method(c, "fill") in kernel.accumulator.names for c in found_in(kernel.function, cst.Call)):
-        raise Left("an accumulator that the first MMA of a tile does not add to", kernel.region.first)
     if kernel.text.block(kernel.accumulator.statement) is not kernel.function.body:
         raise Left("an accumulator that all threads of a block know", kernel.accumulator.statement)
     _require_its_name_alone(kernel)
@@ -75,7 +74,7 @@ def _require_its_name_alone(kernel: Kernel) -> None:
         if node.value != name or any(span.contains(text.span(node)) for span in own):
             continue
         above = text.parent(node)
-        if isinstance(above, cst.Attribute) and (above.attr is node or above.attr.value != "iterator"):
+        if isinstance(above, cst.Attribute) and (above.attr is node or above.attr.value not in ("iterator", "fill")):
             raise Left(f"an accumulator that nothing asks for more than its sums, as `{text.code(above)}` does", node)
 
 
@@ -91,6 +90,7 @@ def _loop_over_tiles(kernel: Kernel) -> _Loop:
     inner = [s for s in region.block.body if isinstance(s, cst.BaseStatement)]
     own = [s for s in (*outer, *inner) if s is not loop and s not in region.statements]
     header = loop.test if isinstance(loop, cst.While) else loop.iter
+    counts = _counts(kernel)
     needed = _needed(kernel, own, [*region.statements, header])
     for statement in needed:
         _require_plain(kernel, statement)
@@ -100,8 +100,23 @@ def _loop_over_tiles(kernel: Kernel) -> _Loop:
         [s for s in outer[:at] if s in needed],
         [s for s in inner[:start] if s in needed],
         [s for s in inner[start:] if s in needed],
-        list(_unshared(kernel, own, needed, header)),
+        list(_unshared(kernel, own, needed, header, counts)),
     )  # fmt: skip
+
+
+def _counts(kernel: Kernel) -> set[str]:
+    """Names in what says whether a tile has MMAs, where sums are cleared.
+
+    Raises:
+        Left: the main loop itself says it.
+    """
+    if not any(method(c, "fill") in kernel.accumulator.names for c in found_in(kernel.function, cst.Call)):
+        return set()
+    names = {n for end in bounds(kernel) for n in _reads(cst.parse_expression(end))}
+    for statement in kernel.region.statements:
+        if names & set(binds(statement)):
+            raise Left("a number of k tiles that is known ahead of the main loop", statement)
+    return names
 
 
 def _needed(kernel: Kernel, own: Sequence[Statement], used: Sequence[cst.CSTNode]) -> list[Statement]:
@@ -141,13 +156,13 @@ def _require_plain(kernel: Kernel, statement: Statement) -> None:
 
 
 def _unshared(
-    kernel: Kernel, own: Sequence[Statement], needed: Sequence[Statement], header: cst.CSTNode
+    kernel: Kernel, own: Sequence[Statement], needed: Sequence[Statement], header: cst.CSTNode, counts: set[str]
 ) -> Iterator[Statement]:
-    """Statements that are needed for MMAs alone."""
+    """Statements that are needed for MMAs alone; who stores asks for `counts`, too."""
     gone = list(needed)
     while True:
         left = [header, *(s for s in own if s not in gone), *kernel.region.beside]
-        read = {n for node in left for n in _reads(node)}
+        read = {n for node in left for n in _reads(node)} | counts
         kept = [s for s in gone if read & set(binds(s)) or _changes(kernel.text, s) in read]
         if not kept:
             return iter(gone)
@@ -159,19 +174,10 @@ def _idle_warp(kernel: Kernel, slice_: str) -> int:
     first, named = first_warp(kernel, slice_), set[int | None]()
     for node in found_in(kernel.function, cst.Comparison):
         for value in (node.left, *(c.comparator for c in node.comparisons)):
-            named.add(_number(kernel, value))
+            named.add(kernel.number(value))
     if free := [n for n in range(first) if n not in named]:
         return free[-1]
     raise Left("a warp ahead of those that multiply which has nothing to do", kernel.region.first)
-
-
-def _number(kernel: Kernel, value: cst.BaseExpression) -> int | None:
-    """What a number is, or an attribute that the file sets to one alone."""
-    if isinstance(value, cst.Integer):
-        return value.evaluated_value
-    name = kernel.text.code(value)
-    said = [a[1] for s in found_in(kernel.text.module, cst.SimpleStatementLine) if (a := assigned(s)) and a[0] == name]
-    return said[0].evaluated_value if len(said) == 1 and isinstance(said[0], cst.Integer) else None
 
 
 def _warp_index(kernel: Kernel) -> str:
@@ -197,17 +203,21 @@ def _place(kernel: Kernel, found: _Loop, condition: str, draft: Draft, words: Wo
     beside = list(map(text.dedented, region.beside))
     for statement in region.beside:
         draft.remove(RULE, statement)
+    known = [f"{words['any']} = {words['known']}"] if words["known"] else []
     stage = f"{kernel.accumulator.name} = {words['acc']}[(None, None, None, {words['fills']}.index)]"
-    there = [s for s in found.before if not draft.is_gone(text.span(s))]
-    outer = [*map(text.dedented, there), words.text("fills"), header]
-    inner = [*map(text.dedented, found.first), words.text("acquire"), stage]
+    before, first, last = (
+        [text.dedented(s) for s in these if not draft.is_gone(text.span(s))]
+        for these in (found.before, found.first, found.last)
+    )
+    outer = [*before, words.text("fills"), header]
+    inner = [*first, *known, words.text_if_any("acquire"), stage]
     for statement in found.gone:
         draft.remove(RULE, statement)
-    behind = [words.text("commit", state=words["fills"]), *map(text.dedented, found.last)]
-    before = "\n".join([f"if {condition}:", *map(_deeper, outer), *(_deeper(_deeper(s)) for s in inner)])
+    behind = [words.text_if_any("commit", state=words["fills"]), *last]
+    ahead = "\n".join([f"if {condition}:", *map(_deeper, outer), *(_deeper(_deeper(s)) for s in inner)])
     after = "\n".join(_deeper(_deeper(s)) for s in behind)
-    draft.move(RULE, (region.first, region.last), found.branch, 2, before, after)
-    draft.below(RULE, region.last, "\n".join([*beside, words.text("wait")]))
+    draft.move(RULE, (region.first, region.last), found.branch, 2, ahead, f"{after}\n\n")
+    draft.below(RULE, region.last, "\n".join([*known, *beside, words.text_if_any("wait")]))
 
 
 def _deeper(text: str) -> str:
