@@ -52,7 +52,7 @@ def hazards(
     baseline_path: Path | None,
     sizes: str,
     sarif_path: Path | None,
-    kernel: str | None,
+    kernels: tuple[str, ...],
     grid: str,
     block: str,
     cluster: str,
@@ -71,7 +71,9 @@ def hazards(
 ) -> ExitCode:
     launch_file, chosen = require_launch(path, ptx_path, launch_path), cast("Level | None", level)
     _require_path(path)
-    request = partial(program_request, path or Path(), arguments, arch, include_dirs, defines, flags, libraries)
+    request = partial(program_request, path or Path(), arguments, arch, include_dirs, defines, flags, libraries,
+                      kernels=kernels)  # fmt: skip
+    kernel = next(iter(kernels), None)
     told = _told(baseline_path, prove)
     if prove:
         return _prove(session, path, case_path, port_path, only, arch, sizes, seconds, (launch_file, ptx_path, kernel),

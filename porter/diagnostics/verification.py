@@ -224,6 +224,14 @@ PROGRAM_RETURNED = error(
     "A program that runs to its end and has nothing to complain of returns 0. What it printed last stands below.",
     "See what the program checks: `porter run` shows all that it prints.",
 )
+KERNEL_NOT_LOOKED_AT = error(
+    "PT5911",
+    ExitCode.INCONCLUSIVE,
+    "{kernel} may begin while {earlier} runs, which `--kernel` leaves out",
+    "A launch with programmatic stream serialization overlaps the one before it, and hazards between them are found "
+    "only where both are looked at.",
+    "Name both: --kernel may be given more than once.",
+)
 PROGRAMS_UNLIKE = error(
     "PT5907",
     ExitCode.DIFFERENT,

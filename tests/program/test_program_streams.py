@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from click.testing import CliRunner
 
+from porter.cli.main import main
+from porter.diagnostics import Code
 from porter.sim import Options
 from porter.verify.program import ProgramOptions, ProgramOutcome, run_program
 
@@ -71,3 +74,37 @@ def test_where_the_first_has_ended_nothing_is_found(program: Path, mode: str) ->
 
 def test_values_are_those_of_launches_in_order(program: Path) -> None:
     run(program, "wait", mode="functional")
+
+
+def hazards(program: Path, *words: str) -> tuple[int, str]:
+    options, arguments = list(words[:-2]), list(words[-2:])
+    done = CliRunner().invoke(main, ["hazards", str(program), *options, "--", *arguments])
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize("name", ["consume", "_Z7consumePKiPii"])
+def test_a_kernel_is_looked_at_alone(program: Path, name: str) -> None:
+    """What depends on another launch is no matter of one kernel alone."""
+    assert hazards(program, "--kernel", name, "not-allowed", NO_WAIT)[0] == 0
+    code, said = hazards(program, "--kernel", name, "wait", NO_WAIT)
+    assert (code, "G9" in said) == (6, False)
+    assert "consume may begin while produce runs" in said
+    assert hazards(program, "--kernel", name, "--kernel", "produce", "wait", NO_WAIT)[0] == 5
+    assert hazards(program, "--kernel", "produce", "wait", NO_WAIT)[0] == 0
+
+
+def test_kernels_that_are_not_looked_at_only_run(program: Path) -> None:
+    looked_at = ProgramOptions(simulator=Options(mode="checking"), looks_at=lambda kernel: "produce" in kernel)
+    outcome = run_program(program, ("wait", NO_WAIT), looked_at)
+    assert "right, time 1" in outcome.stdout
+    assert not found(outcome)
+    both = ProgramOptions(simulator=Options(mode="checking"), looks_at=lambda kernel: "consume" in kernel)
+    (said,) = run_program(program, ("wait", NO_WAIT), both).diagnostics
+    assert said.code is Code.KERNEL_NOT_LOOKED_AT
+    assert (said.values["kernel"], said.values["earlier"]) == ("consume", "produce")
+
+
+def test_a_name_that_no_launch_has_is_refused(program: Path) -> None:
+    code, said = hazards(program, "--kernel", "reduce", "wait", NO_WAIT)
+    assert code not in (0, 5)
+    assert "produce" in said

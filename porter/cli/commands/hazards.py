@@ -46,7 +46,9 @@ from porter.cli.commands.shared import (
 @click.option("--sizes", default="default", show_default=True, help="Problem size, with a case.")
 @click.option("--sarif", "sarif_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Also write the hazards as SARIF 2.1.0.")  # fmt: skip
-@click.option("--kernel", default=None, metavar="NAME", help="PTX: which entry, if there are several.")
+@click.option("--kernel", "kernels", multiple=True, metavar="NAME",
+              help="PTX: which entry, if there are several. Programs: look for hazards in kernels with this in their "
+                   "name alone (repeatable); the others only run.")  # fmt: skip
 @click.option("--grid", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks.")
 @click.option("--block", default="32", show_default=True, metavar="X,Y,Z", help="PTX: threads.")
 @click.option("--cluster", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks of a cluster.")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
+from porter.build.entry import kernel_name
 from porter.build.ptxas import assemble
 from porter.build.toolchain import find_toolkit
 from porter.diagnostics import Code, Diagnostic, PorterError
@@ -119,6 +120,8 @@ class SimulatedDevice:
     target: str | None = None
     multiprocessors: int = 8
     on_launch: LaunchHook | None = None
+    looks_at: Callable[[str], bool] = lambda kernel: True
+    """Kernels in which hazards are looked for, by their mangled names; others only run."""
     launches: list[LaunchRecord] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     _modules: dict[int, _Module] = field(default_factory=dict)
@@ -412,8 +415,15 @@ class SimulatedDevice:
             done = replace(record, outcome=outcome, printed=previous.printed, repeated=True)
         else:
             printed: list[str] = []
+            looked_at = self.looks_at(record.kernel)
+            earlier = self.launches[-1] if record.overlaps and self.launches else None
+            if looked_at and earlier is not None and not self.looks_at(earlier.kernel):
+                names = {"kernel": kernel_name(record.kernel), "earlier": kernel_name(earlier.kernel)}
+                self._refuse(Code.KERNEL_NOT_LOOKED_AT, **names)
+                earlier = None
             on_device = replace(
                 self.options,
+                mode=self.options.mode if looked_at else "functional",
                 print=printed.append,
                 multiprocessors=self.multiprocessors,
                 taken=partial(self._taken, kernel, loaded),
@@ -426,7 +436,7 @@ class SimulatedDevice:
                 memory,
                 on_device,
                 variables,
-                self.launches[-1].outcome if record.overlaps and self.launches else None,
+                earlier.outcome if earlier is not None else None,
             )
             done = replace(record, outcome=outcome, printed="".join(printed))
             self._state_after = (record, before, self._memory_digest())

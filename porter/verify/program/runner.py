@@ -12,7 +12,7 @@ import os
 import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -34,7 +34,7 @@ class ProgramOptions:
     `multiprocessors`: how many the device reports. `memory_bytes`: device memory. `timeout`: seconds that the
     program may compute between two requests. `on_launch`: called before and after each launch. `runtime`: the
     stand-in library (default: `build_runtime`). `attached`: the program has this process's standard streams,
-    and the outcome no text.
+    and the outcome no text. `looks_at`: in which kernels, by mangled names, hazards are looked for.
     """
 
     simulator: Options = field(default_factory=Options)
@@ -47,6 +47,7 @@ class ProgramOptions:
     on_launch: LaunchHook | None = None
     runtime: Path | None = None
     attached: bool = False
+    looks_at: Callable[[str], bool] = lambda kernel: True
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,9 @@ def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOpti
         raise PorterError(Code.FILE_NOT_FOUND, path=str(executable))
     runtime = options.runtime or build_runtime()
     arena = Arena(GlobalMemory(), options.memory_bytes)
-    device = SimulatedDevice(arena, options.simulator, options.target, options.multiprocessors, options.on_launch)
+    device = SimulatedDevice(
+        arena, options.simulator, options.target, options.multiprocessors, options.on_launch, options.looks_at
+    )
     ours, theirs = socket.socketpair()
     # Files, not pipes: the program must never wait for a reader that is busy simulating.
     with ours, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:

@@ -7,19 +7,21 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from porter.build.entry import kernel_name
+from porter.build.entry import display_name, kernel_name
 from porter.build.host_headers import host_headers_note
 from porter.build.program import build_program
 from porter.build.toolchain import Toolkit
-from porter.diagnostics import Diagnostic
+from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.sim import GlobalMemory
 from porter.sim.check.hazard import Level
 from porter.verify.backends import simulator_options
 from porter.verify.builder import ORIGINAL_ARCH
 from porter.verify.hazards import HazardRun, OneRun, check_runs
+from porter.verify.outcome import RunFinding
 from porter.verify.program.device import LaunchHook, LaunchRecord
 from porter.verify.program.results import as_run
 from porter.verify.program.runner import ProgramOptions, ProgramOutcome, run_program
@@ -33,6 +35,7 @@ class Request:
 
     `arch` is what source is compiled for; for an executable, which of its images runs (None: the newest).
     `flags` go to nvcc. `report` gets what is to be said about the build.
+    `kernels`: names of those in which hazards are looked for, all if there are none.
     With `attached` the program has our standard streams, else its output is returned.
     """
 
@@ -46,6 +49,7 @@ class Request:
     is_source: bool = False
     multiprocessors: int | None = None
     attached: bool = False
+    kernels: Sequence[str] = ()
     tell: Callable[[str], None] | None = field(default=None, compare=False)
     report: Callable[[list[Diagnostic]], None] | None = field(default=None, compare=False)
 
@@ -82,7 +86,7 @@ def run_source_or_executable(
     hook: LaunchHook | None = on_launch if request.tell is not None or watch is not None else None
     settings = ProgramOptions(
         simulator=simulator, on_launch=hook, attached=request.attached, runtime=build_runtime(toolkit),
-        target=None if request.is_source else request.arch,
+        target=None if request.is_source else request.arch, looks_at=partial(_is_named, request.kernels),
     )  # fmt: skip
     if request.multiprocessors is not None:
         settings = replace(settings, multiprocessors=request.multiprocessors)
@@ -94,19 +98,30 @@ def run_source_or_executable(
         return run_program(executable.resolve(), list(request.arguments), settings)
 
 
+def _is_named(names: Sequence[str], mangled: str) -> bool:
+    return not names or any(name in text for name in names for text in (mangled, display_name(mangled)))
+
+
 def check_program(
     request: Request, toolkit: Toolkit, level: Level, options: SimOptions, seeds: Sequence[int]
 ) -> tuple[HazardRun, list[ProgramOutcome]]:
     """What is found in runs of a program with each seed, and how the runs ended.
 
     Raises:
-        PorterError: what the compiler and the runner raise.
+        PorterError: ENTRY_NOT_FOUND, where no kernel of these names is launched; what compiler and runner raise.
     """
     outcomes: list[ProgramOutcome] = []
 
     def run(settings: SimOptions) -> OneRun:
         outcomes.append(run_source_or_executable(request, settings, toolkit))
-        return as_run(outcomes[-1])
+        launched = dict.fromkeys(record.kernel for record in outcomes[-1].launches)
+        if not any(_is_named(request.kernels, kernel) for kernel in launched):
+            listed = "\n".join(map(kernel_name, launched))
+            raise PorterError(
+                Code.ENTRY_NOT_FOUND, path=request.path, entry=" or ".join(request.kernels), detail=listed
+            )
+        one, left = as_run(outcomes[-1]), outcomes[-1].diagnostics
+        return replace(one, findings=[*one.findings, *(RunFinding(d.code, d.message) for d in left)])
 
     label = request.arch or (ORIGINAL_ARCH if request.is_source else "executable")
     return check_runs(run, request.path.name, "program", "", label, level, options, seeds), outcomes
