@@ -53,7 +53,7 @@ class SymbolSide:
         if any(ins.parts[0] == "clusterlaunchcontrol" for ins in self.flow.code.code):
             raise NotAllError("work that is asked for", self.name)
         self.probes = [self._at(sizes) for sizes in self._some()]
-        if any(_fixed(probe) != _fixed(self.problem) for probe in self.probes):
+        if any(fixed(probe) != fixed(self.problem) for probe in self.probes):
             raise NotAllError("other blocks are launched for each", self.name)
         self.symbols = Symbols(self._parameters(), self._axes())
 
@@ -115,7 +115,7 @@ class SymbolSide:
         return of_cluster(follower.contents.stored)
 
 
-def _fixed(problem: Problem) -> object:
+def fixed(problem: Problem) -> object:
     """What of a launch is to be the same for all sizes."""
     launch = problem.launch
     return launch.block, launch.cluster, launch.dynamic_smem
