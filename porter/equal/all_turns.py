@@ -295,14 +295,13 @@ class AllTurns:
 
     def _induction(self, found: Sequence[Growing], repeats: Regular) -> None:
         """Raises NotAllError, OtherError: from one of the cuts to the next it does not hold."""
-        ahead = _ahead(found, repeats.period, self.most)
-        if ahead:
-            with suppress(NotAllError):
-                self._cut([_Cuts(one, repeats) for one in found], repeats, is_last=False)
-                return
+        if ahead := _ahead(found, repeats.period, self.most):
             # the compiler may have put a turn of one of both ahead of its loop
-            repeats = replace(repeats, first=repeats.first + 1)
-        self._cut([_Cuts(one, repeats, more) for one, more in zip(found, ahead or (None, None), strict=True)], repeats)
+            later = replace(repeats, first=repeats.first + 1)
+            with suppress(NotAllError):
+                self._cut([_Cuts(one, later, more) for one, more in zip(found, ahead, strict=True)], later, False)
+                return
+        self._cut([_Cuts(one, repeats) for one in found], repeats)
 
     def _cut(self, cuts: Sequence[_Cuts], repeats: Regular, is_last: bool = True) -> None:
         self._ends(cuts, repeats, self._classes(cuts, repeats), is_last)

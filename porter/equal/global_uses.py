@@ -61,6 +61,13 @@ def different(numbers: Addresses) -> set[int]:
     return {*flat[:1].tolist(), *flat[1:][flat[1:] != flat[:-1]].tolist()}
 
 
+def _each_once(numbers: Addresses) -> Addresses:
+    """The numbers in order, each once. `numpy.unique` hashes them, which takes ten times as long for addresses that
+    follow one another."""
+    found = np.sort(numbers)
+    return found[np.concatenate(([True], found[1:] != found[:-1]))[: len(found)]]
+
+
 @dataclass
 class GlobalUses:
     """`pages` of global memory by what was done to them. Accesses to those that are `watched` are kept."""
@@ -90,7 +97,7 @@ class GlobalUses:
     def bytes_of(self, *hows: How) -> Addresses:
         """Of the watched ones."""
         found = [use.addresses.reshape(-1) for use in self.uses if use.how in hows]
-        return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+        return _each_once(np.concatenate(found)) if found else np.empty(0, np.int64)
 
     def require_order(self) -> None:
         """Raises UnorderedError: accesses have none."""
@@ -171,7 +178,9 @@ def require_apart(uses: Sequence[GlobalUses], stored: Sequence[Addresses], some_
     Raises:
         UnorderedError: it does.
     """
-    changed = [np.union1d(own, use.bytes_of("reduction")) for own, use in zip(stored, uses, strict=True)]
+    changed = [
+        _each_once(np.concatenate((own, use.bytes_of("reduction")))) for own, use in zip(stored, uses, strict=True)
+    ]
 
     def of_others(which: Sequence[Addresses], index: int) -> Addresses:
         return np.concatenate([which[index][:0], *(found for i, found in enumerate(which) if i != index)])

@@ -132,6 +132,11 @@ class Machine:
         """Whether addresses of what is loaded from global memory, and stored there, are computed."""
         return self.follow is not None or self.reads_global
 
+    @property
+    def finds_numbers(self) -> bool:
+        """Whether the launch tells of numbers in global memory."""
+        return bool(self.launched.areas or self.launched.maps)
+
     def given(self, address: int, size: int) -> int | None:
         """The number that the launch finds at a place of global memory, where that is told and nothing writes it, or of
         parameters."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from porter.diagnostics import PorterError
@@ -25,6 +25,7 @@ from porter.verify.symbol_sizes import (
     OtherFormsError,
     SymbolSide,
     alike_firsts,
+    fixed,
     reach,
     require_bounds,
     require_same,
@@ -56,6 +57,8 @@ class AllSizes:
     """Sizes that have been found to be the same for all, as symbols."""
     telling: Iterable[Sizes] = ()
     """Sizes that may show that they are not."""
+    _beside_symbols: list[Sizes] = field(default_factory=list)
+    """The numbers of other sizes with which these were looked at."""
 
     def of_symbols(self, original: Proof, port: Proof) -> list[SizeCompared]:
         """Whether both leave the same for all of the sizes that no turns follow, as symbols, which they are from then
@@ -80,6 +83,37 @@ class AllSizes:
                 found = self._of_symbols(names, {**self.base, **others})
         return list(found)
 
+    def covers(self, counts: Sequence[SizeCompared], sizes: Sizes) -> bool:
+        """Whether it follows from what is known for all that each block leaves the same at some sizes."""
+        programs = self.original, self.port
+        try:
+            (ours, _), (theirs, _) = launched = [
+                (program.at(sizes), program.at(self.base)) for program in programs
+            ]  # fmt: skip
+        except PorterError:
+            return False
+        if any(kernel.recorded is not None or kernel.ptx != base[0].ptx or fixed(problem) != fixed(base[1])
+               for (kernel, problem), base in launched):  # fmt: skip
+            return False
+        if (ours[1].launch.grid, reach(ours[1])) != (theirs[1].launch.grid, reach(theirs[1])):
+            return False
+        given, of_base = ours[1].sizes, launched[0][1][1].sizes
+        changed = {name for name, number in given.items() if number != of_base[name]}
+        known = {count.name: count for count in counts if count.is_all and not count.upto}
+        as_numbers = {name: number for name, number in given.items() if name not in self.symbols}
+        if as_numbers in self._beside_symbols:
+            changed &= set(self.symbols)
+        return changed <= known.keys() and all(self._takes(known[name], given[name], changed) for name in changed)
+
+    @staticmethod
+    def _takes(count: SizeCompared, number: Number, changed: set[str]) -> bool:
+        """Whether what is known of a size holds for a number, where others are changed as well."""
+        if not isinstance(number, int):
+            return False
+        if not count.step:
+            return number <= count.largest
+        return number % count.step == 0 and changed <= {count.name, *count.beside}
+
     def _of_symbols(self, names: Sequence[str], base: Sizes) -> list[SizeCompared]:
         forms = Forms()
         try:
@@ -93,6 +127,7 @@ class AllSizes:
             return [SizeCompared(name, why=str(error), place=self._place(error)) for name in names]
         except PorterError as error:
             return [SizeCompared(name, why=error.diagnostic.message) for name in names]
+        self._beside_symbols.append({n: size for n, size in sides[0].problem.sizes.items() if n not in names})
         return [SizeCompared(name, largest=LARGEST_SIZE, upto=forms.shown_bounds(sides[0].bounds)) for name in names]
 
     def _symbol_sides(self, names: Sequence[str], base: Sizes) -> list[SymbolSide]:

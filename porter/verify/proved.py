@@ -137,16 +137,26 @@ def proofs_of(
     proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
     comparison = Comparison(case.name, original, port, Budget.of_work(seconds))
     reorders = plan.reorders or (plan.source is not None and case.compare == "bound")
-    first = (proved or taken)[0]
-    equality = comparison.run(proved or taken[:1])
+    compares = proved or taken[:1]
+    first, left = compares[0], comparison.budget.left
+    counts: tuple[SizeCompared, ...] = ()
+    if for_all is not None and taken[0] == chosen[0]:
+        equality = with_proofs(comparison.run([first]), found, reorders)
+        if equality.status == "equal":
+            is_known = turns == "both" and taken == list(chosen)
+            proofs = (of_original, of_port) if is_known else _of_turns(comparison, chosen, seconds)
+            programs = AllSizes(comparison.original, comparison.port, comparison.flow_of, chosen[0], for_all)
+            equality = _for_all(comparison, programs, chosen, equality, *proofs)
+            if equality.status != "equal":
+                return replace(found, equality=equality)
+            counts = equality.counts
+            follows = partial(programs.covers, counts)
+            comparison = replace(comparison, budget=Budget.of_work(left), follows=follows)
+    equality = comparison.run(compares)
     equality = at_any_place(equality, _party(comparison, "original", first), _party(comparison, "port", first))
-    other = replace(comparison, schedule=LAST_FIRST, show=lambda *_: Shown("nothing"), _outcomes={})
-    equality = with_proofs(equality, found, reorders, partial(other.run, proved or taken[:1]))
-    if for_all is not None and equality.status == "equal" and taken[0] == chosen[0]:
-        is_known = turns == "both" and taken == list(chosen)
-        proofs = (of_original, of_port) if is_known else _of_turns(comparison, chosen, seconds)
-        equality = _for_all(comparison, chosen, for_all, equality, *proofs)
-    return replace(found, equality=equality)
+    other = replace(comparison, schedule=LAST_FIRST, show=lambda *_: Shown("nothing"), _outcomes={}, _answers={})
+    equality = with_proofs(equality, found, reorders, partial(other.run, compares))
+    return replace(found, equality=replace(equality, counts=counts if equality.status == "equal" else ()))
 
 
 def _party(comparison: Comparison, program: Literal["original", "port"], sizes: Sizes) -> Party:
@@ -165,16 +175,15 @@ def _of_turns(comparison: Comparison, chosen: Sequence[Sizes], seconds: float) -
 
 
 def _for_all(
-    comparison: Comparison, chosen: Sequence[Sizes], budget: Budget, equality: Equality, of_original: Proof,
+    comparison: Comparison, programs: AllSizes, chosen: Sequence[Sizes], equality: Equality, of_original: Proof,
     of_port: Proof,
 ) -> Equality:  # fmt: skip
     """With what is known of all numbers of turns; a size at which something else is left, and a run shows it, is what
     counts."""
     began = time.perf_counter()
     counts: list[SizeCompared] = []
-    programs = AllSizes(comparison.original, comparison.port, comparison.flow_of, chosen[0], budget)
     of_symbols = programs.of_symbols(of_original, of_port)
-    other = _shown_by_other_sizes(comparison, programs.telling, budget)
+    other = _shown_by_other_sizes(comparison, programs.telling, programs.budget)
     if other is not None:
         return other
     for name in programs.names(of_original, of_port):

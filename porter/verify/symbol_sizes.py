@@ -63,7 +63,7 @@ class SymbolSide:
             raise NotAllError("work that is asked for", self.name)
         self.probes = [self._at(sizes) for sizes in self._some()]
         self.launches = [*self.probes, *self._far()]
-        if any(_fixed(launch) != _fixed(self.problem) for launch in self.launches):
+        if any(fixed(launch) != fixed(self.problem) for launch in self.launches):
             raise NotAllError("other blocks are launched for each", self.name)
         self.symbols = Symbols(self._parameters(), self._axes())
 
@@ -157,7 +157,7 @@ class SymbolSide:
         return of_cluster(follower.contents.stored)
 
 
-def _fixed(problem: Problem) -> object:
+def fixed(problem: Problem) -> object:
     """What of a launch is to be the same for all sizes."""
     launch = problem.launch
     return launch.block, launch.cluster, launch.dynamic_smem

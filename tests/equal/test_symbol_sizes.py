@@ -175,3 +175,31 @@ def _programs(folder: Path, case: str, bodies: list[str]) -> list[Program]:
     (folder / "case.yaml").write_text(case)
     loaded = load_case(folder / "case.yaml")
     return [Program(loaded, Given(body)) for body in bodies]
+
+
+def test_sizes_that_follow_from_what_is_known_for_all(compared) -> None:
+    sizes, counts = compared(STORE, STORE)
+    assert sizes.covers(counts, {"N": 100})
+    assert not sizes.covers(counts, {"N": counts[0].largest + 1})
+    assert not sizes.covers([replace(counts[0], why="a sum")], {"N": 100})
+    assert not sizes.covers([replace(counts[0], upto="N < 99")], {"N": 100})
+    of_turns = replace(counts[0], step=32, beside=())
+    assert [sizes.covers([of_turns], {"N": size}) for size in (96, 100)] == [True, False]
+    sizes, counts = compared(STORE, STORE.replace("@%p1 st", ABOVE.format(1000) + "@%p1 st"))
+    assert not sizes.covers(counts, {"N": 100})
+
+
+OTHER = STORE.replace("@%p1 ld", "add.f32 %f1, %f1, %f1;\n@%p1 ld", 1)
+ONTO_OTHERS = "ld.param.u64 %d3, [out];\nmov.b32 %f0, %r1;\nst.global.f32 [%d3], %f0;\n" + STORE
+
+
+@pytest.mark.parametrize(("original", "port", "executed"), [(STORE, OTHER, 1), (ONTO_OTHERS, ONTO_OTHERS, 2)])
+def test_of_sizes_that_follow_the_original_is_executed(compared, monkeypatch, original, port, executed) -> None:
+    """What its blocks do to each other counts, which nothing tells of all sizes."""
+    sizes, _ = compared(original, port)
+    programs: list[str] = []
+    outcome = Comparison._outcome
+    monkeypatch.setattr(Comparison, "_outcome", lambda one, *of: programs.append(of[0]) or outcome(one, *of))
+    comparison = Comparison("k", sizes.original, sizes.port, Budget(), follows=lambda sizes: True)
+    assert comparison.run([{"N": 128}]).status == ("equal" if executed == 1 else "unknown")
+    assert programs == ["original"] * executed
