@@ -71,7 +71,7 @@ def counted(rows: Sequence[Compared]) -> Iterator[str]:
     yield f"| all | these three | {_figures(plain)} |"
     yield ""
     equal = sum(row.status == "equal" for row in plain)
-    yield f"{equal} of {len(plain)} are equal, {100 * equal / max(len(plain), 1):.0f} %."
+    yield f"{equal} of {len(plain)} are equal, {100 * equal / max(len(plain), 1):.1f} %."
     rest = [row for row in rows if row.status != "equal"]
     if rest:
         yield ""
