@@ -71,7 +71,8 @@ def counted(rows: Sequence[Compared]) -> Iterator[str]:
     yield f"| all | these three | {_figures(plain)} |"
     yield ""
     equal = sum(row.status == "equal" for row in plain)
-    yield f"{equal} of {len(plain)} are equal, {100 * equal / max(len(plain), 1):.0f} %."
+    own = [row for row in plain if row.status != "as the original"]
+    yield f"{_share(equal, len(plain))} are equal; without those that are as the original, {_share(equal, len(own))}."
     rest = [row for row in rows if row.status != "equal"]
     if rest:
         yield ""
@@ -80,6 +81,10 @@ def counted(rows: Sequence[Compared]) -> Iterator[str]:
         for row in rest:
             said = row.said.replace("|", "\\|")
             yield f"| {row.name} | {row.style} | {row.status or 'not compared'} | {said} |"
+
+
+def _share(count: int, of: int) -> str:
+    return f"{count} of {of} ({100 * count / max(of, 1):.1f} %)"
 
 
 def _figures(rows: Sequence[Compared]) -> str:

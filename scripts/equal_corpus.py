@@ -8,7 +8,7 @@
 
 With `--pack` what is compiled of raw CUDA and CuTe C++ goes into a file; with `--packed` it comes from there, and is
 compared by so many processes; the time is processor time then. With `--ports` the ports are those of a folder, which
-begin with the name of their kernel.
+begin with the name of their kernel; one may lack what some of its cases call.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def compared(names: list[str], styles: Sequence[str], seconds: float) -> Iterato
 def by_hand(folder: Path, names: list[str], seconds: float) -> Iterator[Row]:
     for port in sorted(folder.iterdir()):
         name = max((n for n in names if port.name.startswith(n)), key=len, default="")
-        kernel = CORPUS / name / f"{name}{port.suffix}"
-        if kernel.is_file():
+        is_kernels = (CORPUS / name / f"{name}{port.suffix}").is_file()
+        for case in sorted((CORPUS / name).glob("*case.yaml")) if is_kernels else ():
             words = ("equal", "--port", str(port), "--seconds", str(seconds))
-            document, left = asked(str(kernel.relative_to(CORPUS)), *words)
+            document, left = asked(str(case.relative_to(CORPUS)), *words)
             yield port.stem, "by hand", document.get("cases", []), left
 
 

@@ -28,5 +28,5 @@ def test_each_row_counts_once_and_what_is_not_equal_is_listed() -> None:
     assert "| raw | compat | 1 | 1 | 1 | 0 | 0 | 0 |" in lines
     assert "| CuTe | idiomatic | 1 | 0 | 0 | 0 | 1 | 0 |" in lines
     assert "| all | these three | 3 | 1 | 1 | 1 | 1 | 0 |" in lines
-    assert "1 of 3 are equal, 33 %." in lines
+    assert "1 of 3 (33.3 %) are equal; without those that are as the original, 1 of 2 (50.0 %)." in lines
     assert [line for line in lines if line.startswith("| c |")] == ["| c | native | not compared | no port |"]
