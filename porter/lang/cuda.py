@@ -410,6 +410,25 @@ def _of_types(types: tuple[str, ...]) -> _OfTypes:
     return _OfTypes(types)
 
 
+def inside(outer: Node, inner: Node) -> bool:
+    """Whether a node is another one, or stands in it."""
+    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
+
+
+def above(node: Node, top: Node) -> Iterator[Node]:
+    """What a node stands in, from the inside out, up to `top` and without it."""
+    parent = node.parent
+    while parent is not None and parent.id != top.id:
+        yield parent
+        parent = parent.parent
+
+
+def arguments(call: Node) -> list[Node]:
+    """What a call is handed."""
+    listed = call.child_by_field_name("arguments")
+    return [c for c in listed.named_children if c.type != "comment"] if listed is not None else []
+
+
 def enclosing(node: Node, *types: str) -> Node | None:
     """The nearest node above `node` of one of `types`, or None."""
     parent = node.parent

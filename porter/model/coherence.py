@@ -15,7 +15,7 @@ from enum import Enum
 from tree_sitter import Node
 
 from porter.diagnostics import Code
-from porter.lang.cuda import find
+from porter.lang.cuda import find, inside
 from porter.model.accumulators import Accumulator
 from porter.model.events import Event, Kind, events_of
 from porter.model.flow import FlowBuilder
@@ -115,15 +115,15 @@ def _store_anchor(body: Node, write: Node, accumulator: Accumulator, events: lis
     writes = [e.node for e in own if e.kind in _CHANGES]
     stops = [e.node for e in events if e.kind in (Kind.FENCE, Kind.MMA)]
     for block, child in _blocks_above(body, write):
-        if not any(_inside(m, block) for m in mma):
+        if not any(inside(block, m) for m in mma):
             continue
         last = child
         for sibling in block.named_children:
             if sibling.start_byte <= child.start_byte:
                 continue
-            if any(_inside(s, sibling) for s in stops):
+            if any(inside(sibling, s) for s in stops):
                 break
-            if any(_inside(w, sibling) for w in writes):
+            if any(inside(sibling, w) for w in writes):
                 last = sibling
         return last
     return None
@@ -142,26 +142,22 @@ def _blocks_above(body: Node, node: Node) -> list[tuple[Node, Node]]:
     return pairs
 
 
-def _inside(node: Node, outer: Node) -> bool:
-    return outer.start_byte <= node.start_byte and node.end_byte <= outer.end_byte
-
-
 def _anchor(
     body: Node, touch: Node, mma: list[Node], waits: list[Node], stops: list[Node], leaving: dict[int, bool]
 ) -> Node | None:
     """The statement to load in front of: in the innermost block in which an MMA comes before the touch, but
     behind any wait that stands between the two."""
     for block, child in _blocks_above(body, touch):
-        earlier = [m for m in mma if _inside(m, block) and m.end_byte <= child.start_byte]
+        earlier = [m for m in mma if inside(block, m) and m.end_byte <= child.start_byte]
         # in a loop, also the MMA of the loop's last turn
-        if not earlier and not (_in_loop(body, block) and any(_inside(m, block) for m in mma)):
+        if not earlier and not (_in_loop(body, block) and any(inside(block, m) for m in mma)):
             continue
-        between = [w for w in waits if _inside(w, child) and w.end_byte <= touch.start_byte]
+        between = [w for w in waits if inside(child, w) and w.end_byte <= touch.start_byte]
         if not between:
             return _before_exits(block, child, stops, leaving)
         last = max(between, key=lambda w: w.start_byte)
         for inner, inner_child in _blocks_above(body, touch):
-            if _inside(last, inner):
+            if inside(inner, last):
                 return _before_exits(inner, inner_child, stops, leaving)
     return None
 
@@ -312,7 +308,7 @@ class _Interpreter(Interpreter[_State]):
         scope = node.parent
         while scope is not None and scope.type not in STATEMENT_LISTS:
             scope = scope.parent
-        return scope is None or any(_inside(m, scope) and m.start_byte > node.start_byte for m in self.mma)
+        return scope is None or any(inside(scope, m) and m.start_byte > node.start_byte for m in self.mma)
 
     def _problem(self, event: Event, what: str, written_at: int = -1) -> None:
         key = (event.node.start_byte, what, written_at)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
+from porter.lang.cuda import inside
 from porter.model.functions import Function, Style
 from porter.model.scopes import LOOPS
 
@@ -20,7 +21,7 @@ def reaching(function: Function, changes: list[Node], place: Node) -> list[Node]
     it has passed none of the others since it came to the function. None where that is not known."""
     if function.style is Style.MACRO or any(True for _ in function.own_nodes("goto_statement", "labeled_statement")):
         return None
-    if not _inside(place, function.body):
+    if not inside(function.body, place):
         return None
     found = []
     for change in sorted(changes, key=lambda n: n.start_byte):
@@ -37,12 +38,12 @@ def _passed(function: Function, change: Node, place: Node) -> bool | None:
     before = change.end_byte <= place.start_byte
     inner = change
     for around in _around(function, change):
-        holds = _inside(place, around)
+        holds = inside(around, place)
         if around.type in LOOPS or around.type not in _WITHIN:
             # a loop that has begun may have come to it in an earlier turn, one that comes later has not
             return False if not before and not holds else None
         if around.type == "if_statement":
-            if holds and not _inside(place, inner):
+            if holds and not inside(inner, place):
                 # the condition, or the other arm
                 return False
             if not holds:
@@ -57,7 +58,3 @@ def _around(function: Function, node: Node) -> Iterator[Node]:
     while current is not None and current.id != function.body.id:
         yield current
         current = current.parent
-
-
-def _inside(node: Node, outer: Node) -> bool:
-    return outer.start_byte <= node.start_byte and node.end_byte <= outer.end_byte

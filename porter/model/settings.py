@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from porter.lang.cuda import inside
 from porter.model.functions import Function
 from porter.model.program import Program
 from porter.model.pure import is_pure
@@ -68,7 +69,7 @@ def _escapes(program: Program, function: Function, above: Node, node: Node, is_a
     while around is not None and around.id != function.body.id:
         if around.type == "gnu_asm_expression":
             return any(
-                o.is_output and o.expr_node is not None and _contains(o.expr_node, node)
+                o.is_output and o.expr_node is not None and inside(o.expr_node, node)
                 for s in function.asm
                 for o in s.operands
             )
@@ -101,7 +102,3 @@ def _may_write(program: Program, function: Function, call: Node, node: Node, is_
         if is_array or program.names.type_of_param(target, target.params[index]).reference:
             return True
     return (not targets and name in program.macros.by_name) or (bool(calls) and not targets and not is_pure(name))
-
-
-def _contains(outer: Node, inner: Node) -> bool:
-    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte

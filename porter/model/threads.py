@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from porter.lang.asm import AsmStatement
-from porter.lang.cuda import CudaFile, find, walk
+from porter.lang.cuda import CudaFile, find, inside, walk
 from porter.model.facts import Doubt, Index
 from porter.model.functions import Call, Function, Style, declared_name
 from porter.model.program import Program
@@ -189,7 +189,7 @@ class Threads:
         """
         for leaving in self._exits(function):
             target = target_of(leaving, function)
-            if leaving.start_byte >= at or not _inside(node, target):
+            if leaving.start_byte >= at or not inside(target, node):
                 continue
             if leaving.type not in TO_A_LOOP:
                 # who returns has no part in what the warp does later
@@ -235,10 +235,6 @@ class Threads:
         return found
 
 
-def _inside(node: Node, outer: Node) -> bool:
-    return outer.start_byte <= node.start_byte and node.end_byte <= outer.end_byte
-
-
 def target_of(leaving: Node, function: Function) -> Node:
     """What an exit leaves, or goes to the next turn of: a loop, a switch, a lambda or the function."""
     kinds: tuple[str, ...] = ("lambda_expression",)
@@ -252,7 +248,7 @@ def target_of(leaving: Node, function: Function) -> Node:
 
 def _common(one: Node, other: Node) -> Node:
     """The innermost node around both."""
-    while one.parent is not None and not _inside(other, one):
+    while one.parent is not None and not inside(one, other):
         one = one.parent
     return one
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import arguments, find
 from porter.lang.sources import load_sources
 from porter.lang.text import Span
 from porter.model.block_size import LAUNCHERS, kernel_named
@@ -180,10 +180,10 @@ class _Boxes:
         first = next((i for i, site in enumerate(chain) if site.owner is launching), None)
         if first is None:
             raise _Unknown("its tensor map is not made by the function that launches the kernel")
-        arguments = _arguments(chain[level].node)
-        if len(arguments) <= _BOX:
+        given = arguments(chain[level].node)
+        if len(given) <= _BOX:
             raise _Unknown("the box of its tensor map is not one of the arguments that encode it")
-        level, node = self._element(chain, level, arguments[_BOX], 0)
+        level, node = self._element(chain, level, given[_BOX], 0)
         for _ in range(_DEEPEST):
             if level < first:
                 break
@@ -279,11 +279,11 @@ class _Boxes:
             raise _Unknown(f"what `{name}` is, the box of its tensor map")
         call = chain[level - 1].node
         if inner is not None and name in _lambda_params(owner, inner):
-            given, index = _arguments(call), _lambda_params(owner, inner).index(name)
+            given, index = arguments(call), _lambda_params(owner, inner).index(name)
         elif name in owner.template_params:
             given, index = _template_arguments(call), owner.template_params.index(name)
         elif (param := owner.param(name)) is not None:
-            given, index = _arguments(call), param.index
+            given, index = arguments(call), param.index
         else:
             raise _Unknown(f"`{name}`, the rows of its tensor map's box, is for other maps, too")
         if index >= len(given):
@@ -316,7 +316,7 @@ def _size(fields: dict[str, Any]) -> tuple[int, int] | None:
 
 def _encodes(function: Function, call: Node) -> bool:
     """Whether a call has the arguments of cuTensorMapEncodeTiled."""
-    callee, given = call.child_by_field_name("function"), _arguments(call)
+    callee, given = call.child_by_field_name("function"), arguments(call)
     name = function.text(callee) if callee is not None else ""
     return len(given) > len(ENCODED) and ("ncode" in name or "CU_TENSOR_MAP" in function.text(call))
 
@@ -341,11 +341,6 @@ def _at(site: CallSite) -> _Place:
     return owner.file.path, owner.span(site.node).start
 
 
-def _arguments(call: Node) -> list[Node]:
-    listed = call.child_by_field_name("arguments")
-    return [c for c in listed.named_children if c.type != "comment"] if listed is not None else []
-
-
 def _template_arguments(call: Node) -> list[Node]:
     callee = call.child_by_field_name("function")
     lists = list(find(callee, "template_argument_list")) if callee is not None else []
@@ -368,7 +363,7 @@ def _bare(owner: Function, node: Node) -> Node:
             if held is not None and held.type == "subscript_expression" and owner.text(held).endswith("[0]"):
                 inner = held.child_by_field_name("argument")
         elif node.type == "call_expression":
-            callee, given = node.child_by_field_name("function"), _arguments(node)
+            callee, given = node.child_by_field_name("function"), arguments(node)
             text = owner.text(callee) if callee is not None else ""
             if callee is not None and text.endswith(".data") and not given:
                 inner = callee.child_by_field_name("argument")

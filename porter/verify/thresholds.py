@@ -82,6 +82,7 @@ class Thresholds:
     def __post_init__(self) -> None:
         self._began = time.process_time()
         self._known: dict[str, _Sides | None] = {}
+        self._met: list[tuple[Sizes, Sizes]] = []
         self._kernel = self.program.at(self.chosen[0])[0]
         assert self._kernel.function is not None
         self._flow = Flow(Code(self._kernel.module, self._kernel.function))
@@ -101,10 +102,31 @@ class Thresholds:
             numbers_of = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
             if len(numbers_of) == len(values) and (unit := math.gcd(*numbers_of)):
                 yield from self._of(name, math.lcm(unit, _TILES), held)
+                self._meet_at(name, unit, math.lcm(unit, _TILES))
+
+    def _meet_at(self, name: str, unit: int, step: int) -> None:
+        """Note sizes, behind those that are looked at, at which the last block is that of a number, or turns are as
+        many: the step to a size that has the same edges passes by."""
+        sizes = max(self.chosen, key=lambda chosen: int(chosen[name]))
+        first = int(sizes[name])
+        steps = -(-first // step) * step
+        before, behind = self._at(sizes), self._at({**sizes, name: first + steps})
+        if before is None or behind is None:
+            return
+        lanes: dict[Place, set[tuple[int, int | None]]] = defaultdict(set)
+        for (place, lane), apart in before.apart.items():
+            if self._flow.code.code[place[2]].parts[1] in ("eq", "ne"):
+                lanes[place].add((apart, behind.apart.get((place, lane))))
+        for apart, then in (pair for pairs in lanes.values() if len(pairs) == 1 for pair in pairs):
+            for nearer in (apart - then, apart + then) if then is not None else ():
+                on, rest = divmod(apart * steps, nearer) if nearer > 0 else (0, 0)
+                if not rest and on > 0 and on % unit == 0 and first + on <= LARGEST_SIZE:
+                    self._met.append(({**sizes, name: first + on - unit}, {**sizes, name: first + on}))
 
     def flips(self) -> Iterator[tuple[Sizes, Sizes]]:
         """Where, between two sizes that are looked at, a comparison comes to its other result: the last size ahead of
-        that and the first one with it, as if its sides went by the size."""
+        that and the first one with it, as if its sides went by the size. Behind `sizes` alone, also larger sizes."""
+        yield from self._met
         for name in self.chosen[0]:
             alike: dict[str, list[Sizes]] = defaultdict(list)
             for sizes in self.chosen:

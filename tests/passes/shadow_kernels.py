@@ -289,8 +289,10 @@ def cases() -> Iterator[Kernel]:
     yield "turns", "one stage", partial(attention_kernels.written, pairs=few, heads=(64,), stages=1), AHEAD_OF
     one = partial(attention_kernels.written, pairs=ONE_RING, heads=(64,), one_ring=True)
     yield "turns", "two stages of one ring", one, AHEAD_OF
-    for name in stage_kernels.EVERY:
+    for name in (*stage_kernels.RAW, *stage_kernels.CUTE):
         yield "stages", name, partial(stage_kernels.write, name=name), ("stages",)
+    for name, (_, steps) in stage_kernels.STEPS.items():
+        yield "library", name, partial(stage_kernels.write, name=name), steps
     for name, parts in store_kernels.JUDGED.items():
         yield "stores", name, partial(store_kernels.write, **parts), ("bulk-store",)
     for name, parts in wide_kernels.JUDGED.items():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of the corpus with more stages, in which something else goes by their number as well: for the judge."""
+"""Kernels of the corpus with more stages, in which something else goes by their number as well, and with other steps
+for MMAs of a library: for the judge."""
 
 from __future__ import annotations
 
@@ -86,7 +87,25 @@ CUTE: dict[str, Pairs] = {
     "memory that grows by half a stage": (("bytes = sizeof(Storage);", "bytes = 65536 + config::kStages * 16384;"),),
     "memory by a part of the size": (("bytes = sizeof(Storage);", "bytes = sizeof(Storage) - 1024;"),),
 }  # fmt: skip
-EVERY = {**RAW, **CUTE}
+WAITS = "            pipeline.consumer_wait(read);\n"
+MEETS = "            warpgroup_arrive();\n"
+GIVES = "                pipeline.consumer_release(release);\n"
+READS = "                if (threadIdx.x == 128) seen[0] = float(sA(0, 0, release.index()));\n"
+ZERO = "        mma.accumulate_ = GMMA::ScaleOut::Zero;"
+CLEARED = "        clear(sums);\n        mma.accumulate_ = GMMA::ScaleOut::One;"
+TAIL = "    pipeline.producer_tail(write);\n"
+RELEASE, THREAD = ("release",), ("release", "mma-thread")
+PAIR = (*THREAD, "pair")
+STEPS: dict[str, tuple[Pairs, tuple[str, ...]]] = {
+    "as it is, a warp of its own for a library's MMAs": ((), THREAD),
+    "a stage that is waited for behind the meeting": (((WAITS, ""), (MEETS, MEETS + WAITS)), RELEASE),
+    "an element of a stage that threads read": (((GIVES, READS + GIVES),), RELEASE),
+    "a stage's number that consumers read behind their MMAs": (_writes("read.count()"), THREAD),
+    "sums that begin with zeros of threads": (((ZERO, CLEARED),), THREAD),
+    "stages that nobody waits for at the end": (((TAIL, ""),), PAIR),
+}  # fmt: skip
+"""Of a library's MMAs and pipelines: what other steps are wrong for."""
+EVERY = {**RAW, **CUTE, **{name: pairs for name, (pairs, _) in STEPS.items()}}
 
 
 def write(folder: Path, name: str) -> Path:
@@ -99,7 +118,8 @@ def write(folder: Path, name: str) -> Path:
     text = case.read_text()
     text = text.replace("tensor_maps:", "  S: {dtype: f32, shape: [1024], role: scratch, fill: 0}\ntensor_maps:")
     columns, long, short = (64, 288, 32) if name in RAW else (128, 256, 64)
-    sizes = f"{{M: 128, N: {columns}, K: {long}}}\nother_sizes: [{{K: {short}}}]"
+    rows, columns = (256, 256) if name in STEPS else (128, columns)
+    sizes = f"{{M: {rows}, N: {columns}, K: {long}}}\nother_sizes: [{{K: {short}}}]"
     text = re.sub(r"(?m)^sizes: .*\nother_sizes:\n(?:  - .*\n)+mutate_sizes: .*", f"sizes: {sizes}", text)
     text = text.replace('"K / BK"]', '"K / BK", S]').replace("M, N, K]\nreduction", "M, N, K, S]\nreduction")
     case.write_text(text)

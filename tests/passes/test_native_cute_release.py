@@ -219,7 +219,6 @@ REFUSED = {
     "sums that are scaled in the loop": (
         {"RELEASE": "for (int i = 0; i < size(acc); ++i) acc(i) *= 2; Empty::arrive(&storage.empty[stage]);"}, "reads",
     ),
-    "sums that are cleared in the loop": ({"BATCH": f"clear(acc); {BATCH}"}, "reads or writes an accumulator"),
     "no wait in the loop": ({"DONE": "@RELEASE@", "AFTER": "warpgroup_wait<0>();"}, "a loop that waits"),
     "an mbarrier of another CTA": (
         {"RELEASE": "Empty::arrive(&storage.empty[stage], 1, true);"}, "an mbarrier by which",

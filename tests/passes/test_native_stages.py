@@ -153,6 +153,16 @@ REFUSED = {
         {"HELP": "constexpr int kLeast = kStages * 64;", "HOST": "if (steps < kLeast) return; " + DEFAULTS["HOST"]},
         "what `steps < kLeast` has to do with stages",
     ),
+    "a function of both": (
+        {"HELP": "constexpr int least() { return kStages * 64; }", "AFTER": "if (steps > least()) out[0] = 1;",
+         "HOST": "if (steps < least()) return; " + DEFAULTS["HOST"]},
+        "has to do with stages",
+    ),
+    "a function for both": (
+        {"HELP": "__host__ __device__ int least() { return kStages * 64; }",
+         "AFTER": "if (steps > least()) out[0] = 1;"},
+        "has to do with stages",
+    ),
     "no host code": ({"HOST": ""}, "who launches it"),
     "a launch by a function that is handed it": (
         {"HELP": "template <typename F> void go(F f, int bytes);", "HOST": DEFAULTS["HOST"] + " go(kernel, 8224);"},

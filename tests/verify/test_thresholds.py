@@ -146,6 +146,15 @@ def test_where_one_of_two_programs_begins_to_do_something(tmp_path: Path, name: 
     assert {s["N"] for s in found} == {64}
 
 
+def test_the_block_of_a_number_comes_last_at_another_size(tmp_path: Path) -> None:
+    one, other = (
+        program(tmp_path, Given(ahead=f"setp.eq.u32 %p2, %r1, {n}; @%p2 st.global.u32 [%d0], %r1;")) for n in (100, 50)
+    )
+    assert sizes_beyond({"original": one, "port": one}, CHOSEN, 60) == []
+    found = {s["N"] for s in sizes_beyond({"original": one, "port": other}, CHOSEN, 60)}
+    assert {101 * 32, 51 * 32} <= found
+
+
 def test_loops_of_few_turns(tmp_path: Path) -> None:
     sizes = few_steps(program(tmp_path, Given()).case)
     assert [s["K"] for s in sizes] == [16, 32, 48, 272, 0]

@@ -22,7 +22,6 @@ from porter.ptx.table import find as decode
 
 _PLAIN = frozenset({"cp", "async", "bulk", "tensor", "2d", "shared::cluster", "shared::cta", "global", "tile",
                     "mbarrier::complete_tx::bytes", "multicast::cluster", "L2::cache_hint"})  # fmt: skip
-_BUILT_IN = re.compile(r"(?:thread|block)Idx\b|(?:block|grid)Dim\b")
 _BASE = re.compile(r"[A-Za-z_][\w.]*")
 
 

@@ -55,8 +55,9 @@ class _Place:
     function: Function | None
 
 
-def reached(program: Program, kernels: Iterable[Function]) -> set[int]:
-    """ids of the functions that kernels may come to, with themselves."""
+def reached(program: Program, kernels: Iterable[Function], but: Iterable[Function] = ()) -> set[int]:
+    """ids of the functions that kernels may come to, with themselves, and not by way of some."""
+    left_out = {id(f) for f in but}
     found: set[int] = set()
     work = list(kernels)
     inside: dict[int, list[Function]] = {}
@@ -65,7 +66,7 @@ def reached(program: Program, kernels: Iterable[Function]) -> set[int]:
             inside.setdefault(id(function.parent), []).append(function)
     while work:
         function = work.pop()
-        if id(function) in found:
+        if id(function) in found or id(function) in left_out:
             continue
         found.add(id(function))
         work += inside.get(id(function), ())

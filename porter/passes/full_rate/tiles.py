@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import enclosing, find
+from porter.lang.cuda import enclosing, find, inside
 from porter.lang.text import Edit, as_bytes
 from porter.model.accumulators import Accumulator
 from porter.model.counted import counted
@@ -128,10 +128,10 @@ class Tiles:
             if name is not None and _words(function.text(node)) & own:
                 own |= {function.text(name)}
         for statement in self.program.steps_in(function):
-            if _inside(statement.statement.node, body):
+            if inside(body, statement.statement.node):
                 yield from (bool(_words(s.a) & own) for s in statement.steps if isinstance(s, MmaStep))
         uses = self.program.uses_tensor_core()
-        for call in (c for c in function.calls if _inside(c.node, body) and depth < _DEEPEST):
+        for call in (c for c in function.calls if inside(body, c.node) and depth < _DEEPEST):
             for target in (t for t in self.program.targets(call) if id(t) in uses):
                 handed = {
                     p.name for p, a in zip(target.params, call.args, strict=False) if _words(function.text(a)) & own
@@ -221,10 +221,6 @@ class Tiles:
 
 def _words(text: str) -> set[str]:
     return set(_NAME.findall(text))
-
-
-def _inside(node: Node, outer: Node) -> bool:
-    return outer.start_byte <= node.start_byte and node.end_byte <= outer.end_byte
 
 
 def _index(function: Function, node: Node) -> str:

@@ -18,6 +18,7 @@ from porter.model.kernels import Kernel
 from porter.model.program import Program
 from porter.model.thread_values import ThreadValues
 from porter.passes.full_rate.renaming import reached
+from porter.passes.native.sites import whole_line
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
@@ -56,7 +57,7 @@ def turns(program: Program, kernel: Kernel) -> list[tuple[Function, Span]]:
     for use in uses:
         whole = _statement(use) if use.ids & taken and use.function is kernel.function else None
         if whole is not None:
-            found.append((use.function, _line(use.function, whole)))
+            found.append((use.function, whole_line(use.function, use.function.span(whole))))
     return found
 
 
@@ -125,12 +126,3 @@ def _statement(use: _Use) -> Node | None:
         pure = condition is not None and not any(True for _ in find(condition, "call_expression", "update_expression"))
         return above if pure and above.child_by_field_name("alternative") is None else None
     return node if above is not None and above.type == "compound_statement" else None
-
-
-def _line(function: Function, node: Node) -> Span:
-    """A statement with the rest of its line, if it has that to itself."""
-    source, span = function.file.source, function.span(node)
-    start = source.rfind(b"\n", 0, span.start) + 1
-    end = source.find(b"\n", span.end) + 1
-    alone = end > 0 and not source[start : span.start].strip() and not source[span.end : end].strip()
-    return Span(start, end) if alone else span

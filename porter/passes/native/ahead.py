@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
+from porter.lang.cuda import inside
 from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.passes import emit, epilogue, residency
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native.mainloop import inside
 from porter.passes.native.product import NO_USE, ONE_PRODUCT, Product
 from porter.passes.native.second import second_of
 from porter.passes.native.sites import Changes, Left, Place

@@ -12,7 +12,7 @@ from tree_sitter import Node
 from porter.lang.cuda import CudaFile, enclosing, find
 from porter.lang.text import Span
 from porter.model.constants import default_of
-from porter.model.functions import Function, declared_name
+from porter.model.functions import Function, Style, declared_name
 from porter.model.program import Program
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native.sites import Left
@@ -78,7 +78,7 @@ class Counting:
         self.program, self.kernel = program, kernel
         self.files = tuple(program.sources.files.values())
         self.words: list[Word] = []
-        self._device: list[Function] | None = None
+        self._device: set[int] | None = None
 
     def left(self, file: CudaFile, node: Node, what: str) -> Left:
         """The step is left out for what stands in a node of a file."""
@@ -91,11 +91,14 @@ class Counting:
         """Whether a mention stands where the kernel comes and host code does not, or makes a type: PTX judges it."""
         if self._device is None:
             mine = reached(self.program, [self.kernel])
-            self._device = [f for f in self.program.functions if id(f) in mine and not _is_for_both(f)]
+            hosts = [f for f in self.program.functions if f.style is Style.HOST]
+            theirs = reached(self.program, hosts, but=self.program.kernels)
+            both = {id(f) for f in self.program.functions if "__host__" in f.text(f.node).partition("{")[0]}
+            self._device = mine - theirs - both
         around = [f for f in self.program.functions if f.file is mention.file and f.span(f.node).contains(mention.span)]
         if not around:
             return enclosing(mention.node, *_TYPES) is not None
-        return any(f is one for f in around for one in self._device)
+        return any(id(f) in self._device for f in around)
 
     # --- Where it comes from
 
@@ -319,10 +322,6 @@ def initialized(node: Node) -> Iterator[tuple[Node, str, Node]]:
         name, value = declared_name(declarator), declarator.child_by_field_name("value")
         if name is not None and value is not None:
             yield declarator, (name.text or b"").decode("utf-8", "replace"), value
-
-
-def _is_for_both(function: Function) -> bool:
-    return "__host__" in function.text(function.node).partition("{")[0]
 
 
 def _qualifiers(file: CudaFile, node: Node) -> set[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import find, inside
 from porter.model.facts import Commit, Fence, Mbarrier, Pipeline, RegisterFence, TiledMma, Wait
 from porter.model.functions import Function
 from porter.model.pipeline.operations import Operation
@@ -17,7 +17,6 @@ from porter.model.scopes import LOOPS
 from porter.model.tiled.activity import may_leave
 from porter.passes.context import PortContext
 from porter.passes.full_rate.library import LibraryCalls
-from porter.passes.native.mainloop import inside
 from porter.passes.native.sites import Changes, Place, path_of, written
 from porter.passes.native.texts import indented, ported_text
 from porter.passes.native.tiled_mainloop import TiledPipelined

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import find, inside
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
 from porter.model.constants import Constants, visible
@@ -291,10 +291,6 @@ def in_loop(inside: Node, function: Function) -> bool:
             return True
         node = node.parent
     return False
-
-
-def inside(outer: Node, inner: Node) -> bool:
-    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
 
 
 def _block_around(function: Function, node: Node, last: Node) -> Node:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from tree_sitter import Node
 
+from porter.lang.cuda import above
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
 from porter.model.pipeline.operations import Operation
@@ -35,7 +36,6 @@ from porter.steps import step as steps
 RULE = "PTR192"
 NAME = "mma-thread"
 OWN_THREAD = "a thread of its own that issues the MMAs"
-_CHOICES = ("if_statement", "conditional_expression", "switch_statement")
 WORK = ("copy", "arrive", "arrive_tx", "expect_tx", "wait", "mma", "store")
 
 
@@ -468,7 +468,7 @@ class Move:
         block = self.range[0].parent
         assert block is not None
         for operation in self.kernel.multiplies:
-            chain = [n for s in operation.sites for n in _around(s.node, s.frame.function.body)]
+            chain = [n for s in operation.sites for n in above(s.node, s.frame.function.body)]
             own = [n for n in chain if n.start_byte > block.start_byte or n.end_byte < block.end_byte]
             inside = [n for n in own if not (n.start_byte <= block.start_byte and block.end_byte <= n.end_byte)]
             if not any(
@@ -480,13 +480,6 @@ class Move:
     def _fills(self, barrier: str) -> bool:
         name = barrier.split("[")[0]
         return any(o.kind == "copy" and o.barrier.split("[")[0] == name for o in self.kernel.walk.operations)
-
-
-def _around(node: Node, body: Node) -> Iterator[Node]:
-    above = node.parent
-    while above is not None and above.id != body.id:
-        yield above
-        above = above.parent
 
 
 def _write(taking: Taking) -> None:

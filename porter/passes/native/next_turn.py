@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import find, inside
 from porter.model.functions import Function, Style
 from porter.model.kernels import SHARED
 from porter.model.program import Program
@@ -112,7 +112,7 @@ class NextTurn:
         known = self._changed.get(variable.key)
         if known is None:
             known = self._changed[variable.key] = any(
-                _holds(self.loop, name)
+                inside(self.loop, name)
                 and (found := resolve(self.function, name, variable.name)) is not None
                 and found.key == variable.key
                 and not self._declares(variable, name)
@@ -124,7 +124,7 @@ class NextTurn:
     # --- What is needed
 
     def _is_moved(self, node: Node) -> bool:
-        return any(_holds(m, node) for m in self.moved)
+        return any(inside(m, node) for m in self.moved)
 
     def _close(self) -> None:
         todo = [*self.moved, self.condition]
@@ -168,12 +168,12 @@ class NextTurn:
         begin = self.loop.child_by_field_name("initializer")
         if not self._changes(variable) and (begin is None or declared is None or declared.id != begin.id):
             return
-        if declared is not None and any(_holds(s, declared) for s in self.done):
+        if declared is not None and any(inside(s, declared) for s in self.done):
             # it has its value by then, unless it changes later
             if any(v.key == variable.key for s in self._later() for _, v in self._given_in(s)):
                 raise self._left(name, f"what `{variable.name}` is in the next turn")
             return
-        if declared is not None and _holds(self.body, declared):
+        if declared is not None and inside(self.body, declared):
             raise self._left(name, f"that `{variable.name}` has one value in a turn")
         self.carried[variable.key] = variable
 
@@ -215,8 +215,8 @@ class NextTurn:
     def _update(self, statement: Node) -> None:
         """What a statement changes beside what is needed is a copy as well."""
         for _, variable in self._given_in(statement):
-            inside = variable.declaration is not None and _holds(statement, variable.declaration)
-            if not inside and variable.name not in self.sums:
+            own = variable.declaration is not None and inside(statement, variable.declaration)
+            if not own and variable.name not in self.sums:
                 self.carried.setdefault(variable.key, variable)
 
     # --- What the step asks beside
@@ -230,7 +230,7 @@ class NextTurn:
         if variable.key in self.carried or self._changes(variable):
             return not (variable.is_reference or self._is_shared(variable))
         declared = variable.declaration
-        return declared is not None and _holds(self.loop, declared)
+        return declared is not None and inside(self.loop, declared)
 
     # --- Texts
 
@@ -264,7 +264,3 @@ def _root(node: Node | None) -> Node | None:
     while node is not None and node.type in _PARTS:
         node = node.child_by_field_name("argument") or (node.named_children[0] if node.named_children else None)
     return node if node is not None and node.type == "identifier" else None
-
-
-def _holds(outer: Node, inner: Node) -> bool:
-    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte

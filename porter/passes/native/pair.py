@@ -41,7 +41,6 @@ from porter.steps.step import Declared, Ring, Step
 RULE = "PTR194"
 NAME = "pair"
 CTAS = 2
-_STATEMENTS = ("declaration", "expression_statement", "condition_clause")
 BLOCK = re.compile(rb"\b(blockIdx|gridDim)\b(?:\s*\.\s*([xyz])\b)?")
 _NAME = re.compile(r"(?<![\w.>:])[A-Za-z_]\w*(?!\s*(?:::|\())")
 

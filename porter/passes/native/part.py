@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import find, inside
 from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.model.kernels import SHARED
@@ -22,10 +22,6 @@ from porter.passes.native.sites import Changes, Place
 from porter.passes.native.slicing import Slice
 
 _ROUNDS = ("%", "/", "&", ">>")
-
-
-def _holds(outer: Node, inner: Node) -> bool:
-    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
 
 
 @dataclass(eq=False)
@@ -58,7 +54,7 @@ class Places:
 
     def outside(self, nodes: Sequence[Node]) -> list[Node]:
         """The declarations that are no part of these statements."""
-        return [d for d in self.declarations if not any(_holds(n, d) for n in nodes)]
+        return [d for d in self.declarations if not any(inside(n, d) for n in nodes)]
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ class Part:
         return Place(self.function, node).left(what)
 
     def _mine(self, node: Node) -> bool:
-        return any(_holds(n, node) for n in self.nodes)
+        return any(inside(n, node) for n in self.nodes)
 
     def follow(self) -> None:
         """Find what goes on from tile to tile.
@@ -119,17 +115,17 @@ class Part:
         if variable.key in seen or variable.function is not self.function:
             return variable.key in self._keys
         declared, given = variable.declaration, list(self._given(variable))
-        inside = declared is not None and self._mine(declared)
+        mine = declared is not None and self._mine(declared)
         if declared is None or SHARED in self.function.text(declared):
             return False
-        if inside and declared.parent is not None and declared.parent.type == "for_statement":
+        if mine and declared.parent is not None and declared.parent.type == "for_statement":
             self._counts(variable, declared.parent, at)
             return True
-        made = [*given, *([variable.declarator] if inside and variable.declarator else ())]
-        if not given and not inside:
+        made = [*given, *([variable.declarator] if mine and variable.declarator else ())]
+        if not given and not mine:
             return False
         moving = bool(given)
-        looping = inside and any(_holds(loop, declared) for loop in self._loops())
+        looping = mine and any(inside(loop, declared) for loop in self._loops())
         if given:
             self._keys[variable.key] = variable
         for node in made:
@@ -137,7 +133,7 @@ class Part:
                 other = resolve(self.function, name, self.function.text(name))
                 if other is not None and other.key != variable.key:
                     moving |= self._goes_on(other, name, (*seen, variable.key))
-        if not looping and given and inside:
+        if not looping and given and mine:
             self._carry(declared, variable)
         if moving:
             self._keys[variable.key] = variable
@@ -152,7 +148,7 @@ class Part:
     def _given(self, variable: Variable) -> Iterator[Node]:
         """Mentions that give a variable another value, of those in the part."""
         for name in self.function.named(variable.name):
-            if variable.declarator is not None and _holds(variable.declarator, name):
+            if variable.declarator is not None and inside(variable.declarator, name):
                 continue
             if self._mine(name) and self._writes(name, variable):
                 yield name
@@ -264,7 +260,7 @@ class Part:
 
     def _seen(self, declaration: Node) -> bool:
         block = declaration.parent
-        return block is not None and _holds(block, self.at) and declaration.start_byte < self.at.start_byte
+        return block is not None and inside(block, self.at) and declaration.start_byte < self.at.start_byte
 
     def _words(self, texts: Iterable[str]) -> set[str]:
         """Words of some texts, and of macros in them."""

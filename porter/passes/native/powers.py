@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
+from porter.lang.cuda import arguments, inside
 from porter.model.functions import Function, Style
 from porter.model.names.types import INTEGERS
 from porter.model.pipeline.frames import Wording, first_value
@@ -114,7 +115,7 @@ class Powers:
             self.power(at, value)
 
     def _called(self, at: At, node: Node) -> None:
-        name, args = _callee(at, node), _arguments(node)
+        name, args = _callee(at, node), arguments(node)
         cast, value = self._cast(at, node)
         if value is not None:
             self._converted(at, node, cast, value)
@@ -152,7 +153,7 @@ class Powers:
         """`__nv_bfloat16(__nv_cvt_e8m0_to_bf16raw(x))`, or without the class around it."""
         node = _plain(node)
         while node.type == "call_expression" and _callee(at, node) in ("__nv_bfloat16", "nv_bfloat16"):
-            inner = _arguments(node)
+            inner = arguments(node)
             if len(inner) != 1:
                 break
             node = _plain(inner[0])
@@ -205,7 +206,7 @@ class Powers:
         if node.type == "cast_expression":
             written, value = node.child_by_field_name("type"), node.child_by_field_name("value")
             kind = at.function.text(written) if written is not None else ""
-        elif node.type == "call_expression" and len(args := _arguments(node)) == 1:
+        elif node.type == "call_expression" and len(args := arguments(node)) == 1:
             kind, value = _cast_of(_callee(at, node)) or _callee(at, node), args[0]
         found = self.program.names.declared.from_text(kind, self.program.names.lookup.site(at.function, node))
         arithmetic = kind and found.is_plain and not found.reference and found.kind == "arithmetic"
@@ -241,7 +242,7 @@ class Powers:
         if name in at.bound:
             return _held(self._type(at, node), self._most(*at.bound[name]))
         first = first_value(variable)
-        if first is None or variable.function is not at.function or _contains(first, node):
+        if first is None or variable.function is not at.function or inside(first, node):
             return None
         return _held(self._type(at, node), self._most(at, first))
 
@@ -260,8 +261,8 @@ class Powers:
 
     def _type(self, at: At, node: Node) -> str:
         """The name of an expression's type; empty for a pointer, or where nobody knows."""
-        if node.type == "call_expression" and _callee(at, node) == "__ldg" and len(_arguments(node)) == 1:
-            found = self.program.names.type_of(at.function, _arguments(node)[0])
+        if node.type == "call_expression" and _callee(at, node) == "__ldg" and len(arguments(node)) == 1:
+            found = self.program.names.type_of(at.function, arguments(node)[0])
             return found.pointed().name if found.is_pointer else ""
         found = self.program.names.type_of(at.function, node)
         return found.name if found.is_plain else ""
@@ -389,10 +390,6 @@ def _held(kind: str, value: int | None) -> int | None:
     return _UNSIGNED.get(kind)
 
 
-def _contains(outer: Node, inner: Node) -> bool:
-    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
-
-
 def _callee(at: At, node: Node) -> str:
     callee = node.child_by_field_name("function")
     return at.text(callee).removeprefix("::") if callee is not None else ""
@@ -402,11 +399,6 @@ def _cast_of(name: str) -> str:
     """The type that `static_cast<float>(x)` is of."""
     head, _, rest = name.partition("<")
     return rest[:-1] if head == "static_cast" and rest.endswith(">") else ""
-
-
-def _arguments(node: Node) -> list[Node]:
-    listed = node.child_by_field_name("arguments")
-    return [c for c in listed.named_children if c.type != "comment"] if listed is not None else []
 
 
 def _float(text: str) -> float | None:

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from tree_sitter import Node
 
+from porter.lang.cuda import inside
 from porter.model.accumulators import Accumulator
 from porter.model.events import Event, Kind, events_of
 from porter.model.functions import Function, Style
@@ -19,7 +20,6 @@ from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, loop_around
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native.mainloop import inside
 from porter.passes.native.next_turn import NextTurn
 from porter.passes.native.sites import Left
 

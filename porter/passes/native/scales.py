@@ -17,7 +17,7 @@ from operator import and_
 from tree_sitter import Node
 
 from porter.diagnostics import Code
-from porter.lang.cuda import find, walk
+from porter.lang.cuda import arguments, find, walk
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
 from porter.model.functions import Style
@@ -241,7 +241,7 @@ class Scaled(Promotion):
                     if part is not None and other is not None and _tight(function.text(part)) == mine:
                         return left, other
         if function.text(operator) == "=" and right.type == "call_expression" and self._is_called(right, _FUSED):
-            listed = _arguments(right)
+            listed = arguments(right)
             if len(listed) == 3 and _tight(function.text(listed[2])) == mine:
                 return left, right
         raise self.left(node, self._nothing_else())
@@ -253,7 +253,7 @@ class Scaled(Promotion):
             for name in ("left", "right"):
                 yield from self._product(node.child_by_field_name(name) or node, turn)
         elif node.type == "call_expression" and self._is_called(node, (*_MULTIPLIES, *_FUSED)):
-            for argument in _arguments(node)[:2]:
+            for argument in arguments(node)[:2]:
                 yield from self._product(argument, turn)
         elif node.type == "conditional_expression" and self._names_any(node, turn):
             condition = node.child_by_field_name("condition")
@@ -491,11 +491,6 @@ def _inner(node: Node) -> Node:
 
 def _inner_of(statement: Node) -> Node:
     return statement.named_children[0] if len(statement.named_children) == 1 else statement
-
-
-def _arguments(node: Node) -> list[Node]:
-    listed = node.child_by_field_name("arguments")
-    return [c for c in listed.named_children if c.type != "comment"] if listed is not None else []
 
 
 STEP = steps.Step(

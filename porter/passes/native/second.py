@@ -4,16 +4,16 @@ given back as well. So threads compute beside it, too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
+from porter.lang.cuda import above, inside
 from porter.model.events import Event, Kind
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, Variable
-from porter.passes.native.mainloop import inside
 from porter.passes.native.product import Product
 from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.native.texts import indented, ported_text
@@ -195,13 +195,6 @@ def _precedes(one: Operation, other: Operation) -> bool:
         if mine.frame.function is not its.frame.function or mine.node.end_byte > its.node.start_byte:
             return False
         body = mine.frame.function.body
-        around = [n for n in _around(mine.node, body) if n.type in LOOPS]
+        around = [n for n in above(mine.node, body) if n.type in LOOPS]
         return any(inside(loop, its.node) for loop in around)
     return False
-
-
-def _around(node: Node, body: Node) -> Iterator[Node]:
-    above = node.parent
-    while above is not None and above.id != body.id:
-        yield above
-        above = above.parent

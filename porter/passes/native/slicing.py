@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import find, inside
 from porter.model.functions import Call, Function, Style
 from porter.model.kernels import SHARED
 from porter.model.pipeline.frames import Frame
@@ -76,9 +76,9 @@ class Slice:
         block = self.range[0].parent
         assert block is not None
         around: list[Node] = [block]
-        while not _holds(around[0], self.at):
+        while not inside(around[0], self.at):
             above = around[0].parent
-            if above is None or (above.id == self.function.body.id and not _holds(above, self.at)):
+            if above is None or (above.id == self.function.body.id and not inside(above, self.at)):
                 raise self._left(self.at, "that producer and consumers are branches of one block")
             around.insert(0, above)
         while around[0].type not in BLOCKS:
@@ -151,7 +151,7 @@ class Slice:
             return
         mine = {n.id for n in self.range} if index == len(self.levels) - 1 else set()
         for child in level.node.named_children:
-            if child.id in (level.inner.id, *mine) or child.type in _SKIPPED or _holds(child, self.at):
+            if child.id in (level.inner.id, *mine) or child.type in _SKIPPED or inside(child, self.at):
                 continue
             if child.type in _OF_OTHER_BUILDS:
                 continue
@@ -171,10 +171,9 @@ class Slice:
 
     @staticmethod
     def _stays(node: Node, statement: Node) -> bool:
-        inside = (*LOOPS, "switch_statement", "lambda_expression")
         above = node.parent
-        while above is not None and _holds(statement, above):
-            if above.type in inside:
+        while above is not None and inside(statement, above):
+            if above.type in (*LOOPS, "switch_statement", "lambda_expression"):
                 return node.type != "return_statement" or above.type == "lambda_expression"
             above = above.parent
         return False
@@ -194,7 +193,7 @@ class Slice:
                     if declared.start_byte > self.at.start_byte:
                         raise self._left(declared, "shared memory that is declared in front of the loads")
                     continue
-                new = declared is not None and not _holds(declared, name) and variable.key not in self._needed
+                new = declared is not None and not inside(declared, name) and variable.key not in self._needed
                 if new and self._is_here(function) and self._constant(variable, name):
                     continue
                 self._needed.setdefault(variable.key, variable)
@@ -251,7 +250,7 @@ class Slice:
         declared = variable.declaration
         if declared is None or variable.name not in self.threads.names(self.function):
             return False
-        if any(_holds(loop, declared) and not self._in_body(loop, declared) for loop in self.loops):
+        if any(inside(loop, declared) and not self._in_body(loop, declared) for loop in self.loops):
             return False
         values = self.kernel.who.values(self.frame, name)
         value = values[self.issuer] if values is not None and self.issuer < len(values) else None
@@ -269,7 +268,7 @@ class Slice:
     @staticmethod
     def _in_body(loop: Node, declaration: Node) -> bool:
         body = loop.child_by_field_name("body")
-        return body is not None and _holds(body, declaration)
+        return body is not None and inside(body, declaration)
 
     def _is_constant(self, node: Node) -> bool:
         """Whether a statement only declares what has a constant here."""
@@ -289,10 +288,6 @@ def _literal(kind: str, value: int) -> str:
     return str(value)
 
 
-def _holds(outer: Node, inner: Node) -> bool:
-    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
-
-
 def _is(one: Node | None, other: Node) -> bool:
     return one is not None and one.id == other.id
 
@@ -307,8 +302,3 @@ def is_declared(name: Node) -> bool:
         and above.type in ("init_declarator", "declaration")
         and (above.type == "declaration" or _is(above.child_by_field_name("declarator"), name))
     )
-
-
-def _is_array(variable: Variable) -> bool:
-    node = variable.declarator
-    return node is not None and any(True for _ in find(node, "array_declarator"))

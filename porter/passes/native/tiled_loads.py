@@ -10,17 +10,15 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.lang.cuda import find
-from porter.model.facts import Doubt, Pipeline
 from porter.model.functions import Call, Function
 from porter.model.pipeline.frames import Frame, Wording, first_value
 from porter.model.scopes import resolve
-from porter.passes.native.mainloop import inside
 from porter.passes.native.sites import Left, Place
 from porter.passes.native.tiled_mainloop import TiledPipelined
 
 _DEEPEST = 8
-_MAP, _MBARRIER, _TO, _COORDS = 0, 1, 3, 4
-"""Arguments of a load; between mbarrier and place stands the cache hint."""
+_MAP, _TO, _COORDS = 0, 3, 4
+"""Arguments of a load; mbarrier and cache hint stand between map and place."""
 _ARGUMENTS = 6
 
 
@@ -56,26 +54,12 @@ class Loads:
     def all(self) -> list[Load]:
         """
         Raises:
-            Left: what completes on mbarriers of the pipeline may be something else.
+            Left: there are none, or one is not read.
         """
         found = [self._load(call) for call in self._calls()]
-        for function in self.reached:
-            for call in function.calls:
-                if self._gives_mbarrier(call):
-                    self._is_for_loads(function, call.node, found)
         if not found:
             raise self.kernel.begin.left("loads of boxes of two dimensions into the stages of the pipeline")
         return found
-
-    def _gives_mbarrier(self, call: Call) -> bool:
-        """Whether a call of a pipeline only gives an mbarrier of it: each other one is an operation."""
-        if call.name not in self.program.vocabulary:
-            return False
-        fact = self.program.facts.of_call(call)
-        of_pipeline = isinstance(fact, Pipeline) or (isinstance(fact, Doubt) and fact.kind is Pipeline)
-        done = any(s.node.id == call.node.id and s.frame.function is call.caller
-                   for o in self.kernel.walk.operations for s in o.sites)  # fmt: skip
-        return of_pipeline and not done
 
     def _calls(self) -> Iterator[Call]:
         for function in self.reached:
@@ -136,21 +120,6 @@ class Loads:
             else:
                 found |= self.memory(frame, value, depth + 1)
         return found
-
-    def _is_for_loads(self, function: Function, node: Node, found: list[Load]) -> None:
-        """That an mbarrier by which a stage is full is handed to loads, and to nothing else."""
-        mine = [load.call.args[_MBARRIER] for load in found if load.call.caller is function]
-        if any(inside(argument, node) for argument in mine):
-            return
-        above = node.parent
-        name = above.child_by_field_name("declarator") if above is not None else None
-        while name is not None and name.type != "identifier":
-            name = name.child_by_field_name("declarator")
-        if above is None or above.type != "init_declarator" or name is None:
-            raise Place(function, node).left("which loads bring the bytes of a stage")
-        for used in function.named(function.text(name)):
-            if used.id != name.id and not any(inside(argument, used) for argument in mine):
-                raise Place(function, used).left("which loads bring the bytes of a stage")
 
     # --- Where in the product
 

@@ -9,7 +9,6 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
 from porter.model.facts import Commit, Layout, RegisterFence, TiledMma, Wait
 from porter.model.functions import Call, Function, Style
 from porter.model.pipeline.frames import Frame, Wording, first_value
@@ -18,10 +17,10 @@ from porter.model.pipeline.who import Who
 from porter.model.program import Program
 from porter.model.scopes import LOOPS, resolve
 from porter.model.thread_values import Values
-from porter.model.tiled.accumulators import Handle, Origin, Synchronization
+from porter.model.tiled.accumulators import Handle, Synchronization
 from porter.model.tiled.operands import may_leave_registers
 from porter.passes.full_rate.library import LibraryCalls, compared_with
-from porter.passes.native.mainloop import Pipelined, inside
+from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left, Path, Place
 from porter.passes.tiled.context import TiledContext
 
@@ -83,53 +82,10 @@ class TiledPipelined(Pipelined):
     def reads(self) -> list[Node]:
         return [n for f, node, _ in self.tiled.loads for n in self._as_seen(f, node, 0)]
 
-    @cached_property
+    @property
     def writes(self) -> list[Node]:
-        """Where an accumulator's registers may be touched beside its loads: it is cleared, or filled."""
-        return [n for f, node in self._touches() for n in self._as_seen(f, node, 0)]
-
-    def _touches(self) -> Iterator[tuple[Function, Node]]:
-        for handle in self.tiled.tiled.handles.values():
-            function = handle.function
-            for name in find(function.body, "identifier"):
-                if function.text(name) != handle.name or not self._is_mention(function, name, handle):
-                    continue
-                if not self._is_kept(function, name):
-                    yield function, name
-
-    def _is_mention(self, function: Function, name: Node, handle: Handle) -> bool:
-        variable = resolve(function, name, handle.name)
-        if variable is None or variable.key != handle.variable.key:
-            return False
-        declared = handle.variable.declarator
-        named = declared is not None and inside(declared, name)
-        return not (named and handle.origin is not Origin.VIEW)
-
-    def _is_kept(self, function: Function, name: Node) -> bool:
-        """Whether the call that a name is an argument of leaves registers as they are, or is followed."""
-        above = name.parent
-        while above is not None and above.type != "argument_list":
-            if above.type.endswith("statement") or above.type == "declaration":
-                return False
-            above = above.parent
-        call = above.parent if above is not None else None
-        if call is None:
-            return False
-        for one in self.program.calls_by_node.get(call.id, ()):
-            if one.caller.file is function.file:
-                targets = self.program.targets(one)
-                if targets and all(id(t) in self.tiled.tiled.active for t in targets):
-                    return True
-                if isinstance(self.program.facts.of_call(one), _ASKS):
-                    return True
-        return self.tiled.tiled.only_asked(function, name) and not self._clears(function, call)
-
-    def _clears(self, function: Function, call: Node) -> bool:
-        return not any(
-            isinstance(self.program.facts.of_call(c), _ASKS)
-            for c in self.program.calls_by_node.get(call.id, ())
-            if c.caller.file is function.file
-        )
+        """What threads write to sums between MMAs, PTX tells."""
+        return []
 
     def _as_seen(self, function: Function, node: Node, depth: int) -> Iterator[Node]:
         """A node as the function of the range comes to it."""

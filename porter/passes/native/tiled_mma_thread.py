@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
+from porter.lang.cuda import inside
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
 from porter.model.facts import Wait
@@ -18,7 +19,7 @@ from porter.model.pipeline.rings import split_index
 from porter.model.tiled.accumulators import Handle
 from porter.passes.native import double_buffer, mma_thread, release
 from porter.passes.native.double_buffer import BUFFERS
-from porter.passes.native.mainloop import in_loop, inside
+from porter.passes.native.mainloop import in_loop
 from porter.passes.native.mma_thread import RULE, WORK, Move
 from porter.passes.native.sites import Changes, Place, path_of
 from porter.passes.native.slicing import Level

@@ -10,11 +10,10 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import find, inside
 from porter.lang.text import Span
 from porter.model.facts import Commit, RegisterFence, Wait
 from porter.model.scopes import declared_names, resolve
-from porter.passes.native.mainloop import inside
 from porter.passes.native.pair import CTAS, RULE, Pair
 from porter.passes.native.sites import Changes, Place
 from porter.passes.native.texts import indented, ported_text

@@ -27,8 +27,6 @@ from porter.passes.tiled.context import TiledContext
 
 MEMBER = "Stages"
 """What classes of pipelines call their number of stages."""
-_SUMS = ("binary_expression", "parenthesized_expression", "cast_expression", "argument_list", "call_expression")
-"""Around a size that is asked for; a call is a cast."""
 
 
 def take(context: TiledContext, found: list[TiledPipelined], count: int) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from porter.lang.cuda import enclosing, find
+from porter.lang.cuda import enclosing, find, inside
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.constants import Constants, returned
 from porter.model.program import Program
@@ -161,7 +161,7 @@ class Judging:
         """Note the loop that what is made of a width is the end of."""
         loop = enclosing(node, "for_statement")
         condition = loop.child_by_field_name("condition") if loop is not None else None
-        if loop is not None and condition is not None and _holds(condition, node):
+        if loop is not None and condition is not None and inside(condition, node):
             self.loops.append(loop)
 
     def _argument(self, mention: Mention, above: Node) -> Iterator[Edit]:
@@ -209,7 +209,3 @@ def _climb(node: Node) -> tuple[Node, Node | None]:
     while above is not None and above.type in _AROUND:
         node, above = above, above.parent
     return node, above
-
-
-def _holds(outer: Node, inner: Node) -> bool:
-    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
