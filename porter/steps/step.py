@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 Along = Literal["k", "tiles", "others' tiles"]
 """The loop that a ring turns with: steps of k, tiles of a block, or tiles of blocks that have not begun."""
-Dialect = Literal["cuda", "cute", "own words"]
+Dialect = Literal["cuda", "cute"]
 """Raw CUDA, whose MMAs are inline PTX, or CuTe C++, whose tiled MMAs issue them."""
 
 

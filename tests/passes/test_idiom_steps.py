@@ -80,7 +80,7 @@ def test_blocks_below_each_other_are_a_pair(tmp_path: Path, name: str) -> None:
 
 LEFT: dict[str, tuple[list[Change], str, str]] = {
     "places in rows": (BY_ROWS, "pair", "rows of A as a tile's index times `kM`"),
-    "one layout for both operands": ([("LayoutB{}", "LayoutA{}")], "pair", "layouts of A and B with names of their own"),
+    "one layout for both operands": ([("LayoutB{}", "LayoutA{}")], "pair", "layouts of A and B with names"),
     "bytes that do not name a side": (
         [("(kM + kN) * kK * sizeof(Element)", "32768")], "pair", "who leads a pipeline, and its bytes with `kN`",
     ),
