@@ -14,6 +14,7 @@ from porter.cli.comparing import THERE, Comparing, Subject, Told, instantiations
 from porter.cli.context import Session
 from porter.cli.porting import plan_on
 from porter.diagnostics import PorterError
+from porter.lang.sources import load_sources
 from porter.verify.case import Case
 from porter.verify.further import further_sizes
 from porter.verify.gate import GateOptions
@@ -42,7 +43,8 @@ def judged(
     does something else. `for_all`: with more blocks and turns, and all of those that turns follow, as well. Of kernels
     that are `alike` for all their types an instantiation stands for those that no launch is known of."""
     try:
-        entries = [e for e in launchable(path, options) if not kernels or function_name(e) in kernels]
+        texts = [file.source for file in load_sources(path, options.include_dirs).files.values()]
+        entries = [e for e in launchable(path, options, texts) if not kernels or function_name(e) in kernels]
     except PorterError as error:
         return Judgement("unknown", f"the original does not compile here: {error.diagnostic.message}")
     if not entries:

@@ -15,7 +15,6 @@ from porter.build.toolchain import find_toolkit
 from porter.facts.apart import Apart
 from porter.facts.code import Code
 from porter.facts.flow import Flow, called
-from porter.lang.sources import load_sources
 from porter.ptx import ast
 from porter.ptx.parser import parse_module
 from porter.verify.budget import Budget
@@ -68,16 +67,15 @@ def flows_in(path: Path, options: GateOptions) -> Iterator[Flow]:
     return (Flow(Code(module, function)) for module in modules for function in module.entries())
 
 
-def launchable(path: Path, options: GateOptions) -> list[str]:
-    """Kernels that the compiler makes of a file, but for those of a library that do nothing and that the sources do not
-    name: what a header asks for attributes of code with is never launched.
+def launchable(path: Path, options: GateOptions, texts: Sequence[bytes]) -> list[str]:
+    """Kernels that the compiler makes of a file, but for those of a library that do nothing and that its sources,
+    `texts`, do not name: what a header asks for attributes of code with is never launched.
 
     Raises:
         PorterError: what compiling raises.
     """
     toolkit = find_toolkit(options.toolkit)
     modules = [parse_module(compile_ptx(request, toolkit).ptx) for request in requests(path, options)]
-    texts = [file.source for file in load_sources(path, options.include_dirs).files.values()]
     return list(dict.fromkeys(e.name for m in modules for e in m.entries() if not _is_idle(e) or _is_named(e, texts)))
 
 

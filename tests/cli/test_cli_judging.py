@@ -56,6 +56,7 @@ def test_an_instantiation_stands_for_those_that_are_alike(
             return found
 
     monkeypatch.setattr(judging, "launchable", lambda *_: entries)
+    monkeypatch.setattr(judging, "load_sources", lambda *_: SimpleNamespace(files={}))
     monkeypatch.setattr(judging, "printed", lambda *_: "")
     monkeypatch.setattr(judging, "Comparing", Comparing)
     plan = PortPlan()
@@ -121,5 +122,5 @@ def test_what_does_nothing_and_no_source_names_needs_no_launch(
     monkeypatch.setattr(refusals, "requests", lambda *_: [None])
     monkeypatch.setattr(refusals, "compile_ptx", lambda *_: SimpleNamespace(ptx=PTX))
     names = ("cub11EmptyKernel", "6kernel", "5empty", "4work")
-    found = refusals.launchable(path, GateOptions())
+    found = refusals.launchable(path, GateOptions(), [text.encode()])
     assert {n for n in names if not any(n in e for e in found)} == left
