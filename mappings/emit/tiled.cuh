@@ -26,18 +26,6 @@ $state.operand = $state.tmem + $operand;
 //@ section rank
 porter::thread_rank()
 
-//@ section thread_index
-porter::thread_index()
-
-//@ section pair_index
-porter::pair_index()
-
-//@ section pair_count
-porter::pair_count()
-
-//@ section index_of_library
-int(porter::$thread$terms)
-
 //@ section columns_function
 // $what in Tensor Memory, in each of $warpgroups warpgroups.
 template <$head>
@@ -151,70 +139,6 @@ porter::wait<$pending>($name)
 //@ else
 $warpgroup.wait($pending)
 //@ end
-
-//@ section issues
-$warpgroup.issues()
-
-//@ section mma_warp
-// A warp of its own waits for stages and issues the MMAs of all.
-if (porter::is_mma_warp()) {
-    porter::Warpgroup $state = $tmem.mma_warp();
-
-//@ section consumer_role
-if (porter::is_mma_warp()) $params.role = decltype($params.role)::Consumer;
-
-//@ section begin_sums
-porter::begin_sums($state, $names);
-
-//@ section end_sums
-$state.end_sums();
-
-//@ section take_sums
-porter::take_sums($state, $names);
-
-//@ section return_sums
-$state.return_sums();
-
-//@ section release
-//@ if name
-porter::release($name, $barrier);
-//@ else
-porter::give_back($warpgroup, $barrier);
-//@ end
-
-//@ section release_stage
-//@ if name
-porter::release($name, $pipeline, $state);
-//@ else
-porter::give_back($warpgroup, $pipeline, $state);
-//@ end
-
-//@ section pipeline_type
-//@ if pairs
-cutlass::PipelineTmaUmmaAsync<$stages, cute::Shape<cute::_2, cute::_1, cute::_1>, cute::Shape<cute::_2, cute::_1, cute::_1>>
-//@ else
-cutlass::PipelineTmaUmmaAsync<$stages, cute::Shape<cute::_1, cute::_1, cute::_1>>
-//@ end
-
-//@ section cluster_of_pair
-cute::Shape<cute::_2, cute::_1, cute::_1>{}
-
-//@ section params_of_pair
-porter::of_pair($params)
-
-//@ section load_of_pair
-porter::load_of_pair
-
-//@ section of_second_cta
-$coordinate + porter::pair_rank() * $half
-
-//@ section pair_stores
-// Half of the rows are this CTA's. Columns that the second CTA loaded follow those of the first.
-for (int $part = 0; $part < $ctas; ++$part) {
-    const auto $own_row = $row + porter::pair_rank() * $row_shift;
-    const auto $own_column = $column + $part * $column_shift;
-    if ($outside) continue;
-    porter::take_part<$width>($state, $part, $sums);
 
 //@ section arrive
 //@ if operand and before

@@ -23,15 +23,14 @@ another one."""
 @dataclass(frozen=True)
 class Relaunch:
     """What the host code of a port changes of a launch: bytes of dynamic shared memory, None where they stay, and
-    arguments of the kernel's template by their index. `pairs`: clusters of two along the dimension `axis` of the grid,
-    or, with `tiles`, along the first of two whose blocks are tiles. `rows`: of the boxes of tensor maps, by the index
-    of the kernel's parameter. `halved`: the dimension of the grid that has half the blocks, rounded up."""
+    arguments of the kernel's template by their index. `pairs`: clusters of two along the dimension `axis` of the grid.
+    `rows`: of the boxes of tensor maps, by the index of the kernel's parameter. `halved`: the dimension of the grid
+    that has half the blocks, rounded up."""
 
     dynamic_smem: int | None
     template: tuple[tuple[int, str], ...] = ()
     pairs: bool = False
     rows: tuple[tuple[int, int], ...] = ()
-    tiles: bool = False
     halved: int | None = None
     axis: int = 0
 
@@ -50,9 +49,6 @@ class Relaunch:
             *front, first = (grid or (1,))[: self.axis + 1]
             others = list(grid[self.axis + 1 :])
             even = first + first % 2 if isinstance(first, int) else f"({first} + 1) // 2 * 2"
-            if self.tiles and others:
-                second = others[0]
-                others[0] = (second + 1) // 2 if isinstance(second, int) else f"({second} + 1) // 2"
             launch = {"grid": [*front, even, *others], "cluster": [2 if i == self.axis else 1 for i in range(3)]}
         if self.dynamic_smem is not None:
             launch["dynamic_smem"] = self.dynamic_smem

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -69,12 +70,10 @@ def hazards(
     arithmetic: str,
     budget: int | None,
 ) -> ExitCode:
-    launch_file, chosen = require_launch(path, ptx_path, launch_path), cast("Level | None", level)
     _require_path(path)
-    request = partial(program_request, path or Path(), arguments, arch, include_dirs, defines, flags, libraries,
-                      kernels=kernels)  # fmt: skip
-    kernel = next(iter(kernels), None)
-    told = _told(baseline_path, prove)
+    launch_file, chosen = require_launch(path, ptx_path, launch_path), cast("Level | None", level)
+    request = partial(program_request, path or Path(), arguments, arch, include_dirs, defines, flags, libraries)
+    told, kernel = _told(baseline_path, prove), next(iter(kernels), None)
     if prove:
         return _prove(session, path, case_path, port_path, only, arch, sizes, seconds, (launch_file, ptx_path, kernel),
                       chosen, request, sim_options(seed, schedule, arithmetic, budget))  # fmt: skip
@@ -90,7 +89,7 @@ def hazards(
         runs = [_ptx(path, kernel, launch, args, chosen or "practice", options, numbers, jobs)]
     elif kind == "program":
         require_program(path)
-        runs = [check_program(request(), find_toolkit(session.toolkit), chosen or "practice", options, numbers)[0]]
+        runs = [_program(session, replace(request(), kernels=kernels), chosen or "practice", options, numbers)]
     else:
         programs = ["kernel"] if arch else [only] if only else ["port"] if port_path else ["original", "port"]
         search = Search(programs, options, numbers, partial(_plan_of_case, port=port_path), chosen, arch or "",
@@ -228,6 +227,10 @@ def _ptx(
     module, entry = read_module(path, kernel)
     values = [read_argument(a) for a in args]
     return check_bare(module, entry, launch, values, path.name, level, options, seeds, jobs)
+
+
+def _program(session: Session, request: Request, level: Level, options: SimOptions, seeds: Sequence[int]) -> HazardRun:
+    return check_program(request, find_toolkit(session.toolkit), level, options, seeds)[0]
 
 
 def _write(path: Path, text: str) -> None:

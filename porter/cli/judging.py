@@ -9,19 +9,18 @@ from functools import partial
 from pathlib import Path
 
 from porter.build.entry import function_name
-from porter.build.nvcc import compile_ptx
 from porter.build.port_plan import PortPlan
-from porter.build.toolchain import find_toolkit
 from porter.cli.comparing import THERE, Comparing, Subject, Told, instantiations
 from porter.cli.context import Session
 from porter.cli.porting import plan_on
 from porter.diagnostics import PorterError
+from porter.lang.sources import load_sources
 from porter.verify.case import Case
 from porter.verify.further import further_sizes
-from porter.verify.gate import GateOptions, requests
+from porter.verify.gate import GateOptions
 from porter.verify.proof import Judge, Judgement
 from porter.verify.proving import Sizes
-from porter.verify.refusals import printed
+from porter.verify.refusals import launchable, printed
 
 SIZES = 3
 """Times as long as a comparison beside other checks has, as sizes are more."""
@@ -44,7 +43,8 @@ def judged(
     does something else. `for_all`: with more blocks and turns, and all of those that turns follow, as well. Of kernels
     that are `alike` for all their types an instantiation stands for those that no launch is known of."""
     try:
-        entries = [e for e in _entries(path, options) if not kernels or function_name(e) in kernels]
+        texts = [file.source for file in load_sources(path, options.include_dirs).files.values()]
+        entries = [e for e in launchable(path, options, texts) if not kernels or function_name(e) in kernels]
     except PorterError as error:
         return Judgement("unknown", f"the original does not compile here: {error.diagnostic.message}")
     if not entries:
@@ -91,11 +91,6 @@ def judgement_of(found: Sequence[Told], each_size: bool) -> Judgement:
             what = f"{one.kernel} is equal {one.extent}, and there was no time for {one.left_out} (`--prove-seconds`)"
             return Judgement("unknown", what)
     return Judgement("equal", "; ".join(dict.fromkeys(f"{t.kernel} {t.extent}" for t in found)))
-
-
-def _entries(path: Path, options: GateOptions) -> list[str]:
-    toolkit = find_toolkit(options.toolkit)
-    return list(dict.fromkeys(e for r in requests(path, options) for e in compile_ptx(r, toolkit).entries))
 
 
 def judged_sizes(case: Case) -> list[list[Sizes]]:

@@ -115,8 +115,6 @@ class Helpers:
     """Whether rows of A change places in shared memory, and threads have the rows that they had."""
     releases: bool = False
     """Whether commits arrive on mbarriers of the kernel's own."""
-    pipelines: bool = False
-    """Whether they do so on those of a library's pipelines."""
     shares: bool = False
     """Whether commits arrive on those of all CTAs of a cluster."""
     called_empty: bool = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, has_errors
@@ -56,13 +55,12 @@ from porter.passes.native import promotion, scales
 from porter.passes.native import step as native_steps
 from porter.passes.native.own_words import OwnWords
 from porter.passes.native.sites import Left
-from porter.passes.native.taking import Launches, Taken
+from porter.passes.native.taking import Launches
 from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
 from porter.passes.partial import LeftKernel, guarded, without_definitions
 from porter.passes.plan import KernelPlan, kernel_plan
 from porter.passes.tiled.context import NAMESPACE as TILED_NAMESPACE
-from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.port import CUTE, HEADER, port_tiled
 
 
@@ -164,20 +162,14 @@ def _port_kernels(
     tiled = find_tiled(program)
     accumulators = find_accumulators(program)
     if tiled is not None:
-        if types is not None and native:
-            stepped = _port_idiomatic(program, accumulators, tiled, placement, types, host, native, stages)
-            if isinstance(stepped, KernelPort) and any(p.native for p in stepped.plans):
-                return stepped
-        beside = partial(_port_tiled, program, accumulators, tiled, placement, full_rate, native, stages, launches)
-        # steps of the native style are those of ports with a header beside them
-        ported = beside() if native else None
-        if ported is not None and any(p.native for p in ported.plans):
-            return ported
-        of_sm100 = _port_idiomatic(program, accumulators, tiled, placement, types, host) if types is not None else None
-        if isinstance(of_sm100, KernelPort):
-            return of_sm100
-        ported = ported or beside()
-        ported.diagnostics += [of_sm100] if of_sm100 is not None and ported.edits else []
+        left: list[Diagnostic] = []
+        if types is not None:
+            of_sm100 = _port_idiomatic(program, accumulators, tiled, placement, types, host, native, stages)
+            if isinstance(of_sm100, KernelPort):
+                return of_sm100
+            left = [of_sm100]
+        ported = _port_tiled(program, accumulators, tiled, placement)
+        ported.diagnostics += left if ported.edits else []
         return ported
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
@@ -249,7 +241,7 @@ def _port_idiomatic(
             caller = tiled.calls[0].caller
             raise Left(caller, caller.head, "sources for one chip: these keep their form for Hopper")
         words = OwnWords(make, next((k for k in program.kernels if id(k) in tiled.active), program.kernels[0]), stages)
-        port, taken = words.take(native_steps.wanted("own words", native, {"stages": stages}))
+        port, taken = words.take(native_steps.wanted("cute", native, {"stages": stages}))
     except Left as left:
         names = ", ".join(dict.fromkeys(k.name for k in program.kernels if id(k) in tiled.active))
         where = left.function.file.location(left.span)
@@ -260,43 +252,20 @@ def _port_idiomatic(
     return port
 
 
-def _port_tiled(
-    program: Program,
-    accumulators: AccumulatorMap,
-    tiled: Tiled,
-    placement: Placement,
-    full_rate: bool,
-    native: tuple[str, ...],
-    stages: int,
-    launches: Launches | None,
-) -> KernelPort:
-    """The port of sources whose MMAs a library issues."""
+def _port_tiled(program: Program, accumulators: AccumulatorMap, tiled: Tiled, placement: Placement) -> KernelPort:
+    """The port of sources whose MMAs a library issues, with a header beside it."""
     findings = model_findings(program, accumulators)
     if program.statements:
         for statement in program.statements:
             if statement.answer is None:
                 tiled.refuse(statement.function, statement.statement.node, _BOTH, Code.WGMMA_FORM)
     context = new_context(program, accumulators, placement, NOTHING)
-    taken = Taken()
-
-    def steps(tiled: TiledContext) -> None:
-        nonlocal taken
-        taken = native_steps.take_tiled(tiled, native, stages, launches)
-
-    stopped, plans = port_tiled(context, tiled, full_rate, steps if native else None)
-    if taken.steps:
-        # what an accumulator has to show is another question with steps
-        plans = [replace(p, native=taken.steps, stages=taken.stages, gate=_asked(context, p, taken)) for p in plans]
+    stopped, plans = port_tiled(context, tiled)
     findings += stopped + context.diagnostics
     libraries = frozenset(tiled.libraries)
     if has_errors(findings):
         return KernelPort(program, findings, libraries=libraries)
     return KernelPort(program, findings, context.edits, plans, added=context.added, libraries=libraries)
-
-
-def _asked(context: PortContext, plan: KernelPlan, taken: Taken) -> tuple[str, ...]:
-    kernel = next(f for f in context.program.kernels if plan.kernel in (f.qualified_name, f.name))
-    return asked_of_runs(context.helpers, kernel, taken.steps)
 
 
 _BOTH = "wgmma of its own beside MMAs of a library"

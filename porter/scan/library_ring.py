@@ -9,8 +9,8 @@ from pathlib import Path
 from porter.lang.sources import load_sources
 from porter.model.program import build_program
 from porter.model.tiled.find import find_tiled
+from porter.passes.idiom.stages import held
 from porter.passes.native.sites import Left
-from porter.passes.native.tiled_stages import held
 from porter.passes.obstacles import SHARED_BYTES
 from porter.ptx.arch import SM100A, limits
 from porter.rules.recognize import vocabulary

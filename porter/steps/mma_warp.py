@@ -5,6 +5,4 @@ from __future__ import annotations
 
 from porter.steps.step import Declared, Step
 
-STEP = Step(
-    "mma-thread", "PTR781", lambda words: words.ask(issuer=True), "own words", Declared(roles=True, barriers=True)
-)
+STEP = Step("mma-thread", "PTR781", lambda words: words.ask(issuer=True), "cute", Declared(roles=True, barriers=True))

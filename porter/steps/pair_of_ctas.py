@@ -6,7 +6,7 @@ from __future__ import annotations
 from porter.steps.step import Declared, Ring, Step
 
 STEP = Step(
-    "pair", "PTR783", lambda words: words.ask(pair=True), "own words",
+    "pair", "PTR783", lambda words: words.ask(pair=True), "cute",
     Declared(rows=True, roles=True, barriers=True, launch=("grid", "cluster"), maps=True, rings=(Ring("stages", "k"),)),
     after={"mma-thread": "a warp of its own that issues the MMAs"}, follows=("double-buffer",), cost=True,
 )  # fmt: skip

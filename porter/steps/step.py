@@ -13,9 +13,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 Along = Literal["k", "tiles", "others' tiles"]
 """The loop that a ring turns with: steps of k, tiles of a block, or tiles of blocks that have not begun."""
-Dialect = Literal["cuda", "cute", "own words", "dsl"]
-"""Raw CUDA, whose MMAs are inline PTX; CuTe C++, whose tiled MMAs issue them; ports of that in SM100's own words; and
-those of CuTe DSL."""
+Dialect = Literal["cuda", "cute", "dsl"]
+"""Raw CUDA, whose MMAs are inline PTX; CuTe C++ and CuTe DSL, whose ports are in SM100's own words."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,6 @@ from __future__ import annotations
 from porter.steps.step import Declared, Ring, Step
 
 STEP = Step(
-    "double-buffer", "PTR782", lambda words: words.ask(buffers=2), "own words",
+    "double-buffer", "PTR782", lambda words: words.ask(buffers=2), "cute",
     Declared(rings=(Ring("accumulators", "tiles"),)), after={"mma-thread": "a warp of its own that issues the MMAs"},
 )  # fmt: skip

@@ -32,7 +32,7 @@ from porter.rules.rule import Rule
 from porter.scan.boxes import boxes_of
 from porter.scan.library_ring import held_stages, most_stages
 from porter.scan.native import native_steps
-from porter.scan.pipeline import launched, pipelines
+from porter.scan.pipeline import pipelines
 from porter.scan.staging import Asked, asked_of
 from porter.tune.candidates import calibration_of, candidate, grade_with
 from porter.tune.given import Left
@@ -130,10 +130,9 @@ def _relaunch(session: Searching | None, plan: PortPlan, root: PortedRoot) -> Re
     if rows is None:
         return None
     original, rules = Path(root.path), rules_of(session)
-    tiles = pairs and not root.idiomatic and _launches_tiles(original, root, rules)
     axis = int(pairs and _ALONG_ROWS in plan.files[root.path])
     if not root.stages and root.halved is None and not (pairs and root.idiomatic):
-        return Relaunch(None, pairs=pairs, rows=rows, tiles=tiles)
+        return Relaunch(None, pairs=pairs, rows=rows)
     before = asked_of(original, root.kernels[0], rules, root.include_dirs)
     after = asked_of(materialize(plan, original), root.kernels[0], rules, root.include_dirs, major_of(session))
     if before is None or after is None or after.dynamic_smem is None:
@@ -141,16 +140,7 @@ def _relaunch(session: Searching | None, plan: PortPlan, root: PortedRoot) -> Re
     smem = after.dynamic_smem if after.dynamic_smem != before.dynamic_smem else None
     both = zip(before.template, after.template, strict=False)
     template = tuple((i, new) for i, (old, new) in enumerate(both) if old != new)
-    return Relaunch(smem, template, pairs, rows, tiles, root.halved, axis)
-
-
-def _launches_tiles(original: Path, root: PortedRoot, rules: Sequence[Rule]) -> bool:
-    """Whether blocks of the original stand in a grid of two dimensions."""
-    name = root.kernels[0].split("::")[-1]
-    found = (k.launch for k in launched(original, rules, root.include_dirs) if k.pipeline.kernel == name)
-    launch = next(found, None)
-    grid = launch.grid if launch is not None and launch.grid is not None else ()
-    return len(grid) > 1 and grid[1] != "1"
+    return Relaunch(smem, template, pairs, rows, root.halved, axis)
 
 
 def _rows(session: Searching | None, plan: PortPlan, root: PortedRoot) -> tuple[tuple[int, int], ...] | None:

@@ -4,16 +4,18 @@ hazards of its own, does the same only at sizes that were looked at, or what is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from porter.build.entry import kernel_name
+from porter.build.entry import function_name, kernel_name
 from porter.build.nvcc import compile_ptx
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.facts.apart import Apart
 from porter.facts.code import Code
 from porter.facts.flow import Flow, called
+from porter.ptx import ast
 from porter.ptx.parser import parse_module
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
@@ -63,6 +65,28 @@ def flows_in(path: Path, options: GateOptions) -> Iterator[Flow]:
     toolkit = find_toolkit(options.toolkit)
     modules = [parse_module(compile_ptx(request, toolkit).ptx) for request in requests(path, options)]
     return (Flow(Code(module, function)) for module in modules for function in module.entries())
+
+
+def launchable(path: Path, options: GateOptions, texts: Sequence[bytes]) -> list[str]:
+    """Kernels that the compiler makes of a file, but for those of a library that do nothing and that its sources,
+    `texts`, do not name: what a header asks for attributes of code with is never launched.
+
+    Raises:
+        PorterError: what compiling raises.
+    """
+    toolkit = find_toolkit(options.toolkit)
+    modules = [parse_module(compile_ptx(request, toolkit).ptx) for request in requests(path, options)]
+    return list(dict.fromkeys(e.name for m in modules for e in m.entries() if not _is_idle(e) or _is_named(e, texts)))
+
+
+def _is_idle(entry: ast.Function) -> bool:
+    found = [s.opcode for s in entry.body or () if isinstance(s, ast.Instruction)]
+    return set(found) <= {"ret"} and not any(isinstance(s, ast.Block) for s in entry.body or ())
+
+
+def _is_named(entry: ast.Function, texts: Sequence[bytes]) -> bool:
+    name = re.compile(rb"\b%b\b" % function_name(entry.name).rsplit("::", 1)[-1].encode())
+    return any(name.search(text) for text in texts)
 
 
 def refusal(case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes], seconds: float, joined: bool) -> str:

@@ -5,14 +5,18 @@ eye; of a kernel that it leaves, the facts that are missing. `make golden` write
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
+from test_golden_idiomatic import TYPES
 from test_golden_ports import GOLDEN, ROOT, port_of
 
+from porter.cli.porting import boxes_of
 from porter.diagnostics import Code
 from porter.lang.diff import unified_diff
 from porter.lang.sources import load_sources
+from porter.passes.idiom.types import answering
 from porter.passes.port import PortOptions, PortResult, port_sources
 
 KERNELS = sorted(p.stem for p in (GOLDEN / "full_rate").glob("*.diff"))
@@ -24,7 +28,10 @@ def full_rate_port(name: str, steps: tuple[str, ...] = (), stages: int = 0) -> P
     try:
         sources = load_sources(Path(f"corpus/{name}/{name}.cu"))
         wanted = frozenset({(sources.root, stages)} if stages else ())
-        return port_sources(sources, PortOptions(full_rate=True, native=steps, stages=wanted))
+        types = answering(*TYPES[name]) if name in TYPES else None
+        boxes = partial(boxes_of, ()) if types is not None else None
+        options = PortOptions(full_rate=True, native=steps, stages=wanted, types=types, boxes=boxes)
+        return port_sources(sources, options)
     finally:
         os.chdir(before)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `--style native` makes another in the full-rate port of a corpus kernel, as a diff that was read by eye; steps
-that it leaves out, with the facts that are missing. `make golden` writes them anew."""
+"""What `--style native` makes another in the port of a corpus kernel at full rate, or in SM100's own words, as a diff
+that was read by eye; steps that it leaves out, with the facts that are missing. `make golden` writes them anew."""
 
 from __future__ import annotations
 

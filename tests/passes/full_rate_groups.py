@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import full_rate_cute as cute
 import full_rate_distance as distance
 import full_rate_kernels as joined
 import full_rate_parting as parting
@@ -86,10 +85,6 @@ def _waiting(role: str, before: str, after: str) -> Kernel:
     return _joined({"HEAD": head, "ROLE": role + begin, "BEFORE": before + " ", "AFTER": after})
 
 
-def _of_library(parts: dict[str, str]) -> Kernel:
-    return Kernel(cute.runnable(parts), 256, 16384, cute.SHARED)
-
-
 _FIRST = {"ROLE": f"{joined.CONSUMER} if (consumer == 1) wake(1, 256);"}
 WRONG: dict[str, dict[str, Kernel]] = {
     "two consumers": {
@@ -119,13 +114,11 @@ WRONG: dict[str, dict[str, Kernel]] = {
     },
     "two tiles": {n: _tiles(p) for n, (p, _) in tiles.REFUSED.items()},
     "tiles apart": {n: _tiles_apart(*p) for n, p in distance.OF_TILES.items()},
-    "two consumers of a library": {n: _of_library(p) for n, p in cute.WRONG.items()},
 }  # fmt: skip
 TAKEN: dict[str, dict[str, Kernel]] = {
     "taken: two consumers": {n: _joined(p) for n, p in joined.TAKEN.items()},
     "taken: two tiles": {n: _tiles(p) for n, p in tiles.TAKEN.items()},
     "taken: consumers apart": {n: _apart(*p) for n, p in distance.ALIKE.items()},
-    "taken: of a library": {"two consumers": _of_library({})},
     "taken: tiles apart": {n: _tiles_apart(*p) for n, p in distance.TILES_ALIKE.items()},
 }
 GROUPS = WRONG | TAKEN

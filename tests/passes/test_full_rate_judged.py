@@ -23,12 +23,6 @@ RIGHT = {
     ("two tiles", "half a row"),
     ("two tiles", "a tile at a time, by a helper"),
     ("two tiles", "a tile at a time, all warps"),
-    # what nobody has written is added to, or an accumulator is cleared by those who have it
-    ("two consumers of a library", "scale"),
-    ("two consumers of a library", "cleared"),
-    # lanes that meet hand no rows to each other, and a tile that is stored twice is stored at one place
-    ("two tiles of a library", "warp by warp"),
-    ("two tiles of a library", "second tile if there are rows"),
     # one MMA for both ends in one batch, behind one barrier
     ("two tiles", "a batch for each tile"),
     ("two tiles", "a wait in between"),

@@ -21,9 +21,6 @@ struct Home {
 
     CUTE_DEVICE uint32_t tile(int i) const {
         const int m = i % F::kM, n = i / F::kM;
-//@ if own_warp
-        const uint32_t address = this->address + warpgroup->shift;
-//@ end
         return warpgroup->halves ? address + m % 2 * kUpperHalf + (m / 2 + (F::kM + 1) / 2 * n) * F::kN
                                  : address + i * F::kN;
     }

@@ -19,40 +19,7 @@ template <int kPending, class Acc>
 CUTE_DEVICE void wait(Acc const& acc) {
     warpgroup(acc).wait(kPending);
 }
-//@ if releases
-// Gives a stage back, of an mbarrier or of a pipeline, when all MMAs issued so far are complete.
-template <class Acc, class... Stage>
-CUTE_DEVICE void release(Acc const& acc, Stage&&... stage) {
-    give_back(warpgroup(acc), stage...);
-}
-//@ end
 
-//@ if own_warp
-// MMAs of a tile begin: nothing of it is in the accumulators.
-template <class... Accs>
-CUTE_DEVICE void begin_sums(Warpgroup& tc, Accs const&... accs) {
-    tc.begin_sums();
-    ((accs.data().home->in_tmem = 0), ...);
-}
-// The sums of a tile are complete, and all of them are in Tensor Memory.
-template <class... Accs>
-CUTE_DEVICE void take_sums(Warpgroup& tc, Accs const&... accs) {
-    tc.take_sums();
-    ((accs.data().home->in_tmem = IsMirror<typename Accs::engine_type::iterator>::Fragment::kAll), ...);
-}
-//@ if paired
-// Of the sums of a pair's tile, those whose columns of B one of both CTAs has loaded.
-template <int kN, class Acc>
-CUTE_DEVICE void take_part(Warpgroup& tc, int part, Acc const& acc) {
-    using F = typename IsMirror<typename Acc::engine_type::iterator>::Fragment;
-    static_assert(F::kTiles == 1 && F::kN == kN, "each CTA of a pair multiplies one tile, by one MMA of its columns");
-    static_assert(2 * kN <= 256, "MMAs of a pair have at most 256 columns");
-    tc.take_part(part, kN);
-    acc.data().home->in_tmem = F::kAll;
-}
-//@ end
-
-//@ end
 // A fragment (V, M, K) of A into Tensor Memory as a whole, as fragment i of a batch.
 template <int i, class Acc, class Fragment>
 CUTE_DEVICE void store_operand(Acc const& acc, Fragment const& A, uint32_t address) {
@@ -155,12 +122,6 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
     using M = Facts<Mma>;
     using F = typename IsMirror<typename Engine::iterator>::Fragment;
     static_assert(F::kN == M::kN && F::kHalf == M::kHalf, "the accumulator was made for another MMA");
-//@ if joined
-    using Warpgroups = decltype(take<1, 4>(typename Mma::ThrLayoutVMNK{}));
-    static_assert(size<0>(Warpgroups{}) == 2 && size<1>(Warpgroups{}) == 1 && size<2>(Warpgroups{}) == 1,
-                  "an MMA of M = 128 is for two warpgroups below each other, which have the same B");
-    static_assert(M::kN % 16 == 0, "an MMA of M = 128 takes an N that is a multiple of 16");
-//@ end
     static_assert(Layout::rank == 3 || Layout::rank == 1, "not (V, MMA_M, MMA_N) of an accumulator");
     constexpr int kM = extent<1, Layout>(), kN = extent<2, Layout>(), kSteps = extent<2, LayoutA>();
     using LayoutB = typename TensorB::layout_type;
@@ -178,12 +139,7 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
     CUTE_UNROLL
     for (int i = 0; i < kM * kN; ++i) tiles |= typename F::Mask(1) << tile(i % kM, i / kM);
     const bool accumulate = mma.accumulate_ != GMMA::ScaleOut::Zero;
-//@ if own_warp
-    // What registers hold, the warp that issues MMAs does not see.
-    if (accumulate && (tiles & ~p.home->in_tmem) != 0) __trap();
-//@ else
     if (accumulate) store(p, tiles);
-//@ end
     p.home->in_tmem |= tiles;
     tc.meet();
     tc.open = true;

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CuTe C++ of Hopper on Blackwell (sm_100a). The SM90 TiledMMA types stay: they partition as before. Their MMAs are
-//@ if joined
-// issued as tcgen05.mma with M = 128, each for the m64 tiles of two warpgroups, whose accumulators are in Tensor Memory;
-// the register fragment mirrors them.
-//@ else
 // issued as tcgen05.mma with M = 64, whose accumulators are in Tensor Memory; the register fragment mirrors them.
-//@ end
 //
 //   __shared__ porter::Shared<kWarpgroups, kRing> slots;              // or a member porter::Slots<...> of the storage
 //   porter::Tmem<kColumns, kWarpgroups, kRing> tmem(slots);           // at the kernel's start, by all threads
@@ -26,9 +21,6 @@
 #include <cute/arch/mma_sm100_desc.hpp>
 #include <cute/arch/tmem_allocator_sm100.hpp>
 #include <cutlass/arch/barrier.h>
-//@ if pipelines
-#include <cutlass/pipeline/pipeline.hpp>
-//@ end
 
 namespace porter {
 using namespace cute;
@@ -97,15 +89,7 @@ struct Facts {
         using Scale = ScaleOf<typename Mma::MMA_Op>;
         constexpr auto kClamp = saturates<typename Mma::MMA_Op>() ? UMMA::Saturate::True : UMMA::Saturate::False;
         return static_cast<uint32_t>(
-//@ if paired
-            UMMA::make_instr_desc<TA, TB, TC, 2 * 128, 2 * kN, OperandOf<typename Mma::FrgTypeA>::kMajor,
-//@ else
-//@ if joined
-            UMMA::make_instr_desc<TA, TB, TC, 128, kN, OperandOf<typename Mma::FrgTypeA>::kMajor,
-//@ else
             UMMA::make_instr_desc<TA, TB, TC, 64, kN, OperandOf<typename Mma::FrgTypeA>::kMajor,
-//@ end
-//@ end
                                   OperandOf<typename Mma::FrgTypeB>::kMajor, Scale::kA, Scale::kB, kClamp>());
     }
 };

@@ -9,6 +9,7 @@ import click
 
 from porter.cli.commands.shared import (
     Command,
+    asked_style_option,
     keep_option,
     prove_option,
     rules_option,
@@ -30,6 +31,7 @@ from porter.cli.commands.shared import (
 @prove_option
 @rules_option
 @keep_option
+@asked_style_option
 @target_option
 @trust_option
 def build() -> None:

@@ -9,6 +9,7 @@ import click
 
 from porter.cli.commands.shared import (
     Command,
+    asked_style_option,
     compile_options,
     keep_option,
     launch_options,
@@ -61,6 +62,7 @@ from porter.cli.commands.shared import (
 @simulator_options
 @rules_option
 @keep_option
+@asked_style_option
 @no_mend_option
 @trust_option
 def hazards() -> None:

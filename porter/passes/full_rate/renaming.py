@@ -5,7 +5,7 @@ the thread whose rows it has."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from porter.lang.cuda import CudaFile
@@ -16,7 +16,7 @@ from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.model.recognition import Bound
 from porter.passes.context import PortContext, qualified
-from porter.passes.full_rate.library import LibraryCalls
+from porter.passes.full_rate.library import asks_for_thread
 from porter.passes.full_rate.missing import Missing
 from porter.ptx.arch import WARP
 
@@ -30,19 +30,6 @@ _PUT_TOGETHER = re.compile(rb'%"\s*#')
 """A special register whose name a macro is handed."""
 _OPAQUE = re.compile(r"cooperative_groups(?:/|\.h)|cub/|cuda/(?:pipeline|annotated_ptr|hierarchy|experimental/)")
 """Headers whose functions number threads themselves."""
-
-
-@dataclass(frozen=True)
-class Renamed:
-    """What stands for the index of a thread, and for a function of a library that gives one; none does without."""
-
-    thread: str
-    of_library: Callable[[Index], str] | None = None
-
-
-def renamed() -> Renamed:
-    """The names of the helpers that ports of inline PTX bring along."""
-    return Renamed(qualified("thread_index()"))
 
 
 @dataclass(frozen=True)
@@ -98,7 +85,7 @@ def _is_and(place: _Place) -> bool:
 
 
 def rename(
-    context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit], names: Renamed
+    context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit]
 ) -> tuple[list[Edit], list[Missing]]:
     """The edits that rename the threads of `kernels`, but for what is `dropped`; or what keeps them from it."""
     program = context.program
@@ -106,8 +93,8 @@ def rename(
     mine, foreign = reached(program, kernels), reached(program, others)
     missing = [*opaque(program, kernels[0], mine)]
     written = [*dropped, *(e for found in context.edits.values() for e in found)]
-    edits, more = _of_libraries(program, mine, foreign, written, names)
-    missing += more
+    missing += _of_libraries(program, mine)
+    edits = list[Edit]()
     for place in places(program):
         owner = place.function
         if owner is not None and id(owner) in foreign and id(owner) not in mine:
@@ -127,37 +114,27 @@ def rename(
             what = "`threadIdx.x` stands in what another step of the port writes"
         else:
             if not over:
-                edits.append(Edit(place.file.path, place.span, names.thread.encode()))
+                edits.append(Edit(place.file.path, place.span, qualified("thread_index()").encode()))
             continue
         missing.append(Missing(at, place.span if at.file is place.file else at.span(at.body), what))
     return edits, missing
 
 
-def _of_libraries(
-    program: Program, mine: set[int], foreign: set[int], written: Sequence[Edit], names: Renamed
-) -> tuple[list[Edit], list[Missing]]:
-    """The same of functions of libraries that tell which warp a thread is in."""
-    edits, missing = [], []
+def _of_libraries(program: Program, mine: set[int]) -> Iterator[Missing]:
+    """Functions of libraries that tell which warp a thread is in."""
     for function in program.functions:
         for call in function.calls if id(function) in mine else ():
-            fact, span, path = program.facts.of_call(call), function.span(call.node), function.file.path
-            if not isinstance(fact, Index) or 0 < fact.modulo <= WARP:
-                continue
-            over = any(e.path == path and e.span.overlaps(span) for e in written)
-            if names.of_library is None or over or id(function) in foreign or function.style is Style.MACRO:
+            fact = program.facts.of_call(call)
+            if isinstance(fact, Index) and not 0 < fact.modulo <= WARP:
                 what = f"`{call.name}` of a library tells which warp a thread is in"
-                missing.append(Missing(function, call.name_span, what))
-            else:
-                edits.append(Edit(path, span, names.of_library(fact).encode()))
-    return edits, missing
+                yield Missing(function, call.name_span, what)
 
 
 def opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missing]:
     """What tells a warp its place and is not renamed."""
-    library = LibraryCalls(program)
     for function in program.functions:
         for call in function.calls if id(function) in mine else ():
-            if library.asks_for_thread(function, call.node):
+            if asks_for_thread(program, function, call.node):
                 yield Missing(function, call.name_span, f"`{call.name}` of a library tells which thread this is")
         for statement in function.asm:
             if id(function) in mine and _PHYSICAL.search(statement.template.replace("%%", "%")):

@@ -25,7 +25,7 @@ from porter.passes.context import PortContext
 from porter.passes.full_rate.missing import Missing
 from porter.passes.full_rate.permuting import RULE as PERMUTING
 from porter.passes.full_rate.permuting import Boxes, Permuted, permute
-from porter.passes.full_rate.renaming import rename, renamed
+from porter.passes.full_rate.renaming import rename
 from porter.passes.full_rate.tiles import TILES, Tiles
 from porter.passes.full_rate.turns import turns
 from porter.passes.moves import Moves
@@ -149,7 +149,7 @@ def _joined(context: PortContext, common: Common) -> _Found:
     if found.missing:
         return found
     found.edits, found.missing = dropped_turns(context, kernels)
-    found.row_edits, found.rows = rename(context, [k.function for k in kernels], found.edits, renamed())
+    found.row_edits, found.rows = rename(context, [k.function for k in kernels], found.edits)
     return found
 
 

@@ -18,20 +18,14 @@ _INTEGERS = frozenset({"int", "unsigned", "unsigned int", "uint32_t", "int32_t",
                        "uint64_t", "uint", "auto"})  # fmt: skip
 
 
-def in_pairs(program: Program, kernel: Function, changes: Changes, tiles: bool = False) -> None:
-    """Make the first dimension of each grid even; of one whose blocks are `tiles` of two dimensions halve the second,
-    as each of a pair has two of the first.
+def in_pairs(program: Program, kernel: Function, changes: Changes) -> None:
+    """Make the first dimension of each grid even.
 
     Raises:
         Left: a launch is not understood.
     """
-    places = list(even_grid(program, kernel, 0))
-    if tiles and len(places) > 1:
-        raise Place(*places[1][:2]).left("one launch: whose first dimension is that of rows, or of columns")
-    for caller, at, text in places:
+    for caller, at, text in even_grid(program, kernel, 0):
         changes.replace(caller, caller.span(at), text)
-    for caller, at, text in even_grid(program, kernel, 1) if tiles else ():
-        changes.replace(caller, caller.span(at), text.removesuffix(" * 2"))
 
 
 def even_grid(program: Program, kernel: Function, axis: int) -> Iterator[tuple[Function, Node, str]]:

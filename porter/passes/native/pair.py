@@ -119,11 +119,6 @@ class Pair:
     def _moved(self) -> mma_thread.Move:
         return mma_thread.moved(self.kernel)
 
-    @staticmethod
-    def _helper(name: str) -> str:
-        """What a port has a helper as."""
-        return qualified(name)
-
     # --- What has to be known
 
     def _whole(self) -> None:
@@ -214,7 +209,7 @@ class Pair:
         region = self._region_span()
         for name in find(self.function.body, "identifier", "type_identifier"):
             text = self.function.text(name)
-            if text not in names or region.contains(self.function.span(name)) or self._is_of_stores(name):
+            if text not in names or region.contains(self.function.span(name)):
                 continue
             # `Schedule schedule(M, N);` is read as the declaration of a function
             variable = resolve(self.function, name, text)
@@ -233,7 +228,7 @@ class Pair:
         rows, columns = self.sides
         text = emit.lines(
             "pair_halves",
-            half_of=self._helper("half_of"),
+            half_of=qualified("half_of"),
             half_rows=rows.half,
             rows=rows.size,
             tile_rows=rows.tile,
@@ -243,10 +238,6 @@ class Pair:
         )
         span, text = self.context.statement_before(self.function, top, text, above_comments=True)
         self.changes.replace(self.function, span, text)
-
-    def _is_of_stores(self, node: Node) -> bool:
-        """Whether a part of the kernel ahead of its stores is for these alone."""
-        return False
 
     def _waits(self) -> None:
         """Waits for what both CTAs load, and for what the MMAs of both give back, are waits for the other CTA."""
@@ -282,7 +273,7 @@ class Pair:
                 raise Left(inner, span, "a grid of one dimension")
             counted |= match[1] == b"gridDim"
             helper = "pair_index()" if match[1] == b"blockIdx" else "pair_count()"
-            self.changes.replace(inner, span, self._helper(helper))
+            self.changes.replace(inner, span, qualified(helper))
         if not counted:
             raise self.kernel.begin.left("blocks that take one tile after another, as far apart as there are blocks")
 

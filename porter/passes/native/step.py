@@ -9,11 +9,7 @@ from functools import cache
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native.mainloop import Pipelined
-from porter.passes.native.sites import Left
 from porter.passes.native.taking import Launches, Taken, Taking
-from porter.passes.native.tiled_mainloop import TiledPipelined
-from porter.passes.tiled.context import TiledContext
-from porter.passes.tiled.full_rate import as_kernel
 from porter.steps.step import Declared, Dialect, Step, discovered
 
 
@@ -60,38 +56,6 @@ def take(
 
     taking = Taking(context, context, context.kernels, look, moves, launches, alone, asked)
     return taking.take(wanted("cuda", names, asked) if context.kernels else ())
-
-
-def take_tiled(
-    context: TiledContext, names: tuple[str, ...], count: int = 0, launches: Launches | None = None
-) -> Taken:
-    """Take the steps of some names that there are for such kernels; `count` stages are asked for, 0 for those that
-    there are. `launches`: what host code launches the kernels of the sources with."""
-
-    def look() -> list[TiledPipelined]:
-        found = [
-            TiledPipelined(context.port, as_kernel(context, k.function), Moves(), tiled=context)
-            for k in context.kernels
-        ]
-        _all_seen(context, found)
-        return found
-
-    asked = {"stages": count}
-    taking = Taking(context.port, context, context.kernels, look, launches=launches, asked=asked)
-    return taking.take(wanted("cute", names, asked) if context.kernels else ())
-
-
-def _all_seen(context: TiledContext, found: list[TiledPipelined]) -> None:
-    """That whatever issues MMAs is seen to be run by a kernel.
-
-    Raises:
-        Left: something is not.
-    """
-    seen = {(id(s.frame.function.file), s.node.id) for k in found for o in k.multiplies for s in o.sites}
-    for multiply in context.tiled.multiplies:
-        caller, node = multiply.call.caller, multiply.call.node
-        if (id(caller.file), node.id) not in seen:
-            raise Left(caller, caller.span(node), "who comes to these MMAs, and when")
 
 
 STEPS = steps_of()

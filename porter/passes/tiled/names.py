@@ -208,10 +208,6 @@ class Names:
         variable = resolve(holder(self.context.activity.lambdas, name, function), name, function.text(name))
         return self._through.get(variable.key, set()) if variable is not None else set()
 
-    def reaches(self, variable: Variable) -> bool:
-        """Whether a variable leads to registers of an accumulator."""
-        return variable.key in self._through
-
     def of(self, handle: Handle) -> Iterator[tuple[Function, Node]]:
         """Every name through which registers of an accumulator are reached in the function around it and its lambdas,
         with the innermost of those that it stands in."""

@@ -71,6 +71,11 @@ class ProgramOutcome:
         return "incomplete" if "incomplete" in found or self.diagnostics else "ok"
 
 
+def _device(arena: Arena, options: ProgramOptions) -> SimulatedDevice:
+    o = options
+    return SimulatedDevice(arena, o.simulator, o.target, o.multiprocessors, o.on_launch, o.looks_at)
+
+
 def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOptions | None = None) -> ProgramOutcome:
     """Runs `executable` with `args` to its end, its launches on the simulator.
 
@@ -82,9 +87,7 @@ def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOpti
         raise PorterError(Code.FILE_NOT_FOUND, path=str(executable))
     runtime = options.runtime or build_runtime()
     arena = Arena(GlobalMemory(), options.memory_bytes)
-    device = SimulatedDevice(
-        arena, options.simulator, options.target, options.multiprocessors, options.on_launch, options.looks_at
-    )
+    device = _device(arena, options)
     ours, theirs = socket.socketpair()
     # Files, not pipes: the program must never wait for a reader that is busy simulating.
     with ours, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:

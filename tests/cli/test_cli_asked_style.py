@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that look at a port of the compat style make one of another style where that is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes_cli import porter
+
+from porter.cli import build, porting
+from porter.cli.context import current
+from porter.diagnostics import Code, PorterError
+
+KERNEL = Path(__file__).parents[2] / "corpus" / "cute_gemm_ws" / "cute_gemm_ws.cu"
+
+
+@pytest.mark.parametrize(("asked", "style"), [((), None), (("--style", "idiomatic"), "idiomatic")])
+@pytest.mark.parametrize("command", ["build", "hazards"])
+def test_the_port_has_the_style_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, command: str, asked: tuple[str, ...], style: str | None
+) -> None:
+    seen = []
+
+    def noted(*_: Any, **__: Any) -> Any:
+        seen.append(current().style)
+        raise PorterError(Code.NO_TOOLKIT)
+
+    monkeypatch.setattr(build, "plan_of", noted)
+    monkeypatch.setattr(porting, "plan_of_case", noted)
+    only = ("--only", "port") if command == "hazards" else ()
+    porter(command, *asked, *only, KERNEL, code=None)
+    assert set(seen) == {style}
