@@ -56,7 +56,7 @@ def packed_comparison(task: tuple[str, str, tuple[Any, Any, Any], float]) -> Row
     began = time.process_time()
     try:
         chosen = [{}, *case.other_sizes]
-        found = proofs_of(case, plan, Unpacker(made), chosen, seconds / 3, "both", Budget(seconds)).equality
+        found = proofs_of(case, plan, Unpacker(made), chosen, seconds / 3, "both", Budget.of_work(seconds)).equality
     except PorterError as error:
         return name, style, [], error.diagnostic.code.id
     return name, style, [body_of(found) | {"seconds": time.process_time() - began}] if found is not None else [], ""

@@ -68,7 +68,7 @@ def equal(
             return
         plan = _mapped(plan, case, entry, params)
         chosen = read_sizes(sizes or ["all"], case_of_port(case, finished))
-        proofs = proofs_of(case, plan, builder, chosen, seconds / PARTS, "none", Budget(seconds))
+        proofs = proofs_of(case, plan, builder, chosen, seconds / PARTS, "none", Budget.of_work(seconds))
         found.extend([proofs.equality] if proofs.equality is not None else [])
 
     left = each_case(session, path, case_path, compare)

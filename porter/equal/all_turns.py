@@ -450,14 +450,14 @@ class AllTurns:
 
 
 def _ahead(found: Sequence[Growing], period: int, units: int) -> list[dict[Entered, int]]:
-    """Turns that stand ahead of the loops of both programs, more than ahead of the one with the fewest; none where they
-    are as many everywhere, or more than a period."""
-    ahead = [one.ahead(period, units) for one in found]
-    known = [counts for counts in ahead if counts is not None]
-    least = min((count for counts in known for count in counts.values()), default=0)
-    more = [{key: count - least for key, count in counts.items()} for counts in known]
+    """Turns that stand ahead of the loops of both programs, more than ahead of the one with the fewest, or than ahead
+    of one of which nobody can tell; none where they are as many everywhere, or more than a period."""
+    known = [ahead for one in found if (ahead := one.ahead(period, units)) is not None]
+    all_of_them = [count for counts, _ in known for count in counts.values()]
+    least = 0 if any(is_open for _, is_open in known) else min(all_of_them, default=0)
+    more = [{key: count - least for key, count in counts.items()} for counts, _ in known]
     turns = [one.of_period(period) or {} for one in found]
-    fits = all(n <= of_one[key] for counts, of_one in zip(more, turns, strict=False) for key, n in counts.items())
+    fits = all(0 <= n <= of_one[key] for counts, of_one in zip(more, turns, strict=False) for key, n in counts.items())
     return more if len(known) == len(found) and fits and any(any(counts.values()) for counts in more) else []
 
 

@@ -51,13 +51,15 @@ class Growing:
         found = {key: divmod(more * period, self.units) for key, more in self.more.items()}
         return None if any(rest for _, rest in found.values()) else {key: turns for key, (turns, _) in found.items()}
 
-    def ahead(self, period: int, units: int) -> dict[Entered, int] | None:
+    def ahead(self, period: int, units: int) -> tuple[dict[Entered, int], bool] | None:
         """The turns that stand ahead of each loop, where it makes fewer in an execution of so many units than a period
-        of them for each; None where nobody can tell."""
+        of them for each, and whether nobody can tell that of some loop; those of others are all of them then."""
         turns = self.of_period(period)
-        if turns is None or any(count * units % period for count in turns.values()):
+        if turns is None:
             return None
-        return {key: count * units // period - len(self.turns[key]) for key, count in turns.items()}
+        lack = {key: divmod(count * units, period) for key, count in turns.items()}
+        ahead = {key: 0 if rest else count - len(self.turns[key]) for key, (count, rest) in lack.items()}
+        return ahead, any(rest for _, rest in lack.values())
 
     def stops(
         self, period: int, first: int, cuts: int, ahead: Mapping[Entered, int] | None = None

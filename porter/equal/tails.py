@@ -36,7 +36,7 @@ _TIMERS = ("clock", "globaltimer", "pm")
 
 @dataclass(frozen=True)
 class Marks:
-    """The `places` behind the loops of some `warps` at which nothing is live that follows the number of turns, as far
+    """The `places` behind the loops of some `warps` at which nothing counts that follows the number of turns, as far
     as is seen, and those that `ask` for more than is compared there, or come to one that does."""
 
     flow: Flow
@@ -58,13 +58,10 @@ class Marks:
         )  # fmt: skip
 
     def _of_group(self, group: Group) -> object:
-        lanes, live = bits(group.lanes), self._live(group.pc)
+        lanes, live = bits(group.lanes), sorted(_counting(self.flow)[group.pc])
         numbers = [(name, _in_lanes(group.registers.get(name), lanes)) for name in live]
         undefined = [(name, group.undefined[name].lanes & group.lanes) for name in live if name in group.undefined]
         return group.pc, group.lanes, str(numbers), str(undefined), str(group.barrier), str(group.fails)
-
-    def _live(self, at: int) -> list[str]:
-        return sorted(self.flow.live[at]) if at < len(self.flow.live) else []
 
     def given(self, machine: Machine, maps: Collection[int]) -> object:
         """What the launch of a machine that has not run gives to instructions behind the marks, and these maps."""
@@ -94,7 +91,8 @@ def marks_of(found: Growing, of_size: Collection[int]) -> Marks:
     follow = _following(found, of_size)
     heads = {head for _, head, *_ in found.turns}
     turning, ask = _leading_to(flow, {*heads, *of_size}), _leading_to(flow, heads | _asking(flow))
-    settled = [at not in turning and flow.live[at].isdisjoint(follow) for at in range(len(flow.code.code))]
+    counting = _counting(flow)
+    settled = [at not in turning and counting[at].isdisjoint(follow) for at in range(len(flow.code.code))]
     places = frozenset(
         _led_to(flow, at) for at, is_settled in enumerate(settled)
         if is_settled and not all(settled[before] for before in flow.code.predecessors.get(at, ()))
@@ -138,6 +136,21 @@ def _leading_to(flow: Flow, places: Collection[int]) -> set[int]:
         found.update(more)
         todo += more
     return found
+
+
+@lru_cache(maxsize=64)
+def _counting(flow: Flow) -> list[frozenset[str]]:
+    """By instruction the registers that count there or behind it for more than for which phase is waited for."""
+
+    def taken(at: int, behind: frozenset[str]) -> frozenset[str]:
+        ins, written = flow.decoded[at], flow.code.code[at]
+        if is_test(written):
+            guard = None if written.guard is None else flow.code.register(at, written.guard.operand)
+            return frozenset() if guard is None else frozenset((guard,))
+        is_dead = ins is not None and computes(ins) and flow.writes[at].isdisjoint(behind)
+        return frozenset() if is_dead else flow.uses[at]
+
+    return flow.backwards(taken)
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from looping import ADD, LOAD, NotProvedError, are_blocks_alike, kernel, period_
 from porter.equal import all_turns
 from porter.equal.all_turns import AllTurns, NotAllError, OtherError
 from porter.equal.induction import Classes
-from porter.equal.periods import IrregularError
+from porter.equal.periods import Growing, IrregularError
 from porter.equal.places import Behind, LoopLines, Room
 from porter.equal.turning import TurnFollower
 from porter.sync.lines import Lines
@@ -156,6 +156,19 @@ def test_a_turn_that_stands_ahead_of_the_loop() -> None:
         period_of_all(ORIGINAL, kernel(ahead=FIRST.replace("%r2, 1;", "%r2, 2;"), behind="DONE:\n"))
     with pytest.raises((NotProvedError, NotAllError)):
         period_of_all(ORIGINAL, kernel(LATE["a field of an index"], FIRST, "DONE:\n"))
+
+
+def test_turns_ahead_of_loops_beside_one_that_is_unrolled() -> None:
+    """Of that nobody can tell; the others make as many turns as it, and those that are missing stand ahead of them."""
+    nothing: Any = None
+    unrolled, plain = (nothing, 1, 0, 0), (nothing, 2, 0, 0)
+    both = [
+        Growing(nothing, nothing, 4, {unrolled: [nothing] * 17, plain: [nothing] * turns}, {unrolled: 1, plain: 4})
+        for turns in (73, 74)
+    ]
+    ahead = [[*counts.values()] for counts in all_turns._ahead(both, 4, 75)]
+    assert ahead == [[0, 2], [0, 1]]
+    assert all_turns._ahead(both, 4, 73 + 4 + 2) == []
 
 
 @pytest.mark.parametrize("name", UNLIKE)
