@@ -81,7 +81,7 @@ def port(
     )  # fmt: skip
     held = "" if compiles else "with `--no-compile` nothing is run"
     proves = prove_seconds if compiles else 0
-    ported = _made(session, make, held, check, seconds, options, proves)
+    ported = _made(session, make, held, seconds, options, proves)
     _added(session, ported, marks)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
@@ -119,21 +119,21 @@ def _more(compared: Sequence[Told], graded: Sequence[Brief] | None) -> dict[str,
 
 
 def _made(
-    session: Session, make: Callable[..., Ported], held: str, check: bool, seconds: float | None,
-    options: GateOptions, proves: float,
+    session: Session, make: Callable[..., Ported], held: str, seconds: float | None, options: GateOptions,
+    proves: float,
 ) -> Ported:  # fmt: skip
-    """The port in the session's style. `held`: why nothing is run; with `check` it does not matter how MMAs are
-    issued, as nothing is written. `proves`: for how many seconds PTX is looked at, 0 for not at all."""
+    """The port in the session's style. `held`: why nothing is run. `proves`: for how many seconds PTX is looked at, 0
+    for not at all."""
     compares = licence(session, options, proves)
     auto = session.style == AUTO
-    held = held or (unrun(session) if auto and not check else "")
-    compat = auto and (bool(held) or check)
+    held = held or (unrun(session) if auto else "")
+    compat = auto and bool(held)
     with styled(COMPAT) if compat else nullcontext(), session.counting() as counted:
         first = partial(make, tell=partial(counted, "porting") if counted is not None else None)
         ported = made(first) if auto else first()
     if compat:
         halved = any(d.code is Code.HALF_RATE for d in ported.diagnostics) or any(r.dsl for r in ported.changed_roots)
-        if not check and halved:
+        if halved:
             ported.diagnostics.append(untried("all kernels", held))
         return ported
     if auto:

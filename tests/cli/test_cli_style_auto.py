@@ -171,18 +171,19 @@ def test_without_a_compiler_nothing_is_run(tmp_path: Path, monkeypatch: pytest.M
     assert not asked
 
 
-@pytest.mark.parametrize(
-    ("options", "said_of_it"), [(("--no-compile",), ["PT2503", "PT2534"]), (("--check",), ["PT2503"])]
-)
-def test_who_wants_nothing_compiled_or_written_gets_no_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], said_of_it: list[str]
-) -> None:
+def test_who_wants_nothing_compiled_gets_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = verified(monkeypatch, Verdict.CLEAN)
-    written = () if "--check" in options else ("-o", tmp_path / "out")
-    result = porter("port", *AUTO, *options, gemm(tmp_path), *written, code=1 if "--check" in options else 0)
-    assert notes(result.output) == said_of_it
+    result = porter("port", *AUTO, "--no-compile", gemm(tmp_path), "-o", tmp_path / "out")
+    assert notes(result.output) == ["PT2503", "PT2534"]
     assert not asked
-    assert not written or (tmp_path / "out/gemm.cu").read_text() == compat(tmp_path / "gemm.cu")
+    assert (tmp_path / "out/gemm.cu").read_text() == compat(tmp_path / "gemm.cu")
+
+
+def test_what_would_change_is_asked_of_the_same_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = verified(monkeypatch, Verdict.CLEAN)
+    result = porter("port", *AUTO, "--check", gemm(tmp_path), code=1)
+    assert notes(result.output) == ["PT2512"]
+    assert asked
 
 
 def untrusted(monkeypatch: pytest.MonkeyPatch) -> None:
