@@ -108,8 +108,8 @@ def rows(kernels: set[str]) -> Iterator[dict[str, Any]]:
             found = {s: graded(kernel, asked[s]) for s in chosen}
             ports = {s: figures(document, "port") for s, document in found.items()}
             for style in chosen[1:]:
-                # CuTe DSL is in Blackwell's own words or as in the compat style
-                run = "idiomatic" if kernel.startswith("dsl_") else style
+                # CuTe DSL is in Blackwell's own words or as in the compat style; some has steps
+                run = "idiomatic" if kernel.startswith("dsl_") and style != "native" else style
                 if ports[style] != ports[DEFAULT] and (why := refused(kernel.partition(" ")[0], run)):
                     ports[style] = {**ports[DEFAULT], "left": why}
             print(kernel, {s: p.get("percent_of_nominal") for s, p in ports.items()}, file=sys.stderr, flush=True)

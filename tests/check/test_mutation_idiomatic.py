@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kept results of mutation of ports in SM100's own words of CuTe C++: no survivor that nobody explains."""
+"""The kept results of mutation of ports in SM100's own words of CuTe: no survivor that nobody explains."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from porter.report.mutation_review import load_explanations, unexplained
 from porter.verify.mutation_record import Record, read_record
 
 HERE = FOLDER / "idiomatic"
-KERNELS = ["cute_gemm_tma", "cute_gemm_ws"]
+KERNELS = ["cute_gemm_tma", "cute_gemm_ws", "dsl_gemm", "dsl_gemm_narrow"]
 NOT_NEEDED = {("cute_gemm_tma", 3)}
 """The last pass of an unrolled loop: it gives back a stage that is filled no more."""
+
+ALLOCATED = ("tcgen05.fence::after_thread_sync", 1)
+"""Behind the allocation: the warp that multiplies allocates."""
+
+OF_ORIGINALS = {"dsl_gemm": ("G5",), "dsl_gemm_narrow": ("G5",)}
+"""What the originals have, too."""
 
 
 def records() -> list[Record]:
@@ -27,7 +33,8 @@ def test_no_survivor_is_unexplained_and_no_explanation_is_stale() -> None:
 
 
 def test_values_and_the_unmutated_ports_are_right() -> None:
-    assert {(r.status, r.hazards) for r in records()} == {("ok", ())}
+    assert {r.status for r in records()} == {"ok"}
+    assert {r.case: r.hazards for r in records() if r.hazards} == OF_ORIGINALS
     assert not [(r.case, row.place) for r in records() for row in r.survivors if row.value]
 
 
@@ -41,5 +48,5 @@ def test_commits_and_what_orders_the_copy_of_sums_are_noticed() -> None:
         missed |= {(record.case, row.nth) for row in commits if not row.caught}
         copy = [row for row in drops if row.opcode.startswith(("tcgen05.wait::ld", "tcgen05.fence"))]
         assert len(copy) >= 4
-        assert all(row.caught for row in copy if row.source != ("",))
+        assert all(row.caught or (row.opcode, row.nth) == ALLOCATED for row in copy if row.source != ("",))
     assert missed == NOT_NEEDED

@@ -364,6 +364,35 @@ def test_cute_dsl_that_its_case_verified(tmp_path: Path, monkeypatch: pytest.Mon
     assert "PT2532" in said
 
 
+@pytest.mark.parametrize("style", ["auto", pytest.param("native", marks=pytest.mark.slow)])
+def test_a_step_of_cute_dsl_is_given_where_its_case_verified_it(
+    style: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the port is in the same words without it."""
+    kernel = next(shutil.copytree(CORPUS / "dsl_gemm_persistent", tmp_path / "dsl").glob("dsl_*.py"))
+    told = [stated(kernel, kernel.read_bytes(), 128, 128)]
+    monkeypatch.setattr("porter.cli.porting.traces_of", lambda path, names: told)
+    right, claims = full_rate.Proof(("case.yaml",), 1), list[Any]()
+
+    def refused(claim: Any, *_: object) -> full_rate.Proof:
+        claims.append(claim)
+        return full_rate.Proof(missing="a hazard") if b"acc_stages" in claim.plan.files[str(kernel)] else right
+
+    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(full_rate, "prove", refused)
+    text, said = ported(kernel, "--style", style)
+    assert "acc_stages" not in text
+    assert "porter_dsl" not in text
+    assert "PT2581" in said
+    assert "PT2515" not in said
+    assert ("PT2514" in said) is (style == "native")
+    assert {claim.takes_turns for claim in claims} == {True, False}
+    monkeypatch.setattr(full_rate, "prove", lambda *claim: right)
+    text, said = ported(kernel, "--style", style, out="taken")
+    assert "acc_stages[(None, None, None, acc_fill_state.index)]" in text
+    assert "has the step mma-warp" in said
+
+
 @pytest.mark.slow
 def test_cute_dsl_in_which_its_case_found_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = next(shutil.copytree(CORPUS / "dsl_gemm", tmp_path / "dsl").glob("dsl_*.py"))

@@ -23,6 +23,8 @@ CORPUS = Path(__file__).resolve().parent.parent.parent / "corpus"
 IN_OWN_WORDS = ("dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes", "dsl_gemm_cluster", "dsl_gemm_fp8",
                 "dsl_gemm_fp8_scaled", "dsl_gemm_gated", "dsl_gemm_grouped", "dsl_gemm_narrow",
                 "dsl_gemm_persistent")  # fmt: skip
+WITH_A_WARP = ("dsl_gemm_grouped", "dsl_gemm_persistent")
+"""Kernels that have the step for MMAs."""
 LEFT = {
     "dsl_gemm_helpers": "names of Hopper in",
     "dsl_gemm_plain": "pipelines of loads: none found",
@@ -53,6 +55,8 @@ def test_ports_have_nothing_beside_them(kernel: str, tmp_path: Path) -> None:
     assert "porter" not in (tmp_path / f"{kernel}.py").read_text()
     assert said(document, Code.IDIOM_PROVED)
     assert not said(document, Code.IDIOM_LEFT)
+    assert bool(said(document, Code.NATIVE_PROVED)) is (kernel in WITH_A_WARP)
+    assert not said(document, Code.NATIVE_LEFT)
 
 
 RELEASE = "                loads.consumer_release(mma_state)\n"
