@@ -34,6 +34,7 @@ ACCEPTED = {
     "more stages, by types": "right",
     "a place that changes": "right: nothing is added to it",
     "columns that change, late": "right: those of the port's tiles change alike",
+    "a stage that is waited for behind the meeting": "right: it goes back behind the next meeting alone",
     "consumers that load": "right: where they do, the kernel itself has hazards",
     "a turn that ends early": "right: no turn has more rows ahead of it than there are",
     "results by bulk copies": "right",

@@ -91,7 +91,9 @@ def _beyond(
     programs = {"original": Program(case, builder), "port": Program(case, builder, plan)}
     try:
         few = few_steps(case)
-        others = sizes_beyond(programs, [*chosen, *few], seconds)
+        again = plan.relaunch
+        renumbered = again is not None and again.halved is not None
+        others = sizes_beyond(programs, [*chosen, *few], seconds, again is not None, renumbered)
     except UnreachedError as error:
         return replace(found, equality=replace(found.equality, status="unknown", why=str(error)))
     equality = found.equality

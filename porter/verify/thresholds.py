@@ -73,16 +73,17 @@ def _result(operator: str, difference: int) -> tuple[bool, int]:
 @dataclass
 class Thresholds:
     """Those of one program of a case, by the sizes that are looked at anyway, in so many `seconds` of processor
-    time."""
+    time. `renumbered`: the blocks of a number do something else than those of the other program."""
 
     program: Program
     chosen: Sequence[Sizes]
     seconds: float
+    renumbered: bool = False
 
     def __post_init__(self) -> None:
         self._began = time.process_time()
         self._known: dict[str, _Sides | None] = {}
-        self._met: list[tuple[Sizes, Sizes]] = []
+        self._met: dict[str, tuple[Sizes, Sizes]] = {}
         self._kernel = self.program.at(self.chosen[0])[0]
         assert self._kernel.function is not None
         self._flow = Flow(Code(self._kernel.module, self._kernel.function))
@@ -102,7 +103,8 @@ class Thresholds:
             numbers_of = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
             if len(numbers_of) == len(values) and (unit := math.gcd(*numbers_of)):
                 yield from self._of(name, math.lcm(unit, _TILES), held)
-                self._meet_at(name, unit, math.lcm(unit, _TILES))
+                if self.renumbered:
+                    self._meet_at(name, unit, math.lcm(unit, _TILES))
 
     def _meet_at(self, name: str, unit: int, step: int) -> None:
         """Note sizes, behind those that are looked at, at which the last block is that of a number, or turns are as
@@ -121,12 +123,13 @@ class Thresholds:
             for nearer in (apart - then, apart + then) if then is not None else ():
                 on, rest = divmod(apart * steps, nearer) if nearer > 0 else (0, 0)
                 if not rest and on > 0 and on % unit == 0 and first + on <= LARGEST_SIZE:
-                    self._met.append(({**sizes, name: first + on - unit}, {**sizes, name: first + on}))
+                    there = {**sizes, name: first + on}
+                    self._met[listed(there)] = {**sizes, name: first + on - unit}, there
 
     def flips(self) -> Iterator[tuple[Sizes, Sizes]]:
         """Where, between two sizes that are looked at, a comparison comes to its other result: the last size ahead of
         that and the first one with it, as if its sides went by the size. Behind `sizes` alone, also larger sizes."""
-        yield from self._met
+        yield from self._met.values()
         for name in self.chosen[0]:
             alike: dict[str, list[Sizes]] = defaultdict(list)
             for sizes in self.chosen:
@@ -232,23 +235,28 @@ def _told(found: _Sides, flow: Flow, cluster: int) -> Callable[[Warp, int, tuple
     return lambda warp, at, sides: found.note(flow, cluster, warp.name, at, sides)
 
 
-def sizes_beyond(programs: Mapping[str, Program], chosen: Sequence[Sizes], seconds: float) -> list[Sizes]:
-    """The sizes at which some program does what it does at none of those that are chosen, and those at which one of
-    them begins to do what the other one does not begin to do there.
+def sizes_beyond(
+    programs: Mapping[str, Program], chosen: Sequence[Sizes], seconds: float, constants: bool = False,
+    renumbered: bool = False,
+) -> list[Sizes]:  # fmt: skip
+    """The sizes at which some program does what it does at none of those that are chosen. Where their `constants` are
+    others, or blocks are `renumbered`, also those at which one of them begins to do what the other one does not begin
+    to do there.
 
     Raises:
         UnreachedError: one of them is not looked at.
     """
     found: list[Sizes] = []
-    flips: list[list[tuple[Sizes, Sizes]]] = []
+    flips: list[dict[str, tuple[Sizes, Sizes]]] = []
     for name, program in programs.items():
-        thresholds = Thresholds(program, chosen, seconds)
+        thresholds = Thresholds(program, chosen, seconds, renumbered)
         try:
             found += [s for s in thresholds.sizes() if s not in found]
         except UnreachedError as error:
             raise UnreachedError(f"the {name} has {error}") from error
-        flips.append(list(thresholds.flips()))
-    alone = [flip for mine in flips for flip in mine if not all(flip in theirs for theirs in flips)]
+        if constants:
+            flips.append({listed(there): (ahead, there) for ahead, there in thresholds.flips()})
+    alone = [flip for mine in flips for key, flip in mine.items() if not all(key in theirs for theirs in flips)]
     for sizes in (s for flip in alone for s in flip):
         found += [sizes] if sizes not in chosen and sizes not in found else []
     return found

@@ -140,8 +140,8 @@ def test_where_one_of_two_programs_begins_to_do_something(tmp_path: Path, name: 
     ahead, turn, turns = FLIPS[name]
     chosen = [{"K": 16 * count, "N": 64} for count in (3, 4, 67)]
     one, other = (program(tmp_path, Given(turn.format(n), ahead.format(n))) for n in (10, 14))
-    assert sizes_beyond({"original": one, "port": one}, chosen, 60) == []
-    found = sizes_beyond({"original": one, "port": other}, chosen, 60)
+    assert sizes_beyond({"original": one, "port": one}, chosen, 60, True) == []
+    found = sizes_beyond({"original": one, "port": other}, chosen, 60, True)
     assert [s["K"] // 16 for s in found] == turns
     assert {s["N"] for s in found} == {64}
 
@@ -150,8 +150,8 @@ def test_the_block_of_a_number_comes_last_at_another_size(tmp_path: Path) -> Non
     one, other = (
         program(tmp_path, Given(ahead=f"setp.eq.u32 %p2, %r1, {n}; @%p2 st.global.u32 [%d0], %r1;")) for n in (100, 50)
     )
-    assert sizes_beyond({"original": one, "port": one}, CHOSEN, 60) == []
-    found = {s["N"] for s in sizes_beyond({"original": one, "port": other}, CHOSEN, 60)}
+    assert sizes_beyond({"original": one, "port": one}, CHOSEN, 60, True, True) == []
+    found = {s["N"] for s in sizes_beyond({"original": one, "port": other}, CHOSEN, 60, True, True)}
     assert {101 * 32, 51 * 32} <= found
 
 
