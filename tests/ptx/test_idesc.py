@@ -48,8 +48,8 @@ def test_round_trip_and_position_of_every_field() -> None:
 
 
 def test_undefined_words() -> None:
-    for bit in (6, 23, 29):
-        with pytest.raises(ValueError, match="reserved"):
+    for bit, said in ((6, "reserved"), (23, "more than the field of N"), (29, "more than the field of M")):
+        with pytest.raises(ValueError, match=said):
             InstructionDescriptor.decode(F16_TILE.encode() | 1 << bit, Kind.F16)
     with pytest.raises(ValueError, match="a_type code 2"):
         InstructionDescriptor.decode(F16_TILE.encode() | 2 << 7, Kind.F16)

@@ -12,7 +12,7 @@ from corpus_kernels import CORPUS
 from porter.lang.sources import load_sources
 from porter.model.pipeline.facts import KernelPipeline, Number
 from porter.passes.native.promotion import SCALED
-from porter.passes.native.step import STEPS
+from porter.passes.native.step import steps_for
 from porter.passes.port import port_sources
 from porter.rules.load import load_rules
 from porter.scan.native import Step, native_steps
@@ -116,6 +116,9 @@ def test_loads_are_wide_already(name, because):
     counts = re.findall(r"tcgen05\.ld\.sync\.aligned\.\w+\.x(\d+)", header)
     assert counts
     assert "1" not in counts
+
+
+STEPS = tuple(s.name for s in steps_for("cuda") if not s.on_request)
 
 
 def test_what_is_rewritten_names_the_command(persistent):
