@@ -19,7 +19,7 @@ def explain(session: Session, name: str | None, every: bool, instruction: bool) 
         raise PorterError(Code.BAD_OPTION, option="explain", problem="give an ID, a descriptor, or --list")
     if name is None:
         found = all_codes()
-    elif instruction or name[0].isdigit():
+    elif instruction or name[:1].isdigit():
         found = [explain_word(name, instruction)]
     else:
         found = [explanation_of(name, session.rules)]

@@ -17,7 +17,7 @@ from porter.verify.mutation_record import Record, read_record, write_record
 
 HERE = FOLDER / "native"
 KERNELS = [
-    "attention_fwd", "cute_gemm_persistent", "cute_gemm_stsm", "cute_gemm_ws", "dsl_gemm_persistent", "gemm_cluster",
+    "attention_fwd", "cute_gemm_stsm", "cute_gemm_ws", "dsl_gemm_persistent", "gemm_cluster",
     "gemm_fp8_ue8m0",
     "gemm_persistent", "gemm_pipelined", "gemm_tf32", "gemm_tma", "gemm_ws",
 ]  # fmt: skip

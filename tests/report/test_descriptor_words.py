@@ -123,3 +123,4 @@ def test_words_on_the_command_line() -> None:
     refused = CliRunner().invoke(main, ["explain", "0x12z"])
     assert refused.exit_code == 2
     assert "is no descriptor" in refused.output
+    assert CliRunner().invoke(main, ["explain", ""]).exit_code == 2
