@@ -142,7 +142,7 @@ def _refused(claim: Claim, cases: Sequence[Case], builder: Builder, budget: Budg
     """Why PTX refuses the M=128 MMAs, at the sizes of the cases."""
     for case in cases:
         plan = claim.plan.on(case.template, case.launch.grid, case.map_params)
-        left = _JUDGED if budget is None else min(_JUDGED, budget.left or 0)
+        left = _JUDGED if budget is None or budget.left is None else min(_JUDGED, budget.left)
         if what := refusal(case, plan, builder, case.all_sizes(), left, claim.joined):
             return f"{case.name}: {what}"
     return ""

@@ -104,7 +104,7 @@ def refusal(case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes
         # what threads do with rows of their own may go by a size; of two consumers that is told by the launch above
         further = [] if joined else sizes_beyond({"original": original, "port": port}, chosen, seconds)
     except UnreachedError as error:
-        return f"the {error}"
+        return str(error)
     equality = comparison.run([*chosen, *further])
     if equality.status == "differs" and not plan.reorders:
         return f"on PTX at {equality.at}, {equality.why}"
