@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from corpus_kernels import CORPUS
 
@@ -15,10 +17,17 @@ from porter.verify.proof import Claim, prove
 
 @pytest.mark.parametrize(
     ("budget", "given"),
-    [(None, 20.0), (Budget.of_work(None), 20.0), (Budget.of_work(1e6), 20.0), (Budget.of_work(8.0), 8.0)],
+    [
+        (lambda: None, 20.0),
+        (lambda: Budget.of_work(None), 20.0),
+        (lambda: Budget.of_work(1e6), 20.0),
+        (lambda: Budget.of_work(8.0), 8.0),
+    ],
     ids=["none", "without an end", "long", "short"],
 )
-def test_seconds_of_a_budget(budget: Budget | None, given: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seconds_of_a_budget(
+    budget: Callable[[], Budget | None], given: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[float] = []
 
     def refusal(case: object, plan: object, builder: object, sizes: object, seconds: float, joined: bool) -> str:
@@ -28,6 +37,6 @@ def test_seconds_of_a_budget(budget: Budget | None, given: float, monkeypatch: p
     monkeypatch.setattr(proof, "refusal", refusal)
     case = load_case(CORPUS / "gemm_ws" / "case.yaml")
     claim = Claim(case.kernel, [case.entry.rpartition("::")[2]], PortPlan(), is_wide=True)
-    found = prove(claim, builder=None, budget=budget)  # type: ignore[arg-type]
+    found = prove(claim, builder=None, budget=budget())  # type: ignore[arg-type]
     assert found.missing == "gemm_ws: refused"
     assert asked == [pytest.approx(given, abs=1.0)]
