@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: E501
 """A warp of its own for MMAs in CuTe DSL: forms of a persistent kernel that get one, and what keeps others from it.
-Traces are stated, so that nothing is compiled."""
+Traces are stated, so that nothing is compiled. Edits of a kernel are told by its lines, one line each."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from corpus_kernels import CORPUS
 from porter.build.port_plan import PortPlan
 from porter.verify import proof
 from porter.verify.budget import Budget
+from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
 from porter.verify.proof import Claim, prove
 
@@ -37,6 +38,6 @@ def test_seconds_of_a_budget(
     monkeypatch.setattr(proof, "refusal", refusal)
     case = load_case(CORPUS / "gemm_ws" / "case.yaml")
     claim = Claim(case.kernel, [case.entry.rpartition("::")[2]], PortPlan(), is_wide=True)
-    found = prove(claim, builder=None, budget=budget())  # type: ignore[arg-type]
+    found = prove(claim, ToolkitBuilder(), budget=budget())
     assert found.missing == "gemm_ws: refused"
     assert asked == [pytest.approx(given, abs=1.0)]
