@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from porter.ptx.forms.grammar import Modifiers
 from porter.ptx.swizzle import IntLike
-from porter.ptx.tmem import WARP_LANES
+from porter.ptx.tmem import LANES, WARP_LANES
 
 
 class Shape(StrEnum):
@@ -123,14 +123,24 @@ def leaves_quarter_out(lane: int | NDArray[Any], warp_rank: int | NDArray[Any]) 
     return (lane < WARP_LANES) & (warp_rank % 4 != 0)
 
 
+def lane_of_block(lane: int | NDArray[Any], cta_rank: int | NDArray[Any]) -> Any:
+    """The lane within a block's own Tensor Memory of one that counts over the blocks of a pair or cluster: 128 times
+    the block's rank there is left out. Any other lane stays as it is. An int, or an array of them.
+
+    The text has 128 lanes a block (§9.7.16.1); that hardware takes these is practice (docs/rulings.md, lane-field).
+    """
+    block = lane // LANES
+    return lane - block * LANES * ((block == cta_rank) | (block == cta_rank % 2))
+
+
 def lane_problem(lane: int, shape: Shape, warp_rank: int) -> str | None:
     """Why a warp cannot access Tensor Memory from this lane, or None.
 
     A warp reaches the 32 lanes of its rank modulo 4. Bits 5-6 of the lane say so, as CuTe asserts, or are left out, as
     DeepGEMM does.
     """
-    if lane >= 128:
-        return f"lane {lane} is not one of the 128 of Tensor Memory"
+    if lane >= LANES:
+        return f"lane {lane} is not one of the {LANES} of Tensor Memory"
     if lane // WARP_LANES != warp_rank % 4 and not leaves_quarter_out(lane, warp_rank):
         first = warp_rank % 4 * WARP_LANES
         return f"warp {warp_rank} reaches lanes {first} to {first + WARP_LANES - 1}, not lane {lane}"

@@ -15,7 +15,7 @@ from porter.ptx.shared_window import OFFSET_MASK
 from porter.ptx.table import Decoded, items
 from porter.ptx.tmem import COLUMN_MASK, COLUMNS, LANES, column_of, lane_of
 from porter.ptx.tmem import address as tmem_address
-from porter.ptx.tmem_access import TmemAccess, leaves_quarter_out
+from porter.ptx.tmem_access import TmemAccess, lane_of_block, leaves_quarter_out
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath import tmem_access
 from porter.sim.effects import Effect, Tensor
@@ -171,14 +171,12 @@ def _addresses(M: Machine, values: Array, warps: Array, at: int) -> Array:
     if differ.any():
         warp = int(warps[differ.argmax()])
         raise Stop(Code.SIM_TMEM_ACCESS, "the threads of the warp give different addresses", at, warp)
-    beyond = lane_of(first) // LANES
-    if M.options.level != "strict" and beyond.any():
-        # The lane within the pair of blocks (ruling `lane-field`).
-        rank = M.cta_rank[M.warp_cta[warps]]
-        tolerated = (beyond != 0) & ((beyond == rank) | (beyond == rank & 1))
+    if M.options.level != "strict":
+        own = lane_of_block(np.asarray(lane_of(first)), M.cta_rank[M.warp_cta[warps]])
+        tolerated = own != lane_of(first)
         if M.observer is not None and tolerated.any():
             M.observer.tolerates("A2", at, warps[tolerated])
-        first = np.where(tolerated, tmem_address(lane_of(first) % LANES, column_of(first)), first)
+        first = np.where(tolerated, tmem_address(own, column_of(first)), first)
     if M.observer is not None:
         elsewhere = np.asarray(leaves_quarter_out(lane_of(first), M.warp_rank[warps]))
         if elsewhere.any():

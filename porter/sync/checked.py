@@ -58,7 +58,8 @@ class Checked:
 
 _OF_EXECUTION = {
     "wait::ld": "H31", "wgmma-wait": "H29", "wgmma-fence": "H29", "init": "M2", "barrier": "M4", "bar": "B2",
-    "lanes apart": "B1", "alloc": "columns", "dealloc": "columns", "lanes": "A4", "issue": "H23", "commit": "H22",
+    "lanes apart": "B1", "alloc": "columns", "dealloc": "columns", "lanes": "A4", "lane of pair": "A2",
+    "issue": "H23", "commit": "H22",
 }  # fmt: skip
 """IDs of the catalog by the kind of what execution itself shows."""
 

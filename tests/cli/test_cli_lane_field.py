@@ -49,6 +49,8 @@ params: [C]
         (("hazards",), 0),
         (("hazards", "--level", "strict"), 5),
         (("run", "--hazards"), 0),
+        (("hazards", "--prove"), 0),
+        (("hazards", "--prove", "--level", "strict"), 5),
     ],
 )
 def test_a_lane_of_the_pair(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
@@ -56,3 +58,26 @@ def test_a_lane_of_the_pair(tmp_path: Path, words: tuple[str, ...], code: int) -
     (tmp_path / "launch.yaml").write_text(LAUNCH)
     done = CliRunner().invoke(main, [*words, "--launch", str(tmp_path / "launch.yaml")])
     assert done.exit_code == code, done.output
+
+
+QUARTER_LEFT_OUT = KERNEL.replace("mad.lo.u32 %r4, %r1, 128, %r4;", "mov.b32 %r4, 0;")
+ANOTHER_RANK = KERNEL.replace("mad.lo.u32 %r4, %r1, 128, %r4;", "mad.lo.u32 %r4, %r1, 256, %r4;")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "level", "hazard"),
+    [
+        (KERNEL, "practice", "review A2"),
+        (KERNEL, "strict", "A2"),
+        (QUARTER_LEFT_OUT, "practice", "review A4"),
+        (QUARTER_LEFT_OUT, "strict", "A4"),
+        (ANOTHER_RANK, "practice", "error A4"),
+    ],
+)
+def test_the_proof_rules_as_the_run_does(tmp_path: Path, kernel: str, level: str, hazard: str) -> None:
+    (tmp_path / "k.ptx").write_text(kernel)
+    (tmp_path / "launch.yaml").write_text(LAUNCH)
+    words = ["hazards", "--prove", "--level", level, "--launch", str(tmp_path / "launch.yaml")]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == (0 if hazard.startswith("review") else 5), done.output
+    assert hazard in done.output

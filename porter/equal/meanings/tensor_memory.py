@@ -19,7 +19,15 @@ from porter.ptx import table
 from porter.ptx.arch import WARP
 from porter.ptx.mma_cells import Indices, shift_cells
 from porter.ptx.tmem import WARP_LANES, column_of, lane_of
-from porter.ptx.tmem_access import LoadReduction, Shape, TmemAccess, cell, leaves_quarter_out, unpacked_columns
+from porter.ptx.tmem_access import (
+    LoadReduction,
+    Shape,
+    TmemAccess,
+    cell,
+    lane_of_block,
+    leaves_quarter_out,
+    unpacked_columns,
+)
 from porter.ptx.tmem_copy import TmemCopy, copy_cells
 from porter.sim.datapath.tcgen05 import shift_rows
 
@@ -47,7 +55,7 @@ def _access(step: Step) -> Means:
         half = split(contents.machine, warp, group) if split is not None else 0
         if not isinstance(where, int) or not isinstance(half, int):
             raise step.not_understood("the address")
-        lane = lane_of(where)
+        lane = lane_of_block(lane_of(where), warp.block.rank)
         if leaves_quarter_out(lane, warp.number):
             lane += WARP_LANES * (warp.number % 4)
         shift = np.where(np.arange(WARP)[:, None] >= WARP // 2, half, 0) if access.shape is Shape.S16X32BX2 else 0

@@ -15,8 +15,18 @@ from porter.ptx.bits import unsigned
 from porter.ptx.memory_order import Scope
 from porter.ptx.mma_cells import MmaArguments, decode_idesc, layout_of
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
-from porter.ptx.tmem import ALLOCATIONS, COLUMNS, LANES, MIN_ALLOCATION, SHIFT_COLUMNS, column_of, d_columns, lane_of
-from porter.ptx.tmem_access import TmemAccess, lane_problem, leaves_quarter_out
+from porter.ptx.tmem import (
+    ALLOCATIONS,
+    COLUMNS,
+    LANES,
+    MIN_ALLOCATION,
+    SHIFT_COLUMNS,
+    WARP_LANES,
+    column_of,
+    d_columns,
+    lane_of,
+)
+from porter.ptx.tmem_access import TmemAccess, lane_of_block, lane_problem, leaves_quarter_out
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
 
@@ -215,12 +225,16 @@ def _access(step: Step) -> Run:
         half = split(machine, warp, group) if split is not None else 0
         if not isinstance(where, int) or not isinstance(half, int):
             raise step.not_understood("the address")
-        lane, column = lane_of(where), column_of(where)
+        column, lane = column_of(where), lane_of_block(lane_of(where), warp.block.rank)
+        if lane != lane_of(where):
+            text = f"lane {lane_of(where)} counts over the blocks of the pair"
+            machine.problem("lane of pair", text, step.at, "strict")
         if (problem := lane_problem(lane, access.shape, warp.number)) is not None:
             machine.problem("lanes", problem, step.at)
             raise step.not_understood("the lanes")
         if leaves_quarter_out(lane, warp.number):
-            lane += 32 * (warp.number % 4)
+            machine.problem("lanes", f"lane {lane} is not of the quarter of warp {warp.number}", step.at, "strict")
+            lane += WARP_LANES * (warp.number % 4)
         event = machine.joint(warp, group.lanes, engine.value, step.at)
         _allocated(machine, warp.block, column, access.columns, step.at)
         if half:
