@@ -18,7 +18,7 @@ from porter.build.entry import function_name
 from porter.build.toolchain import find_toolkit
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file
-from porter.cli.programs import program_request
+from porter.cli.programs import program_request, require_triton
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import json as report_json
 from porter.report.exits import capture_exit
@@ -28,6 +28,7 @@ from porter.verify.capture.program import CaptureOptions, capture_program
 from porter.verify.capture.simulated import capture_simulated
 from porter.verify.capture.write import Source, Written, cases_summary, write_cases
 from porter.verify.program import build_runtime
+from porter.verify.program.runner import SCRIPT
 from porter.verify.program.source import executable_of
 from porter.verify.record import environment
 
@@ -67,22 +68,25 @@ def capture(
             if tell is not None:
                 tell(f"running {program[0]}")
             notes: tuple[Diagnostic, ...] = ()
+            target = arch
             if backend == "gpu":
                 captured = capture_program(program, folder, options, toolkit)
             else:
                 require_file(Path(program[0]), "capture --backend sim")
+                if Path(program[0]).suffix == SCRIPT:
+                    require_triton(Path(program[0]))
                 request = program_request(
                     Path(program[0]), program[1:], arch, include_dirs, defines, flags, libraries, tell=tell
                 )
                 path = executable_of(request, toolkit, folder)
-                runtime = build_runtime(toolkit)
-                target = None if request.is_source else arch
+                target = request.target or arch
+                runtime = None if request.is_script else build_runtime(toolkit)
                 captured, notes = capture_simulated(
-                    [str(path), *program[1:]], folder, options, target, multiprocessors, runtime
+                    [str(path), *program[1:]], folder, options, request.target, multiprocessors, runtime
                 )
             captured = replace(captured, images=(*captured.images, *(text.read_bytes() for text in texts)))
             facts = environment(shlex.join(program), device=captured.device.get("name", ""))
-            chip = None if arch is None else int(re.sub(r"\D", "", arch) or 0)
+            chip = None if target is None else int(re.sub(r"\D", "", target) or 0)
             written = write_cases(captured, output, facts, Source(source, include_dirs), chip, tell)
     return _report(session, program, captured, written, notes)
 

@@ -18,7 +18,7 @@ from porter.cli.context import Session, command
 from porter.cli.inputs import read_document, require_program
 from porter.cli.launches import check_launch, require_launch
 from porter.cli.options import Level, read_launch, read_sizes, sim_options
-from porter.cli.programs import program_request
+from porter.cli.programs import program_request, require_triton
 from porter.cli.prove import prove_cases, prove_launch, prove_program
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import hazards as report_hazards
@@ -34,6 +34,9 @@ from porter.verify.problem import LaunchValues
 from porter.verify.program.source import Request, check_program
 from porter.verify.settings import SimOptions
 
+Kind = Literal["launch", "ptx", "program", "cases"]
+"""What is looked at."""
+
 
 @command
 def hazards(
@@ -44,6 +47,7 @@ def hazards(
     port_path: Path | None,
     only: str | None,
     arch: str | None,
+    is_triton: bool,
     prove: bool,
     level: str | None,
     seeds: int,
@@ -73,13 +77,13 @@ def hazards(
     _require_path(path)
     launch_file, chosen = require_launch(path, ptx_path, launch_path), cast("Level | None", level)
     request = partial(program_request, path or Path(), arguments, arch, include_dirs, defines, flags, libraries)
-    told, kernel = _told(baseline_path, prove), next(iter(kernels), None)
+    told, kernel, kind = _told(baseline_path, prove), next(iter(kernels), None), _kind_of(path, case_path, is_triton)
     if prove:
-        return _prove(session, path, case_path, port_path, only, arch, sizes, seconds, (launch_file, ptx_path, kernel),
-                      chosen, request, sim_options(seed, schedule, arithmetic, budget))  # fmt: skip
+        return _prove(session, kind, path, case_path, port_path, only, arch, sizes, seconds,
+                      (launch_file, ptx_path, kernel), chosen, request,
+                      sim_options(seed, schedule, arithmetic, budget))  # fmt: skip
     options = sim_options(seed, "random" if seeds > 1 else schedule, arithmetic, budget)
     numbers, errors, earlier = range(seed, seed + seeds), list[Diagnostic](), list[Mapping[str, Any]]()
-    kind = _kind_of(path, case_path)
     _require_cases(kind, {"--seconds": seconds is not None, "--resume": resume_path is not None})
     if path is None:
         assert launch_file is not None
@@ -88,7 +92,6 @@ def hazards(
         launch = read_launch(grid, block, cluster, smem)
         runs = [_ptx(path, kernel, launch, args, chosen or "practice", options, numbers, jobs)]
     elif kind == "program":
-        require_program(path)
         runs = [_program(session, replace(request(), kernels=kernels), chosen or "practice", options, numbers)]
     else:
         programs = ["kernel"] if arch else [only] if only else ["port"] if port_path else ["original", "port"]
@@ -112,35 +115,39 @@ def _told(earlier: Path | None, prove: bool = False) -> dict[str, Any]:
 
 
 def _prove(
-    session: Session, path: Path | None, case: Path | None, port: Path | None, only: str | None, arch: str | None,
-    sizes: str, seconds: float | None, launch: tuple[Path | None, Path | None, str | None], level: Level | None,
-    request: Callable[[], Request], settings: SimOptions,
+    session: Session, kind: Kind, path: Path | None, case: Path | None, port: Path | None, only: str | None,
+    arch: str | None, sizes: str, seconds: float | None, launch: tuple[Path | None, Path | None, str | None],
+    level: Level | None, request: Callable[[], Request], settings: SimOptions,
 ) -> ExitCode:  # fmt: skip
     """`launch`: a launch file, the PTX that it is for, and the kernel. `request` builds a program."""
     if path is None:
         file, ptx, kernel = launch
         assert file is not None
         return prove_launch(session, file, ptx, kernel, arch, seconds, level or "practice")
-    kind = _kind_of(path, case)
     if kind == "ptx":
         problem = "needs --launch FILE for PTX: what is proved follows from the launch and the boxes of tensor maps"
         raise PorterError(Code.BAD_OPTION, option="--prove", problem=problem)
     if kind == "program":
-        require_program(path)
         return prove_program(session, request(), settings, seconds, level or "practice")
     programs = [only] if only else ["port"] if port else ["original", "port"]
     return prove_cases(session, path, case, port, programs, arch, sizes, seconds, level or "strict")
 
 
-def _kind_of(path: Path | None, case: Path | None) -> Literal["launch", "ptx", "program", "cases"]:
-    """What is asked to be looked at."""
+def _kind_of(path: Path | None, case: Path | None, is_triton: bool) -> Kind:
+    """Raises what a program, or a script, has to be asked for before it is run."""
+    if is_triton:
+        require_triton(path or Path())
+        return "program"
     if path is None:
         return "launch"
     if case is not None:
         return "cases"
     if path.suffix == ".ptx":
         return "ptx"
-    return "program" if path.is_file() and not cases_if_any(path) else "cases"
+    if not path.is_file() or cases_if_any(path):
+        return "cases"
+    require_program(path)
+    return "program"
 
 
 def _require_cases(kind: str, given: Mapping[str, bool]) -> None:

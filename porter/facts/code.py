@@ -41,6 +41,8 @@ class _Scope:
     """The elements of vector registers."""
     passed: dict[str, str] = field(default_factory=dict)
     """Parameters of calls by the names that a function and its callers have for them."""
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Labels of the tables that brx.idx names."""
     end: str = ""
     """The label behind the call of the function that this is the body of."""
 
@@ -75,6 +77,14 @@ class _Scope:
                 return scope.labels[name]
             scope = scope.outer
         return name
+
+    def table(self, operand: ast.Operand) -> tuple[str, ...]:
+        scope: _Scope | None = self
+        while scope is not None and isinstance(operand, ast.Sym):
+            if operand.name in scope.tables:
+                return scope.tables[operand.name]
+            scope = scope.outer
+        return ()
 
     def spread(self, ins: ast.Instruction) -> ast.Instruction:
         """An instruction with vector registers as the vectors of their elements (PTX ISA 6.4.1)."""
@@ -146,13 +156,27 @@ class Code:
             elif isinstance(s, ast.VarDecl) and s.space == "param":
                 self._names += 1
                 scope.passed[s.name] = f"{s.name}#{self._names}"
+            elif isinstance(s, ast.BranchTargets):
+                scope.tables[s.name] = s.items
         for s in body:
             if isinstance(s, ast.Block):
                 self._walk(s.body, scope, depth)
             elif isinstance(s, ast.Label):
                 self._labels[scope.label(s.name)] = len(self.code)
             elif isinstance(s, ast.Instruction):
-                self._add(s, scope, depth)
+                for one in self._compared(s, scope):
+                    self._add(one, scope, depth)
+
+    def _compared(self, ins: ast.Instruction, scope: _Scope) -> Iterator[ast.Instruction]:
+        """An instruction; ahead of a brx.idx comparisons of its index, with a branch to each place of its table."""
+        labels = scope.table(ins.operands[-1]) if ins.parts[0] == "brx" and ins.guard is None else ()
+        for number, label in enumerate(labels):
+            self._names += 1
+            chosen = ast.Reg(f"%brx#{self._names}")
+            compared = (chosen, ins.operands[0], ast.Imm(number))
+            yield replace(ins, opcode="setp.eq.u32", parts=("setp", "eq", "u32"), operands=compared)
+            yield replace(ins, opcode="bra", parts=("bra",), operands=(ast.Sym(label),), guard=ast.Guard(chosen))
+        yield ins
 
     def _add(self, ins: ast.Instruction, scope: _Scope, depth: int) -> None:
         if ins.parts[0] == "call" and depth < _DEEPEST:
@@ -243,7 +267,7 @@ class Code:
             if head == "bra" and at in self._jumps:
                 target = (self._labels.get(self._jumps[at], at + 1),)
                 found.append(target if ins.guard is None else (*target, *following))
-            elif head in _ENDS and ins.guard is None:
+            elif head in (*_ENDS, "brx") and ins.guard is None:
                 found.append(())
             else:
                 found.append(following)

@@ -126,6 +126,15 @@ class Engine(Enum):
     ATOMIC = "atomic"
 
 
+class Stored(NamedTuple):
+    """Numbers that threads store: `address` and `values`, one for all lanes or one a lane, each of `size` bytes."""
+
+    lanes: int
+    address: object
+    values: tuple[object, ...]
+    size: int
+
+
 @dataclass(slots=True, eq=False)
 class Access:
     """`cells` of a space, one bit each: 4 bytes of shared memory, or 16 lanes of a column. It lasts from event `start`
@@ -145,6 +154,8 @@ class Access:
     """What it reads, if all of that has to be written by something ahead of it."""
     grouped: bool = False
     """Whether it is a copy that its thread has committed to a group."""
+    stored: Stored | None = None
+    """What a store of threads writes, if that is known."""
 
 
 @dataclass(slots=True)

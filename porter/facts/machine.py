@@ -28,6 +28,7 @@ from porter.facts.events import (
     Problem,
     Remote,
     Space,
+    Stored,
 )
 from porter.facts.launched import PARAMETERS, VARIABLES, Area, Launched
 from porter.facts.names import SharedNames
@@ -335,8 +336,9 @@ class Machine:
         pipe: object = None,
         tile: object = None,
         must_be_written: str = "",
+        stored: Stored | None = None,
     ) -> Access:
-        found = Access(space, engine, write, cells, start, end, at, pipe, tile, must_be_written)
+        found = Access(space, engine, write, cells, start, end, at, pipe, tile, must_be_written, stored=stored)
         self.history.accesses.append(found)
         if not space.tensor and self.is_taken:
             self._look_at_end(found)

@@ -60,7 +60,7 @@ class Conflicts:
 
     def __init__(self, history: History, findings: Findings, names: SharedNames) -> None:
         self._findings, self._names = findings, names
-        self._events = history.events
+        self._events, self._assumed = history.events, history.assumed
         self._starting: dict[int, list[Access]] = defaultdict(list)
         for access in history.accesses:
             self._starting[access.start].append(access)
@@ -159,6 +159,11 @@ class Conflicts:
         if self._events[first.start].kind is Kind.ALLOC and views.execution[second.start] >> first.start & 1:
             # the word that it writes (docs/rulings.md, allocated-word)
             self._report("H15", first, second, "are ordered by a relaxed barrier alone", "review")
+            return
+        if kind == "G1" and (flag := _flag(first, second)):
+            self._report(kind, first, second, flag, "strict")
+            if flag == _ONE_VALUE:
+                self._assumed.add("what threads store to one place without an order stays equal in further turns")
             return
         level: Level = "review" if _is_in_practice(first, second) else "error"
         self._report(kind, first, second, "are not ordered", level)
@@ -296,6 +301,17 @@ _COMMUTE = frozenset((Engine.WGMMA, Engine.ATOMIC, Engine.RED_ASYNC, Engine.DEAL
 def _operations(first: Access, second: Access) -> tuple[str, str]:
     """What tcgen05 calls them."""
     return first.engine.value.removeprefix("tcgen05."), second.engine.value.removeprefix("tcgen05.")
+
+
+_ONE_VALUE = "are not ordered, and store one value"
+
+
+def _flag(first: Access, second: Access) -> str:
+    """Why accesses of threads that are not ordered are to review (docs/rulings.md, shared-flag); else nothing."""
+    if first.stored is not None and first.stored == second.stored:
+        return _ONE_VALUE
+    engines = {first.engine, second.engine}
+    return "are not ordered, and one of them is strong" if engines == {Engine.THREAD, Engine.ATOMIC} else ""
 
 
 def _is_in_practice(first: Access, second: Access) -> bool:

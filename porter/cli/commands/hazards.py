@@ -32,6 +32,8 @@ from porter.cli.commands.shared import (
 @click.option("--only", type=click.Choice(["original", "port"]), default=None,
               help="Check only one of the two.")  # fmt: skip
 @click.option("--arch", default=None, metavar="ARCH", help="Check PATH as it is, compiled for ARCH; no port.")
+@click.option("--triton", "is_triton", is_flag=True,
+              help="PATH is a Python script that launches Triton's kernels; it is run.")  # fmt: skip
 @click.option("--prove", is_flag=True,
               help="Prove synchronization on PTX, for all numbers of turns, instead of looking at runs.")  # fmt: skip
 @click.option("--level", type=click.Choice(["strict", "practice"]), default=None,
@@ -69,7 +71,8 @@ def hazards() -> None:
     """Look for hazards in PATH: a kernel with its case (original and port), a case file, every case below a
     directory, a PTX module (with --grid, --block, --arg), or a whole program with its own main(), given as .cu
     source or as an executable. PTX from anywhere runs with a launch file: `porter hazards --ptx FILE --launch
-    launch.yaml`.
+    launch.yaml`. A script that launches Triton's kernels runs with --triton, by the Python that Porter has: kernels are
+    compiled for sm_100a (or --arch), tensors lie in host memory.
 
     Hazards are races between threads and asynchronous operations, found from what is ordered after what, also
     where the values come out right. Verdicts: clean, review, incomplete (exit code 6), error (exit code 5). What a

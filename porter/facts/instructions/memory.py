@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from porter.facts import cells
-from porter.facts.events import Edge, Engine, Event, MapEvent, MapUse, Space
+from porter.facts.events import Edge, Engine, Event, MapEvent, MapUse, Space, Stored
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.integers import Operation, operation
 from porter.facts.launched import GLOBAL, PARAMETERS, VARIABLES
@@ -42,14 +42,14 @@ def lane_addresses(address: Value, lanes: int) -> Iterator[tuple[int, int]]:
 
 def touch(
     machine: Machine, warp: Warp, event: Event, lanes: int, address: Value, nbytes: int, write: bool, at: int,
-    engine: Engine = Engine.THREAD, what: str = "", multiple: int | None = None,
+    engine: Engine = Engine.THREAD, what: str = "", multiple: int | None = None, stored: Stored | None = None,
 ) -> None:  # fmt: skip
     """An access of threads to shared memory, of whatever blocks. `multiple`: of how many bytes its address has to be
-    one, if not of its own."""
+    one, if not of its own; `stored`: what it writes, if that is known."""
     look_at_place(machine, address, lanes, nbytes, at, multiple)
     for rank, touched in _touched(address, lanes, nbytes):
         machine.block_of(rank << RANK_SHIFT, at)
-        machine.access(Space(rank, False), engine, write, touched, event.index, event.index, at)
+        machine.access(Space(rank, False), engine, write, touched, event.index, event.index, at, stored=stored)
         machine.reach(event, rank, warp, what or ("a store" if write else "a load"), at, by_thread=True)
         if write:
             not_over_barriers(machine, rank, touched, at)
@@ -295,11 +295,12 @@ def store(step: Step) -> Run:
             if step.flow.changes_maps and is_known(where, group.lanes):
                 _write_map(machine, warp, group.lanes, where, [v(machine, warp, group) for v in values], size, step.at)
             return None
+        given = [v(machine, warp, group) for v in values]
         for event, lanes in machine.single(warp, group.lanes, "st.shared", step.at):
-            touch(machine, warp, event, lanes, where, nbytes, True, step.at, engine)
+            stored = _stored(lanes, where, given, size)
+            touch(machine, warp, event, lanes, where, nbytes, True, step.at, engine, stored=stored)
             if order.strong and isinstance(where, int):
                 machine.atomics[where].append((event.index, order.releases))
-        given = [v(machine, warp, group) for v in values]
         if all(v is None for v in given) and not _holds_numbers(machine, where, group.lanes, nbytes):
             return None
         for lane in bits(group.lanes):
@@ -310,6 +311,13 @@ def store(step: Step) -> Run:
         return None
 
     return run
+
+
+def _stored(lanes: int, where: Value, given: list[Value], size: int) -> Stored | None:
+    if not all(is_known(value, lanes) for value in given):
+        return None
+    one = not isinstance(where, tuple) and not any(isinstance(value, tuple) for value in given)
+    return Stored(0 if one else lanes, where, tuple(given), size)
 
 
 @family("stmatrix", "ldmatrix")

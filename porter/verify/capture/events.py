@@ -46,7 +46,8 @@ class Block:
 @dataclass(frozen=True)
 class CapturedLaunch:
     """One launch: grid in blocks, block in threads, `dynamic_smem` in bytes, `params` one item each.
-    `attributes` are the CUlaunchAttributeID of those that were set."""
+    `attributes` are the CUlaunchAttributeID of those that were set, `image` is the kernel's module, where it is known
+    which of those that have a kernel of this name."""
 
     kernel: str
     grid: Dim
@@ -56,6 +57,7 @@ class CapturedLaunch:
     params: tuple[bytes, ...]
     blocks: tuple[Block, ...]
     attributes: tuple[int, ...] = ()
+    image: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)

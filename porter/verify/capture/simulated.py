@@ -120,11 +120,12 @@ class _Recorder:
             if after != data:
                 second.write_bytes(after)
             blocks.append(Block(area.address, area.size, first, second if after != data else None))
-        self.images.append(launch.ptx.encode("utf-8", "surrogateescape"))
+        image = launch.ptx.encode("utf-8", "surrogateescape")
+        self.images.append(image)
         self.launches.append(
             CapturedLaunch(
                 launch.kernel, launch.grid, launch.block, launch.cluster, launch.dynamic_smem, launch.params,
-                tuple(blocks), (COOPERATIVE,) if launch.cooperative else (),
+                tuple(blocks), (COOPERATIVE,) if launch.cooperative else (), image,
             )
         )  # fmt: skip
 

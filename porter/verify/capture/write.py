@@ -77,7 +77,7 @@ def write_cases(
         if not any(b.after for b in launch.blocks):
             refusals.append(Refusal("nothing", launch.kernel))
             continue
-        code = modules.find(launch.kernel, chip)
+        code = (Modules([launch.image]) if launch.image else modules).find(launch.kernel, chip)
         if code is None:
             refusals.append(Refusal("module", launch.kernel))
             continue

@@ -91,6 +91,17 @@ class Image:
         return f"sm_{self.arch}"
 
 
+def packed(ptx: str) -> bytes:
+    """A fat binary with one image, this PTX. Raises FatbinError if it states no target."""
+    payload = ptx.encode("utf-8", "surrogateescape") + b"\0"
+    stated = _TARGET.search(payload)
+    if stated is None:
+        raise FatbinError("PTX without a .target")
+    number = int(re.sub(rb"\D", b"", stated[1]))
+    image = _IMAGE.pack(KIND_PTX, 0x101, _IMAGE.size, len(payload), 0, 0, 0, number, 0, 0)
+    return _HEAD.pack(MAGIC, 1, _HEAD.size, len(image) + len(payload)) + image + payload
+
+
 def images(data: bytes) -> list[Image]:
     """All images of a fat binary. Raises FatbinError if `data` is none."""
     if len(data) < _HEAD.size:

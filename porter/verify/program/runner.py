@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ from porter.verify.program.arena import BASE, SPAN, Arena
 from porter.verify.program.device import LaunchHook, LaunchRecord, SimulatedDevice
 from porter.verify.program.protocol import Op
 from porter.verify.program.runtime import build_runtime, preloaded
+
+SCRIPT = ".py"
+"""The ending of what is no executable, but a script that launches Triton's kernels."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,14 @@ def _device(arena: Arena, options: ProgramOptions) -> SimulatedDevice:
     return SimulatedDevice(arena, o.simulator, o.target, o.multiprocessors, o.on_launch, o.looks_at)
 
 
+def _started(path: Path, runtime: Path | None) -> tuple[list[str], dict[str, str]]:
+    """The words that start an executable or a script, and what its environment has for the stand-in."""
+    if path.suffix == SCRIPT:
+        words = [sys.executable, "-m", "porter.verify.program.triton_script", str(path)]
+        return words, {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    return [str(path)], {"LD_PRELOAD": preloaded(runtime or build_runtime())}
+
+
 def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOptions | None = None) -> ProgramOutcome:
     """Runs `executable` with `args` to its end, its launches on the simulator.
 
@@ -85,7 +97,7 @@ def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOpti
     options = options or ProgramOptions()
     if not executable.is_file():
         raise PorterError(Code.FILE_NOT_FOUND, path=str(executable))
-    runtime = options.runtime or build_runtime()
+    command, stand_in = _started(executable.resolve(), options.runtime)
     arena = Arena(GlobalMemory(), options.memory_bytes)
     device = _device(arena, options)
     ours, theirs = socket.socketpair()
@@ -94,14 +106,14 @@ def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOpti
         environment = {
             **os.environ,
             **options.environment,
-            "LD_PRELOAD": preloaded(runtime),
+            **stand_in,
             "PORTER_CUDART_SOCKET": str(theirs.fileno()),
             "PORTER_CUDART_MEMORY": str(arena.file),
             "PORTER_CUDART_ARENA": hex(BASE),
             "PORTER_CUDART_ARENA_SIZE": hex(SPAN),
         }
         process = subprocess.Popen(
-            [str(executable.resolve()), *args],
+            [*command, *args],
             stdin=None if options.attached else subprocess.DEVNULL,
             stdout=None if options.attached else stdout,
             stderr=None if options.attached else stderr,

@@ -19,12 +19,12 @@ from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.sim import GlobalMemory
 from porter.sim.check.hazard import Level
 from porter.verify.backends import simulator_options
-from porter.verify.builder import ORIGINAL_ARCH
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH
 from porter.verify.hazards import HazardRun, OneRun, check_runs
 from porter.verify.outcome import RunFinding
 from porter.verify.program.device import LaunchHook, LaunchRecord
 from porter.verify.program.results import as_run
-from porter.verify.program.runner import ProgramOptions, ProgramOutcome, run_program
+from porter.verify.program.runner import SCRIPT, ProgramOptions, ProgramOutcome, run_program
 from porter.verify.program.runtime import build_runtime
 from porter.verify.settings import SimOptions
 
@@ -35,6 +35,7 @@ class Request:
 
     `arch` is what source is compiled for; for an executable, which of its images runs (None: the newest).
     `flags` go to nvcc. `report` gets what is to be said about the build.
+    A Python script is one that launches Triton's kernels; they are compiled for `arch`, sm_100a by default.
     `kernels`: names of those in which hazards are looked for, all if there are none.
     With `attached` the program has our standard streams, else its output is returned.
     """
@@ -52,6 +53,17 @@ class Request:
     kernels: Sequence[str] = ()
     tell: Callable[[str], None] | None = field(default=None, compare=False)
     report: Callable[[list[Diagnostic]], None] | None = field(default=None, compare=False)
+
+    @property
+    def is_script(self) -> bool:
+        return self.path.suffix == SCRIPT
+
+    @property
+    def target(self) -> str | None:
+        """The chip that is simulated; None for the newest that the program has an image for."""
+        if self.is_script:
+            return self.arch or PORT_ARCH
+        return None if self.is_source else self.arch
 
 
 def run_source_or_executable(
@@ -85,8 +97,8 @@ def run_source_or_executable(
     simulator = simulator_options(options if options.progress else replace(options, progress=progress))
     hook: LaunchHook | None = on_launch if request.tell is not None or watch is not None else None
     settings = ProgramOptions(
-        simulator=simulator, on_launch=hook, attached=request.attached, runtime=build_runtime(toolkit),
-        target=None if request.is_source else request.arch, looks_at=partial(_is_named, request.kernels),
+        simulator=simulator, on_launch=hook, attached=request.attached, target=request.target,
+        runtime=None if request.is_script else build_runtime(toolkit), looks_at=partial(_is_named, request.kernels),
     )  # fmt: skip
     if request.multiprocessors is not None:
         settings = replace(settings, multiprocessors=request.multiprocessors)
@@ -123,7 +135,7 @@ def check_program(
         one, left = as_run(outcomes[-1]), outcomes[-1].diagnostics
         return replace(one, findings=[*one.findings, *(RunFinding(d.code, d.message) for d in left)])
 
-    label = request.arch or (ORIGINAL_ARCH if request.is_source else "executable")
+    label = request.arch or (ORIGINAL_ARCH if request.is_source else request.target or "executable")
     return check_runs(run, request.path.name, "program", "", label, level, options, seeds), outcomes
 
 
