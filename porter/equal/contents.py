@@ -445,7 +445,8 @@ def _symbols(operands: Iterable[ast.Operand]) -> Iterator[ast.Sym]:
 
 
 def fitted(data: Words, size: int) -> Words:
-    """Data [32, bytes] as so many bytes: of wider ones the lowest, narrower ones with zeros above."""
-    if data.shape[1] >= size:
-        return data[:, :size]
-    return np.concatenate((data, np.zeros((len(data), size - data.shape[1]), np.uint64)), axis=1)
+    """Data [..., bytes] as so many bytes: of wider ones the lowest, narrower ones with zeros above."""
+    *places, width = data.shape
+    if width >= size:
+        return data[..., :size]
+    return np.concatenate((data, np.zeros((*places, size - width), np.uint64)), axis=-1)
