@@ -360,7 +360,7 @@ class TurnFollower(Follower):
         found = np.zeros(piece.shape, np.bool_)
         forms = self.contents.forms
         if forms is not None and isinstance(of, Register) and piece.shape[1] in (4, 8):
-            found[[forms.is_of_symbols(row) for row in piece]] = True
+            found[forms.which_of_symbols(piece)] = True
         return found
 
     def _groups(self) -> list[tuple[Warp, Group]]:
