@@ -39,6 +39,8 @@ _PERIODS = (2, 3, 4)
 """Of synchronization, behind the first turns, in which it is looked for what repeats; that of data may be shorter."""
 _LEAST = (8, 24)
 """Units of a size that are at least looked at for that, and in the end: loops that are unrolled make few turns."""
+_SMALLEST = (1, 2)
+"""Units of the smallest sizes, of which both programs have to leave the same as well."""
 _MOST_CLASSES = 6
 """How often classes are made smaller."""
 
@@ -187,6 +189,9 @@ class AllTurns:
         (*few, many), (least, more) = _PERIODS, _LEAST
         counts = {*(max(count * self.units, least) for count in few), max(many * self.units, more)}
         *some, most = (self.start + count + 2 for count in sorted(counts))
+        for units in _SMALLEST if any(side.forms is not None for side in self.sides) else ():
+            # a sum of symbols that moves with the size is another one there already
+            self._run(units)
         for units in some:
             with suppress(_NoPeriodError):
                 return self._proved(*self._repeating(units))

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,8 @@ Threads = Sequence[tuple[Warp, int]]
 """Warp and lane of each."""
 Names = tuple[str, ...]
 _UNIT = 4
+_DATA_ALONE = {None}
+"""The numbers of registers of which none is one."""
 _TENSOR = 34
 """Bits of an address below those that tell tensors apart."""
 
@@ -107,6 +110,7 @@ class Contents:
         self._chosen: dict[tuple[Warp, str], _Choice] = {}
         """The newest value of registers, where that is one of some way behind a branch."""
         self._written: set[int] = set()
+        self._parameters: dict[tuple[int, int], Words | None] = {}
         self._variables: dict[int, Words] = {}
         self._reduced: dict[int, str] = {}
         """By the number of four bytes of global memory what is added there."""
@@ -210,21 +214,23 @@ class Contents:
     def read_row(self, warp: Warp, group: Group, names: Names) -> Words:
         """Registers of 4 bytes each [32, registers, 4]."""
         known, held, numbers = self._rows.get((warp, names)), self.registers[warp], group.registers
-        if known is not None and self.path is None and all(
-            held.get(name) is piece and numbers.get(name) is None for name, piece in zip(names, known[1], strict=True)
-        ):  # fmt: skip
+        is_known = known is not None and self.path is None and all(map(is_, map(held.get, names), known[1]))
+        if known is not None and is_known and {*map(numbers.get, names)} == _DATA_ALONE:
             return known[0]
         return np.stack([self.read(warp, group, name, 4) for name in names], axis=1)
 
     def put_row(self, warp: Warp, names: Sequence[str | None], taken: Taken, data: Words) -> None:
         """Have registers hold data [32, registers, 4]; a name that is None stands for none."""
-        pieces = [data[:, index] for index in range(len(names))]
-        for name, piece in zip(names, pieces, strict=True):
-            if name is not None:
-                self.put(warp, name, taken, piece)
+        pieces = list(data.swapaxes(0, 1))
         own = tuple(name for name in names if name is not None)
         if len(own) == len(pieces):
             self._rows[warp, own] = data, pieces
+            if taken.mask == ALL and taken.where is None and not self._chosen:
+                self.registers[warp].update(zip(own, pieces, strict=True))
+                return
+        for name, piece in zip(names, pieces, strict=True):
+            if name is not None:
+                self.put(warp, name, taken, piece)
 
     def _choice(self, warp: Warp, name: str, where: Words, data: Words, old: Words) -> Words:
         """Where both ways of a branch write a register, what was there before does not count."""
@@ -257,6 +263,11 @@ class Contents:
 
     def parameter(self, address: int, size: int) -> Words | None:
         """So many bytes of parameters; None outside of all."""
+        if (address, size) not in self._parameters:
+            self._parameters[address, size] = self._parameter(address, size)
+        return self._parameters[address, size]
+
+    def _parameter(self, address: int, size: int) -> Words | None:
         launched = self.machine.launched
         number = launched.parameter(address, size)
         if number is not None:
@@ -445,7 +456,8 @@ def _symbols(operands: Iterable[ast.Operand]) -> Iterator[ast.Sym]:
 
 
 def fitted(data: Words, size: int) -> Words:
-    """Data [32, bytes] as so many bytes: of wider ones the lowest, narrower ones with zeros above."""
-    if data.shape[1] >= size:
-        return data[:, :size]
-    return np.concatenate((data, np.zeros((len(data), size - data.shape[1]), np.uint64)), axis=1)
+    """Data [..., bytes] as so many bytes: of wider ones the lowest, narrower ones with zeros above."""
+    *places, width = data.shape
+    if width >= size:
+        return data[..., :size]
+    return np.concatenate((data, np.zeros((*places, size - width), np.uint64)), axis=-1)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from porter.equal.words import Words, constant, extended, is_number, joined, mixed, number_in, spread, word
+from porter.equal.words import Words, constant, extended, is_number, joined, number_in, spread, word, words_of
 from porter.facts.events import NotUnderstood
 from porter.facts.integers import operation
 from porter.facts.launched import GLOBAL
@@ -187,20 +187,25 @@ class Forms:
         moved = self._in_bytes(form, size)
         if moved is not None:
             return moved
-        key = word(f"sum {form}")
+        key, high = words_of(f"sum {form}")
         if form.width == 32 or not self._is_of_symbols(form):
-            return spread(np.asarray(key), size)
+            return spread(key, size)
         low = self.row(_reduced(dict(form.terms), 32))
-        return np.concatenate((low, spread(mixed(word("high half"), key), 4)))
+        return np.concatenate((low, spread(high, 4)))
 
     def _in_bytes(self, form: Form, size: int) -> Words | None:
         """The bytes of what puts unknowns into bytes of their own, as shifts by whole bytes do and what packs them."""
-        found = np.frombuffer(unsigned(form.number, form.width).to_bytes(size, "little"), np.uint8).astype(np.uint64)
+        unknowns = list[tuple[int, Words]]()
         for monomial, factor in form.products:
             place = (factor.bit_length() - 1) // 8
-            unknown = self._rows.get(Form(form.width, ((monomial, 1),)))
-            if factor != 1 << 8 * place or len(monomial) > 1 or monomial[0] in self.symbols or unknown is None:
+            if factor != 1 << 8 * place or len(monomial) > 1 or monomial[0] in self.symbols:
                 return None
+            unknown = self._rows.get(Form(form.width, ((monomial, 1),)))
+            if unknown is None:
+                return None
+            unknowns.append((place, unknown))
+        found = np.frombuffer(unsigned(form.number, form.width).to_bytes(size, "little"), np.uint8).astype(np.uint64)
+        for place, unknown in unknowns:
             put = np.concatenate((np.zeros(place, np.uint64), unknown[: size - place]))
             if bool(((found != 0) & (put != 0)).any()):
                 return None
@@ -221,10 +226,11 @@ class Forms:
             self._forms[key] = found
         return found
 
-    def is_of_symbols(self, row: Words) -> bool:
-        """Whether bytes are a sum of symbols, and no number."""
-        form = self._forms.get(row.tobytes())
-        return form is not None and bool(form.products) and self._is_of_symbols(form)
+    def which_of_symbols(self, rows: Words) -> list[bool]:
+        """Of each of some rows of bytes whether it is a sum of symbols, and no number."""
+        held, size = rows.tobytes(), rows.itemsize * rows.shape[1]
+        forms = (self._forms.get(held[start : start + size]) for start in range(0, len(held), size))
+        return [form is not None and bool(form.products) and self._is_of_symbols(form) for form in forms]
 
     def _is_of_symbols(self, form: Form) -> bool:
         return all(atom in self.symbols for monomial, _ in form.terms for atom in monomial)
@@ -239,25 +245,30 @@ class Forms:
         self, parts: tuple[str, ...], given: Sequence[Words], size: int, lanes: int, noted: Noted
     ) -> Sums:  # fmt: skip
         """What an integer instruction makes of operands [32, bytes], where that is a sum."""
-        key = (parts, size, lanes, *(data.tobytes() for data in given))
+        held = [data.tobytes() for data in given]
+        key = (parts, size, lanes, *held)
         found = self._sums.get(key)
         if found is None:
             _make_room(self._sums)
-            found = self._sums[key] = self._computed_in(parts, given, size, bits(lanes))
+            found = self._sums[key] = self._computed_in(parts, given, held, size, bits(lanes))
         noted.note(key, found)
         return found
 
     def _computed_in(
-        self, parts: tuple[str, ...], given: Sequence[Words], size: int, lanes: Sequence[int]
+        self, parts: tuple[str, ...], given: Sequence[Words], held: Sequence[bytes], size: int, lanes: Sequence[int]
     ) -> Sums:  # fmt: skip
+        """`held`: what is given as bytes."""
+        of_lanes = [(data, of_data, len(of_data) // WARP) for data, of_data in zip(given, held, strict=True)]
+        numbers = np.logical_and.reduce([is_number(data).all(axis=1) for data in given])
         found: dict[int, Words] = {}
         bounds: set[Bound] = set()
         taken, factors = list[tuple[int, object]](), list[tuple[int, tuple[object, ...]]]()
         keeps = parts[0] in _RING and "wide" not in parts
         for lane in lanes:
-            key = (parts, *(data[lane].tobytes() for data in given))
+            key = (parts, *(of_data[lane * row : (lane + 1) * row] for _, of_data, row in of_lanes))
             if key not in self._results:
-                self._results[key] = self._result(parts, [data[lane] for data in given], size)
+                rows = [data[lane] for data, *_ in of_lanes]
+                self._results[key] = self._result(parts, rows, size, bool(numbers[lane]))
             result = self._results[key]
             if result is not None:
                 found[lane] = result.row
@@ -272,8 +283,8 @@ class Forms:
         data.setflags(write=False)
         return Sums(data, index, len(found) == len(lanes), frozenset(bounds), tuple(taken), tuple(factors))
 
-    def _result(self, parts: tuple[str, ...], rows: list[Words], size: int) -> _Result | None:
-        if all(bool(is_number(row).all()) for row in rows):
+    def _result(self, parts: tuple[str, ...], rows: list[Words], size: int, are_numbers: bool) -> _Result | None:
+        if are_numbers:
             # behind a branch on data
             function = operation(parts)
             number = function(*map(number_in, rows)) if function is not None else None

@@ -11,13 +11,14 @@ import numpy as np
 import porter.equal.meanings as families
 from porter.equal.contents import UNDEFINED, Contents, Taken, Way, fitted
 from porter.equal.forms import Forms
+from porter.equal.rows import Made, Read, Row
 from porter.equal.words import Words, constant, of_predicates, opposite, spread, word
 from porter.facts.events import NotUnderstood
 from porter.facts.instructions.registry import Families, Step, lanes_where
 from porter.facts.machine import Machine
 from porter.facts.operands import Reader, reader
 from porter.facts.state import Group, Warp
-from porter.facts.values import Value, bits, is_known
+from porter.facts.values import ALL, Value, bits, is_known
 from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.bits import type_bytes
@@ -27,6 +28,8 @@ Then = Callable[[], None]
 Means = Callable[[Contents, Warp, Group, Taken], Then | None]
 """Called ahead of an instruction, with what it finds; what it gives is called behind it, unless it has to wait."""
 meaning: Families[Means | None] = Families(families)
+in_a_row: Families[Made | None] = Families(families)
+"""What is made by instructions of which those in a row are done at once."""
 
 
 class Follower:
@@ -36,7 +39,8 @@ class Follower:
         self.contents = Contents(machine, forms, undefined)
         self._machine = machine
         self._known: dict[int, Means | None] = machine.flow.__dict__.setdefault("_meanings", {})
-        machine.follow = self.follow
+        self._rows: dict[tuple[int, ...], Row | None] = machine.flow.__dict__.setdefault("_rows", {})
+        machine.follow, machine.follow_row = self.follow, self.follow_row
 
     def follow(self, warp: Warp, group: Group) -> Then | None:
         """What the instruction that a group comes to does to data.
@@ -51,6 +55,23 @@ class Follower:
         if self._machine.flow.code.code[group.pc].parts[0] == "bra":
             return self._branch(warp, group)
         return means(self.contents, warp, group, taken)
+
+    def follow_row(self, warp: Warp, group: Group, row: tuple[int, ...]) -> bool:
+        """What instructions in a row do to data, if all lanes come to them; whether that is done."""
+        if row not in self._rows:
+            made = [self._made_alone(at) for at in row]
+            known = [one for one in made if one is not None]
+            self._rows[row] = Row(known) if len(known) == len(row) else None
+        found = self._rows[row] if group.lanes == ALL else None
+        if found is not None:
+            found.run(self.contents, warp, group)
+        return found is not None
+
+    def _made_alone(self, at: int) -> Made | None:
+        flow = self._machine.flow
+        ins = flow.decoded[at]
+        assert ins is not None
+        return in_a_row.computing(Step(flow, at, ins)) if meaning.own(ins) is None else None
 
     def _means(self, at: int) -> Means | None:
         if at not in self._known:
@@ -210,8 +231,6 @@ def width(kind: str) -> int:
 
 
 # Operands ---------------------------------------------------------------------------------------------
-
-Read = Callable[[Contents, Warp, Group], Words]
 
 
 def read(step: Step, operand: ast.Operand, size: int) -> Read:

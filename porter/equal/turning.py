@@ -164,6 +164,23 @@ class TurnFollower(Follower):
             self._note(warp, group)
         return self._watched(warp, group, then)
 
+    def follow_row(self, warp: Warp, group: Group, row: tuple[int, ...]) -> bool:
+        if not super().follow_row(warp, group, row):
+            return False
+        log, registers, flow = self.log, group.registers, self._machine.flow
+        stream, made = self._stream(warp, group.lanes), set[str]()
+        for at in row:
+            uses = flow.sorted_uses[at]
+            numbers = tuple(None if name in made else registers.get(name) for name in uses)
+            if self._records:
+                stream.append(((at, group.lanes, group.lanes), numbers))
+            known = log.data_alone.setdefault(at, set(uses))
+            if known and numbers.count(None) != len(uses):
+                known.difference_update(name for name, n in zip(uses, numbers, strict=True) if n is not None)
+            made |= flow.writes[at]
+        log.on_data.update(row)
+        return True
+
     def _one(self, warp: Warp, group: Group, path: Words, paths: dict[int, Words]) -> None:
         self._note_data(group)
         if self._records:
@@ -175,8 +192,8 @@ class TurnFollower(Follower):
         known = self.log.data_alone.get(group.pc)
         if known is None:
             known = self.log.data_alone[group.pc] = set(self._machine.flow.uses[group.pc])
-        if known:
-            known -= {name for name in known if group.registers.get(name) is not None}
+        if known and (numbers := [name for name in known if group.registers.get(name) is not None]):
+            known.difference_update(numbers)
 
     def _note(self, warp: Warp, group: Group) -> None:
         stream = self._stream(warp, group.lanes)
@@ -184,8 +201,7 @@ class TurnFollower(Follower):
         if stream and stream[-1][0] == entry:
             # it has waited
             return
-        uses = sorted(self._machine.flow.uses[group.pc])
-        stream.append((entry, tuple(group.registers.get(name) for name in uses)))
+        stream.append((entry, tuple(map(group.registers.get, self._machine.flow.sorted_uses[group.pc]))))
 
     def _noting(self, warp: Warp, group: Group) -> Callable[[Noted], None]:
         self._lane = first(group.lanes)
@@ -200,7 +216,9 @@ class TurnFollower(Follower):
         ins, log = flow.decoded[at], self.log
         if then is None or ins is None or (at in log.on_data and at in log.gives_numbers):
             return then
-        if not computes(ins) or not all(is_known(group.registers.get(name), lanes) for name in flow.uses[at]):
+        if at not in log.on_data and not (
+            computes(ins) and all(is_known(group.registers.get(name), lanes) for name in flow.uses[at])
+        ):
             log.on_data.add(at)
 
         def noted() -> None:
@@ -342,7 +360,7 @@ class TurnFollower(Follower):
         found = np.zeros(piece.shape, np.bool_)
         forms = self.contents.forms
         if forms is not None and isinstance(of, Register) and piece.shape[1] in (4, 8):
-            found[[forms.is_of_symbols(row) for row in piece]] = True
+            found[forms.which_of_symbols(piece)] = True
         return found
 
     def _groups(self) -> list[tuple[Warp, Group]]:

@@ -40,6 +40,11 @@ def word(text: str) -> np.uint64:
     return np.uint64(int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little"))
 
 
+def words_of(text: str) -> Words:
+    """Two words of a name of which there are many."""
+    return np.frombuffer(blake2b(text.encode(), digest_size=16).digest(), "<u8")
+
+
 def mixed(first: Words | np.uint64, *others: Words | np.uint64) -> Words:
     """The word of words in order, element by element."""
     found = np.asarray(first)

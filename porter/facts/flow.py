@@ -48,6 +48,11 @@ class Flow:
         return [used | written for used, written in zip(self.uses, self.writes, strict=True)]
 
     @cached_property
+    def sorted_uses(self) -> list[tuple[str, ...]]:
+        """The registers that each instruction uses, by name."""
+        return [tuple(sorted(used)) for used in self.uses]
+
+    @cached_property
     def live(self) -> list[frozenset[str]]:
         """The registers that something behind each instruction, or itself, may read."""
         return self.backwards(lambda at, behind: self.uses[at])

@@ -105,6 +105,8 @@ class Machine:
         self.on_rest: Callable[[], bool] | None = None
         self.follow: Callable[[Warp, Group], Callable[[], None] | None] | None = None
         """Told of each instruction that a group comes to; what it gives is called behind it, unless it waits."""
+        self.follow_row: Callable[[Warp, Group, tuple[int, ...]], bool] = lambda warp, group, row: False
+        """Follows instructions in a row that make data at once, and says whether it has."""
         self.of_numbers: set[frozenset[int]] = set()
         """Instructions of which it was not told, as they took and gave numbers alone."""
         self.on_numbers: Callable[[Warp, Group], Callable[[Noted], None]] | None = None

@@ -248,6 +248,7 @@ class _FollowedText(_Text):
         self._names |= {"step": step, "in_lanes": _in_lanes(step)}
         self._notes = notes
         self._of_numbers: list[int] = []
+        self._row: list[int] = []
         self._line("others = ()")
         if notes:
             self._line("note, lanes = machine.on_numbers(warp, group), group.lanes")
@@ -255,13 +256,15 @@ class _FollowedText(_Text):
     def add(self, at: int) -> None:
         flow, ins = self._flow, self._flow.decoded[at]
         assert ins is not None
+        if _makes_data_alone(flow, at):
+            self._row.append(at)
+            return
+        self._end_row()
         given = self._given(at) if ins.guard is None else None
         written = _written(flow, at)
         # what leaves a carry, or another predicate, leaves more than numbers say
         if not given or (len(written) > 1 and len(given) > 2) or "cc" in ins.parts:
-            self._line(f"group.pc = {at}; step(machine, warp, group)")
-            for name in sorted(flow.writes[at]):
-                self._line(f"{self._target(name)} = get({name!r})")
+            self._alone(at)
             return
         self._of_numbers.append(at)
         self._note(at)
@@ -282,7 +285,28 @@ class _FollowedText(_Text):
             for name, target in zip(written, targets, strict=True):
                 self._line(f" {target} = get({name!r})")
 
+    def _alone(self, at: int, indent: str = "") -> None:
+        self._line(f"{indent}group.pc = {at}; step(machine, warp, group)")
+        for name in sorted(self._flow.writes[at]):
+            self._line(f"{indent}{self._target(name)} = get({name!r})")
+
+    def _end_row(self) -> None:
+        """What makes data, as far as it stands in a row, is done at once where that can be."""
+        row, self._row = tuple(self._row), []
+        if len(row) < 2:
+            for at in row:
+                self._alone(at)
+            return
+        written = sorted(frozenset().union(*(self._flow.writes[at] for at in row)))
+        self._names |= {f"row{row[0]}": row, f"none{row[0]}": dict.fromkeys(written)}
+        self._line(f"if machine.follow_row(warp, group, row{row[0]}): R.update(none{row[0]})")
+        self._line("else:")
+        self._line(f" for group.pc in row{row[0]}: step(machine, warp, group)")
+        for name in written:
+            self._line(f"{self._target(name)} = None")
+
     def branch(self, at: int) -> bool:
+        self._end_row()
         if not super().branch(at):
             return False
         self._of_numbers.append(at)
@@ -299,10 +323,25 @@ class _FollowedText(_Text):
             self._line(f"{indent}note((({at}, lanes, lanes), ({used})))")
 
     def function(self, end: int, start: int) -> Callable[[Machine, Warp, Group], None]:
+        self._end_row()
         self._names["places"] = frozenset(self._of_numbers)
         self._line("machine.of_numbers.add(places.difference(others) if others else places)")
         self._deciding = [frozenset()] * (end + 1)
         return super().function(end, start)
+
+
+def _makes_data_alone(flow: Flow, at: int) -> bool:
+    """Whether an instruction makes data of one register of registers and numbers, whatever they hold."""
+    ins = flow.decoded[at]
+    assert ins is not None
+    if ins.guard is not None or not is_data(ins) or not _LEAVES_MORE.isdisjoint(ins.parts):
+        return False
+    target, *given = ins.operands
+    return isinstance(target, ast.Reg) and all(isinstance(operand, ast.Reg | ast.Imm) for operand in given)
+
+
+_LEAVES_MORE = frozenset(("cc", "addc", "subc", "madc"))
+"""Parts of opcodes of what takes or leaves a carry."""
 
 
 def _written(flow: Flow, at: int) -> list[str]:

@@ -154,7 +154,7 @@ class AllSizes:
         return self._compared(*(next(c for c in proof.counts if c.name == name) for proof in (original, port)))
 
     def _compared(self, ours: Count, theirs: Count) -> SizeCompared:
-        for program, count in (("original", ours), ("port", theirs)):
+        for program, count in (("port", theirs), ("original", ours)):
             if not count.is_all or count.at:
                 return SizeCompared(ours.name, why=f"the synchronization of the {program} is not proved for all")
         assert ours.lasso is not None

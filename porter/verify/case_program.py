@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from porter.build.port_plan import PortPlan
@@ -59,7 +59,10 @@ class Program:
         self.source = port.source
         return port.kernel
 
-    def prove(self, chosen: Sequence[Sizes], seconds: float, rulings: Rulings = "strict", turns: bool = True) -> Proof:
+    def prove(
+        self, chosen: Sequence[Sizes], seconds: float, rulings: Rulings = "strict", turns: bool = True,
+        but: Collection[str] = (),
+    ) -> Proof:  # fmt: skip
         """As a `Prover` does. Raises PorterError: what `at` raises at the sizes that are asked for."""
         name = "kernel" if self.arch else "original" if self.plan is None else "port"
-        return Prover(name, self.at, Budget.of_work(seconds), rulings).prove(chosen, turns)
+        return Prover(name, self.at, Budget.of_work(seconds), rulings).prove(chosen, turns, but)

@@ -134,7 +134,10 @@ def proofs_of(
     taken = _taken(port, chosen)
     of_port = port.prove(taken, seconds, usual_level("port", plan), turns != "none")
     asks = turns == "both" or (turns == "port" and bool(of_port.checked.findings))
-    of_original = original.prove(chosen, seconds, usual_level("original"), asks)
+    # what is not known of the port for all of a size needs no answer of the original, but to tell whose a mistake is
+    is_open = for_all is not None and not of_port.checked.findings
+    unknown = [count.name for count in of_port.counts if not count.is_all] if is_open else []
+    of_original = original.prove(chosen, seconds, usual_level("original"), asks, unknown)
     found = compared(of_original, of_port, LineMap(original.source, port.source), plan.at_practice)
     proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
     comparison = Comparison(case.name, original, port, Budget.of_work(seconds))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -189,8 +189,8 @@ class Prover:
         self._at_base: dict[str, tuple[Checked | None, Recorder | None, str]] = {}
         self._began = time.perf_counter()
 
-    def prove(self, chosen: Sequence[Sizes], turns: bool = True) -> Proof:
-        """Of these sizes, and with `turns` of as many others as there is time for.
+    def prove(self, chosen: Sequence[Sizes], turns: bool = True, but: Collection[str] = ()) -> Proof:
+        """Of these sizes, and with `turns` of as many others as there is time for, `but` not of some.
 
         Raises:
             PorterError: what binding raises at the sizes that are asked for.
@@ -218,7 +218,7 @@ class Prover:
             counts += [Count(name, why="the data of the case decide what is done") for name in base.sizes]
         elif turns and worst.verdict in (Verdict.CLEAN, Verdict.REVIEW):
             flow = self._flow(kernel)
-            for count, broken, where in self._counts((kernel, base), chosen):
+            for count, broken, where in self._counts((kernel, base), chosen, but):
                 counts.append(count)
                 if broken is not None:
                     worst, place = broken, where
@@ -242,12 +242,16 @@ class Prover:
 
     # All numbers of turns -----------------------------------------------------------------------------
 
-    def _counts(self, base: Base, chosen: Sequence[Sizes]) -> Iterator[tuple[Count, Checked | None, str]]:
+    def _counts(
+        self, base: Base, chosen: Sequence[Sizes], but: Collection[str]
+    ) -> Iterator[tuple[Count, Checked | None, str]]:
         """What is known of each size. Each has its part of half of the time, and what becomes too large for it what is
         left, at smaller sizes if there are any."""
         whole, large, found = self._budget, dict[str, Made](), dict[str, tuple[Count, Checked | None, str]]()
+        found |= {name: (Count(name, why="it was not asked for"), None, "") for name in base[1].sizes}
+        asked = [name for name in base[1].sizes if name not in but]
         first = whole.part(2)
-        for left, name in zip(range(len(base[1].sizes), 0, -1), base[1].sizes, strict=True):
+        for left, name in zip(range(len(asked), 0, -1), asked, strict=True):
             self._budget, self._made = first.part(left), {}
             found[name] = self._count(base, name, base[1].sizes[name], chosen)
             count, broken, _ = found[name]

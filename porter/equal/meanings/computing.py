@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from porter.equal.contents import Contents, Taken, fitted
-from porter.equal.meaning import Means, Read, Then, meaning, read, width
+from porter.equal.meaning import Means, Then, in_a_row, meaning, read, width
 from porter.equal.meanings.moving import MOVES, Result, moved, number_of
+from porter.equal.rows import Given, Made, Read
 from porter.equal.words import (
     REGISTER,
     Words,
@@ -77,6 +78,33 @@ def compute(step: Step) -> Means | None:
         return [extended(piece) for piece in pieces] if is_signed else pieces
 
     return _putting(step, names, given, results)
+
+
+@in_a_row(COMPUTES)
+def made(step: Step) -> Made | None:
+    """Elements of packed ones apart, and integers, whose sums may be of symbols, are none of those."""
+    (_, target), *rows = step.ins.bound
+    kinds = _kinds(step)
+    if not isinstance(target, ast.Reg) or all(_is_integer(kind) for kind in kinds):
+        return None
+    if _moving(step, kinds) is not None or (step.ins.parts[0] == "cvt" and kinds[0][0] == "s"):
+        return None
+    sizes = [width(kind) for kind in kinds]
+    given = tuple(
+        Given(step.flow.code.register(step.at, operand), size, read(step, operand, size))
+        for (_, operand), size in zip(rows, sizes[1:], strict=True)
+    )  # fmt: skip
+    register = step.flow.code.renamed(step.at, target.name)
+    if step.ins.parts[0] == "setp":
+        if kinds[-1].endswith("x2"):
+            return None
+        compared = _compared(step.ins.parts)
+        return Made(register, given, lambda contents, data: compared(data)[0])
+    if _is_in_any_order(step, kinds):
+        opcode = ".".join(step.ins.parts)
+        return Made(register, given, lambda contents, data: contents.in_any_order(opcode, sizes[0], data))
+    of_each = _of_each(step, kinds)
+    return Made(register, given, lambda contents, data: of_each(data), (step.ins.parts, *kinds))
 
 
 def _carrying(step: Step, name: str | None, given: list[Read], size: int) -> Means:
@@ -153,6 +181,12 @@ def _all_numbers(step: Step, group: Group) -> bool:
 
 def _result(step: Step, kinds: list[str]) -> Result | None:
     """How the result follows from the operands; None for the greatest or least of them."""
+    moves = _moving(step, kinds)
+    return moves if moves is not None or _is_in_any_order(step, kinds) else _of_each(step, kinds)
+
+
+def _moving(step: Step, kinds: list[str]) -> Result | None:
+    """The same of what may move bytes, or make numbers of some."""
     head, parts = step.ins.parts[0], step.ins.parts
     size = width(kinds[0])
     if head in ("mov", "cvta"):
@@ -161,22 +195,30 @@ def _result(step: Step, kinds: list[str]) -> Result | None:
         return lambda given: chosen(given[2], given[0], given[1])
     if head == "cvt" and len(parts) == 3 and _is_integer(kinds[0]) and _is_integer(kinds[1]):
         return lambda given: _as_number(given[0], kinds[1], size)
-    if head == "cvt" and len(kinds) == 2 and _is_integer(kinds[1]):
-        return _from_integer(step, kinds[1], size)
     if head in ("and", "or", "xor", "not") and kinds[0] == "pred":
         return lambda given: opposite(given[0]) if head == "not" else of_predicates(head, given[0], given[1])
     if head in MOVES:
         return moved(parts, _opaque(parts, size))
     if head in ("add", "mul", "mad") and _is_integer(parts[-1]) and not {"sat", "hi"} & set(parts):
         return _summed(step, size)
+    return None
+
+
+def _is_in_any_order(step: Step, kinds: list[str]) -> bool:
+    return step.ins.parts[0] in ("max", "min") and kinds[0] in ("f32", "f16", "bf16", "s32", "u32")
+
+
+def _of_each(step: Step, kinds: list[str]) -> Result:
+    """How the results of instructions that make data [..., bytes] follow from the operands."""
+    head, parts, size = step.ins.parts[0], step.ins.parts, width(kinds[0])
+    if head == "cvt" and len(kinds) == 2 and _is_integer(kinds[1]):
+        return _from_integer(step, kinds[1], size)
     if head == "cvt" and kinds[0].endswith("x2") and len(kinds) == 3 and size > 1:
         key = word(".".join(parts).replace("x2", ""))
-        return lambda given: np.concatenate([_made(key, [g], size // 2) for g in (given[1], given[0])], axis=1)
+        return lambda given: np.concatenate([_made(key, [g], size // 2) for g in (given[1], given[0])], axis=-1)
     if kinds[0].endswith("x2") and head != "cvt":
         return _by_halves(step, size)
-    if head in ("max", "min") and kinds[0] in ("f32", "f16", "bf16", "s32", "u32"):
-        return None
-    return _opaque(step.ins.parts, size)
+    return _opaque(parts, size)
 
 
 def _is_integer(kind: str) -> bool:
@@ -233,8 +275,8 @@ def _by_halves(step: Step, size: int) -> Result:
     of_half = _opaque(parts, size // 2)
 
     def result(given: list[Words]) -> Words:
-        halves = [of_half([g[:, i * g.shape[1] // 2 : (i + 1) * g.shape[1] // 2] for g in given]) for i in (0, 1)]
-        return np.concatenate(halves, axis=1)
+        halves = [of_half([g[..., i * g.shape[-1] // 2 : (i + 1) * g.shape[-1] // 2] for g in given]) for i in (0, 1)]
+        return np.concatenate(halves, axis=-1)
 
     return result
 

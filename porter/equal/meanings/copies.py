@@ -15,9 +15,10 @@ import numpy as np
 from porter.equal.contents import UNDEFINED, Addresses, Contents, Taken
 from porter.equal.forms import Forms, Terms
 from porter.equal.global_uses import User
-from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, read
+from porter.equal.meaning import Means, Then, lane_addresses, meaning, read
 from porter.equal.meaning import places as places_of
 from porter.equal.meanings.atomics import add_to_shared, in_any_order
+from porter.equal.rows import Read
 from porter.equal.words import Words, joined, mixed, word
 from porter.facts.instructions.registry import Step
 from porter.facts.operands import Reader

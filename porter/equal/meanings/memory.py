@@ -9,7 +9,8 @@ import numpy as np
 
 from porter.equal.contents import Addresses, Contents, Taken
 from porter.equal.global_uses import User
-from porter.equal.meaning import Means, Read, Then, lane_addresses, meaning, places, read
+from porter.equal.meaning import Means, Then, lane_addresses, meaning, places, read
+from porter.equal.rows import Read
 from porter.equal.words import Words, chosen, constant, extended, is_number, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
 from porter.facts.launched import GLOBAL, LOCAL, PARAMETERS

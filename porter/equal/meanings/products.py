@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.equal.contents import Contents, Taken
-from porter.equal.meaning import Means, Read, Then, meaning, read, refused
+from porter.equal.meaning import Means, Then, meaning, read, refused
+from porter.equal.rows import Read
 from porter.equal.words import Words, is_number, joined, mixed, pieces, spread, word
 from porter.facts.events import NotUnderstood
 from porter.facts.instructions.registry import Step

@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from porter.equal.contents import Contents, Taken
-from porter.equal.meaning import Means, Read, Then, meaning, read, refused, require_together
+from porter.equal.meaning import Means, Then, meaning, read, refused, require_together
+from porter.equal.rows import Read
 from porter.equal.words import Words, joined, mixed, spread, word
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
