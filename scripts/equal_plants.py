@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 from packed import Unpacker, options, unpacked
 from plant_kinds import KINDS, Kind, NotThereError, chosen, planted
 
-LONG = 9216
-"""K of more than 64 turns of any tile."""
+_LONG = 9216
+"""Bytes of K of more than 64 turns, each of which takes 128."""
 _ALL_SECONDS = 30.0
 """For all sizes of a port with a mistake."""
 
@@ -83,9 +83,11 @@ class Port:
         if not kind.reach:
             return self.small, ""
         base = self.port.at({})[1]
+        of_elements = next(iter(base.tensors.values())).dtype.bits.itemsize
         names = [n for n in base.sizes if (n == "K") is (kind.reach == "turns") and isinstance(base.sizes[n], int)]
         for name in names:
-            sizes = {**self.case.mutate_sizes, name: LONG if kind.reach == "turns" else 3 * int(base.sizes[name])}
+            number = _LONG // of_elements if kind.reach == "turns" else 3 * int(base.sizes[name])
+            sizes = {**self.case.mutate_sizes, name: number}
             try:
                 (_, ours), (_, theirs) = self.original.at(sizes), self.port.at(sizes)
             except PorterError:
