@@ -24,11 +24,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from packed import Unpacker, options, unpacked
+from packed import Unpacker, further, options, unpacked
 from plant_kinds import KINDS, Kind, NotThereError, chosen, planted
 
-_LONG = 9216
-"""Bytes of K of more than 64 turns, each of which takes 128."""
 _ALL_SECONDS = 30.0
 """For all sizes of a port with a mistake."""
 
@@ -82,12 +80,7 @@ class Port:
 
         if not kind.reach:
             return self.small, ""
-        base = self.port.at({})[1]
-        of_elements = next(iter(base.tensors.values())).dtype.bits.itemsize
-        names = [n for n in base.sizes if (n == "K") is (kind.reach == "turns") and isinstance(base.sizes[n], int)]
-        for name in names:
-            number = _LONG // of_elements if kind.reach == "turns" else 3 * int(base.sizes[name])
-            sizes = {**self.case.mutate_sizes, name: number}
+        for name, sizes in further(self.port.at({})[1], kind.reach):
             try:
                 (_, ours), (_, theirs) = self.original.at(sizes), self.port.at(sizes)
             except PorterError:

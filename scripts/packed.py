@@ -10,12 +10,12 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 CORPUS = Path("corpus")
 
@@ -56,6 +56,22 @@ def asked(name: str, *words: str) -> tuple[dict[str, Any], str]:
     except json.JSONDecodeError:
         return {}, (done.stderr or done.stdout).strip().splitlines()[-1][:120]
     return document, "; ".join(d["id"] for d in document["diagnostics"])
+
+
+Reach = Literal["turns", "blocks"]
+REACH: tuple[Reach, ...] = ("turns", "blocks")
+_LONG = 9216
+"""Bytes of K of more than 64 turns, each of which takes 128."""
+
+
+def further(problem: Any, reach: Reach) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Sizes of a case at which loops make more than 64 turns, or a grid has more than two blocks in a row, where the
+    name of a size says so much: that name and all that is changed."""
+    of_elements = next(iter(problem.tensors.values())).dtype.bits.itemsize
+    for name, number in problem.sizes.items():
+        if isinstance(number, int) and (name == "K") is (reach == "turns"):
+            changed = _LONG // of_elements if reach == "turns" else 3 * number
+            yield name, {**problem.case.mutate_sizes, name: changed}
 
 
 Compiled = tuple[str, str, str, Any]
@@ -117,13 +133,15 @@ def pack(file: Path, names: Sequence[str], styles: Sequence[str] = ("compat",)) 
                 try:
                     with styled(style):
                         plan, packer = plan_of_case(case, None)[0], Packer(ToolkitBuilder())
+                    programs = Program(case, packer), Program(case, packer, plan)
+                    problem, *_ = [program.at({})[1] for program in programs]
                 except PorterError as error:
                     print(name, style, error.diagnostic.message, file=sys.stderr)
                     continue
-                for program in (Program(case, packer), Program(case, packer, plan)):
-                    for sizes in ({}, *case.other_sizes, *([case.mutate_sizes] if case.mutate_sizes else ())):
-                        with suppress(Exception):  # a size that a port does not take
-                            program.at(sizes)
+                larger = [sizes for reach in REACH for _, sizes in further(problem, reach)]
+                for program, sizes in product(programs, [*case.other_sizes, case.mutate_sizes, *larger]):
+                    with suppress(Exception):  # a size that a port does not take
+                        program.at(sizes)
                 packed[name, style, path.name] = case, plan, packer.made
                 file.write_bytes(pickle.dumps(packed))
 
