@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many ports are equal to their originals on PTX: the rows of results/equality*.txt, counted."""
+"""How many ports are equal to their originals on PTX, and which mistakes in ports are not called equal: the rows of
+results/equality*.txt, counted."""
 
 from __future__ import annotations
 
@@ -81,6 +82,30 @@ def counted(rows: Sequence[Compared]) -> Iterator[str]:
         for row in rest:
             said = row.said.replace("|", "\\|")
             yield f"| {row.name} | {row.style} | {row.status or 'not compared'} | {said} |"
+
+
+_PLANTS = re.compile(r"^(\d+) ports, (\d+) plants, (\d+) of them effective", re.MULTILINE)
+_KIND = re.compile(r"^  (?P<kind>\S.*?) +(?P<total>\d+) effective: (?P<said>.*)$", re.MULTILINE)
+_SAID = {"differs": "differ", "order": "refused by synchronization", "unknown": "not known", "equal": "equal"}
+
+
+def plants_table() -> str:
+    return "\n".join(plants_counted((_RESULTS / "equality-plants.txt").read_text("utf-8")))
+
+
+def plants_counted(text: str) -> Iterator[str]:
+    """Lines of Markdown: what is said of mistakes that are effective, by kind."""
+    found = _PLANTS.search(text)
+    assert found is not None
+    rows = {one["kind"]: Counter({s: int(n) for n, s in (part.split() for part in one["said"].split(", "))})
+            for one in _KIND.finditer(text)}  # fmt: skip
+    total = sum(rows.values(), Counter())
+    yield f"{found[2]} mistakes in {found[1]} ports, of which {found[3]} are effective:"
+    yield ""
+    yield f"| mistake | effective | {' | '.join(_SAID.values())} |"
+    yield f"|---|--:|{'--:|' * len(_SAID)}"
+    for kind, said in [*rows.items(), ("all", total)]:
+        yield f"| {kind} | {said.total()} | {' | '.join(str(said[status]) for status in _SAID)} |"
 
 
 def _share(count: int, of: int) -> str:

@@ -35,7 +35,7 @@ from porter.verify.mutation_record import Record, read_record
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from equality_table import equality_table
+from equality_table import equality_table, plants_table
 from grade_page import grade_page
 from hazards_page import hazards_page
 from instructions.lowered import lowering
@@ -585,6 +585,7 @@ def tutorial_table() -> str:
 
 BLOCKS = {
     "equality": equality_table,
+    "plants": plants_table,
     "gpu-results": gpu_results,
     "build-files": build_files,
     "known-kernels": known_kernels,

@@ -1,159 +1,165 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/results/equality-plants.txt: mistakes planted in ports, and whether `porter equal` tells them.
 
-    python scripts/equal_corpus.py --pack FILE
-    python scripts/equal_plants.py --packed FILE [--jobs N] [NAME ...] > docs/results/equality-plants.txt
+    python scripts/equal_corpus.py --pack FILE [--style STYLE] [NAME ...]
+    python scripts/equal_plants.py --packed FILE [--jobs N] [--each N] [--seconds 300] [NAME ...]
 
-Each is an edit of one line of the port's PTX: a number, two registers that change places, a product that is left out,
-another comparison, another rounding. It is effective where the simulator's run of the case, with inputs of one family,
-leaves other bits than the port does, or does not end: then it must not be called equal. That run stands for the ones
-that `porter equal` makes to show what differs.
+`--packed` may be given a folder of such files. Each mistake is an edit of one instruction of the port's PTX
+(`plant_kinds.py`) that a run comes to. It is effective where the simulator's run of the case, with inputs of one
+family, leaves other bits than the port does, does not end, or has hazards that the port has not: then it must not be
+called equal. That run stands for the ones that `porter equal` makes to show what differs. What begins behind the 64th
+turn, or in blocks behind the second one, is run at a size that has them: neither may it be called equal there, nor may
+what is said of the first size hold for all of that one. `--seconds`: after these nothing is begun.
 """
 
 from __future__ import annotations
 
 import random
-import re
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from packed import Unpacker, options, unpacked
+from packed import Unpacker, further, options, unpacked
+from plant_kinds import KINDS, Kind, NotThereError, chosen, planted
 
-EACH = 24
-"""Plants in each port."""
-
-
-class Kind(NamedTuple):
-    name: str
-    line: str
-    edit: Callable[[str, random.Random], str]
-
-
-def _swapped(line: str, dice: random.Random) -> str:
-    """Two registers of a list change places."""
-    found = re.search(r"\{([^}]*)\}", line)
-    assert found is not None
-    names = [n.strip() for n in found.group(1).split(",")]
-    one, other = dice.sample(range(len(names)), 2)
-    names[one], names[other] = names[other], names[one]
-    return f"{line[: found.start(1)]}{', '.join(names)}{line[found.end(1) :]}"
-
-
-def _number(line: str, dice: random.Random) -> str:
-    found = re.search(r"(-?\d+);\s*$", line)
-    assert found is not None
-    number = int(found.group(1))
-    changed = dice.choice([number + 1, number * 2 + 2, number - 1, number ^ 16])
-    return f"{line[: found.start(1)]}{changed};"
-
-
-def _sub(pattern: str, by: str) -> Callable[[str, random.Random], str]:
-    return lambda line, dice: re.sub(pattern, by, line, count=1)
-
-
-def _turned(line: str, dice: random.Random) -> str:
-    """The last two operands that are no predicate."""
-    head, rest = line.strip().rstrip(";").split(None, 1)
-    names = [n.strip() for n in rest.split(",")]
-    one, other = (1, 2) if head.startswith("selp") else (-1, -2)
-    names[one], names[other] = names[other], names[one]
-    return f"{head} {', '.join(names)};"
-
-
-KINDS = (
-    Kind("number", r"\b(add|sub|shl|shr|and|or|mad|mul|mov|bfe|bfi|min|max)\.(?!pred)\S+\s.*, -?\d+;", _number),
-    Kind("elements stored", r"\bst\.\S*v[24]\S*\s.*\{[^}]*,", _swapped),
-    Kind("elements loaded", r"\btcgen05\.ld\S*\s+\{[^}]*,", _swapped),
-    Kind("coordinates", r"\bcp\.\S*tensor.*\{[^}]*,", _swapped),
-    Kind("product left out", r"\btcgen05\.mma\.", _sub(r"^.*$", "")),
-    Kind("store left out", r"\bst\.(global|shared)", _sub(r"^.*$", "")),
-    Kind("rounding", r"\bcvt\.rn\.", _sub(r"\.rn\.", ".rz.")),
-    Kind("operands", r"\b(fma\.rn\.f32|sub\.f32|selp\.\w+)\s", _turned),
-    Kind("operation", r"\bmul\.(rn\.)?f32\s", _sub(r"mul\.(rn\.)?f32", "add.f32")),
-    Kind("comparison", r"\bsetp\.(lt|gt|le|ge|eq|ne)\.", lambda line, dice: re.sub(
-        r"setp\.(lt|gt|le|ge|eq|ne)\.", lambda m: f"setp.{_OTHER[m.group(1)]}.", line, count=1)),
-    Kind("address", r"\b(ld|st)\.(global|shared)\S*\s.*\[%\w+(\+\d+)?\]", lambda line, dice: re.sub(
-        r"\[(%\w+)(\+(\d+))?\]", lambda m: f"[{m.group(1)}+{int(m.group(3) or 0) + 16}]", line, count=1)),
-)  # fmt: skip
-_OTHER = {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt", "eq": "ne", "ne": "eq"}
+_ALL_SECONDS = 30.0
+"""For all sizes of a port with a mistake."""
 
 
 class Said(NamedTuple):
+    """What is said of a port with a mistake. `effect`: how a run shows it; empty if it does not."""
+
     kernel: str
     kind: str
     line: str
-    effective: bool
+    effect: str
     status: str
     why: str
 
 
-def plants(ptx: str, reached: set[int], dice: random.Random) -> Iterator[tuple[str, str, str]]:
-    """Kind, the line, and the PTX with a mistake in it, of lines that a run comes to."""
-    lines = ptx.split("\n")
-    places = {
-        kind.name: [n for n in range(len(lines)) if n + 1 in reached and re.search(kind.line, lines[n])]
-        for kind in KINDS
-    }
-    for number in range(EACH):
-        kind = KINDS[number % len(KINDS)]
-        if not places[kind.name]:
-            kind = KINDS[0]
-        at = dice.choice(places[kind.name])
-        changed = kind.edit(lines[at], dice)
-        if changed != lines[at]:
-            yield kind.name, lines[at].strip(), "\n".join([*lines[:at], changed, *lines[at + 1 :]])
+@dataclass
+class Port:
+    """A port and its original, as they were packed."""
 
+    case: Any
+    plan: Any
+    builder: Any
 
-def of_port(task: tuple[str, str, tuple[Any, Any, Any]]) -> list[Said]:
-    from porter.diagnostics import PorterError
-    from porter.verify.backends import SimBackend
-    from porter.verify.budget import Budget
-    from porter.verify.builder import parse_ptx
-    from porter.verify.case_program import Program
-    from porter.verify.equality import Comparison
-    from porter.verify.images import make_image
-    from porter.verify.inputs import choose, generate
-    from porter.verify.settings import SimOptions
-    from porter.verify.shown import Shown
+    def __post_init__(self) -> None:
+        from porter.verify.budget import Budget
+        from porter.verify.case_program import Program
+        from porter.verify.equality import Comparison
 
-    name, style, (case, plan, made) = task
-    builder = Unpacker(made)
-    original, port = Program(case, builder), Program(case, builder, plan)
-    comparison = Comparison(case.name, original, port, Budget(None))
-    ours, theirs = original.at({}), port.at({})
-    problem = theirs[1]
-    family = choose(None, ours[1])[0]
-    inputs = generate(ours[1], family, 0)
+        self.original, self.port = Program(self.case, self.builder), Program(self.case, self.builder, self.plan)
+        self.comparison = Comparison(self.case.name, self.original, self.port, Budget(None))
+        self._runs: dict[Any, Any] = {}
 
-    def run(kernel: Any, budget: int | None = None) -> Any:
-        images = {n: make_image(t, inputs.get(n), 0) for n, t in problem.tensors.items()}
-        return SimBackend(SimOptions(budget=budget)).run(kernel, problem, kernel.launch(problem), images)
+    @cached_property
+    def small(self) -> Mapping[str, Any]:
+        """Sizes at which every pipeline comes round, with as little to do as the case knows."""
+        from porter.diagnostics import PorterError
 
-    right = run(theirs[0])
-    outputs = [t.name for t in problem.outputs]
-    found = []
-    for kind, line, text in plants(theirs[0].ptx, set(right.stats.lines), random.Random(f"{name} {style}")):
         try:
-            kernel = replace(theirs[0], ptx=text, module=parse_ptx(text, name))
-            result = run(kernel, 4 * right.warp_instructions + 50_000)
-        except (PorterError, ValueError):
-            continue
-        left = {n: result.after[n].data.tobytes() for n in outputs}
-        effective = result.status != "ok" or left != {n: right.after[n].data.tobytes() for n in outputs}
-        shown = Shown("nothing")
-        if effective and result.status != "incomplete":
-            shown = Shown("bits" if result.status == "ok" else "end", family.name)
-        comparison.show = lambda original, port, shown=shown: shown
-        answer = comparison.answer(ours, (kernel, problem))
-        status = _order(kernel, problem) if answer.status == "equal" and effective else answer.status
-        found.append(Said(f"{name} {style}", kind, line, effective, status, answer.why))
-    return found
+            self.original.at(self.case.mutate_sizes), self.port.at(self.case.mutate_sizes)
+        except PorterError:
+            return {}
+        return self.case.mutate_sizes  # type: ignore[no-any-return]
+
+    def sizes_for(self, kind: Kind) -> tuple[Mapping[str, Any], str]:
+        """Sizes that a kind of mistake needs, and the name of the one that is changed for it.
+
+        Raises:
+            NotThereError: no such size is known.
+        """
+        from porter.diagnostics import PorterError
+
+        if not kind.reach:
+            return self.small, ""
+        for name, sizes in further(self.port.at({})[1], kind.reach):
+            try:
+                (_, ours), (_, theirs) = self.original.at(sizes), self.port.at(sizes)
+            except PorterError:
+                continue
+            if kind.reach == "turns" or max(theirs.launch.grid) > 2 <= max(ours.launch.grid):
+                return sizes, name
+        raise NotThereError(kind.name)
+
+    def run(self, kernel: Any, problem: Any, budget: int | None = None, checking: Any = None) -> Any:
+        from porter.verify.backends import SimBackend
+        from porter.verify.images import make_image
+        from porter.verify.inputs import choose, generate
+        from porter.verify.settings import SimOptions
+
+        self.family = choose(None, problem)[0]
+        inputs = generate(problem, self.family, 0)
+        images = {name: make_image(tensor, inputs.get(name), 0) for name, tensor in problem.tensors.items()}
+        options = SimOptions(budget=budget, checking=checking)
+        return SimBackend(options).run(kernel, problem, kernel.launch(problem), images)
+
+    def right(self, sizes: Mapping[str, Any], checking: Any = None) -> Any:
+        """The run of the port as it is."""
+        key = tuple(sorted(sizes.items())), checking
+        if key not in self._runs:
+            self._runs[key] = self.run(*self.port.at(sizes), checking=checking)
+        return self._runs[key]
+
+    def effect(self, kernel: Any, problem: Any, sizes: Mapping[str, Any]) -> str:
+        """How a run shows a mistake: `bits`, `end` or `hazard`; empty if it does not, or says too little."""
+        right = self.right(sizes)
+        budget = 4 * right.warp_instructions + 50_000
+        result = self.run(kernel, problem, budget)
+        if result.status != "ok":
+            return "end" if result.status == "error" or result.warp_instructions >= budget else ""
+        if any(result.after[t.name].data.tobytes() != right.after[t.name].data.tobytes() for t in problem.outputs):
+            return "bits"
+        usual, found = (
+            Counter(hazard.kind for hazard in of_run.hazards)
+            for of_run in (self.right(sizes, "strict"), self.run(kernel, problem, budget, "strict"))
+        )
+        return "hazard" if found - usual else ""
+
+    def said(self, kernel: Any, sizes: Mapping[str, Any], effect: str) -> tuple[str, str]:
+        """What is said of the port with a mistake, at sizes."""
+        from porter.verify.shown import Shown
+
+        shown = Shown("nothing") if effect in ("", "hazard") else Shown(effect, self.family.name)  # type: ignore[arg-type]
+        self.comparison.show = lambda original, port: shown
+        problem = self.port.at(sizes)[1]
+        answer = self.comparison.answer(self.original.at(sizes), (kernel, problem))
+        if answer.status == "equal" and effect:
+            return order(kernel, problem), answer.why
+        return answer.status, answer.why
+
+    def is_for_all(self, kernel: Any, right: str, name: str) -> bool:
+        """Whether the port with a mistake is called equal at the first size, and so for all of one size."""
+        from porter.verify.budget import Budget
+        from porter.verify.proved import proofs_of
+
+        builder = _Builder(self.builder, right, kernel)
+        found = proofs_of(self.case, self.plan, builder, [{}], _ALL_SECONDS / 3, "both", Budget.of_work(_ALL_SECONDS))
+        counts = found.equality.counts if found.equality is not None and found.equality.status == "equal" else ()
+        return any(count.name == name and count.is_all for count in counts)
 
 
-def _order(kernel: Any, problem: Any) -> str:
+@dataclass
+class _Builder:
+    """Builds a kernel with a mistake where it is asked for the port."""
+
+    builder: Any
+    right: str
+    kernel: Any
+
+    def build(self, problem: Any, source: Path, arch: str) -> Any:
+        found = self.builder.build(problem, source, arch)
+        return replace(self.kernel, recorded=found.recorded) if found.ptx == self.right else found
+
+
+def order(kernel: Any, problem: Any) -> str:
     """What the proof of synchronization says of a port that leaves the same under one schedule: without it nothing is
     called equal."""
     from porter.facts.code import Code
@@ -163,31 +169,84 @@ def _order(kernel: Any, problem: Any) -> str:
 
     flow = Flow(Code(kernel.module, kernel.function))
     for launched in clusters_looked_at(problem, flow):
-        verdict = check(replace(launched, areas=()), rulings="strict").verdict
+        verdict = check(launched, rulings="strict").verdict
         if verdict not in (Verdict.CLEAN, Verdict.REVIEW):
             return "unknown" if verdict is Verdict.UNKNOWN else "order"
     return "equal"
 
 
+def of_port(task: tuple[int, str, str, tuple[Any, Any, Any], int, float]) -> tuple[list[Said], int]:
+    """What is said of a port's plants, and how many there was no time for."""
+    number, name, style, (case, plan, made), each, end = task
+    if plan is None:
+        return [], 0
+    port, found, left = Port(case, plan, Unpacker(made)), list[Said](), 0
+    for kind in chosen(number, each):
+        if time.time() > end:
+            left += 1
+            continue
+        one = _one(port, f"{name} {style}", kind)
+        found += [one] if one is not None else []
+    return found, left
+
+
+def _one(port: Port, name: str, kind: Kind) -> Said | None:
+    """A plant of a kind; None if the port has no place for it."""
+    from porter.diagnostics import PorterError
+    from porter.verify.builder import parse_ptx
+
+    try:
+        sizes, changed = port.sizes_for(kind)
+        right, problem = port.port.at(sizes)
+        reached = set(port.right(sizes).stats.lines)
+        line, text = planted(right.ptx, right.entry, kind, reached, random.Random(f"{name} {kind.name}"))
+        kernel = replace(right, ptx=text, module=parse_ptx(text, name))
+        effect = port.effect(kernel, problem, sizes)
+    except (NotThereError, PorterError, ValueError):
+        return None
+    if effect and changed and port.is_for_all(kernel, right.ptx, changed):
+        status, why = "equal", f"for all of {changed}"
+    else:
+        status, why = port.said(kernel, sizes, effect)
+    return Said(name, kind.name, " ".join(line.split()), effect, status, why)
+
+
+def packs(path: Path, names: list[str]) -> Iterator[tuple[str, str, tuple[Any, Any, Any]]]:
+    for file in sorted(path.glob("*.pack")) if path.is_dir() else [path]:
+        yield from unpacked(file, names)
+
+
 def main() -> None:
-    args = options(__doc__, "unused")
-    tasks = unpacked(args.packed, args.names)
+    args = options(__doc__, "after which nothing is begun", more={"--each": 12})
+    end = time.time() + args.seconds
+    ports = list(packs(args.packed, args.names))
+    tasks = [(number, *port, args.each, end) for number, port in enumerate(ports)]
     with ProcessPoolExecutor(args.jobs) as pool:
-        said = [one for part in pool.map(of_port, tasks) for one in part]
-    effective = [one for one in said if one.effective]
-    print("python scripts/equal_plants.py --packed FILE")
-    print(f"{len({one.kernel for one in said})} ports, {len(said)} plants, {len(effective)} of them effective")
+        parts = list(pool.map(of_port, tasks))
+    said, left = [one for part, _ in parts for one in part], sum(left for _, left in parts)
+    print("\n".join(counted(said, left)))
+
+
+def counted(said: list[Said], left: int) -> Iterator[str]:
+    effective = [one for one in said if one.effect]
+    yield "python scripts/equal_plants.py --packed FILE"
+    yield f"{len({one.kernel for one in said})} ports, {len(said)} plants, {len(effective)} of them effective" + (
+        f"; no time for {left}" if left else "")  # fmt: skip
+    for style, total in Counter(one.kernel.split()[-1] for one in effective).most_common():
+        yield f"  {style}: {total} effective"
     for one in effective:
         if one.status == "equal":
-            print(f"MISSED {one.kernel}: {one.kind}: {one.line}")
-    for kind, total in Counter(one.kind for one in effective).most_common():
+            yield f"MISSED {one.kernel}: {one.kind}: {one.line} ({one.effect}; {one.why})"
+    of_kinds = Counter(one.kind for one in effective)
+    for kind in (kind.name for kind in KINDS if kind.name in of_kinds):
         counts = Counter(one.status for one in effective if one.kind == kind)
-        print(f"  {kind:18} {total:5} effective: {', '.join(f'{n} {status}' for status, n in counts.most_common())}")
+        told = ", ".join(f"{n} {status}" for status, n in counts.most_common())
+        yield f"  {kind:24} {of_kinds[kind]:5} effective: {told}"
     why = Counter(" ".join(one.why.split()[:8]) for one in effective if one.status == "unknown")
     for text, times in why.most_common():
-        print(f"  {times:5} unknown: {text}")
-    idle = Counter(one.status for one in said if not one.effective)
-    print(f"without effect on these inputs: {', '.join(f'{n} {status}' for status, n in idle.most_common())}")
+        yield f"  {times:5} unknown: {text}"
+    idle = Counter(one.status for one in said if not one.effect)
+    yield f"without effect in these runs: {', '.join(f'{n} {status}' for status, n in idle.most_common())}"
 
 
 if __name__ == "__main__":

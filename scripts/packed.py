@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels of the corpus as files of results are made of them: what is compiled here goes into a file, from which
-another machine, with many cores and without a compiler, takes it. Kernels of CuTe DSL are traced for each size, and
-cannot be packed."""
+another machine, with many cores and without a compiler, takes it. Of kernels of CuTe DSL, which are traced for each
+size, those of their cases are packed."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 CORPUS = Path("corpus")
 
 
-def options(description: str | None, seconds: str, styles: Sequence[str] = ()) -> argparse.Namespace:
+def options(
+    description: str | None, seconds: str, styles: Sequence[str] = (), more: Mapping[str, int] | None = None
+) -> argparse.Namespace:
     """Options of a script that goes over the corpus; `names` are those of its kernels. `seconds`: what they are for.
-    `styles`: those of ports, of which some may be asked for."""
+    `styles`: those of ports, of which some may be asked for. `more` numbers, with what they are if nobody says so."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help=seconds)
     parser.add_argument("--pack", type=Path)
@@ -30,6 +33,8 @@ def options(description: str | None, seconds: str, styles: Sequence[str] = ()) -
     if styles:
         parser.add_argument("--style", dest="styles", action="append", choices=styles)
         parser.add_argument("--ports", type=Path)
+    for word, number in (more or {}).items():
+        parser.add_argument(word, type=int, default=number)
     parser.add_argument("names", nargs="*")
     found = parser.parse_args()
     sys.path.insert(0, str(Path.cwd()))
@@ -53,15 +58,35 @@ def asked(name: str, *words: str) -> tuple[dict[str, Any], str]:
     return document, "; ".join(d["id"] for d in document["diagnostics"])
 
 
+Reach = Literal["turns", "blocks"]
+REACH: tuple[Reach, ...] = ("turns", "blocks")
+_LONG = 9216
+"""Bytes of K of more than 64 turns, each of which takes 128."""
+
+
+def further(problem: Any, reach: Reach) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Sizes of a case at which loops make more than 64 turns, or a grid has more than two blocks in a row, where the
+    name of a size says so much: that name and all that is changed."""
+    of_elements = next(iter(problem.tensors.values())).dtype.bits.itemsize
+    for name, number in problem.sizes.items():
+        if isinstance(number, int) and (name == "K") is (reach == "turns"):
+            changed = _LONG // of_elements if reach == "turns" else 3 * number
+            yield name, {**problem.case.mutate_sizes, name: changed}
+
+
+Compiled = tuple[str, str, str, Any]
+"""PTX, entry, chip, and the launch of its own host code if there is one."""
+
+
 class Packer:
-    """Builds, and keeps what was built. `made`: PTX, entry and chip by what they were compiled for."""
+    """Builds, and keeps what was built, by what it was compiled for."""
 
     def __init__(self, builder: Any) -> None:
-        self._builder, self.made = builder, dict[Any, tuple[str, str, str]]()
+        self._builder, self.made = builder, dict[Any, Compiled]()
 
     def build(self, problem: Any, source: Path, arch: str) -> Any:
         kernel = self._builder.build(problem, source, arch)
-        self.made[_compiled_for(problem, arch)] = kernel.ptx, kernel.entry, kernel.arch
+        self.made[compiled_for(problem, arch)] = kernel.ptx, kernel.entry, kernel.arch, kernel.recorded
         return kernel
 
 
@@ -69,29 +94,31 @@ class Packer:
 class Unpacker:
     """Builds what a `Packer` has built."""
 
-    made: dict[Any, tuple[str, str, str]]
+    made: dict[Any, Compiled]
 
     def build(self, problem: Any, source: Path, arch: str) -> Any:
         from porter.diagnostics import Code, PorterError
         from porter.verify.builder import BuiltKernel, parse_ptx
 
-        found = self.made.get(_compiled_for(problem, arch))
+        found = self.made.get(compiled_for(problem, arch))
         if found is None:
             raise PorterError(Code.NO_KERNEL, path=source)
-        ptx, entry, chip = found
-        return BuiltKernel(chip, entry, parse_ptx(ptx, source.name), ptx)
+        ptx, entry, chip, recorded = found
+        return BuiltKernel(chip, entry, parse_ptx(ptx, source.name), ptx, recorded=recorded)
 
 
-def _compiled_for(problem: Any, arch: str) -> Any:
-    return arch, problem.template, tuple(sorted(problem.defines.items()))
+def compiled_for(problem: Any, arch: str) -> Any:
+    sizes = () if problem.case.dsl is None else tuple(sorted(problem.sizes.items()))
+    return arch, problem.template, tuple(sorted(problem.defines.items())), sizes
 
 
 def pack(file: Path, names: Sequence[str], styles: Sequence[str] = ("compat",)) -> None:
-    """Kernels of raw CUDA and CuTe C++ with their ports: (case, port, what was built) by name and style."""
+    """Kernels with their ports: (case, port, what was built) by name, style and case."""
     import click
 
     from porter.cli.context import Session, install, styled
     from porter.cli.porting import plan_of_case
+    from porter.diagnostics import PorterError
     from porter.verify.builder import ToolkitBuilder
     from porter.verify.case import load_case
     from porter.verify.case_program import Program
@@ -99,19 +126,26 @@ def pack(file: Path, names: Sequence[str], styles: Sequence[str] = ("compat",)) 
     packed = {}
     with click.Context(click.Command("pack")):
         install(Session(verbosity=-2))
-        for name in names:
-            case = load_case(CORPUS / name / "case.yaml")
-            for style in styles if case.dsl is None else ():
-                with styled(style):
-                    plan, packer = plan_of_case(case, None)[0], Packer(ToolkitBuilder())
-                for program in (Program(case, packer), Program(case, packer, plan)):
-                    for sizes in ({}, *case.other_sizes):
-                        with suppress(Exception):  # a size that a port does not take
-                            program.at(sizes)
-                packed[name, style] = case, plan, packer.made
+        for name, style in product(names, styles):
+            of_dsl = (CORPUS / name / f"{name}.py").is_file()
+            for path in sorted((CORPUS / name).glob("*case.yaml" if of_dsl else "case.yaml")):
+                case = load_case(path)
+                try:
+                    with styled(style):
+                        plan, packer = plan_of_case(case, None)[0], Packer(ToolkitBuilder())
+                    programs = Program(case, packer), Program(case, packer, plan)
+                    problem, *_ = [program.at({})[1] for program in programs]
+                except PorterError as error:
+                    print(name, style, error.diagnostic.message, file=sys.stderr)
+                    continue
+                larger = [sizes for reach in REACH for _, sizes in further(problem, reach)]
+                for program, sizes in product(programs, [*case.other_sizes, case.mutate_sizes, *larger]):
+                    with suppress(Exception):  # a size that a port does not take
+                        program.at(sizes)
+                packed[name, style, path.name] = case, plan, packer.made
                 file.write_bytes(pickle.dumps(packed))
 
 
 def unpacked(file: Path, names: Sequence[str]) -> list[tuple[str, str, tuple[Any, Any, Any]]]:
     """Name, style, and what was packed of these kernels."""
-    return [(*key, value) for key, value in pickle.loads(file.read_bytes()).items() if key[0] in names]
+    return [(*key[:2], value) for key, value in pickle.loads(file.read_bytes()).items() if key[0] in names]

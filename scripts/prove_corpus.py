@@ -7,8 +7,8 @@
 
 Kernels that are not to be compiled on this machine are left out with the reason. With `--pack` what is compiled of raw
 CUDA and CuTe C++ goes into a file; with `--packed` it comes from there, so that a machine with many cores, without a
-compiler, makes the proofs, each on one core, and gives processor time. Kernels of CuTe DSL are traced for each size,
-and cannot be packed.
+compiler, makes the proofs, each on one core, and gives processor time. Of CuTe DSL, which is traced for each size,
+the sizes of the case are looked at there and no others.
 """
 
 from __future__ import annotations

@@ -30,3 +30,21 @@ def test_each_row_counts_once_and_what_is_not_equal_is_listed() -> None:
     assert "| all | these three | 3 | 1 | 1 | 1 | 1 | 0 |" in lines
     assert "1 of 3 (33.3 %) are equal; without those that are as the original, 1 of 2 (50.0 %)." in lines
     assert [line for line in lines if line.startswith("| c |")] == ["| c | native | not compared | no port |"]
+
+
+PLANTS = """python scripts/equal_plants.py --packed FILE
+2 ports, 9 plants, 7 of them effective; no time for 3
+  compat: 7 effective
+  wait for what is loaded      3 effective: 1 differs, 2 order
+  late k step                  4 effective: 3 differs, 1 unknown
+      1 unknown: a reason
+without effect in these runs: 2 equal
+"""
+
+
+def test_what_is_said_of_mistakes_is_counted_by_kind() -> None:
+    assert list(script("docs/equality_table.py").plants_counted(PLANTS))[-3:] == [
+        "| wait for what is loaded | 3 | 1 | 2 | 0 | 0 |",
+        "| late k step | 4 | 3 | 0 | 1 | 0 |",
+        "| all | 7 | 4 | 2 | 1 | 0 |",
+    ]

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from porter.equal.contents import Addresses, Stored
 from porter.equal.global_uses import PAGE
-from porter.equal.words import Words
+from porter.equal.words import Words, word
 from porter.facts.events import NotUnderstood
+from porter.ptx.tensormap import HOW_COPIED
+
+_HOW_COPIED = word("how a tensor map is copied")
 
 
 class WrittenTwice(NotUnderstood):
@@ -61,6 +64,12 @@ def of_cluster(stored: Sequence[Stored]) -> Outcome:
     return Outcome(known, newest, at[::-1][last], tuple(reduced), twice)
 
 
+def by_description(outcome: Outcome, maps: Sequence[int]) -> Outcome:
+    """The same where tensor maps at some addresses count by the tensors that they describe, however they are copied."""
+    apart = np.add.outer(np.array(maps, np.int64), np.array(HOW_COPIED, np.int64)).reshape(-1)
+    return replace(outcome, words=np.where(np.isin(outcome.addresses, apart), _HOW_COPIED, outcome.words))
+
+
 def together(outcomes: Sequence[Outcome]) -> Outcome:
     """What clusters leave that run in any order.
 
@@ -95,9 +104,9 @@ def difference(original: Outcome, port: Outcome) -> Difference | None:
     if len(apart):
         i, j = one[apart[0]], other[apart[0]]
         found.append(Difference(int(original.addresses[i]), int(original.at[i]), int(port.at[j])))
-    for (a, how, word, at), (b, how_b, word_b, at_b) in zip(original.reductions, port.reductions, strict=False):
-        if (a, how, word) != (b, how_b, word_b):
-            found.append(Difference(min(a, b), at, at_b))
+    for one_of, other_of in zip(original.reductions, port.reductions, strict=False):
+        if one_of[:3] != other_of[:3]:
+            found.append(Difference(min(one_of[0], other_of[0]), one_of[3], other_of[3]))
             break
     if not found and len(original.reductions) != len(port.reductions):
         longer = max(original.reductions, port.reductions, key=len)[min(len(original.reductions), len(port.reductions))]

@@ -85,7 +85,8 @@ class Launched:
     """`parameters`: the bytes of each, tensor maps in Porter's form. `maps`: those in global memory, by address.
     `allocated`: the first byte of each allocation of global memory and the first one behind it, if they are known.
     `moved`: bytes that dynamic shared memory lies higher than where it would begin. `symbols`: what is no number.
-    `as_begun`: the variables of the module that hold what they begin with; without it all of them."""
+    `as_begun`: the variables of the module that hold what they begin with; without it all of them. `scratch`: the parts
+    of what is allocated that nobody reads behind the launch."""
 
     flow: Flow
     geometry: Geometry
@@ -96,6 +97,7 @@ class Launched:
     moved: int = 0
     symbols: Symbols | None = None
     as_begun: Collection[str] | None = None
+    scratch: Sequence[tuple[int, int]] = ()
 
     @cached_property
     def tables(self) -> list[Area]:

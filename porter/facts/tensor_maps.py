@@ -59,6 +59,12 @@ class TensorMaps:
         found = self.boxes[address, mode] = box_of(data, mode)
         return found
 
+    def in_scratch(self) -> list[int]:
+        """The addresses of maps that threads have left in scratch memory."""
+        written = {address & -ENCODED_BYTES for address in self._bytes}
+        inside = (at for at in sorted(written) if any(a <= at < behind for a, behind in self._launched.scratch))
+        return [at for at in inside if is_map(self.at(at))]
+
     def _read(self, address: int) -> bytes | None:
         if address >= PARAMETERS:
             found = self._launched.parameter(address, ENCODED_BYTES)
@@ -88,6 +94,13 @@ def whole(found: Sequence[int | None]) -> bytes | None:
     they are not known."""
     known = bytes(b or 0 for b in found)
     return None if None in found[:TILED_BYTES] else known
+
+
+def is_map(data: bytes | None) -> bool:
+    try:
+        return data is not None and bool(TensorMap.decode(data))
+    except ValueError:
+        return False
 
 
 def places(address: int, size: int) -> range:

@@ -52,6 +52,9 @@ _HEAD = struct.Struct("<2s6BQ5I")
 _STRIDES, _BOX, _ELEMENTS = _HEAD.size, _HEAD.size + 20, _HEAD.size + 25
 TILED_BYTES = _ELEMENTS + 3
 """All of a tiled map lies in these; kernels that keep maps of their own copy no more."""
+HOW_COPIED = (*range(4, 7), *range(_BOX, TILED_BYTES))
+"""Bytes of a tiled map that say how a copy takes a tensor apart, and nothing of the tensor: swizzle, interleave, L2
+promotion, box and element strides."""
 _CORNERS = struct.Struct("<6h52x")
 
 

@@ -21,7 +21,7 @@ from porter.diagnostics import PorterError
 from porter.equal.forms import LARGEST_SIZE as LARGEST_SIZE
 from porter.equal.global_uses import GlobalUses, UnorderedError, require_apart, to_watch
 from porter.equal.meaning import Follower
-from porter.equal.outcome import Difference, Outcome, WrittenTwice, difference, of_cluster, together
+from porter.equal.outcome import Difference, Outcome, WrittenTwice, by_description, difference, of_cluster, together
 from porter.equal.words import word
 from porter.facts.code import Code
 from porter.facts.events import NotUnderstood
@@ -380,7 +380,8 @@ class _Clusters:
             if problem.kind in OUT_OF_PLACE:
                 raise UnknownError(problem.text, self.program, self.flow, problem.at, is_wrong=True)
         self.assumed.update(history.assumed)
-        return of_cluster(follower.contents.stored), follower.contents.uses
+        left = by_description(of_cluster(follower.contents.stored), machine.maps.in_scratch())
+        return left, follower.contents.uses
 
 
 def places_of(found: Difference, original: Flow, port: Flow) -> tuple[Place, ...]:

@@ -69,9 +69,10 @@ def launched_case(problem: Problem, flow: Flow, first: Triple = (0, 0, 0)) -> La
     parameters = {param.name: data for param, data in zip(entry.params, arguments, strict=True)}
     launch = problem.launch
     geometry = Geometry(launch.block, launch.grid, launch.cluster, launch.dynamic_smem, first)
+    allocated = {name: (start, start + problem.tensors[name].nbytes) for name, start in tensors.items()}
+    scratch = [allocated[name] for name, tensor in problem.tensors.items() if tensor.role == "scratch"]
     return Launched(flow, geometry, parameters, {where: image(name) for name, where in maps.items()},
-                    _integers(problem, tensors),
-                    [(start, start + problem.tensors[name].nbytes) for name, start in tensors.items()])  # fmt: skip
+                    _integers(problem, tensors), list(allocated.values()), scratch=scratch)  # fmt: skip
 
 
 def _integers(problem: Problem, addresses: Mapping[str, int]) -> list[Area]:

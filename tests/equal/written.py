@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from porter.equal.meaning import Follower
-from porter.equal.outcome import Outcome, difference, of_cluster
+from porter.equal.outcome import Outcome, by_description, difference, of_cluster
 from porter.facts.code import Code
 from porter.facts.executor import run
 from porter.facts.flow import Flow
@@ -45,17 +45,20 @@ MAPS = GLOBAL + (1 << 42)
 """Where tensor maps lie."""
 
 
-def left(body: str, n: int = 4, threads: int = 32, variables: str = "", maps: Sequence[TensorMap] = ()) -> Outcome:
+def left(
+    body: str, n: int = 4, threads: int = 32, variables: str = "", maps: Sequence[TensorMap] = (),
+    scratch: Sequence[tuple[int, int]] = (),
+) -> Outcome:  # fmt: skip
     """What the kernel with a body leaves: it has four values in %f0 to %f3, and room for as many at %d1."""
     module = parse_module(f"{HEAD.replace('{variables}', variables)}{body}ret;\n}}\n")
     flow = Flow(Code(module, module.entries()[0]))
     values = {"input": INPUT.to_bytes(8, "little"), "output": (GLOBAL + (1 << 34)).to_bytes(8, "little"),
               "n": n.to_bytes(4, "little")}  # fmt: skip
     placed = {MAPS + number * ENCODED_BYTES: one.encode() for number, one in enumerate(maps)}
-    machine = Machine(Launched(flow, Geometry((threads, 1, 1)), values, placed))
+    machine = Machine(Launched(flow, Geometry((threads, 1, 1)), values, placed, scratch=scratch))
     follower = Follower(machine)
     run(machine)
-    return of_cluster(follower.contents.stored)
+    return by_description(of_cluster(follower.contents.stored), machine.maps.in_scratch())
 
 
 def are_equal(one: str, other: str, n: int = 4, threads: int = 32) -> bool:

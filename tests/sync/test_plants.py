@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import pytest
-from planting import NotThereError, Planted
-from plants import HARMLESS, LATE, PLANTS, PROGRAMS, SECONDS, SECONDS_LATE, Plant
+from edits import NotThereError
+from mistakes import PLANTS, Plant
+from planting import Planted
+from plants import HARMLESS, LATE, PROGRAMS, SECONDS, SECONDS_LATE
 
 from porter.facts.machine import Schedule
 

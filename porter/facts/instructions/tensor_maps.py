@@ -35,7 +35,7 @@ def _replace(step: Step) -> Run:
             for lane in bits(lanes) if isinstance(where, tuple) else (first(lanes),):
                 place, new = place_of(step, where, lane), of_lane(given, lane)
                 look_at_place(machine, place, 1 << lane, 0, step.at, CHANGED_MAP)
-                data = _bytes_at(machine, place, step.at)
+                data = map_bytes(machine, place, step.at)
                 if new is None and name in SIZING_FIELDS:
                     data = None
                 elif data is not None and new is not None:
@@ -61,7 +61,7 @@ def _publish(step: Step) -> Run:
             look_at_place(machine, place, 1 << lane, 0, step.at, CHANGED_MAP)
         event = machine.joint(warp, group.lanes, "tensormap.cp_fenceproxy", step.at)
         touch(machine, warp, event, 1 << lane, read, ENCODED_BYTES, False, step.at)
-        _write(machine, warp, event, where, _bytes_at(machine, read, step.at), step.at)
+        _write(machine, warp, event, where, map_bytes(machine, read, step.at), step.at)
         released = machine.joint(warp, group.lanes, "release of a tensor map", step.at)
         machine.history.maps.append(MapEvent(MapUse.RELEASE, 0, released.index, step.at))
         machine.history.trace[warp.name].append(("map", where, read, step.at))
@@ -71,7 +71,8 @@ def _publish(step: Step) -> Run:
     return run
 
 
-def _bytes_at(machine: Machine, place: int, at: int) -> bytes | None:
+def map_bytes(machine: Machine, place: int, at: int) -> bytes | None:
+    """The map in global or in shared memory; None where it is not known."""
     if place >= GLOBAL:
         return machine.maps.at(place)
     block = machine.block_of(place, at)
