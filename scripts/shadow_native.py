@@ -37,6 +37,7 @@ ACCEPTED = {
     "a stage that is waited for behind the meeting": "right: it goes back behind the next meeting alone",
     "consumers that load": "right: where they do, the kernel itself has hazards",
     "a turn that ends early": "right: no turn has more rows ahead of it than there are",
+    "a wait for some MMAs": "right: the batch that is still in flight is empty",
     "results by bulk copies": "right",
     "tiles of twice the width": "right",
     "two outputs": "right: of the second one threads store all by themselves",
@@ -45,6 +46,7 @@ ACCEPTED = {
     "a block that stores nothing, late": "right: neither does the port's",
     "as it is, a thread of its own": "right",
     "a phase that is kept": "right: the token is used where k < 0, which never comes",
+    "consumers that wait for each other": "right: they wait for the commit, as who loads does",
     "a predicate of the instruction": "right: one thread of each consumer arrived, and one commit does",
     "a sum over the tiles of a thread": "right: nobody reads the sum",
     "a fence for others": "right: nobody waits for what it orders",
@@ -99,6 +101,12 @@ RUNNABLE = {
     "#include <cstdint>": "#include <cstdint>\n#include <cuda.h>",
 }
 """What makes the kernel of `native_kernels` multiply tiles that it has loaded."""
+MEET = (
+    '    asm volatile("fence.mbarrier_init.release.cluster; barrier.cluster.arrive.release.aligned;'
+    ' barrier.cluster.wait.acquire.aligned;" ::: "memory");\n'
+)
+STORES = "for (int i = 0; i < 8; ++i) out"
+"""In clusters all CTAs do the same, and the first one stores it."""
 
 
 def runnable(parts: dict[str, str]) -> str:
@@ -111,7 +119,12 @@ def runnable(parts: dict[str, str]) -> str:
     for name, value in {**kernels.DEFAULTS, "MINUS": "", **parts}.items():
         text = text.replace(f"@{name}@", value)
     # a consumer's rows of A are 64 rows of 32 bytes behind
-    return text.replace("* 512", "* 128")
+    text = text.replace("* 512", "* 128")
+    if parts.get("CTAS", "1") == "1":
+        return text
+    head, _, body = text.partition("__global__ void")
+    body = body.replace("    __syncthreads();", MEET, 1).replace(STORES, f"if (blockIdx.x == 0) {STORES}", 1)
+    return f"{head}__global__ __cluster_dims__({parts['CTAS']}, 1, 1) void{body.rstrip()[:-1]}{MEET}}}\n"
 
 
 def written(folder: Path, parts: dict[str, str] | Pairs | Callable[[Path], Path]) -> Path:
@@ -122,7 +135,9 @@ def written(folder: Path, parts: dict[str, str] | Pairs | Callable[[Path], Path]
         return parts(folder)
     if not isinstance(parts, dict):
         return attention_kernels.written(folder, parts, heads=(64,))
-    (folder / "case.yaml").write_text(CASE)
+    ctas = parts.get("CTAS", "1")
+    launch = f"grid: [{ctas}, 1, 1], cluster: [{ctas}, 1, 1], block" if ctas != "1" else "grid: [1, 1, 1], block"
+    (folder / "case.yaml").write_text(CASE.replace("grid: [1, 1, 1], block", launch))
     (folder / "kernel.cu").write_text(runnable(parts))
     return folder / "kernel.cu"
 

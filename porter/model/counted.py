@@ -43,3 +43,13 @@ def counted(function: Function, loop: Node) -> Counted | None:
     if function.text(left) != name or sign not in _SIGNS or by == text:
         return None
     return Counted(name, first, sign, end, by)
+
+
+def turns_inside(function: Function, loop: Node, name: str) -> bool:
+    """Whether the body of a loop gives its variable another value."""
+    body = loop.child_by_field_name("body")
+    return body is None or any(
+        (target := n.child_by_field_name("left") or n.child_by_field_name("argument")) is not None
+        and function.text(target) == name
+        for n in find(body, "assignment_expression", "update_expression")
+    )

@@ -94,6 +94,19 @@ DEFAULTS = {
     "RELEASE": "arrive(&empty[k % 2]);",
     "AFTER": "",
 }
+ARRIVE_AT = """\
+__device__ void arrive_at(uint64_t* bar, uint32_t cta) {
+    asm volatile("{.reg .b32 r; mapa.shared::cluster.u32 r, %0, %1;"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [r];}"
+                 ::"r"(shared(bar)), "r"(cta) : "memory");
+}
+"""
+LANE = "threadIdx.x % 32"
+OF_WARPS = {
+    "HEAD": ARRIVE_AT, "INIT": "init(&empty[i], 16);",
+    "RELEASE": f"if ({LANE} < 2) arrive_at(&empty[k % 2], {LANE});",
+}  # fmt: skip
+"""Of clusters: warps give stages back to both CTAs."""
 
 
 def source(**parts: str) -> str:

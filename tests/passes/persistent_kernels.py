@@ -191,6 +191,9 @@ JUDGED: dict[str, dict[str, str]] = {
         "EARLY": "const int number = tile + 1;",
         "STORE": STORE + "\nif (threadIdx.x == 128) to[0] += number;",
     },
+    "another arrival on full stages": {"FULL": "2", "LOADS": LOADS + "\narrive(&ring.full[n % kStages]);"},
+    "something that is done for a tile ahead of it": {"EARLY": "if (column == 0) out[row * 128 * N] = 0;"},
+    "a tile that is not stored": {"STORE": "if (row == 3) continue;\n" + STORE},
     **{n: {"STEPS": "steps", **parts} for n, parts in OF_A_TILE.items()},
     **PLACED,
 }

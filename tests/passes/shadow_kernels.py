@@ -16,7 +16,7 @@ import store_kernels
 import tile_kernels
 import wide_kernels
 from attention_kernels import Pairs
-from native_kernels import BATCH
+from native_kernels import BATCH, LANE, OF_WARPS
 
 RELEASE = ("release",)
 THREAD = ("release", "mma-thread")
@@ -134,11 +134,40 @@ GIVEN_BACK: dict[str, dict[str, str]] = {
     "one arrival for two stages": {
         "RELEASE": "arrive(&empty[k % 2]); arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 512);",
     },
+    "a count that full has, too": {
+        "HEAD": "__device__ void both(uint64_t* a, uint64_t* b, int n) { init(a, n); init(b, n); }",
+        "INIT_FULL": "", "INIT": "both(&full[i], &empty[i], 256);", "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2 ^ 1);"
+        " for (int i = 0; i < 255; ++i) arrive(&full[k % 2]);",
+    },
+    "consumers that wait for each other": {"RELEASE": "arrive(&empty[k % 2]); wait(&empty[k % 2], k / 2 % 2);"},
     "a predicate of the instruction": {
         "RELEASE": 'asm volatile("{.reg .pred p; setp.eq.u32 p, %1, 0; @p mbarrier.arrive.shared::cta.b64 _, [%0];}" '
                    '::"r"(shared(&empty[k % 2])), "r"(threadIdx.x % 128) : "memory");', "INIT": "init(&empty[i], 2);",
     },
 }  # fmt: skip
+CLUSTERS: dict[str, dict[str, str]] = {
+    "as it is, stages of a cluster": {},
+    "the first CTA alone": {"RELEASE": f"if ({LANE} < 1) arrive_at(&empty[k % 2], {LANE});"},
+    "a CTA that is left out": {"RELEASE": f"if ({LANE} < 2) arrive_at(&empty[k % 2], {LANE} * 2);"},
+    "a count of half the arrivals": {"INIT": "init(&empty[i], 8);"},
+    "a count that nobody knows": {"INIT": "init(&empty[i], steps);"},
+    "stages that each CTA calls empty for itself": {
+        "AHEAD": "for (int i = 0; i < 2; ++i) arrive(&empty[i]);", "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);",
+    },
+    "stages that all call empty at first, and never again": {
+        "AHEAD": f"for (int i = 0; i < 2; ++i) if ({LANE} < 2) arrive_at(&empty[i], {LANE});", "RELEASE": "",
+        "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);",
+    },
+    "stages that more call empty at first": {
+        "AHEAD": "for (int i = 0; i < 2; ++i) arrive_at(&empty[i], threadIdx.x % 2);",
+        "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);",
+    },
+    "stages given back by halves": {
+        "INIT": "init(&empty[i], 16);",
+        "RELEASE": f"if ({LANE} == 0) arrive_at(&empty[k % 2], 0); if ({LANE} == 1) arrive_at(&empty[k % 2], 1);",
+    },
+}  # fmt: skip
+"""Stages that both CTAs of a cluster give back."""
 ISSUED: dict[str, dict[str, str]] = {
     "a collective between MMAs": {"BATCH": "const bool more = __any_sync(0xffffffff, k < steps); " + BATCH},
     "lanes that meet in a helper": {
@@ -299,6 +328,10 @@ def cases() -> Iterator[Kernel]:
         yield "wide", name, partial(wide_kernels.write, **parts), ("wide",)
     for name, parts in tile_kernels.JUDGED.items():
         yield "tiles", name, partial(tile_kernels.write, **parts), (*THREAD, "tiles")
+    for name, parts in tile_kernels.NUMBERED.items():
+        yield "raster", name, partial(tile_kernels.write, linear=True, **parts), ("release", "raster")
+    for name, parts in CLUSTERS.items():
+        yield "clusters", name, {"CTAS": "2", **_seen({**OF_WARPS, **parts})}, RELEASE
     for name, parts in persistent_kernels.JUDGED.items():
         yield "pairs", name, partial(persistent_kernels.write, **parts), (*THREAD, "pair")
 

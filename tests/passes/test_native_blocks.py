@@ -116,7 +116,7 @@ REFUSED = {
     ),
     "a number that nobody knows": (
         {"HELP": TEMPLATES + "#ifndef MANY\n#define MANY 240\n#endif", "RAISE": "more<sizeof(float[MANY])>();"},
-        "how many registers",
+        "the count of a setmaxnreg",
     ),
     "different numbers": (
         {"RAISE": 'if (threadIdx.x < 256) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");'
@@ -137,7 +137,7 @@ REFUSED = {
     ),
     "a macro with the number": (
         {"HELP": '#define MORE() asm volatile("setmaxnreg.inc.sync.aligned.u32 240;")', "RAISE": "MORE();"},
-        "where the number",
+        "the count of a setmaxnreg",
     ),
 }  # fmt: skip
 

@@ -136,29 +136,6 @@ def test_a_kernel_that_stands_in(tmp_path: Path, name: str) -> None:
     assert ported.index("elect_mma_thread()) {") > ported.index(opening.split()[0])
 
 
-REFUSED: dict[str, tuple[dict[str, str], str]] = {
-    "a role of before and of behind": (
-        {"AHEAD": "int mine = threadIdx.x / 128; const uint64_t first = a + mine; --mine;",
-         "BATCH": BATCH.replace("a + consumer", "first + mine")}, "one value of `mine`",
-    ),
-    "nobody beside the loads": (
-        {"ACQUIRE": "wait(&empty[k % 2], k / 2 % 2 ^ 1); if (threadIdx.x == 32) arrive(&empty[k % 2]);"}, "",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_missing_fact_leaves_the_step_out(tmp_path: Path, name: str) -> None:
-    parts, what = REFUSED[name]
-    result = native_kernels.ported(tmp_path, STEPS, **parts)
-    assert missing(result)
-    assert any(what in said for said in missing(result)), missing(result)
-    assert "mma-thread" not in result.plans[0].native
-    text = text_of(result)
-    assert "elect_mma_thread" not in text
-    assert "tc.take(" not in text
-
-
 def test_tiles_that_follow_each_other_take_turns(tmp_path: Path) -> None:
     result = persistent_kernels.ported(tmp_path, (*STEPS, "double-buffer"))
     assert missing(result) == []

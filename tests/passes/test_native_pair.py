@@ -107,13 +107,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
          "LAUNCH": "kernel<<<blocks, 384, sizeof(Ring)>>>(map_a, map_b, out, M / 128, N, K);"},
         "rows and columns of the product as parameters",
     ),
-    "another arrival on full stages": (
-        {"FULL": "2", "LOADS": LOADS + "\narrive(&ring.full[n % kStages]);"}, "one arrival at ring.full[] of each CTA",
-    ),
-    "something that is done for a tile ahead of it": (
-        {"EARLY": "if (column == 0) out[row] = 0;"}, "that nothing is done for a tile in front of its MMAs",
-    ),
-    "a tile that is not stored": ({"STORE": "if (row == 3) continue;\n" + STORE}, "before the next one begins"),
     "a coordinate that is no multiple": (
         {"LOADS": LOADS.replace("row * 128", "row * 128 + 64")}, "as a multiple of the tile's index",
     ),

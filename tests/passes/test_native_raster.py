@@ -135,26 +135,12 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         "which dimension of `blockIdx`",
     ),
     "no columns": ({"PLACE": "const int row = blockIdx.x, column = 0;"}, "a tile's row and column by the grid"),
-    "columns of two widths": (
-        {**LINEAR, "PLACE": "const int tile = blockIdx.x;\nconst int row = tile / (N / 16), column = tile % (N / 32);"},
-        "a tile's row and column by the grid",
-    ),
-    "columns of two widths, without a name": (
-        {**LINEAR, "PLACE": "const int row = blockIdx.x / (N / 16), column = blockIdx.x % (N / 32);"},
-        "a tile's row and column by the grid",
-    ),
     "a remainder alone": (
         {**LINEAR, "PLACE": "const int row = 0, column = blockIdx.x % (N / 16);"},
         "a tile's row and column by the grid",
     ),
     "an index that is something else, too": (
         {**DIRECT, "STORE": STORE + "\nout[blockIdx.x] = out[blockIdx.x];"}, "a tile's row and column by the grid",
-    ),
-    "a number that is something else, too": (
-        {**LINEAR, "STORE": STORE + "\nout[tile] = out[tile];"}, "that `tile` is for a tile's row and column alone",
-    ),
-    "blocks with nothing to do": (
-        {**LINEAR, "COMMON": "if (tile > 1000) return;"}, "that `tile` is for a tile's row and column alone",
     ),
 }  # fmt: skip
 

@@ -95,10 +95,6 @@ REFUSED = {
     "a helper of its own": (
         {"HEAD": "__device__ void give() { less<24>(); }", "LESS": "give();"}, 40, "the kernel itself says",
     ),
-    "a constant for more": (
-        {"LESS": "constexpr int n = 24; less<n>(); out[1] = n;"}, 40, "as a number in the kernel",
-    ),
-    "a sum": ({"LESS": "less<16 + 8>();"}, 40, "as a number in the kernel"),
     "an unknown block": ({"THREADS": "300"}, 40, "how many warpgroups"),
 }  # fmt: skip
 

@@ -150,16 +150,8 @@ REFUSED = {
                     'shared::cluster.b64 _, [r];}" ::"r"(shared(&empty[k % 2])) : "memory");'},
         "the rank of the CTA",
     ),
-    "consumers that wait for each other": (
-        {"RELEASE": "arrive(&empty[k % 2]); wait(&empty[k % 2], k / 2 % 2);"}, "who waits for empty[]",
-    ),
     "a count of which both parts count": (
         {"HEAD": PARTS, "INIT": "begin(&empty[i], 128, 128);"}, "where the count of the mbarrier is written",
-    ),
-    "a count that full has, too": (
-        {"HEAD": "__device__ void both(uint64_t* a, uint64_t* b, int n) { init(a, n); init(b, n); }",
-         "INIT_FULL": "", "INIT": "both(&full[i], &empty[i], 256);"},
-        "a count that is this mbarrier's alone",
     ),
     "a count of the template": (
         {"HEAD": "template <int N> __device__ void begin(uint64_t* b) {"
@@ -169,7 +161,7 @@ REFUSED = {
     ),
     "a pointer to mbarriers of either kind": (
         {"AHEAD": "uint64_t* done = empty; if (steps < 0) done = full;", "RELEASE": "arrive(done + k % 2);"},
-        "who waits",
+        "an mbarrier by which stages go back",
     ),
     "an unknown condition": (
         {"RELEASE": "if (__shfl_sync(~0u, k, threadIdx.x) == 0) arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 1);"},

@@ -6,21 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from native_kernels import left, ported, taken
+from native_kernels import ARRIVE_AT, LANE, OF_WARPS, left, ported, taken
 
 STEP = ("release",)
-ARRIVE_AT = """\
-__device__ void arrive_at(uint64_t* bar, uint32_t cta) {
-    asm volatile("{.reg .b32 r; mapa.shared::cluster.u32 r, %0, %1;"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [r];}"
-                 ::"r"(shared(bar)), "r"(cta) : "memory");
-}
-"""
-LANE = "threadIdx.x % 32"
-OF_WARPS = {
-    "HEAD": ARRIVE_AT, "INIT": "init(&empty[i], 16);",
-    "RELEASE": f"if ({LANE} < 2) arrive_at(&empty[k % 2], {LANE});",
-}  # fmt: skip
 UNDERSTOOD = {
     "two lanes of each warp": ({}, "tc.release(&empty[k % 2], 0x3);", 2),
     "four lanes of each warp": (
@@ -116,36 +104,11 @@ def test_who_waits_for_other_ctas_has_their_scope(tmp_path: Path, name: str) -> 
 
 
 REFUSED = {
-    "the first CTA alone": (
-        {"RELEASE": f"if ({LANE} < 1) arrive_at(&empty[k % 2], {LANE});"}, "of each CTA of the cluster",
-    ),
-    "a CTA that is left out": (
-        {"RELEASE": f"if ({LANE} < 2) arrive_at(&empty[k % 2], {LANE} * 2);"}, "of each CTA of the cluster",
-    ),
-    "a count that differs": ({"INIT": "init(&empty[i], 8);"}, "it counts 8, and 8 of each arrive"),
-    "a count that nobody knows": ({"INIT": "init(&empty[i], steps);"}, "it counts None"),
     "a rank that nobody knows": (
         {"RELEASE": f"if ({LANE} < 2) arrive_at(&empty[k % 2], {LANE} ^ steps);"}, "the rank of the CTA",
     ),
     "one's own CTA by itself": (
-        {"RELEASE": f"arrive(&empty[k % 2]); if ({LANE} < 2) arrive_at(&empty[k % 2], {LANE});"}, "of all CTAs",
-    ),
-    "stages that each CTA calls empty for itself": (
-        {"AHEAD": "for (int i = 0; i < 2; ++i) arrive(&empty[i]);", "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);"},
-        "of all CTAs alone",
-    ),
-    "stages that all call empty at first, and never again": (
-        {"AHEAD": f"for (int i = 0; i < 2; ++i) if ({LANE} < 2) arrive_at(&empty[i], {LANE});", "RELEASE": "",
-         "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);"}, "of all CTAs alone",
-    ),
-    "stages that more call empty at first": (
-        {"AHEAD": "for (int i = 0; i < 2; ++i) arrive_at(&empty[i], threadIdx.x % 2);",
-         "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);"}, "wherever consumers do",
-    ),
-    "stages given back by halves": (
-        {"INIT": "init(&empty[i], 16);",
-         "RELEASE": f"if ({LANE} == 0) arrive_at(&empty[k % 2], 0); if ({LANE} == 1) arrive_at(&empty[k % 2], 1);"},
-        "of each CTA of the cluster",
+        {"RELEASE": f"arrive(&empty[k % 2]); if ({LANE} < 2) arrive_at(&empty[k % 2], {LANE});"}, "the rank of the CTA",
     ),
     "more mbarriers than are counted": ({"BARRIERS": "uint64_t full[32], empty[32]"}, "follow each other"),
 }  # fmt: skip

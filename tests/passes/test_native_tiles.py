@@ -122,11 +122,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     ),
     "stages from 1": ({"FIRST": "1"}, "that `k` counts stages from 0, one by one"),
     "every other stage": ({"NEXT": "k += 2"}, "that `k` counts stages from 0, one by one"),
-    "consumers that wait for all": ({"STORE": "__syncthreads();\n" + STORE, "BESIDE": "__syncthreads();"}, ""),
-    "something behind all tiles": ({"END": "if (threadIdx.x == 0) out[0] = out[0];"}, "that a tile ends where"),
-    "consumers that wait behind their MMAs": (
-        {"STORE": "wait(&ring.full[0], 0);\n" + STORE}, "",
-    ),
 }  # fmt: skip
 
 

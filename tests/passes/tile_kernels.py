@@ -195,8 +195,17 @@ JUDGED: dict[str, dict[str, str]] = {
     "a loop that ends early": {"ADVANCE": "if (k > 1000) break;"},
     "a coordinate that is no count": {"LOADS": LOADS.replace("k * 64, row", "k % 4 * 64, row")},
     "a parameter that changes": {"STORE": STORE + "\nout += 1;"},
+    "consumers that wait for all": {"STORE": "__syncthreads();\n" + STORE, "BESIDE": "__syncthreads();"},
 }
 """What takes part in a tile and goes on with others, or is told by a block: for the judge."""
+NUMBERED: dict[str, dict[str, str]] = {
+    "a number that is something else, too": {
+        **LINEAR,
+        "STORE": STORE + "\nif (threadIdx.x == 128 && tile > 1000) to[0] += 1;",
+    },
+    "blocks with nothing to do": {**LINEAR, "COMMON": "if (tile > 1000) return;"},
+}
+"""Tiles that are numbered: for the judge of their order."""
 
 
 CASE = (

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tree_sitter import Node
 
 from porter.lang.cuda import find
-from porter.model.functions import Function, Style
-from porter.model.kernels import SHARED
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.scopes import resolve
+from porter.passes.full_rate.renaming import reached
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left
 
@@ -40,11 +39,12 @@ def check_alone(kernel: Pipelined, launch: HostLaunch | None) -> None:
 
 def touches_shared(kernel: Pipelined, nodes: Sequence[Node]) -> bool:
     """Whether statements of the kernel may read or write shared memory."""
-    function = kernel.function
-    for inner in reached(kernel, function, nodes):
-        if inner is not function and (SHARED in inner.text(inner.body) or "shared" in inner.text(inner.body)):
-            return True
-    files = kernel.program.sources.files.values()
+    function, program = kernel.function, kernel.program
+    calls = [c for node in nodes for n in find(node, "call_expression") for c in program.calls_by_node.get(n.id, ())]
+    inside = reached(program, [t for c in calls for t in program.targets(c)])
+    if any(id(f) in inside and "shared" in f.text(f.body) for f in program.functions):
+        return True
+    files = program.sources.files.values()
     declared = [m[0].decode("utf-8", "replace") for f in files for m in re.finditer(rb"__shared__[^;]*;", f.lexed.code)]
     names = {word for text in declared for word in re.findall(r"[A-Za-z_]\w*", text)}
     seen: set[tuple[int, int, str]] = set()
@@ -55,7 +55,7 @@ def touches_shared(kernel: Pipelined, nodes: Sequence[Node]) -> bool:
             return True
         for name in find(node, "identifier"):
             word = function.text(name)
-            if word in kernel.program.macros.by_name and "shared" in kernel.program.macros.text(word):
+            if word in program.macros.by_name and "shared" in program.macros.text(word):
                 return True
             variable = resolve(function, name, word)
             if variable is None and word in names:
@@ -65,19 +65,3 @@ def touches_shared(kernel: Pipelined, nodes: Sequence[Node]) -> bool:
             seen.add(variable.key)
             todo.append(variable.declaration)
     return False
-
-
-def reached(kernel: Pipelined, function: Function, nodes: Sequence[Node]) -> Iterator[Function]:
-    """A function, and those that parts of it call, and macros among these."""
-    program = kernel.program
-    yield function
-    calls = [c for node in nodes for n in find(node, "call_expression") for c in program.calls_by_node.get(n.id, ())]
-    work = [t for c in calls for t in program.targets(c)]
-    seen = {id(function)}
-    while work:
-        inner = work.pop()
-        if id(inner) in seen or inner.style is Style.HOST:
-            continue
-        seen.add(id(inner))
-        yield inner
-        work += [t for c in inner.calls for t in program.targets(c)]

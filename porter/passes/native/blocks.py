@@ -5,15 +5,11 @@ has."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from tree_sitter import Node
-
-from porter.lang.asm import AsmStatement
 from porter.lang.cuda import walk
 from porter.lang.text import Span
-from porter.model.functions import Call, Function, Style
+from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.model.pipeline.operations import Operation, operations_of
 from porter.model.pipeline.who import Who
@@ -21,11 +17,10 @@ from porter.passes import launch_bounds
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native import pieces
+from porter.passes.native.register_counts import written_count
 from porter.passes.native.sites import Changes, Left, Place
 from porter.ptx.arch import Limits
-from porter.ptx.ast import Imm, Placeholder
 from porter.ptx.register_file import GRANULARITY, MOST, legal_count
-from porter.ptx.table import find as decode
 from porter.ptx.wgmma import THREADS as WARPGROUP
 from porter.steps.step import Step
 
@@ -34,7 +29,6 @@ NAME = "blocks"
 BLOCKS = 2
 SHARED_OUT = f"registers of one block: the step {NAME} shares out those of {BLOCKS}"
 """Why a kernel with this step has none of the step `registers`."""
-_NUMBER = re.compile(r"(setmaxnreg\.(?:inc|dec)[\w.]*\s+)(\d+)")
 
 
 def take(context: PortContext, moves: Moves) -> Changes:
@@ -133,10 +127,7 @@ class _Blocks:
         return number
 
     def _number(self, operation: Operation) -> int:
-        value = self._value(operation.count)
-        if value is None:
-            raise self._place(operation).left("how many registers this setmaxnreg asks for")
-        return value
+        return written_count(self.program, operation)[2]
 
     @staticmethod
     def _place(operation: Operation) -> Place:
@@ -149,34 +140,9 @@ class _Blocks:
         Raises:
             Left: that is no place of this kernel's alone.
         """
-        place = self._place(operation)
-        statement = next(s for s in place.function.asm if s.node.id == place.node.id)
-        operand = _operand(statement)
-        if isinstance(operand, Imm):
-            self._only_here(place.function, place)
-            self._in_text(place, number)
-            return
-        frame = operation.sites[-1].frame
-        node = statement.operand(operand.index).expr_node if isinstance(operand, Placeholder) else None
-        while node is not None and frame.call is not None and frame.outer is not None:
-            given = _template_argument(frame.function, frame.call, frame.function.text(node))
-            if given is None:
-                break
-            frame, node = frame.outer, given
-        if node is None or node.type in ("identifier", "type_identifier"):
-            raise place.left("where the number of this setmaxnreg is written")
-        self._only_here(frame.function, place)
-        if frame.function.style is Style.MACRO:
-            raise place.left("where the number of this setmaxnreg is written")
-        self.changes.replace(frame.function, frame.function.span(node), str(number))
-
-    def _in_text(self, place: Place, number: int) -> None:
-        text = place.function.text(place.node)
-        found = list(_NUMBER.finditer(text))
-        if len(found) != 1 or place.function.style is Style.MACRO:
-            raise place.left("where the number of this setmaxnreg is written")
-        start = place.span.start + len(text[: found[0].start(2)].encode())
-        self.changes.replace(place.function, Span(start, start + len(found[0][2])), str(number))
+        place, span, _ = written_count(self.program, operation)
+        self._only_here(place.function, self._place(operation))
+        self.changes.replace(place.function, span, str(number))
 
     def _only_here(self, function: Function, place: Place) -> None:
         """That a function is called by kernels of the port alone."""
@@ -192,26 +158,6 @@ class _Blocks:
 
         if not comes(function):
             raise place.left(f"that `{function.name}` is called by kernels with MMAs alone")
-
-
-def _operand(statement: AsmStatement) -> Imm | Placeholder | None:
-    """The number of the one setmaxnreg of a statement."""
-    if statement.ptx is None:
-        return None
-    found = [decode(i) for i in statement.ptx.instructions() if i.parts[0] == "setmaxnreg"]
-    operand = found[0].operands[0] if len(found) == 1 and found[0] is not None else None
-    return operand if isinstance(operand, Imm | Placeholder) else None
-
-
-def _template_argument(function: Function, call: Call, name: str) -> Node | None:
-    """What a call hands for a parameter of a function's template."""
-    if name not in function.template_params:
-        return None
-    called = call.node.child_by_field_name("function")
-    lists = [n for n in walk(called) if n.type == "template_argument_list"] if called is not None else []
-    given = [n for n in lists[-1].named_children if n.type != "comment"] if lists else []
-    at = function.template_params.index(name)
-    return given[at] if at < len(given) else None
 
 
 STEP = Step(NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), follows=("ahead",), cost=True)

@@ -16,7 +16,7 @@ from porter.diagnostics import Code
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.affine import Affine, Poly, Scope
-from porter.model.counted import counted
+from porter.model.counted import counted, turns_inside
 from porter.model.dynamic_shared import asked_for
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, statements_in
@@ -233,21 +233,12 @@ class _BulkStore:
             or not step
             or step < 0
             or variable is None
-            or self._turns_inside(node, found.name)
+            or turns_inside(self.function, node, found.name)
         ):
             return None
         last = None if end is None else end + (found.sign == "<=")
         turns = None if last is None else max(0, -(-(last - first) // step))
         return _Loop(node, variable, first, step, turns)
-
-    def _turns_inside(self, loop: Node, name: str) -> bool:
-        """Whether the body gives the variable of a loop another value."""
-        body = loop.child_by_field_name("body")
-        return body is None or any(
-            (target := n.child_by_field_name("left") or n.child_by_field_name("argument")) is not None
-            and self.function.text(target) == name
-            for n in find(body, "assignment_expression", "update_expression")
-        )
 
     def _inside(self, loop: _Loop) -> Iterator[_Store]:
         """The stores in a loop.

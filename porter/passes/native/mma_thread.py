@@ -23,7 +23,7 @@ from porter.passes.context import PortContext, qualified
 from porter.passes.native import release
 from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.release import count_of
-from porter.passes.native.sites import Changes, Left, Place, path_of, prefix, statement_of, written
+from porter.passes.native.sites import Changes, Left, Place, prefix, statement_of, written
 from porter.passes.native.slicing import BLOCKS, Level, Slice
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
@@ -399,35 +399,13 @@ class Move:
         kernel = self.kernel
         full = {o.barrier.split("[")[0]: split_index(o.barrier)[0] for o in kernel.walk.operations if o.kind == "copy"}
         for name in full.values():
-            others, mine = 0, []
-            for operation in kernel.operations(name, "arrive", "arrive_tx"):
-                threads = kernel.runs(operation)
-                if not threads & kernel.consumers:
-                    others += len(threads) * self._number(operation)
-                    continue
-                site = next((s for s in operation.sites if s.frame.function is self.function), None)
-                inside = site is not None and self.span.contains(self.function.span(site.node))
-                if threads != kernel.consumers or not inside or operation.kind == "arrive_tx" or operation.remote:
-                    raise path_of(operation)[0].left(f"that consumers arrive at {name} among their MMAs alone")
-                mine.append(operation)
-            if not mine:
-                continue
-            if any(o.remote for o in kernel.operations(name, "arrive", "arrive_tx")):
-                raise path_of(mine[0])[0].left(f"who arrives at {name} in a phase")
-            for operation in kernel.operations(name, "init"):
+            arrivals = kernel.operations(name, "arrive", "arrive_tx")
+            mine = [o for o in arrivals if kernel.runs(o) & kernel.consumers]
+            others = sum(len(kernel.runs(o)) * release.arrivals_of(kernel, o) for o in arrivals if o not in mine)
+            for operation in kernel.operations(name, "init") if mine else ():
                 place = count_of(kernel, operation)
-                number = kernel.constants.evaluate(operation.count)
-                each = {self._number(o) for o in mine}
-                expected = others + len(kernel.consumers) * max(each) if kernel.threads is not None else number
-                if len(each) != 1 or number not in (None, expected):
-                    raise place.left(f"who else arrives at {name}: its count and its arrivals differ")
-                self.changes.replace(place.function, place.span, str(others + max(each)))
-
-    def _number(self, operation: Operation) -> int:
-        value = self.kernel.constants.evaluate(operation.count or "1")
-        if value is None:
-            raise path_of(operation)[0].left(f"what `{operation.count}` comes to")
-        return value
+                count = others + max(release.arrivals_of(kernel, o) for o in mine)
+                self.changes.replace(place.function, place.span, str(count))
 
     def _declares(self, level: Level, accumulator: Accumulator) -> bool:
         declaration = accumulator.variable.declaration
@@ -448,11 +426,7 @@ class Move:
                 node = zeroing.node
                 if zeroing.is_declaration or self.span.contains(self.function.span(node)):
                     continue
-                if zeroing.function is not self.function or not any(
-                    node.parent is not None and node.parent.id == one.node.id for one in self.slice.levels
-                ):
-                    raise Place(zeroing.function, node).left("where sums begin, beside the MMAs")
-                if node.parent is not None and node.parent.id == level.node.id:
+                if zeroing.function is self.function and node.parent is not None and node.parent.id == level.node.id:
                     found[node.id] = node
         return list(found.values())
 

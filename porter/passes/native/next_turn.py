@@ -14,7 +14,7 @@ from porter.lang.cuda import find, inside
 from porter.model.functions import Function, Style
 from porter.model.kernels import SHARED
 from porter.model.program import Program
-from porter.model.scopes import Variable, declared_names, resolve
+from porter.model.scopes import Variable, resolve
 from porter.passes.native.sites import Left, Place
 from porter.passes.native.writes import Writes
 
@@ -47,7 +47,6 @@ class NextTurn:
 
     def __post_init__(self) -> None:
         self._writes = Writes(self.program)
-        self._changed: dict[Key, bool] = {}
         self._shared: dict[Key, bool] = {}
         self.condition = self._condition()
         self._close()
@@ -94,32 +93,19 @@ class NextTurn:
                 yield name, variable
 
     def _given_in(self, node: Node) -> Iterator[tuple[Node, Variable]]:
-        """Mentions that may give a variable another value."""
+        """Variables that a statement may give another value."""
+        seen: set[Key] = set()
         for name in find(node, "identifier"):
             variable = resolve(self.function, name, self.function.text(name))
-            if variable is None or self._declares(variable, name) or self._is_shared(variable):
+            if variable is None or variable.key in seen or self._is_shared(variable):
                 continue
-            if self._writes.gives(self.function, name, variable):
+            seen.add(variable.key)
+            if any(inside(node, n) for n in self._writes.of(variable)):
                 yield name, variable
-
-    @staticmethod
-    def _declares(variable: Variable, name: Node) -> bool:
-        declarator = variable.declarator
-        return declarator is not None and any(n.id == name.id for n in declared_names(declarator))
 
     def _changes(self, variable: Variable) -> bool:
         """Whether a turn of the loop gives a variable another value."""
-        known = self._changed.get(variable.key)
-        if known is None:
-            known = self._changed[variable.key] = any(
-                inside(self.loop, name)
-                and (found := resolve(self.function, name, variable.name)) is not None
-                and found.key == variable.key
-                and not self._declares(variable, name)
-                and self._writes.gives(self.function, name, variable)
-                for name in self.function.named(variable.name)
-            )
-        return known
+        return any(inside(self.loop, n) for n in self._writes.of(variable))
 
     # --- What is needed
 

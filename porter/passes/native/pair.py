@@ -21,7 +21,7 @@ from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.program import Program
-from porter.model.scopes import LOOPS, resolve
+from porter.model.scopes import LOOPS, declared_names, resolve
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.renaming import reached
@@ -30,11 +30,10 @@ from porter.passes.native.feeding import feeds
 from porter.passes.native.grids import in_pairs
 from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.release import count_of
-from porter.passes.native.sharing import is_ring
 from porter.passes.native.sites import Changes, Left, Place, path_of, statement_of
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
-from porter.ptx.tmem import COLUMNS, LANES
+from porter.ptx.tmem import LANES
 from porter.ptx.umma import Kind, legal_n
 from porter.steps.step import Declared, Ring, Step
 
@@ -111,26 +110,18 @@ class Pair:
         self.context = self.kernel.context
         self.program = self.kernel.program
         self.constants = self.kernel.constants
-        self.move = self._moved()
+        self.move = mma_thread.moved(self.kernel)
         self.loads = self._unused("loads")
-        self._whole()
+        self._sums()
+        self._alone()
         self.sides = self._sides()
-
-    def _moved(self) -> mma_thread.Move:
-        return mma_thread.moved(self.kernel)
 
     # --- What has to be known
 
-    def _whole(self) -> None:
-        self._sums()
-        self._alone()
-
     def _sums(self) -> None:
-        kernel, helpers = self.kernel, self.context.helpers
-        if not helpers.joined:
+        kernel = self.kernel
+        if not self.context.helpers.joined:
             raise kernel.begin.left(f"MMAs of {LANES} rows for two consumers")
-        if helpers.permuted:
-            raise kernel.begin.left("loads of A that bring all rows of a tile at once, in their order")
         if self.function is not kernel.function or len(kernel.accumulators) != 1 or kernel.accumulators[0].home.depth:
             raise kernel.begin.left("one accumulator in the kernel itself")
         if not in_loop(kernel.first, self.function):
@@ -139,29 +130,16 @@ class Pair:
         widest = max(legal_n(Kind.F16, CTAS))
         if len(self.n) != 1 or CTAS * max(self.n) > widest:
             raise kernel.begin.left(f"MMAs of one width, of at most {widest // CTAS} columns")
-        if CTAS * max(self.n) * max(helpers.buffers, 1) > COLUMNS:
-            raise kernel.begin.left(f"room for {CTAS * max(self.n) * helpers.buffers} columns of Tensor Memory")
 
     def _alone(self) -> None:
-        """That no CTA knows of another, and each takes one tile after another."""
-        kernel = self.kernel
-        if "__cluster_dims__" in self.function.text(self.function.node):
-            raise kernel.begin.left("a kernel without clusters")
-        launch = self.launch
+        """That no CTA knows of another, which host code says."""
+        kernel, launch = self.kernel, self.launch
         if launch is None or launch.grid is None:
             raise kernel.begin.left("its launch: no host code in these files makes one that is understood")
         if launch.cluster is not None and launch.cluster != ("1", "1", "1"):
             raise kernel.begin.left("a launch without clusters")
-        self._grid(launch.grid)
-
-    def _grid(self, grid: tuple[str, ...]) -> None:
-        if grid[1:] not in ((), ("1",), ("1", "1")):
-            what = "a grid of one dimension, of which each block takes one tile after another"
-            raise self.kernel.begin.left(what)
-
-    def _reached(self) -> list[Function]:
-        mine = reached(self.program, [self.function])
-        return [f for f in self.program.functions if id(f) in mine]
+        if launch.grid[1:] not in ((), ("1",), ("1", "1")):
+            raise kernel.begin.left("a grid of one dimension, of which each block takes one tile after another")
 
     def _sides(self) -> tuple[Side, Side]:
         """Rows, by the copies that fill A, and columns, by those that fill B."""
@@ -211,17 +189,10 @@ class Pair:
             text = self.function.text(name)
             if text not in names or region.contains(self.function.span(name)):
                 continue
-            # `Schedule schedule(M, N);` is read as the declaration of a function
-            variable = resolve(self.function, name, text)
-            if name.type == "identifier" and (variable is None or variable.param is None):
-                raise Place(self.function, name).left(f"that `{text}` is the kernel's parameter")
             self.changes.replace(self.function, self.function.span(name), names[self.function.text(name)].half)
             first = name if first is None or name.start_byte < first.start_byte else first
         if first is None:
             raise self.kernel.begin.left("that the number of tiles follows from the size of the product")
-        for inner in self.program.functions:
-            if inner.parent is self.function and any(inner.named(n) for n in names):
-                raise Left(inner, inner.span(inner.body), "the size of the product in the kernel itself")
         top = first
         while top.parent is not None and top.parent.id != self.function.body.id:
             top = top.parent
@@ -242,48 +213,33 @@ class Pair:
     def _waits(self) -> None:
         """Waits for what both CTAs load, and for what the MMAs of both give back, are waits for the other CTA."""
         names = {split_index(o.barrier)[0] for side in self.sides for o in side.copies}
-        names.add(self._empty(self.kernel.begin))
-        for name in names:
-            for operation in self.kernel.operations(name, "wait"):
-                place = path_of(operation)[0]
-                if not operation.by_parity or not operation.phase or "?" in operation.phase:
-                    raise place.left(f"a wait for {name} by parity")
-                text = f"{qualified('wait_of_pair')}(&{operation.barrier}, {operation.phase});"
-                self.changes.statement(self._statement(operation), text)
+        for operation in (
+            o for n in {*names, self._empty(self.kernel.begin)} for o in self.kernel.operations(n, "wait")
+        ):
+            if not operation.by_parity or not operation.phase or "?" in operation.phase:
+                raise path_of(operation)[0].left(f"a wait for {operation.barrier} by parity")
+            text = f"{qualified('wait_of_pair')}(&{operation.barrier}, {operation.phase});"
+            self.changes.statement(self._statement(operation), text)
 
     def _blocks(self) -> None:
         """Places that ask which CTA this is get the pair."""
-        mine = self._reached()
-        mine += [f for f in self.program.functions if not any(f is m for m in mine) and self._makes(f, mine)]
         others = [k for k in self.program.kernels if k is not self.function]
-        foreign = reached(self.program, others)
-        theirs = [f for f in self.program.functions if id(f) in foreign]
-        foreign |= {id(f) for f in self.program.functions if self._makes(f, theirs)}
+        mine, foreign = reached(self.program, [self.function]), reached(self.program, others)
         counted = False
         for inner, span, match in asking(self.program):
             if inner is None:
                 raise self.kernel.begin.left("which CTA this is, outside of macros")
-            if not any(f is inner for f in mine):
-                if id(inner) in foreign:
-                    continue
-                raise Left(inner, span, "who calls what asks for the CTA")
-            if id(inner) in foreign:
+            known = id(inner) in mine
+            if inner.style is Style.HOST or match[2] != b"x" or (id(inner) in foreign and not known):
+                continue
+            if others and (not known or id(inner) in foreign):
+                # nobody judges kernels without MMAs
                 raise Left(inner, span, "code that no other kernel comes to")
-            if match[2] != b"x":
-                raise Left(inner, span, "a grid of one dimension")
             counted |= match[1] == b"gridDim"
             helper = "pair_index()" if match[1] == b"blockIdx" else "pair_count()"
             self.changes.replace(inner, span, qualified(helper))
         if not counted:
             raise self.kernel.begin.left("blocks that take one tile after another, as far apart as there are blocks")
-
-    @staticmethod
-    def _makes(function: Function, users: list[Function]) -> bool:
-        """Whether a function is a constructor of objects that others declare."""
-        if function.style is not Style.METHOD or function.name != function.class_name or not function.name:
-            return False
-        named = re.compile(rf"\b{re.escape(function.name)}\b")
-        return any(named.search(u.text(u.body)) for u in users if u is not function)
 
     # --- The two CTAs
 
@@ -300,37 +256,20 @@ class Pair:
     def _barriers(self) -> None:
         """Bytes of both CTAs count on the mbarriers of the first."""
         kernel = self.kernel
-        names = {split_index(o.barrier)[0] for side in self.sides for o in side.copies}
-        for name in names:
-            for operation in kernel.operations(name):
-                place = path_of(operation)[0]
-                if operation.kind in ("copy", "wait"):
-                    continue
-                if operation.kind == "init":
-                    count = self.constants.evaluate(operation.count)
-                    if count != 1:
-                        raise place.left(f"one arrival at {name} of each CTA: its count is {operation.count}")
-                    at = count_of(kernel, operation)
-                    for other in kernel.walk.operations:
-                        shared = other.kind == "init" and other is not operation and other.barrier != operation.barrier
-                        if shared and count_of(kernel, other).span == at.span:
-                            raise at.left("a count that is this mbarrier's alone")
-                    self.changes.replace(at.function, at.span, str(CTAS))
-                elif operation.kind == "arrive_tx":
-                    self._expects(operation, place)
-                else:
-                    raise place.left(f"that only the expected bytes arrive at {name}")
+        for name in {split_index(o.barrier)[0] for side in self.sides for o in side.copies}:
+            for operation in kernel.operations(name, "init"):
+                at = count_of(kernel, operation)
+                self.changes.replace(at.function, at.span, str(CTAS))
+            for operation in kernel.operations(name, "arrive_tx"):
+                self._expects(operation, path_of(operation)[0])
 
     def _statement(self, operation: Operation) -> Place:
-        """The statement of the kernel that is an operation and nothing else."""
+        """The statement of the kernel that is an operation."""
         place = path_of(operation)[0]
-        for other in self.kernel.walk.operations:
-            if other is not operation and other.sites[0].node.id == operation.sites[0].node.id:
-                raise place.left("a statement of the kernel that does one thing with an mbarrier, or one load")
         return Place(place.function, statement_of(place))
 
     def _expects(self, operation: Operation, place: Place) -> None:
-        if operation.count not in ("", "1") or not operation.bytes or "?" in operation.bytes:
+        if not operation.bytes or "?" in operation.bytes:
             raise place.left("how many bytes are expected")
         name, index = split_index(operation.barrier)
         empty = self._empty(place)
@@ -340,17 +279,13 @@ class Pair:
         self.changes.statement(self._statement(operation), text)
 
     def _empty(self, place: Place) -> str:
-        """The mbarriers by which commits give stages back, of which one arrival completes each phase."""
+        """The mbarriers by which commits give stages back."""
         kernel = self.kernel
         found = {split_index(o.barrier)[0] for o in kernel.walk.operations
                  if o.kind == "arrive" and kernel.runs(o) & kernel.consumers}  # fmt: skip
         if len(found) != 1:
             raise place.left("one ring of mbarriers by which stages go back")
-        name = next(iter(found))
-        if any(not kernel.runs(o) <= kernel.consumers or kernel.is_ahead(o) for o in kernel.operations(name, "arrive")):
-            raise place.left(f"that stages are empty at first, and {name} is for commits alone")
-        is_ring(kernel, name)
-        return name
+        return next(iter(found))
 
     def _drain(self) -> None:
         """No CTA ends before the commits of the other have arrived."""
@@ -379,12 +314,8 @@ class Pair:
             self.changes.replace(self.function, Span(span.end, span.end), f" {drained} }}")
 
     def _load(self, copy: Operation, side: Side) -> None:
-        place = path_of(copy)[0]
         if any("?" in t for t in (copy.to, copy.map, copy.barrier, *copy.coords)) or len(copy.coords) != 2:
-            raise place.left("what is loaded, in words of the kernel")
-        param = self.function.param(copy.map)
-        if param is None or param.node is None or "*" in self.function.text(param.node):
-            raise place.left("a tensor map that is a parameter of the kernel")
+            raise path_of(copy)[0].left("what is loaded, in words of the kernel")
         coords = list(copy.coords)
         coords[side.index] += f" + {qualified('pair_rank')}() * {side.half}"
         text = f"{qualified('load_of_pair')}(&{copy.to}, &{copy.map}, &{copy.barrier}, {coords[0]}, {coords[1]});"
@@ -401,9 +332,6 @@ class Pair:
         going = {s.id for level in self.move.slice.levels for s in level.statements}
         while nodes and nodes[-1].id in going:
             nodes.pop()
-        for node in nodes:
-            if node.id in going:
-                raise Place(self.function, node).left("that what leads to the next tile stands behind its stores")
         if not nodes:
             raise self.kernel.begin.left("what is done with the sums of a tile")
         return nodes
@@ -490,23 +418,19 @@ class Pair:
         block = self.move.range[0].parent
         assert block is not None
         lines, names = [], set(tiles)
+        going = {s.id for level in self.move.slice.levels for s in level.statements}
         for node in block.named_children:
             if node.start_byte >= self.move.range[0].start_byte:
                 break
-            read = [node]
-            if node.type == "declaration":
-                values = (d.child_by_field_name("value") for d in node.children_by_field_name("declarator"))
-                read = [v for v in values if v is not None]
-            mentioned = {self.function.text(n) for r in read for n in find(r, "identifier")}
-            if not mentioned & names or any(node.id == s.id for lv in self.move.slice.levels for s in lv.statements):
+            if node.type != "declaration" or node.id in going:
                 continue
-            declared = [self.function.text(d) for n in node.children_by_field_name("declarator")
-                        if (d := n.child_by_field_name("declarator")) is not None]  # fmt: skip
-            if node.type != "declaration" or len(declared) != 1:
-                raise Place(self.function, node).left("that nothing is done for a tile in front of its MMAs")
-            used = any(declared[0] == self.function.text(n) for r in region for n in find(r, "identifier"))
-            names.add(declared[0])
-            if used:
+            held = node.children_by_field_name("declarator")
+            values = [v for d in held if (v := d.child_by_field_name("value")) is not None]
+            if not names & {self.function.text(n) for v in values for n in find(v, "identifier")}:
+                continue
+            declared = {self.function.text(n) for d in held for n in declared_names(d)}
+            names |= declared
+            if any(self.function.text(n) in declared for r in region for n in find(r, "identifier")):
                 lines.append(" ".join(ported_text(self.context, self.function, self.function.span(node)).split()))
         return lines
 

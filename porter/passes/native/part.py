@@ -11,6 +11,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find, inside
 from porter.lang.text import Span
+from porter.model.counted import counted
 from porter.model.functions import Function
 from porter.model.kernels import SHARED
 from porter.model.pipeline.operations import Operation
@@ -146,23 +147,8 @@ class Part:
             yield from find(node, *LOOPS)
 
     def _given(self, variable: Variable) -> Iterator[Node]:
-        """Mentions that give a variable another value, of those in the part."""
-        for name in self.function.named(variable.name):
-            if variable.declarator is not None and inside(variable.declarator, name):
-                continue
-            if self._mine(name) and self._writes(name, variable):
-                yield name
-
-    def _writes(self, name: Node, variable: Variable) -> bool:
-        found = resolve(self.function, name, variable.name)
-        if found is None or found.key != variable.key:
-            return False
-        if variable.param is not None:
-            above = name.parent
-            left = above.child_by_field_name("left") if above is not None else None
-            return above is not None and (above.type == "update_expression" or (
-                above.type == "assignment_expression" and left is not None and left.id == name.id))  # fmt: skip
-        return self.slice.gives(self.function, name, variable)
+        """What gives a variable another value, of those in the part."""
+        return (n for n in self.slice.writes.of(variable) if self._mine(n))
 
     def _sources(self, node: Node) -> Iterator[Node]:
         """Names that what is given comes from, and those in conditions around it."""
@@ -200,21 +186,12 @@ class Part:
             if self.counter.loop.id != loop.id or self.counter.name != variable.name:
                 raise self._left(at, "one loop that counts the stages of a tile")
             return
-        declared = variable.declaration
-        text = self.function.text
-        assert declared is not None
-        value = variable.declarator.child_by_field_name("value") if variable.declarator is not None else None
-        update, body = loop.child_by_field_name("update"), loop.child_by_field_name("body")
-        kind = declared.child_by_field_name("type")
-        step = " ".join(text(update).split()) if update is not None else ""
-        name = re.escape(variable.name)
-        counted = re.fullmatch(rf"\+\+\s*{name}|{name}\s*\+\+|{name}\s*\+=\s*1", step) is not None
-        alone = len(declared.children_by_field_name("declarator")) == 1
-        if value is None or text(value).rstrip("uU") != "0" or not counted or not alone or kind is None:
+        declared, found, body = variable.declaration, counted(self.function, loop), loop.child_by_field_name("body")
+        kind = declared.child_by_field_name("type") if declared is not None else None
+        plain = found is not None and found.step == "1" and self.function.text(found.first).rstrip("uU") == "0"
+        if not plain or kind is None or body is None or body.type != "compound_statement":
             raise self._left(at, f"that `{variable.name}` counts stages from 0, one by one")
-        if body is None or body.type != "compound_statement":
-            raise self._left(at, f"that `{variable.name}` counts stages from 0, one by one")
-        self.counter = Counter(loop, variable.name, text(kind))
+        self.counter = Counter(loop, variable.name, self.function.text(kind))
 
     def pattern(self, passed: str) -> tuple[re.Pattern[str], str] | None:
         """What stands for the count in a turn, and what does so across tiles."""

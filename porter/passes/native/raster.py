@@ -20,7 +20,6 @@ from porter.passes.native.alone import INDEX as BLOCK
 from porter.passes.native.alone import check_alone
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Changes, Left, Place
-from porter.passes.native.slicing import is_declared
 from porter.steps.step import Step
 
 RULE = "PTR199"
@@ -87,18 +86,12 @@ class _Raster:
     def _grid(self) -> None:
         """Another block's index in place of this one's, everywhere."""
         for node in self._indices():
-            around = enclosing(node, *LOOPS)
-            while around is not None:
-                if any(self.function.text(n) == "gridDim" for n in find(around, "identifier")):
-                    raise Place(self.function, node).left(_ORDER)
-                around = enclosing(around, *LOOPS)
             self.changes.replace(self.function, self.function.span(node), INDEX)
 
     # --- Tiles that are numbered
 
     def _numbers(self) -> None:
         """Row and column of another number in place of those of this one."""
-        divisors: set[str] = set()
         parts, count = self._by_itself(), "gridDim.x"
         if not parts:
             name, count = self._number()
@@ -110,13 +103,10 @@ class _Raster:
             assert whole is not None
             right = whole.child_by_field_name("right")
             assert right is not None
-            divisors.add(" ".join(self.function.text(right).split()).strip("()"))
             span, own, other = (self.function.span(n) for n in (whole, node, right))
             self.changes.replace(self.function, Span(span.start, span.start), qualified(_PARTS[operator]) + "(")
             self.changes.replace(self.function, Span(own.end, other.start), ", ")
             self.changes.replace(self.function, Span(span.end, span.end), f", {count})")
-        if len(divisors) != 1:
-            raise self._left(_ORDER)
 
     def _by_itself(self) -> list[tuple[Node, str]]:
         """Quotients and remainders of the block's index, if that is all that is asked of it."""
@@ -162,34 +152,16 @@ class _Raster:
         return name, bound[1]
 
     def _mentions(self, name: str) -> Iterator[tuple[Node, str]]:
-        """Quotients and remainders of the number, which are all that it is for."""
+        """Quotients and remainders of the number."""
         for node in self.function.named(name):
-            if is_declared(node):
+            above, variable = node.parent, resolve(self.function, node, name)
+            left = above.child_by_field_name("left") if above is not None else None
+            operator = above.child_by_field_name("operator") if above is not None else None
+            declared = variable.declaration if variable is not None else None
+            if declared is None or left is None or left.id != node.id or operator is None:
                 continue
-            variable = resolve(self.function, node, name)
-            above = node.parent
-            if variable is None or variable.declaration is None:
-                raise Place(self.function, node).left(f"which `{name}` is meant")
-            declared = variable.declaration
-            if any(self.function.text(n) == BLOCK for n in find(declared, "identifier")):
-                loop = declared.parent
-                if loop is not None and self._controls(loop, node):
-                    continue
-                left = above.child_by_field_name("left") if above is not None else None
-                operator = above.child_by_field_name("operator") if above is not None else None
-                if above is None or above.type != "binary_expression" or left is None or left.id != node.id:
-                    raise Place(self.function, node).left(f"that `{name}` is for a tile's row and column alone")
-                if operator is None or operator.type not in _PARTS:
-                    raise Place(self.function, node).left(f"that `{name}` is for a tile's row and column alone")
+            if operator.type in _PARTS and any(self.function.text(n) == BLOCK for n in find(declared, "identifier")):
                 yield node, operator.type
-            else:
-                raise Place(self.function, node).left(f"which `{name}` is meant")
-
-    @staticmethod
-    def _controls(loop: Node, node: Node) -> bool:
-        """Whether a node stands in the head of a loop."""
-        body = loop.child_by_field_name("body")
-        return loop.type == "for_statement" and body is not None and node.end_byte <= body.start_byte
 
 
 def reordered(text: str, instead: str) -> str:

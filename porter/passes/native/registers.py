@@ -4,21 +4,17 @@ those that load have enough for what the port adds to them. As many as before ar
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from tree_sitter import Node
-
-from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.model.pipeline.operations import Operation, operations_of
 from porter.model.pipeline.who import Who
 from porter.model.program import Program
-from porter.model.scopes import resolve
 from porter.passes.context import PortContext
 from porter.passes.native.blocks import SHARED_OUT
+from porter.passes.native.register_counts import written_count
 from porter.passes.native.sites import Changes, Left, Place, path_of
 from porter.passes.native.taking import Taking
 from porter.ptx.arch import SM100A, Limits, limits
@@ -28,8 +24,6 @@ from porter.steps.step import Step
 
 RULE = "PTR196"
 NAME = "registers"
-_LITERAL = re.compile(r"[1-9]\d*")
-_IN_TEXT = re.compile(r"setmaxnreg\s*\.\s*(?:inc|dec)\s*\.\s*sync\s*\.\s*aligned\s*\.\s*u32\s+([1-9]\d*)")
 
 
 def take(context: PortContext, least: int) -> Changes:
@@ -120,65 +114,10 @@ def _share(program: Program, who: Who, kernel: Function, operation: Operation) -
     groups = frozenset(t // WARPGROUP for t in threads or ())
     if threads is None or len(threads) != len(groups) * WARPGROUP:
         raise path_of(operation)[0].left("whole warpgroups at a setmaxnreg")
-    place, span, count = _written(operation)
+    place, span, count = written_count(program, operation)
     if place.function is not kernel or kernel.file.path != program.sources.root:
         raise place.left("a count of setmaxnreg that the kernel itself says, in the file that is ported")
     return Share(place, span, count, groups)
-
-
-def _written(operation: Operation) -> tuple[Place, Span, int]:
-    """Where the count is written, and what it is.
-
-    Raises:
-        Left: it is no number there.
-    """
-    site = operation.sites[-1]
-    frame, function = site.frame, site.frame.function
-    text = function.text(site.node)
-    matches = list(_IN_TEXT.finditer(text))
-    if len(matches) == 1 and text.count("setmaxnreg") == 1:
-        start = function.span(site.node).start + len(text[: matches[0].start(1)].encode())
-        return Place(function, site.node), Span(start, start + len(matches[0][1])), int(matches[0][1])
-    name = next((o.expr.strip() for s in function.asm if s.node.id == site.node.id for o in s.operands), "")
-    while name in function.template_params and frame.outer is not None and frame.call is not None:
-        node = _argument(frame.call.node, function.template_params.index(name))
-        call, frame = frame.call, frame.outer
-        function = frame.function
-        if node is None:
-            raise Place(function, call.node).left("the count of a setmaxnreg as an argument of the template")
-        name = function.text(node)
-        if _LITERAL.fullmatch(name):
-            return Place(function, node), function.span(node), int(name)
-        found = _constant(function, node, name)
-        if found is not None:
-            return Place(function, found), function.span(found), int(function.text(found))
-    raise path_of(operation)[0].left("the count of a setmaxnreg as a number in the kernel")
-
-
-def _argument(call: Node, index: int) -> Node | None:
-    """An argument of the template that a call names."""
-    found = next(iter(find(call, "template_argument_list")), None)
-    arguments = found.named_children if found is not None else []
-    node = arguments[index] if index < len(arguments) else None
-    while node is not None and node.type == "type_descriptor" and len(node.named_children) == 1:
-        node = node.named_children[0]
-    return node
-
-
-def _constant(function: Function, node: Node, name: str) -> Node | None:
-    """The number that a constant of the function is declared with, if it is used here alone."""
-    variable = resolve(function, node, name)
-    if variable is None or variable.declaration is None or variable.declarator is None:
-        return None
-    value = variable.declarator.child_by_field_name("value")
-    text = function.text(variable.declaration)
-    uses = [
-        n for n in find(function.body, "identifier", "type_identifier")
-        if function.text(n) == name and n.start_byte > variable.declarator.end_byte
-        and (meant := resolve(function, n, name)) is not None and meant.key == variable.key
-    ]  # fmt: skip
-    is_number = value is not None and _LITERAL.fullmatch(function.text(value)) is not None
-    return value if is_number and len(uses) == 1 and re.search(r"\bconst(expr)?\b", text) else None
 
 
 def _write(taking: Taking) -> None:

@@ -19,7 +19,7 @@ from porter.model.tensor_core import Step
 from porter.passes.context import PortContext, qualified
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.members import accessible
-from porter.passes.native.sharing import ctas_of, is_ring, once
+from porter.passes.native.sharing import ctas_of, is_ring
 from porter.passes.native.sites import (
     Changes,
     Left,
@@ -32,6 +32,7 @@ from porter.passes.native.sites import (
 from porter.ptx.arch import WARP
 from porter.ptx.ast import Placeholder, Reg
 from porter.ptx.table import find as decode
+from porter.ptx.wgmma import THREADS as WARPGROUP
 from porter.steps import step as steps
 
 RULE = "PTR190"
@@ -91,111 +92,47 @@ class Release:
         rings = self._rings()
         if not kernel.waits_in_loop():
             raise kernel.begin.left("a loop that waits for its MMAs, and reads none of their results")
-        shared = [n for n in rings if any(o.remote for o in kernel.operations(n, "arrive"))]
-        if shared and len(rings) > 1:
-            raise kernel.begin.left("one ring of stages: a cluster shares those of several")
         for name in rings:
-            self._ring(name, bool(shared))
-        for place in self._synchronizing():
+            self._ring(name)
+        for path, _ in kernel.synchronizing(Step.COMMIT, Step.WAIT):
+            place = written(path)
             self.changes.drop(Place(place.function, statement_of(place)))
-        self._close(bool(shared))
-
-    def _synchronizing(self) -> Iterator[Place]:
-        """Commits and waits of the range."""
-        yield from (written(path) for path, _ in self.kernel.synchronizing(Step.COMMIT, Step.WAIT))
-
-    def _close(self, shared: bool) -> None:
-        close(self.kernel, self.changes, shared)
+        close(kernel, self.changes, kernel.context.helpers.shares)
 
     def _rings(self) -> list[str]:
-        """The mbarriers that consumers give stages back by."""
+        """The mbarriers by which consumers give stages back: others wait for them."""
         kernel = self.kernel
         found = []
         for name in kernel.barriers:
-            arrivals = kernel.operations(name, "arrive")
-            mine = [o for o in arrivals if kernel.runs(o) & kernel.consumers]
-            if not mine or kernel.operations(name, "copy", "arrive_tx", "expect_tx"):
-                continue
-            waits = kernel.operations(name, "wait")
-            if any(kernel.runs(o) & kernel.consumers for o in waits) or not waits:
-                raise self._place(mine[0]).left(f"who waits for {name}, and that these do not multiply")
-            found.append(name)
+            mine = [o for o in kernel.operations(name, "arrive") if kernel.runs(o) & kernel.consumers]
+            others = [o for o in kernel.operations(name, "wait") if not kernel.runs(o) & kernel.consumers]
+            if mine and others and not kernel.operations(name, "copy", "arrive_tx", "expect_tx"):
+                found.append(name)
         if not found:
             raise kernel.begin.left("an mbarrier by which stages go back to the producer")
         return found
 
-    @staticmethod
-    def _place(operation: Operation) -> Place:
-        return path_of(operation)[0]
-
-    def _ring(self, name: str, shared: bool) -> None:
+    def _ring(self, name: str) -> None:
         kernel = self.kernel
-        operations = kernel.operations(name)
-        others, mine = self._arrivals(name, shared)
-        if not shared and any(o.multicast for o in kernel.walk.operations if o.kind == "copy"):
-            raise kernel.begin.left("that stages are for one CTA: copies go to several")
+        arrivals = kernel.operations(name, "arrive")
+        mine = [o for o in arrivals if kernel.runs(o) & kernel.consumers]
+        others = sum(len(kernel.runs(o)) * arrivals_of(kernel, o) for o in arrivals if o not in mine)
         ctas = 1
-        if shared:
-            counts = self._counts(name)
-            ctas = ctas_of(kernel, name, mine, counts.pop() if len(counts) == 1 and not others else None)
+        if any(o.remote for o in mine):
+            ctas = ctas_of(kernel, mine[0])
+            is_ring(kernel, name)
             kernel.context.helpers.shares = True
             for operation in kernel.operations(name, "wait"):
                 self._of_cluster(operation)
         for operation in mine:
-            self._arrival(operation, operations, ctas)
-        self._count_from(name, ctas + others)
-
-    def _count_from(self, name: str, count: int) -> None:
-        """Write how many arrivals a phase of an mbarrier has."""
-        kernel = self.kernel
-        operations = kernel.operations(name)
+            self._arrival(operation, ctas)
         for operation in kernel.operations(name, "init"):
             place = count_of(kernel, operation)
-            for other in kernel.walk.operations:
-                if other.kind == "init" and other not in operations and count_of(kernel, other).span == place.span:
-                    raise place.left("a count that is this mbarrier's alone")
-            self.changes.replace(place.function, place.span, str(count))
+            self.changes.replace(place.function, place.span, str(ctas + others))
 
-    def _arrivals(self, name: str, shared: bool) -> tuple[int, list[Operation]]:
-        """How many arrivals are those of other threads, and those of consumers."""
-        kernel = self.kernel
-        others, mine = 0, []
-        for operation in kernel.operations(name):
-            place = self._place(operation)
-            known = shared and operation.kind == "arrive"
-            if (operation.remote and not known) or operation.kind in ("unread", "remap"):
-                raise place.left(f"that {name} is for one CTA: a cluster shares its stages")
-            if operation.kind != "arrive":
-                continue
-            threads = kernel.runs(operation)
-            if threads <= kernel.consumers:
-                mine.append(operation)
-            elif threads & kernel.consumers:
-                raise place.left("that consumers arrive here, or others, and not both")
-            else:
-                others += len(threads) * self._count(operation)
-        return others, mine
-
-    def _count(self, operation: Operation) -> int:
-        value = self.kernel.constants.evaluate(operation.count or "1")
-        if value is None:
-            raise self._place(operation).left(f"what `{operation.count}` comes to")
-        return value
-
-    def _counts(self, name: str) -> set[int | None]:
-        """The counts that an mbarrier begins with, None for one that is not known."""
-        return {self._value(o) for o in self.kernel.operations(name, "init")}
-
-    def _value(self, operation: Operation) -> int | None:
-        return self.kernel.constants.evaluate(operation.count)
-
-    def _arrival(self, operation: Operation, ring: list[Operation], ctas: int) -> None:
+    def _arrival(self, operation: Operation, ctas: int) -> None:
         kernel = self.kernel
         place = written(path_of(operation))
-        for other in kernel.walk.operations:
-            same = any(s.node.id == place.node.id and s.frame.function is place.function for s in other.sites)
-            if same and other not in ring:
-                raise place.left("a statement that only gives stages back")
         statement = statement_of(place)
         if ctas > 1 and kernel.is_ahead(operation):
             self._called_empty(operation, Place(place.function, statement))
@@ -203,15 +140,12 @@ class Release:
         top, when = self._without_choice(operation, place, statement)
         if kernel.is_ahead(operation):
             # it has nothing to commit
-            text = self._same_for_all(Place(place.function, statement))
-            when = [*when, self._elected(place)]
+            text, when = place.function.text(statement), [*when, qualified("elect_issuer()")]
         elif ctas > 1:
-            if place.function is not kernel.function:
-                raise place.left("stages of a cluster given back where the MMAs are")
             state, all_of_them = kernel.context.names.warpgroup, (1 << ctas) - 1
             text = f"{state}.{NAME}({address_of(kernel, operation, place)}, {all_of_them:#x});"
         else:
-            text = self._released(operation, place)
+            text = f"{qualified(NAME)}({address_of(kernel, operation, place)});"
         if when:
             pad = kernel.context.indent(top.function, top.span)
             text = f"if ({' && '.join(when)}) {{\n{pad}    {text}\n{pad}}}"
@@ -233,30 +167,14 @@ class Release:
     def _called_empty(self, operation: Operation, statement: Place) -> None:
         """Stages that consumers call empty, in all CTAs, before they have multiplied: one warp of them does."""
         kernel = self.kernel
-        if statement.function is not kernel.function:
-            raise statement.left("stages of a cluster given back where the MMAs are")
         name = split_index(operation.barrier)[0]
-        warp = once(kernel, name, operation)
+        warp = kernel.kernel.roles.first * WARPGROUP // WARP
         self._of_cluster(operation)
         helpers = kernel.context.helpers
         helpers.called_empty, helpers.drained = True, f"&{name.replace('[]', '[0]')}, {is_ring(kernel, name)}"
         index = qualified("thread_index()") if helpers.joined else "threadIdx.x"
         at = statement.span.start
         self.changes.replace(statement.function, Span(at, at), f"if ({index} / {WARP} == {warp}) ")
-
-    def _elected(self, place: Place) -> str:
-        """What is true in the thread that issues."""
-        return qualified("elect_issuer()")
-
-    def _released(self, operation: Operation, place: Place) -> str:
-        """The statement that stands for an arrival."""
-        return f"{qualified(NAME)}({address_of(self.kernel, operation, place)});"
-
-    def _same_for_all(self, statement: Place) -> str:
-        text = statement.function.text(statement.node)
-        if "threadIdx" in text:
-            raise statement.left("an arrival that is the same for all threads")
-        return text
 
     def _without_choice(self, operation: Operation, place: Place, node: Node) -> tuple[Place, list[str]]:
         """The statement with the conditions around it that choose one of the consumers' threads, and what else these
@@ -292,6 +210,18 @@ def _conjuncts(function: Function, node: Node) -> Iterator[Node]:
         yield from _conjuncts(function, right)
     else:
         yield node
+
+
+def arrivals_of(kernel: Pipelined, operation: Operation) -> int:
+    """How many arrivals a thread's arrival is.
+
+    Raises:
+        Left: that is no number.
+    """
+    value = kernel.constants.evaluate(operation.count or "1")
+    if value is None:
+        raise path_of(operation)[0].left(f"what `{operation.count}` comes to")
+    return value
 
 
 def count_of(kernel: Pipelined, operation: Operation) -> Place:

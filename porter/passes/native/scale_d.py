@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
+from porter.model.counted import counted, turns_inside
 from porter.model.functions import Function
 from porter.model.pipeline.frames import Frame, Wording
 from porter.model.scopes import LOOPS, resolve
@@ -23,7 +23,6 @@ from porter.passes.native.sites import Left, Path, Place, only_from, steps_below
 
 _COUNTS = re.compile(r"\(?\s*(\w+)\s*(?:(?:!=|>)\s*0)?\s*\)?(?:\s*\?\s*(?:1|true)\s*:\s*(?:0|false))?")
 _START = re.compile(r"(?:[\w:]+\s+)*(\w+)\s*=\s*0u?\s*;?")
-_STEP = re.compile(r"\+\+\s*(\w+)|(\w+)\s*\+\+|(\w+)\s*\+=\s*(\w+)")
 _LITERALS = {"0": 0, "false": 0, "1": 1, "true": 1}
 
 
@@ -142,8 +141,8 @@ class _Reader:
         found = Value.UNKNOWN
         if value is not None:
             found = Value.ALWAYS if value else Value.NEVER
-        elif place is not None and (counted := self._counted(place, text)) is not None:
-            found = Value.UNKNOWN if any(True for _ in self._others(counted)) else Value.LATER
+        elif place is not None and (counts := self._counted(place, text)) is not None:
+            found = Value.UNKNOWN if any(True for _ in self._others(counts)) else Value.LATER
         if found is not Value.ALWAYS and (place is None or (value == 0 and text not in _LITERALS)):
             found = Value.UNKNOWN
         if place is not None and found is not Value.ALWAYS:
@@ -168,26 +167,17 @@ class _Reader:
         return None
 
     def _rises(self, function: Function, loop: Node, name: str) -> bool:
-        update, body = loop.child_by_field_name("update"), loop.child_by_field_name("body")
-        step = _STEP.fullmatch(function.text(update).strip()) if update is not None else None
-        if step is None or body is None or name not in step.groups()[:3]:
-            return False
-        known = self.context.program.constants_in(function)
-        if step[4] is not None and (known.evaluate(step[4]) or 0) <= 0:
-            return False
-        return not any(
-            function.text(target) == name
-            for node in find(body, "assignment_expression", "update_expression")
-            if (target := node.child_by_field_name("left") or node.child_by_field_name("argument")) is not None
-        )
+        found = counted(function, loop)
+        step = self.context.program.constants_in(function).evaluate(found.step) if found is not None else None
+        return found is not None and found.name == name and (step or 0) > 0 and not turns_inside(function, loop, name)
 
-    def _others(self, counted: Node | None) -> Iterator[Node]:
+    def _others(self, counts: Node | None) -> Iterator[Node]:
         """Loops around the MMA, in the one that was asked about, but that which counts and those that choose tiles."""
         for index, place in enumerate(self.path):
             above = place.node.parent
             while above is not None and above.id not in (self.loop.id, place.function.body.id):
                 chooses = index == 0 and _variable(place.function, above) in self.tile
-                if above.type in LOOPS and not chooses and (counted is None or above.id != counted.id):
+                if above.type in LOOPS and not chooses and (counts is None or above.id != counts.id):
                     yield above
                 above = above.parent
 

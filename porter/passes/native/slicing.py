@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.lang.cuda import find, inside
-from porter.model.functions import Call, Function, Style
+from porter.model.functions import Function, Style
 from porter.model.kernels import SHARED
 from porter.model.pipeline.frames import Frame
 from porter.model.scopes import LOOPS, Variable, declared_names, resolve
@@ -24,7 +24,6 @@ _NAMES = ("identifier",)
 _LEAVING = ("break_statement", "continue_statement", "return_statement", "goto_statement")
 _MEETING = re.compile(r"\b__syncwarp\s*\([^()]*\)\s*;")
 """Lanes that meet beside MMAs do so ahead of an arrival: a single thread has nobody to wait for."""
-_PARTS = ("compound_statement", "else_clause")
 BLOCKS = ("compound_statement", "preproc_if", "preproc_ifdef")
 """What statements stand in, one beside the other: also what one build alone sees."""
 _OF_OTHER_BUILDS = ("preproc_else", "preproc_elif", "preproc_elifdef")
@@ -45,10 +44,10 @@ class Level:
 @dataclass(eq=False)
 class Slice:
     """The part of a kernel around the statements `range` that one thread, which has the values of thread `issuer`, has
-    to run at another place, in front of `at`.
+    to run at another place, in front of `at`. That it does nothing else, and has the same values, is for PTX to say.
 
     Raises:
-        Left: a value is not known, or what computes it does something else as well.
+        Left: nothing is around both places.
     """
 
     kernel: Pipelined
@@ -63,7 +62,7 @@ class Slice:
         self.function: Function = self.kernel.function
         self.frame = Frame(self.function)
         self.threads = self.kernel.context.flow.threads
-        self._writes = Writes(self.kernel.program, self._is_known)
+        self.writes = Writes(self.kernel.program)
         self._needed: dict[tuple[int, int, str], Variable] = {}
         self._roots: list[Node] = []
         self._sums = {a.variable.key for a in self.kernel.accumulators}
@@ -79,7 +78,7 @@ class Slice:
         while not inside(around[0], self.at):
             above = around[0].parent
             if above is None or (above.id == self.function.body.id and not inside(above, self.at)):
-                raise self._left(self.at, "that producer and consumers are branches of one block")
+                raise Place(self.function, self.at).left("that producer and consumers are branches of one block")
             around.insert(0, above)
         while around[0].type not in BLOCKS:
             above = around[0].parent
@@ -89,39 +88,20 @@ class Slice:
             self.levels.append(self._level(outer, inner))
 
     def _level(self, node: Node, inner: Node) -> Level:
-        level = Level(node, inner)
-        if node.type == "if_statement":
-            level.taken = self._always(node, inner)
-        elif node.type not in (*LOOPS, *_PARTS) and not (node.type in BLOCKS and not self.levels):
-            raise self._left(node, f"what a {node.type.replace('_', ' ')} around the MMAs does")
-        return level
+        return Level(node, inner, taken=node.type == "if_statement" and self._always(node, inner))
 
     def _always(self, node: Node, inner: Node) -> bool:
-        """Whether all consumers come to an arm, and no thread decides that by what it computes."""
-        condition = node.child_by_field_name("condition")
-        taken = node.child_by_field_name("consequence")
+        """Whether all consumers come to an arm by what they know of themselves."""
+        condition, taken = node.child_by_field_name("condition"), node.child_by_field_name("consequence")
         assert condition is not None
         truth = self.kernel.who.truth(self.frame, condition)
-        if truth is not None and all(truth[t] is not None for t in self.kernel.consumers):
-            wanted = taken is not None and taken.id == inner.id
-            if all(bool(truth[t]) is wanted for t in self.kernel.consumers):
-                return True
-            raise self._left(condition, "that all consumers come to the MMAs")
-        if self.threads.differ(self.function, condition):
-            raise self._left(condition, f"which threads `{self._text(condition)}` lets through")
-        if taken is None or taken.id != inner.id:
-            raise self._left(condition, "MMAs in the first arm of a condition")
-        return False
+        wanted = taken is not None and taken.id == inner.id
+        answers = (truth[t] for t in self.kernel.consumers) if truth is not None else (None,)
+        return all(a is not None and bool(a) is wanted for a in answers)
 
     @property
     def loops(self) -> list[Node]:
         return [level.node for level in self.levels if level.node.type in LOOPS]
-
-    def _left(self, node: Node, what: str) -> Exception:
-        return Place(self.function, node).left(what)
-
-    def _text(self, node: Node) -> str:
-        return " ".join(self.function.text(node).split())[:80]
 
     # --- What it needs
 
@@ -161,13 +141,7 @@ class Slice:
 
     def _leaves(self, statement: Node) -> bool:
         """Whether a statement may leave one of the loops."""
-        found = [n for n in find(statement, *_LEAVING) if not self._stays(n, statement)]
-        for node in found:
-            if node.type not in ("break_statement", "continue_statement"):
-                raise self._left(node, "a way out of the kernel beside its MMAs")
-            if node.type == "continue_statement" and statement.start_byte > self.range[-1].start_byte:
-                raise self._left(node, "that all sums of a tile are stored before the next one begins")
-        return bool(found)
+        return any(not self._stays(n, statement) for n in find(statement, *_LEAVING))
 
     @staticmethod
     def _stays(node: Node, statement: Node) -> bool:
@@ -186,12 +160,8 @@ class Slice:
                     continue
                 if variable.key in self._sums:
                     continue
-                if variable.ambiguous:
-                    raise self._left(name, f"which `{variable.name}` is meant")
                 declared = variable.declaration
                 if declared is not None and SHARED in self.function.text(declared):
-                    if declared.start_byte > self.at.start_byte:
-                        raise self._left(declared, "shared memory that is declared in front of the loads")
                     continue
                 new = declared is not None and not inside(declared, name) and variable.key not in self._needed
                 if new and self._is_here(function) and self._constant(variable, name):
@@ -227,23 +197,13 @@ class Slice:
         yield from (t for c in calls for t in program.targets(c) if t.style is Style.LAMBDA)
 
     def _writes_needed(self, statement: Node) -> bool:
-        for name, function in self._mentions(statement):
-            variable = resolve(function, name, function.text(name))
-            if variable is not None and variable.key in self._needed and self.gives(function, name, variable):
-                return True
+        if any(inside(statement, node) for v in self._needed.values() for node in self.writes.of(v)):
+            return True
         if statement.type != "declaration":
             return any(self._writes_needed(d) for d in find(statement, "declaration") if d.id != statement.id)
         declared = [n for d in statement.children_by_field_name("declarator") for n in declared_names(d)]
         places = {v.declaration.id for v in self._needed.values() if v.declaration is not None}
         return statement.id in places and bool(declared)
-
-    def gives(self, function: Function, name: Node, variable: Variable) -> bool:
-        """Whether a mention may give a variable another value."""
-        return self._writes.gives(function, name, variable)
-
-    def _is_known(self, call: Call) -> bool:
-        """Whether a function that is not at hand only computes."""
-        return Writes(self.kernel.program).is_known(call)
 
     def _constant(self, variable: Variable, name: Node) -> bool:
         """Whether a variable tells threads apart; it gets its value in the thread that issues."""
@@ -260,9 +220,7 @@ class Slice:
         kind = declared.child_by_field_name("type")
         text = self.function.text(kind) if kind is not None else "auto"
         text = "int" if text == "auto" else text
-        given = f"const {text} {variable.name} = {_literal(text, value)};"
-        if self.constants.setdefault(variable.name, given) != given:
-            raise self._left(name, f"one value of `{variable.name}` in the thread that issues")
+        self.constants.setdefault(variable.name, f"const {text} {variable.name} = {_literal(text, value)};")
         return True
 
     @staticmethod

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation
@@ -23,17 +22,15 @@ from porter.passes.native.alone import check_alone, touches_shared
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.part import Part, Places
 from porter.passes.native.raster import reordered
-from porter.passes.native.sites import Changes, Place, path_of, prefix
+from porter.passes.native.sites import Changes, Place, prefix
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
 from porter.passes.native.wrapping import lines_of, wrap
-from porter.ptx.arch import WARP
 from porter.steps.step import Declared, Ring, Step
 
 RULE = "PTR198"
 NAME = "tiles"
 _LOADING = ("copy", "arrive", "arrive_tx", "expect_tx", "wait")
-_ONCE = ("init", "remap", "registers")
 
 
 def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> None:
@@ -157,18 +154,11 @@ class _Tiled:
         if block is None or block.id == self.function.body.id:
             raise self._left(site.node, "loads in a block of their own")
         loaders = kernel.who.runs(prefix(copies[0], self.function, top)).threads
-        warp = set(range(self.move.warp * WARP, (self.move.warp + 1) * WARP))
-        if loaders is None or loaders & kernel.consumers or loaders & warp:
-            raise self._left(top, "loads in a block of their own, which only threads that load come to")
+        if loaders is None:
+            raise self._left(top, "loads in a block of their own")
         inside = [n for n in block.named_children if any(self._inside(o, [n]) for o in others)]
-        self.loading = self._from(block, inside[0])
-        for operation in others:
-            early = operation.kind == "arrive" and kernel.is_ahead(operation) and not self._inside(operation, [block])
-            if not early and not self._inside(operation, self.loading):
-                raise path_of(operation)[0].left("that stages are waited for and loaded in one place")
-        self._once(self.loading)
+        self.loading = [n for n in block.named_children if n.start_byte >= inside[0].start_byte]
         self.loaders, self.asker = loaders, min(kernel.runs(copies[0]))
-        self._last(block)
 
     def _stores(self) -> None:
         """What consumers do behind their MMAs, up to the end of the kernel."""
@@ -177,37 +167,6 @@ class _Tiled:
         self.storing = [n for n in block.named_children if n.start_byte >= self.range[-1].end_byte]
         if not self.storing:
             raise self.kernel.begin.left("where the sums are stored")
-        self._once(self.storing)
-        for operation in self._mine(self.storing):
-            if operation.kind != "store":
-                raise path_of(operation)[0].left("that consumers do nothing with mbarriers behind their MMAs")
-        self._last(block)
-
-    def _from(self, block: Node, first: Node) -> list[Node]:
-        return [n for n in block.named_children if n.start_byte >= first.start_byte]
-
-    def _once(self, nodes: Sequence[Node]) -> None:
-        """That nothing is done for each tile which is to be done once, and that no thread leaves in a tile."""
-        for operation in self._mine(nodes):
-            if operation.kind in _ONCE:
-                raise path_of(operation)[0].left("what is done once ahead of what is done for a tile")
-        for node in nodes:
-            for leaving in find(node, "return_statement", "goto_statement"):
-                raise self._left(leaving, "a way out of the kernel in a tile")
-
-    def _last(self, block: Node) -> None:
-        """That nothing comes behind a block."""
-        node = block
-        while node.parent is not None and node.id != self.function.body.id:
-            above = node.parent
-            if above.type in LOOPS:
-                raise self._left(above, "that a block has one tile: it takes several in a loop")
-            for child in above.named_children if above.type == "compound_statement" else ():
-                if child.start_byte >= node.end_byte and child.type not in ("comment", "return_statement"):
-                    if node.type == "if_statement" and _leaves(block):
-                        break
-                    raise self._left(child, "that a tile ends where it is loaded, and where it is stored")
-            node = above
 
     # --- What is written
 
@@ -286,10 +245,6 @@ class _Tiled:
             text = "".join(f"{pad}{one}\n" if one else "\n" for one in head)
             end = (f"{pad}{tail}" if tail else "") + f"{pad}}}\n"
             wrap(self.context, RULE, self.function, lines, text, end)
-
-
-def _leaves(block: Node) -> bool:
-    return bool(block.named_children) and block.named_children[-1].type == "return_statement"
 
 
 def _write(taking: Taking) -> None:

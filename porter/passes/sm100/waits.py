@@ -63,12 +63,14 @@ class _Event:
     loaded: frozenset[str] = frozenset()
 
 
-def calls_of(file: CudaFile, names: Collection[str]) -> Iterator[tuple[Span, str]]:
-    """Where functions of these names are called, template arguments or not."""
+def calls_of(file: CudaFile, names: Collection[str], where: Span | None = None) -> Iterator[tuple[Span, str]]:
+    """Where functions of these names are called in a part of a file, with template arguments or not: up to the
+    parenthesis."""
     if not names:
         return
     call = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\s*(?:<[^<>;()]*>\s*)?\(")
-    for match in call.finditer(file.lexed.plain_text):
+    text = file.lexed.plain_text
+    for match in call.finditer(text, *((where.start, where.end) if where is not None else (0, len(text)))):
         yield Span(match.start(), match.end()), match[1]
 
 
@@ -107,18 +109,13 @@ def _events(
     for use in uses:
         if body.contains(use.match.span) and use.given["copy"] in copies:
             yield _Event(use.match.span, use.given["copy"], frozenset({use.given["to"]}))
-    words = own.waits | own.loads.keys()
-    if not words:
-        return
-    call = re.compile(rf"\b({'|'.join(map(re.escape, sorted(words)))})\s*(?:<[^<>;()]*>\s*)?\(")
-    text = file.lexed.plain_text
-    for match in call.finditer(text, body.start, body.end):
-        end, arguments = _arguments(text, match.end() - 1, body.end)
-        if match[1] in own.waits:
-            yield _Event(Span(match.start(), end))
+    for called, name in calls_of(file, own.waits | own.loads.keys(), body):
+        end, arguments = _arguments(file.lexed.plain_text, called.end - 1, body.end)
+        if name in own.waits:
+            yield _Event(Span(called.start, end))
         else:
-            loaded = frozenset(_base(a) for i, a in enumerate(arguments) if i in own.loads[match[1]])
-            yield _Event(Span(match.start(), end), match[1], loaded - {""})
+            loaded = frozenset(_base(a) for i, a in enumerate(arguments) if i in own.loads[name])
+            yield _Event(Span(called.start, end), name, loaded - {""})
 
 
 def _used(file: CudaFile, load: _Event, events: Sequence[_Event], end: int) -> Span | None:
