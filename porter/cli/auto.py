@@ -13,13 +13,14 @@ from porter.build.toolchain import find_toolkit
 from porter.build.trust import is_granted
 from porter.cli.building import make_builder
 from porter.cli.context import COMPAT, Session, styled
-from porter.cli.full_rate import M128, OWN_WORDS, Compares, Make, Proofs, compared, without_steps
+from porter.cli.full_rate import M128, OWN_WORDS, Compares, Proofs, compared, without_steps
 from porter.cli.rates import slower
 from porter.diagnostics import Code, Diagnostic, Location, PorterError, unforeseen
 from porter.passes.full_rate.given import IN_STRINGS, given, not_in_own_words, taken, unproved
-from porter.passes.full_rate.step import ALONE
+from porter.passes.full_rate.two_consumers import ALONE
 from porter.passes.ported import Ported, PortedRoot
 from porter.tune import given as native
+from porter.tune.searching import Make, adding
 from porter.verify.budget import Budget
 from porter.verify.known import Known
 from porter.verify.proof import SPENT, outlook
@@ -109,7 +110,7 @@ class Auto:
     def choose(self, ported: Ported, make: Make) -> Ported:
         """The port with M=128 MMAs where that is known to be right and no slower; one note a kernel says why not."""
         steps = native.given(ported, make, lambda made, root: self._against_steps(made, root, make))
-        ported, make = steps.ported, partial(make, without=steps.without)
+        ported, make = steps.ported, adding(make, without=steps.without)
         half = _Half(make, frozenset(r.path for r in taken(ported)))
         found = given(ported, half.with_m64, lambda made, root: self._said(made, root, half))
         found.diagnostics[:] = _together(found.diagnostics, self.budget)

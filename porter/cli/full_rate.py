@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
@@ -25,37 +25,20 @@ from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
 from porter.tune import given as native
 from porter.tune.search import Searched, searched
-from porter.tune.staging import Counts, port_plan, stages_said
+from porter.tune.searching import Make, Pairs
+from porter.tune.staging import port_plan, stages_said
 from porter.tune.widening import NOT_SAID, not_followed
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.known import Known
 from porter.verify.proof import Claim, Judge, Outlook, Proof, outlook, prove
 from porter.verify.runner import ProgressCall
+from porter.verify.runs import Runs
 
 M128 = "M=128 MMAs"
 OWN_WORDS = "the words of SM100 itself"
 UNASKED = "PTX is not asked if it is equal to its original (`--prove-seconds 0`, `--no-compile`)"
 _NATIVE = "the steps of the native style"
-
-
-class Make(Protocol):
-    """The same port, with M=64 in some roots, without some steps of the native style, with other stages and registers,
-    with two blocks on an SM, with results that leave by bulk copies, with first products a turn ahead, and with tiles
-    twice as wide in some roots."""
-
-    def __call__(
-        self,
-        *,
-        half_rate: frozenset[str] = ...,
-        without: native.Left = ...,
-        stages: Counts = ...,
-        registers: Counts = ...,
-        blocks: frozenset[str] = ...,
-        bulk_stores: frozenset[str] = ...,
-        aheads: frozenset[str] = ...,
-        wide: frozenset[str] = ...,
-    ) -> Ported: ...
 
 
 Compares = Callable[[Ported, PortedRoot, "float | None"], "Diagnostic | str"]
@@ -101,6 +84,7 @@ class Proofs:
     ) -> None:
         self.builder, self._session, self._budget, self._noted = builder, session, budget, known
         self._compares, self._judge = compares, judge
+        self._runs = Runs()
         self._known: dict[tuple[str, frozenset[tuple[str, bytes]]], Proof] = {}
         self._refused: dict[tuple[str, frozenset[tuple[str, bytes]]], str] = {}
         self.attempts: dict[tuple[str, frozenset[tuple[str, bytes]]], tuple[Attempt, Ported]] = {}
@@ -136,8 +120,15 @@ class Proofs:
             root.halved,
             bool(root.full_rate) and not root.dsl,
             root.joined,
+            self._is_equal(ported, root),
         )
-        return prove(claim, self.builder, tell, self._budget, self._noted)
+        return prove(claim, self.builder, tell, self._budget, self._noted, self._runs)
+
+    def _is_equal(self, ported: Ported, root: PortedRoot) -> bool:
+        """Whether PTX has said that a port leaves what its original leaves."""
+        asked = bool(root.native) and self._judge is not None and not root.dsl
+        of_grid = all(changes.level == "grid" for changes in declared(root.native))
+        return asked and of_grid and not self.on_ptx(ported, root)
 
     def missing(self, ported: Ported, root: PortedRoot) -> str:
         """What PTX, and then the runs, say against a port, or why they do not say enough."""
@@ -327,30 +318,14 @@ def _of_compat(make: Make, these: frozenset[str], *, half_rate: frozenset[str] =
     return without_steps(make, these, half_rate=half_rate | these, **asked)
 
 
-def without_steps(
-    make: Make,
-    these: frozenset[str],
-    *,
-    half_rate: frozenset[str] = frozenset(),
-    without: native.Left = frozenset(),
-    stages: Counts = frozenset(),
-    registers: Counts = frozenset(),
-    blocks: frozenset[str] = frozenset(),
-    bulk_stores: frozenset[str] = frozenset(),
-    aheads: frozenset[str] = frozenset(),
-    wide: frozenset[str] = frozenset(),
-) -> Ported:
+def without_steps(make: Make, these: frozenset[str], *, without: Pairs = frozenset(), **asked: Any) -> Ported:
     """The same port, in which some roots have no steps of the native style."""
-    return make(
-        half_rate=half_rate,
-        without=without | {(path, step) for path in these for step in (*ON_REQUEST, *STEPS)},
-        stages=frozenset(one for one in stages if one[0] not in these),
-        registers=frozenset(one for one in registers if one[0] not in these),
-        blocks=blocks - these,
-        bulk_stores=bulk_stores - these,
-        aheads=aheads - these,
-        wide=wide - these,
-    )
+    none = frozenset((path, step) for path in these for step in (*ON_REQUEST, *STEPS))
+    of_roots = {
+        name: frozenset(one for one in asked[name] if one[0] not in these)
+        for name in ("chosen", "stages", "registers") if name in asked
+    }  # fmt: skip
+    return make(without=without | none, **(asked | of_roots))
 
 
 def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> Ported:

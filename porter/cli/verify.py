@@ -95,7 +95,7 @@ def verify(
         path.is_dir(),
         Budget(seconds, settled(read_document(resume_path, "verify")) if resume_path is not None else {}),
         auto.known,
-        prove_seconds,
+        prove_seconds=prove_seconds,
     )
     return _run(session, path, items, wanted, grades)
 

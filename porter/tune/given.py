@@ -6,21 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import is_python
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune.searching import Make, Pairs
 
 Missing = Callable[[Ported, PortedRoot], str]
 """Runs the port of a root, and answers with what is wrong with it, or nothing."""
-Left = frozenset[tuple[str, str]]
-
-
-class Make(Protocol):
-    """The same port without some steps, as (root, step)."""
-
-    def __call__(self, *, without: Left) -> Ported: ...
 
 
 @dataclass
@@ -28,7 +21,7 @@ class Given:
     """`ported` is the port with the steps that are verified, `without` those that it is made without."""
 
     ported: Ported
-    without: Left = frozenset()
+    without: Pairs = frozenset()
     said: list[Diagnostic] = field(default_factory=list)
 
 

@@ -24,6 +24,7 @@ from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
 from porter.tune import issuing, search
 from porter.tune.choosing import Built, Chosen
+from porter.tune.searching import of_step
 from porter.tune.staging import Staged
 from porter.verify.proof import Claim, Proof
 
@@ -58,7 +59,7 @@ def ported(
 
     def shared(session: object, ported: Ported, make: Callable[..., Ported]) -> Chosen:
         roots = frozenset(r.path for r in ported.roots if r.kernels) if two is not None else frozenset[str]()
-        return Chosen(make(blocks=roots) if roots else ported, roots)
+        return Chosen(make(chosen=of_step("blocks", roots)) if roots else ported, roots)
 
     monkeypatch.setattr(full_rate, "prove", prove)
 
@@ -159,8 +160,8 @@ FORMS: dict[str, tuple[Pairs, dict[str, object]]] = {
 
 def made(folder: Path, pairs: Pairs = (), full: bool = True, **options: object) -> Ported:
     path = kernels.written(folder, pairs, **options)
-    asked = frozenset({path.as_posix()})
-    found = port_paths([path], PortOptions(full_rate=full, native=("ahead",), aheads=asked), (), look)
+    asked = of_step("ahead", [path.as_posix()])
+    found = port_paths([path], PortOptions(full_rate=full, native=("ahead",), chosen=asked), (), look)
     assert found.roots[0].native == ("ahead",)
     return found
 

@@ -4,7 +4,6 @@ more, and a case verified it. The slow tests plant mistakes in the port and run 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -112,37 +111,12 @@ def test_a_port_that_fails_is_given_without_it(tmp_path: Path, monkeypatch: pyte
     assert "u32 240;" in text
 
 
-def test_the_plan_says_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> None:
-    from porter.cli import native
-
-    monkeypatch.setattr(native, "_shapes", lambda session, path: ({"attention_fwd": (ALONE, "")}, ""))
-    said = " ".join(porter("plan", "--style", "native", CORPUS / "attention_fwd/attention_fwd.cu").output.split())
-    assert "if ptxas spills no more than without" in said
-    monkeypatch.setattr(native, "_shapes", lambda session, path: ({"attention_fwd": (BUSY, "")}, ""))
-    said = " ".join(porter("plan", "--style", "native", CORPUS / "attention_fwd/attention_fwd.cu").output.split())
-    assert "if ptxas spills no more than without" not in said
-
-
-def test_the_plan_has_one_of_two_ways_to_share_registers_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two blocks leave none for the step `registers`."""
-    from porter.cli import native
-
-    for shape, alone in ((ALONE, False), (BUSY, True)):
-        found = ({"attention_fwd": (shape, "")}, "")
-        monkeypatch.setattr(native, "_shapes", lambda session, path, found=found: found)
-        kernel = CORPUS / "attention_fwd/attention_fwd.cu"
-        (plan,) = json.loads(porter("--format", "json", "plan", "--style", "native", kernel).output)["native"]
-        steps = {s["name"]: s for s in plan["steps"]}
-        assert (steps["blocks"]["applies"], steps["registers"]["applies"]) == (not alone, alone)
-        assert any("shares out those of 2" in why for why in steps["registers"]["why"]) is not alone
-
-
 # --- the gate itself, on a simulator
 
 
 def made() -> Ported:
     path = CORPUS / "attention_fwd" / "attention_fwd.cu"
-    options = PortOptions(full_rate=True, native=STEPS, blocks=frozenset({path.as_posix()}))
+    options = PortOptions(full_rate=True, native=STEPS, chosen=frozenset({(path.as_posix(), "blocks")}))
     found = port_paths([path], options, (), look)
     assert found.roots[0].native == ("blocks",)
     return found

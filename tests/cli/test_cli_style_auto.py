@@ -22,7 +22,7 @@ from porter.cli.context import Session
 from porter.cli.rates import Slower
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.passes.full_rate.given import equal
-from porter.passes.full_rate.step import ALONE
+from porter.passes.full_rate.two_consumers import ALONE
 from porter.passes.idiom_dsl.stated import stated
 from porter.passes.ported import Ported, PortedRoot
 from porter.tune import search

@@ -214,4 +214,6 @@ def _template_argument(function: Function, call: Call, name: str) -> Node | None
     return given[at] if at < len(given) else None
 
 
-STEP = Step(NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), follows=("ahead",), cost=True)
+STEP = Step(
+    NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), follows=("ahead",), chosen=True, cost=True
+)
