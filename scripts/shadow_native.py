@@ -133,7 +133,6 @@ def judged(
     """Who refuses the step, and why; `accepted` where nobody does."""
     from porter.cli.building import make_builder
     from porter.cli.context import current
-    from porter.cli.full_rate import Proofs
     from porter.cli.judging import judge
     from porter.cli.porting import launches_of, look
     from porter.diagnostics import Code
@@ -141,6 +140,7 @@ def judged(
     from porter.passes.ported import port_paths
     from porter.scan.boxes import boxes_of
     from porter.tune.searching import of_step
+    from porter.tune.verifying import Proofs
     from porter.verify.gate import GateOptions
 
     path = written(folder, parts)

@@ -11,18 +11,15 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from porter.cli.auto import of_file, one_each
 from porter.cli.candidates import body as body_of_candidate
 from porter.cli.candidates import candidates
 from porter.cli.candidates import text as text_of_candidates
-from porter.cli.context import AUTO, NATIVE, Session, command
-from porter.cli.full_rate import ON_PTX, as_given
+from porter.cli.context import Session, command
 from porter.cli.inputs import processes, require_directories
 from porter.cli.porting import asking, look, port_options
 from porter.diagnostics import Code, Diagnostic, ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
 from porter.passes.full_rate.asked import SAME
-from porter.passes.full_rate.given import unproved
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
 from porter.passes.planned import NativePlan, native_plans
@@ -36,6 +33,10 @@ from porter.rules.load import load_rules
 from porter.scan.kernels import KernelSummary, includes_first, kernel_summaries
 from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.scan.staging import most_stages_of
+from porter.tune.automatic import of_file, one_each
+from porter.tune.full_rate import unproved
+from porter.tune.styles import AUTO, NATIVE
+from porter.tune.verifying import ON_PTX, as_given
 from porter.verify.proof import outlook
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from porter.build.port_plan import PortPlan
 from porter.build.trust import is_granted
-from porter.cli.auto import SECONDS, Auto
-from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, current
+from porter.cli.context import Session, current
 from porter.cli.endings import latent
 from porter.cli.options import split_list
 from porter.diagnostics import Code, Diagnostic, PorterError
@@ -33,8 +32,10 @@ from porter.rules.load import load_rules
 from porter.scan import boxes
 from porter.scan.boxes import KernelBoxes
 from porter.scan.pipeline import KernelPipeline, launched
+from porter.tune.automatic import SECONDS, Auto
 from porter.tune.search import searched
 from porter.tune.staging import port_plan
+from porter.tune.styles import AUTO, COMPAT, FULL_RATE, NATIVE
 from porter.verify.budget import Budget
 from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.gate import GateOptions

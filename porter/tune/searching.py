@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
 from porter.build.cache import default_directory
 from porter.build.port_plan import write_whole
 from porter.build.toolchain import find_toolkit
-from porter.diagnostics import Code, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.embedded import kernel_in_python
 from porter.lang.sources import is_python
 from porter.passes.ported import Ported, PortedRoot
@@ -19,8 +20,10 @@ from porter.verify.builder import ToolkitBuilder
 
 
 class Searching(Protocol):
-    """The toolkit, None for the first that is found, and the chip of ports; the size of the product that steps are
-    chosen for, empty for the usual one; measured constants of a GPU; directories of rules."""
+    """The toolkit, None for the first that is found, and the chip of ports; their style, None for compat; the size of
+    the product that steps are chosen for, empty for the usual one; measured constants of a GPU; directories of rules.
+    `progress` and `report` tell the user something, the more the higher the `verbosity`; `in_style`: ports that are
+    made meanwhile are of another style."""
 
     @property
     def toolkit(self) -> Path | None: ...
@@ -36,6 +39,18 @@ class Searching(Protocol):
 
     @property
     def rules(self) -> Sequence[Path]: ...
+
+    @property
+    def style(self) -> str | None: ...
+
+    @property
+    def verbosity(self) -> int: ...
+
+    def progress(self) -> AbstractContextManager[Callable[[str], None] | None]: ...
+
+    def report(self, diagnostics: Iterable[Diagnostic]) -> None: ...
+
+    def in_style(self, style: str) -> AbstractContextManager[None]: ...
 
 
 Pairs = frozenset[tuple[str, str]]

@@ -15,14 +15,13 @@ from fakes_cli import porter
 from test_cli_native_port import CORPUS, failure, planted
 
 from porter.build import trust
-from porter.cli import full_rate
 from porter.cli.porting import look
 from porter.grade.changes import Impossible, ahead, blocks
 from porter.grade.model import grade
 from porter.grade.shape import Epilogue, Mma, Residency, Shape, Work
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
-from porter.tune import issuing, search
+from porter.tune import issuing, search, verifying
 from porter.tune.choosing import Built, Chosen
 from porter.tune.searching import of_step
 from porter.tune.staging import Staged
@@ -61,10 +60,10 @@ def ported(
         roots = frozenset(r.path for r in ported.roots if r.kernels) if two is not None else frozenset[str]()
         return Chosen(make(chosen=of_step("blocks", roots)) if roots else ported, roots)
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
 
-    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying.Proofs, "on_ptx", lambda *asked: "")
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "shared", shared)
     monkeypatch.setattr(search, "stored", lambda session, ported, make: Chosen(ported))

@@ -12,14 +12,13 @@ import pytest
 from fakes_cli import porter
 from test_cli_native_port import CORPUS, failure, planted
 
-from porter.cli import full_rate
 from porter.cli.porting import look
 from porter.grade.changes import Impossible, bulk_store
 from porter.grade.clocks import drain
 from porter.grade.shape import Epilogue, Mma, Residency, Shape
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
-from porter.tune import search, storing
+from porter.tune import search, storing, verifying
 from porter.tune.choosing import Built, Chosen
 from porter.tune.staging import Staged
 from porter.verify.proof import Claim, Proof
@@ -49,10 +48,10 @@ def ported(
         copies = any("bulk-store" in root.native for root in ported.roots)
         return {"kernel<128>": Built("kernel<128>", 0, (after or bulk_store(before)) if copies else before)}
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
 
-    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying.Proofs, "on_ptx", lambda *asked: "")
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(search, "shared", lambda session, ported, make: Chosen(ported))

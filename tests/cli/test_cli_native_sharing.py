@@ -14,14 +14,13 @@ from fakes_cli import porter
 from test_cli_native_port import CORPUS, failure, planted
 
 from porter.build import trust
-from porter.cli import full_rate
 from porter.cli.porting import look
 from porter.grade.changes import blocks
 from porter.grade.shape import Epilogue, Mma, Residency, Shape, Work
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
-from porter.tune import search, sharing
+from porter.tune import search, sharing, verifying
 from porter.tune.choosing import Built, Chosen
 from porter.tune.issuing import Issued
 from porter.tune.staging import Staged
@@ -56,10 +55,10 @@ def ported(
         two = any("blocks" in root.native for root in ported.roots)
         return {"kernel": Built("kernel<128>", 20 + two * spilled, after if two else before)}
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
 
-    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying.Proofs, "on_ptx", lambda *asked: "")
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(search, "tuned", lambda session, ported, make: (ported, frozenset(), []))

@@ -10,12 +10,12 @@ import pytest
 
 from porter.cli.building import make_builder
 from porter.cli.context import Session
-from porter.cli.full_rate import Proofs
 from porter.cli.porting import look
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
 from porter.tune import tuning
+from porter.tune.verifying import Proofs
 from porter.verify.builder import PORT_ARCH
 
 CORPUS = Path(__file__).parents[2] / "corpus"

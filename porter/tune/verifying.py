@@ -11,22 +11,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from porter.build.port_plan import PortPlan
-from porter.build.toolchain import find_toolkit
-from porter.cli.building import make_builder
-from porter.cli.context import IDIOMATIC, NATIVE, Session
-from porter.cli.rates import rate_of, slower
 from porter.diagnostics import Code, Diagnostic, PorterError, unforeseen
 from porter.lang.sources import is_python
-from porter.passes.full_rate import given as full_rate
 from porter.passes.full_rate.asked import OF_RUNS
-from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
 from porter.passes.native.step import ON_REQUEST, STEPS, declared
 from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune import full_rate
 from porter.tune import given as native
+from porter.tune.full_rate import IN_STRINGS, SHARED, given
+from porter.tune.rates import rate_of, slower
 from porter.tune.search import Searched, searched
-from porter.tune.searching import Make, Pairs
+from porter.tune.searching import Make, Pairs, Searching, builder_of
 from porter.tune.staging import port_plan, stages_said
+from porter.tune.styles import IDIOMATIC, NATIVE
 from porter.tune.widening import NOT_SAID, not_followed
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
@@ -76,7 +74,7 @@ class Proofs:
     def __init__(
         self,
         builder: Builder,
-        session: Session | None = None,
+        session: Searching | None = None,
         budget: Budget | None = None,
         known: Known | None = None,
         compares: Compares | None = None,
@@ -133,15 +131,24 @@ class Proofs:
     def missing(self, ported: Ported, root: PortedRoot) -> str:
         """What PTX, and then the runs, say against a port, or why they do not say enough."""
         began = time.process_time()
-        by: Literal["", "PTX", "a run"] = "PTX"
-        if not (what := self.on_ptx(ported, root)):
-            what = self.of(ported, root).missing
-            by = "a run" if what else ""
+        if what := self.refused(ported, root):
+            return what
+        what = self.of(ported, root).missing
+        self._note(ported, root, "a run" if what else "", what, began)
+        return what
+
+    def refused(self, ported: Ported, root: PortedRoot) -> str:
+        """What PTX alone says."""
+        began = time.process_time()
+        if what := self.on_ptx(ported, root):
+            self._note(ported, root, "PTX", what, began)
+        return what
+
+    def _note(self, ported: Ported, root: PortedRoot, by: Literal["", "PTX", "a run"], what: str, began: float) -> None:
         key = root.path, frozenset(ported.of_root(root).items())
         if root.native and key not in self.attempts:
             made = Attempt(root.path, tuple(root.native), by, what, time.process_time() - began)
             self.attempts[key] = made, ported
-        return what
 
     def on_ptx(self, ported: Ported, root: PortedRoot) -> str:
         """What PTX says against steps of the native style, or why it says nothing for them. Of those by which results
@@ -191,7 +198,7 @@ class Proofs:
         return [native.proved(root.path, step, cases, proof.sizes) for step in root.native]
 
 
-def unsaid(session: Session | None, plan: PortPlan, root: PortedRoot) -> str:
+def unsaid(session: Searching | None, plan: PortPlan, root: PortedRoot) -> str:
     """What a port changes of the launch without saying it; empty where there is nothing."""
     if root.stages and plan.relaunch is None:
         return "the shared memory that its host code asks for is no number"
@@ -260,14 +267,13 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
 
 
 def verified(
-    session: Session, ported: Ported, make: Make, budget: Budget | None = None, compares: Compares | None = None,
+    session: Searching, ported: Ported, make: Make, budget: Budget | None = None, compares: Compares | None = None,
     judge: Judge | None = None, attempts: list[Attempt] | None = None,
 ) -> Ported:  # fmt: skip
     """The port with what cases verify of the session's style, `full-rate`, `idiomatic` or `native`. Where the grade
     finds that slower than the compat port, the native style gives the compat port; M=128 MMAs that are asked for by
     name stay, and that is said. `attempts` gets the ports that were judged for it."""
-    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
-    proofs = Proofs(builder, session, budget, compares=compares, judge=judge)
+    proofs = Proofs(builder_of(session), session, budget, compares=compares, judge=judge)
     found = _in_style(session, ported, make, proofs)
     changed = frozenset(r.path for r in found.roots if r.native or r.full_rate or r.idiomatic)
     if not changed or session.style == IDIOMATIC:
@@ -290,7 +296,7 @@ def verified(
     return found
 
 
-def _faster_without_steps(session: Session, found: Ported, make: Make, proofs: Proofs) -> tuple[Ported, Make]:
+def _faster_without_steps(session: Searching, found: Ported, make: Make, proofs: Proofs) -> tuple[Ported, Make]:
     """The port without the steps of roots that the grade finds faster in SM100's own words, and how it is made."""
     paths = frozenset(r.path for r in found.roots if r.native)
     bare = partial(without_steps, make, paths)
@@ -303,7 +309,7 @@ def _faster_without_steps(session: Session, found: Ported, make: Make, proofs: P
     return _in_style(session, again(), again, proofs), again
 
 
-def _tell(attempts: list[Attempt] | None, session: Session, proofs: Proofs) -> None:
+def _tell(attempts: list[Attempt] | None, session: Searching, proofs: Proofs) -> None:
     if attempts is not None:
         graded = partial(rate_of, session, builder=proofs.builder)
         attempts += [replace(a, rate=graded(made, path=a.path)) for a, made in proofs.attempts.values()]
@@ -328,11 +334,11 @@ def without_steps(make: Make, these: frozenset[str], *, without: Pairs = frozens
     return make(without=without | none, **(asked | of_roots))
 
 
-def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> Ported:
+def _in_style(session: Searching, ported: Ported, make: Make, proofs: Proofs) -> Ported:
     """The port with what cases verify of the session's style."""
     search = searched(session, ported, make) if session.style == NATIVE else Searched(ported, make)
     ported, make = search.ported, search.make
-    steps = native.given(ported, make, proofs.missing)
+    steps = native.given(ported, make, proofs.missing, proofs.refused)
     found = given(steps.ported, partial(make, without=steps.without), proofs.full_rate)
     unproved = {(r.path, step) for r in found.roots for step in r.native if proofs.missing(found, r)}
     if unproved:
